@@ -258,7 +258,7 @@ fn start_node(spec: &SetSpec, index: usize, listener: TcpListener) -> io::Result
     allocator.add_checks(&mut ready);
     let (beside, admission) =
         (allocator.handover_service(), Admission::of(&alloc.name, 100, ConnectionMetrics::none()));
-    let node = grpc::Node { admin: Arc::new(admin), ready, beside, admission, allocate_on_get: false };
+    let node = grpc::Node { admin: Arc::new(admin), ready, beside, admission, allocate_on_get: false, tenants: None };
     grpc::serve(allocator.clone(), node, listener, &tasks)?;
     Ok(Node { allocator, tasks })
 }

@@ -118,8 +118,16 @@ catalogue! {
     HANDSHAKES_FAILED_TOTAL = "seqsvr_handshakes_failed_total", Counter, Count, ["node"];
     /// Requests that the role in the sender's certificate does not allow.
     REQUESTS_DENIED_TOTAL = "seqsvr_requests_denied_total", Counter, Count, ["node"];
-    /// Wrong passwords from clients of the Redis port.
+    /// Wrong passwords at the Redis port, and tokens of no tenant.
     AUTH_FAILURES_TOTAL = "seqsvr_auth_failures_total", Counter, Count, ["node"];
+    /// Numbers that a tenant's quota admitted (`other` past the 64th tenant).
+    TENANT_NUMBERS_TOTAL = "seqsvr_tenant_numbers_total", Counter, Count, ["node", "tenant"];
+    /// Requests and items that a tenant's quotas refused, by cause (rate, uid, cap, connections).
+    TENANT_REFUSED_TOTAL = "seqsvr_tenant_refused_total", Counter, Count, ["node", "tenant", "cause"];
+    /// Open connections of a tenant.
+    TENANT_CONNECTIONS = "seqsvr_tenant_connections", Gauge, Count, ["node", "tenant"];
+    /// Readings of the tenants file that found a change, by outcome (loaded, failed); failed ones change nothing.
+    TENANT_RELOADS_TOTAL = "seqsvr_tenant_reloads_total", Counter, Count, ["node", "outcome"];
     /// When the certificate of a node expires, in seconds since 1970; absent without TLS.
     CERTIFICATE_EXPIRY_SECONDS = "seqsvr_certificate_expiry_seconds", Gauge, Seconds, ["node"];
     /// Readings of a node's certificate files that found a change, by outcome (loaded, failed); failed ones change nothing.

@@ -51,16 +51,27 @@ impl Files {
     }
 
     fn read(&self) -> Result<Contents, CredentialsError> {
-        let read = |path: &Path| {
-            let text = std::fs::read_to_string(path).map(Zeroizing::new);
-            text.map_err(|source| CredentialsError::Unreadable { path: path.to_owned(), source })
-        };
-        let revocations = match read(&self.revocations) {
-            Err(CredentialsError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
-            other => Some(other?),
-        };
-        Ok(Contents { bundle: read(&self.bundle)?, certificate: read(&self.certificate)?, revocations })
+        let (revocations, bundle) = (self.read_revocations()?, self.read_bundle()?);
+        Ok(Contents { bundle, certificate: read(&self.certificate)?, revocations })
     }
+
+    /// The text of the authorities.
+    pub(crate) fn read_bundle(&self) -> Result<Zeroizing<String>, CredentialsError> {
+        read(&self.bundle)
+    }
+
+    /// The text of the revocations, where the file is there.
+    pub(crate) fn read_revocations(&self) -> Result<Option<Zeroizing<String>>, CredentialsError> {
+        match read(&self.revocations) {
+            Err(CredentialsError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            other => other.map(Some),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Zeroizing<String>, CredentialsError> {
+    let text = std::fs::read_to_string(path).map(Zeroizing::new);
+    text.map_err(|source| CredentialsError::Unreadable { path: path.to_owned(), source })
 }
 
 /// The texts of the files.
@@ -166,12 +177,25 @@ impl Credentials {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let name = ServerName::try_from(host.to_owned());
-        let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let connector = TlsConnector::from(self.0.current.load().dialing.clone());
-        let protocols = protocol.into_iter().map(<[u8]>::to_vec).collect();
-        connector.with_alpn(protocols).connect(name, stream).await
+        let config = self.0.current.load().dialing.clone();
+        connect(config, host, stream, protocol).await
     }
+}
+
+/// Makes the handshake of a connection to `host`.
+pub(crate) async fn connect<S>(
+    config: Arc<ClientConfig>,
+    host: &str,
+    stream: S,
+    protocol: Option<&'static [u8]>,
+) -> io::Result<client::TlsStream<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let name = ServerName::try_from(host.to_owned());
+    let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let protocols = protocol.into_iter().map(<[u8]>::to_vec).collect();
+    TlsConnector::from(config).with_alpn(protocols).connect(name, stream).await
 }
 
 /// The identity of the peer of an accepted connection; `None` where it presented no certificate.
@@ -201,7 +225,7 @@ impl Current {
                 .map_err(|_| CredentialsError::Revocations { path: files.revocations.clone() })?,
             None => Vec::new(),
         };
-        let (cluster, revoked) = (certificate.identity.cluster().to_owned(), revoked.into_iter().collect());
+        let (cluster, revoked) = (Some(certificate.identity.cluster().to_owned()), revoked.into_iter().collect());
         let accepted = Arc::new(Accepted { cluster, revoked });
         let unusable = |error: &dyn fmt::Display| CredentialsError::Unusable {
             path: files.certificate.clone(),
@@ -216,7 +240,7 @@ impl Current {
             PrivateKeyDer::from_pem_slice(contents.certificate.as_bytes())
                 .map_err(|_| unusable(&"no private key in PEM"))
         };
-        let dialing = dialing(&roots, &accepted, own.clone(), key()?).map_err(|error| unusable(&error))?;
+        let dialing = dialing(&roots, &accepted, Some((own.clone(), key()?))).map_err(|error| unusable(&error))?;
         let serving = |clients| -> Result<_, CredentialsError> {
             serving(clients, &roots, &accepted, own.clone(), key()?).map_err(|error| unusable(&error))
         };
@@ -230,17 +254,23 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-fn dialing(
+/// What is presented to servers: a certificate with its chain, and its key.
+type Own = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// How connections are made; a client without an own certificate presents none.
+pub(crate) fn dialing(
     roots: &Arc<RootCertStore>,
     accepted: &Arc<Accepted>,
-    own: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
+    own: Option<Own>,
 ) -> Result<Arc<ClientConfig>, TlsError> {
     let chains = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider()).build()?;
     let servers = Arc::new(Servers { chains, accepted: accepted.clone() });
     let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
-    let config = builder.dangerous().with_custom_certificate_verifier(servers).with_client_auth_cert(own, key)?;
-    Ok(Arc::new(config))
+    let builder = builder.dangerous().with_custom_certificate_verifier(servers);
+    Ok(Arc::new(match own {
+        Some((chain, key)) => builder.with_client_auth_cert(chain, key)?,
+        None => builder.with_no_client_auth(),
+    }))
 }
 
 fn serving(
@@ -267,7 +297,7 @@ fn serving(
 
 /// The TLS library refuses what it was given.
 #[derive(Debug, thiserror::Error)]
-enum TlsError {
+pub(crate) enum TlsError {
     #[error(transparent)]
     Tls(#[from] rustls::Error),
     #[error(transparent)]

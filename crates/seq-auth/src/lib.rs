@@ -3,6 +3,7 @@
 //! [`identity`] names holders, [`certificate`] reads them, [`authority`] makes certificates, and [`credentials`] proves an
 //! own identity to peers and checks theirs.
 
+pub mod authorities;
 pub mod authority;
 pub mod certificate;
 pub mod credentials;
@@ -10,6 +11,7 @@ pub mod identity;
 
 mod verify;
 
+pub use authorities::{Authorities, Trust};
 pub use credentials::{ClientCertificate, Credentials, CredentialsError, Files, peer};
 pub use identity::{Identity, Role};
 pub use tokio_rustls::Accept;

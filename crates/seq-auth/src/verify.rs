@@ -19,8 +19,8 @@ use crate::identity::{Identity, Role};
 /// The holders that are accepted.
 #[derive(Debug)]
 pub(crate) struct Accepted {
-    /// Their cluster.
-    pub(crate) cluster: String,
+    /// Their cluster; `None` for that of the authorities.
+    pub(crate) cluster: Option<String>,
     /// Serials of certificates that are not accepted any more, in hexadecimal.
     pub(crate) revoked: HashSet<String>,
 }
@@ -58,8 +58,8 @@ pub enum Rejected {
 impl Accepted {
     fn check(&self, end_entity: &CertificateDer<'_>) -> Result<Identity, Rejected> {
         let Certificate { identity, serial, .. } = Certificate::read(end_entity)?;
-        if identity.cluster() != self.cluster {
-            return Err(Rejected::OtherCluster { identity, cluster: self.cluster.clone() });
+        if let Some(cluster) = self.cluster.as_ref().filter(|cluster| identity.cluster() != *cluster) {
+            return Err(Rejected::OtherCluster { identity, cluster: cluster.clone() });
         }
         if self.revoked.contains(&serial) {
             return Err(Rejected::Revoked { identity, serial });

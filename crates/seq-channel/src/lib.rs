@@ -7,11 +7,13 @@
 //! is decided by its users.
 
 pub mod batch;
+mod bearer;
 mod failure;
 mod pool;
 mod tasks;
 pub mod tls;
 
+pub use bearer::{BadToken, Bearer, CallerChannel};
 pub use failure::{caused_by, is_broken, is_transport, not_processed};
 pub use pool::{
     CONNECT_TIMEOUT, CONNECTIONS, KEEP_ALIVE_EVERY, KEEP_ALIVE_TIMEOUT, MAX_ADDRESSES, MAX_CONNECTIONS, Pool,

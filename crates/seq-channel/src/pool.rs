@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::Dial;
+use crate::bearer::{Bearer, CallerChannel};
 use crate::tasks::ConnectionTasks;
 
 /// Default number of connections to one node: enough that one connection's task is not the bottleneck, few enough that
@@ -60,6 +61,7 @@ pub struct Pool {
 struct Inner {
     connections: usize,
     dial: Dial,
+    bearer: Option<Bearer>,
     /// The tasks that drive the connections; dropping the pool aborts them.
     tasks: ConnectionTasks,
     /// Times in this pool are milliseconds since this instant.
@@ -119,9 +121,19 @@ impl Pool {
     /// Outside of a tokio runtime.
     #[must_use]
     pub fn with_dial(connections: usize, dial: Dial) -> Pool {
+        Pool::of_caller(connections, dial, None)
+    }
+
+    /// As [`Pool::with_dial`], for a caller that sends a token with its requests for numbers.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[must_use]
+    pub fn of_caller(connections: usize, dial: Dial, bearer: Option<Bearer>) -> Pool {
         let inner = Inner {
             connections: connections.clamp(1, MAX_CONNECTIONS),
             dial,
+            bearer,
             tasks: ConnectionTasks::on(Handle::current()),
             made: Instant::now(),
             nodes: RwLock::default(),
@@ -143,6 +155,14 @@ impl Pool {
             return Err(PoolError::Full { addr: addr.to_owned() });
         }
         Ok(nodes.entry(addr.into()).or_insert(node).next())
+    }
+
+    /// As [`Pool::get`], for requests for numbers: they carry the token of the pool's caller.
+    ///
+    /// # Errors
+    /// As [`Pool::get`].
+    pub fn get_for_caller(&self, addr: &str) -> Result<CallerChannel, PoolError> {
+        Ok(CallerChannel::new(self.get(addr)?, self.inner.bearer.clone()))
     }
 
     /// Drops the addresses for which `keep` is false. Requests on their connections run to completion.

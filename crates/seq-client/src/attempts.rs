@@ -11,13 +11,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_channel::CallerChannel;
 use seq_channel::batch::NodeBatcher;
 use seq_core::{Epoch, SetId};
 use seq_proto::reason::{Outcome, Reason, key};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
-use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::StatusExt;
 
@@ -62,7 +62,7 @@ pub(crate) struct Attempts<'a> {
 /// The node of one attempt, and the route information that its request carries.
 pub(crate) struct Target {
     pub(crate) addr: Arc<str>,
-    pub(crate) client: SequenceServiceClient<Channel>,
+    pub(crate) client: SequenceServiceClient<CallerChannel>,
     /// Version of the routes of the node's set that the client has; see [`v1::NextRequest`].
     pub(crate) route_version: Option<u64>,
     /// Newest known epoch of the uid's section.

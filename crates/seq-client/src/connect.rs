@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seq_auth::Credentials;
+use seq_auth::Trust;
 use seq_channel::batch::{Batchers, Bounds};
-use seq_channel::{Dial, Pool, PoolError};
+use seq_channel::{Bearer, Dial, Pool, PoolError};
 use tokio::time::Instant;
 
 use crate::attempts::{FIRST_BACKOFF, MAX_BACKOFF};
@@ -29,6 +29,7 @@ pub struct ClientBuilder {
     bounds: Bounds,
     dial: Dial,
     tls: bool,
+    bearer: Option<Bearer>,
 }
 
 impl ClientBuilder {
@@ -41,6 +42,7 @@ impl ClientBuilder {
             bounds: Bounds::DEFAULT,
             dial: Dial::tcp(),
             tls: false,
+            bearer: None,
         }
     }
 
@@ -78,9 +80,16 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to every node over TLS, with these credentials: a client's certificate, and the cluster's authorities.
-    pub fn tls(self, credentials: Credentials) -> ClientBuilder {
-        ClientBuilder { tls: true, ..self.dial(seq_channel::tls::dial(credentials)) }
+    /// Connects to every node over TLS: with [`Credentials`](crate::Credentials), a client's certificate and the cluster's
+    /// authorities, or with the [`Authorities`](crate::Authorities) alone, beside a [`ClientBuilder::token`].
+    pub fn tls(self, trust: impl Into<Trust>) -> ClientBuilder {
+        ClientBuilder { tls: true, ..self.dial(seq_channel::tls::dial(trust)) }
+    }
+
+    /// Sends the token of a tenant with every request. A token that is read in transit can be used by
+    /// others: send it over [`ClientBuilder::tls`].
+    pub fn token(self, token: Bearer) -> ClientBuilder {
+        ClientBuilder { bearer: Some(token), ..self }
     }
 
     /// Sets the connector; TCP by default.
@@ -108,7 +117,7 @@ impl ClientBuilder {
         if self.seeds.len() > MAX_SEEDS {
             return Err(ConnectError::TooManySeeds { seeds: self.seeds.len() });
         }
-        let pool = Pool::with_dial(self.connections, self.dial.clone());
+        let pool = Pool::of_caller(self.connections, self.dial.clone(), self.bearer.clone());
         let mut seeds: Vec<Arc<str>> = Vec::new();
         for url in &self.seeds {
             let addr = address(url)?;

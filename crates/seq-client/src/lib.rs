@@ -80,6 +80,6 @@ pub use cluster_view::SectionView;
 pub use connect::ClientBuilder;
 pub use directory::RoutesError;
 pub use error::{CallError, ConnectError, Refused, SetUnavailable, Unreachable};
-pub use seq_auth::{Credentials, CredentialsError, Files};
-pub use seq_channel::Dial;
+pub use seq_auth::{Authorities, Credentials, CredentialsError, Files};
+pub use seq_channel::{BadToken, Bearer, Dial};
 pub use tonic::Code;

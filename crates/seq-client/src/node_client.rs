@@ -1,11 +1,10 @@
 //! The gRPC client of a node, with the limits of this SDK.
 
-use seq_channel::{Pool, PoolError};
+use seq_channel::{CallerChannel, Pool, PoolError};
 use seq_core::limits::MAX_RESPONSE_BYTES;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
-use tonic::transport::Channel;
 
 /// The client of the node at `addr`, over a connection of the pool.
-pub(crate) fn of(pool: &Pool, addr: &str) -> Result<SequenceServiceClient<Channel>, PoolError> {
-    Ok(SequenceServiceClient::new(pool.get(addr)?).max_decoding_message_size(MAX_RESPONSE_BYTES))
+pub(crate) fn of(pool: &Pool, addr: &str) -> Result<SequenceServiceClient<CallerChannel>, PoolError> {
+    Ok(SequenceServiceClient::new(pool.get_for_caller(addr)?).max_decoding_message_size(MAX_RESPONSE_BYTES))
 }

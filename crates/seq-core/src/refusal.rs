@@ -22,6 +22,23 @@ pub enum Refusal {
         /// The count asked for.
         count: u32,
     },
+    /// The uid is one of another tenant.
+    #[error("uid {uid} is not one of the tenant's")]
+    OtherTenantsUid {
+        /// The uid asked for.
+        uid: Uid,
+    },
+    /// A count above what the caller's tenant may take with one item.
+    #[error("count {count} is above the tenant's quota of {most} for an item")]
+    CountAboveQuota {
+        /// The count asked for.
+        count: u32,
+        /// The quota.
+        most: u32,
+    },
+    /// The caller's tenant has used up its rate on this node.
+    #[error("the tenant's quota is used up for now")]
+    QuotaExceeded,
     /// A batch without items.
     #[error("the request names no uid; send 1..={} of them", limits::MAX_ITEMS)]
     EmptyBatch,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use metrics::counter;
 use seq_api::metrics::REQUESTS_DENIED_TOTAL;
 use seq_api::service::SequenceService;
+use seq_auth::Identity;
 use seq_core::limits;
 use seq_kit::admission::Admission;
 use seq_kit::connection::Listener;
@@ -21,6 +22,7 @@ use seq_proto::roles::Called;
 use seq_proto::v1;
 use seq_proto::v1::admin_service_server::{self, AdminService, AdminServiceServer};
 use seq_proto::v1::sequence_service_server;
+use seq_tenant::Tenants;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
@@ -64,6 +66,8 @@ pub struct Node {
     pub admission: Admission,
     /// Whether `GET /api/seq/next/{uid}` allocates numbers as POST does.
     pub allocate_on_get: bool,
+    /// The tenants of its callers; `None` where every caller may use every uid.
+    pub tenants: Option<Tenants>,
 }
 
 /// Serves on `listener`, in `group`, on the current runtime, until the group shuts down.
@@ -79,10 +83,10 @@ pub fn serve<F: SequenceService>(
     listener: impl Into<Listener>,
     group: &TaskGroup,
 ) -> io::Result<()> {
-    let Node { admin, ready, beside, admission, allocate_on_get } = node;
+    let Node { admin, ready, beside, admission, allocate_on_get, tenants } = node;
     let port = Port {
         name: "grpc endpoint",
-        guard: guard(admission.node(), admin().set),
+        guard: guard(admission.node(), admin().set, tenants.is_some()),
         admission,
         bounds: BOUNDS,
         ready,
@@ -90,19 +94,24 @@ pub fn serve<F: SequenceService>(
         descriptors: seq_proto::DESCRIPTORS,
         services: &[sequence_service_server::SERVICE_NAME, admin_service_server::SERVICE_NAME],
     };
-    let handlers = Arc::new(Handlers::new(service, &admin().set, group.token(), allocate_on_get));
+    let handlers = Arc::new(Handlers::new(service, &admin().set, group.token(), allocate_on_get, tenants));
     let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
     port.serve(Dispatch::new(handlers, services), listener.into(), group)
 }
 
-/// The guard of a node's port: gRPC and JSON clients get the refusal in their own form.
-fn guard(node: &str, set: String) -> Guard {
+/// The guard of a node's port: gRPC and JSON clients get the refusal in their own form. Where there are tenants, a caller may
+/// prove by a token what others prove by a certificate.
+fn guard(node: &str, set: String, tokens: bool) -> Guard {
     let respond: Respond = |request, status| {
         if is_grpc(request) { status.clone().into_http() } else { http::refused(status) }
     };
     let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => node.to_owned());
-    Guard::new(move |path, caller| Called::by_path(path).check(caller, &set), respond, denied)
+    let decide = move |path: &str, caller: Option<&Identity>| {
+        let called = Called::by_path(path);
+        if tokens && caller.is_none() && called.admits_tokens() { Ok(()) } else { called.check(caller, &set) }
+    };
+    Guard::new(decide, respond, denied)
 }
 
 struct Admin {

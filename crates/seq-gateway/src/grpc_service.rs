@@ -6,6 +6,7 @@ use std::sync::Arc;
 use seq_api::service::{SequenceService, Via};
 use seq_core::Refusal;
 use seq_proto::{status, v1};
+use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::handlers::{Handlers, RequestContext};
@@ -15,30 +16,37 @@ use crate::timeout;
 /// The gRPC service of one endpoint.
 pub(crate) struct Service<F>(pub(crate) Arc<Handlers<F>>);
 
-/// Runs a handler with the deadline of the request.
+/// Runs a handler with the deadline and the caller of the request.
 #[inline]
-async fn handle<Q, A, Handled>(
+async fn handle<F: SequenceService, Q, A, Handled>(
+    handlers: &Handlers<F>,
     request: Request<Q>,
     handler: impl FnOnce(RequestContext, Q) -> Handled,
 ) -> Result<Response<A>, Status>
 where
     Handled: Future<Output = Result<A, Refusal>>,
 {
-    let context = RequestContext { deadline: timeout::deadline(request.metadata()), via: Via::Grpc };
+    let caller = handlers.caller(request.extensions().get(), authorization(&request))?;
+    let context = RequestContext { deadline: timeout::deadline(request.metadata()), via: Via::Grpc, caller };
     match handler(context, request.into_inner()).await {
         Ok(response) => Ok(Response::new(response)),
         Err(refusal) => Err(status::to_status(&refusal)),
     }
 }
 
+/// The value of the header `authorization`.
+fn authorization<Q>(request: &Request<Q>) -> Option<&[u8]> {
+    request.metadata().get("authorization").map(MetadataValue::as_encoded_bytes)
+}
+
 #[tonic::async_trait]
 impl<F: SequenceService> v1::sequence_service_server::SequenceService for Service<F> {
     async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
-        handle(request, |context, request| self.0.next(context, request)).await
+        handle(&self.0, request, |context, request| self.0.next(context, request)).await
     }
 
     async fn next_many(&self, request: Request<v1::NextManyRequest>) -> Result<Response<v1::NextManyResponse>, Status> {
-        handle(request, |context, request| self.0.next_many(context, request)).await
+        handle(&self.0, request, |context, request| self.0.next_many(context, request)).await
     }
 
     type NextStreamStream = Responses<F>;
@@ -47,28 +55,29 @@ impl<F: SequenceService> v1::sequence_service_server::SequenceService for Servic
         &self,
         request: Request<Streaming<v1::NextStreamRequest>>,
     ) -> Result<Response<Responses<F>>, Status> {
-        Ok(Response::new(Responses::new(self.0.clone(), request.into_inner())))
+        let session = self.0.session(request.extensions().get(), authorization(&request))?;
+        Ok(Response::new(Responses::new(self.0.clone(), session, request.into_inner())))
     }
 
     async fn current(&self, request: Request<v1::CurrentRequest>) -> Result<Response<v1::CurrentResponse>, Status> {
-        handle(request, |context, request| self.0.current(context, request)).await
+        handle(&self.0, request, |context, request| self.0.current(context, request)).await
     }
 
     async fn current_many(
         &self,
         request: Request<v1::CurrentManyRequest>,
     ) -> Result<Response<v1::CurrentManyResponse>, Status> {
-        handle(request, |context, request| self.0.current_many(context, request)).await
+        handle(&self.0, request, |context, request| self.0.current_many(context, request)).await
     }
 
     async fn advance(&self, request: Request<v1::AdvanceRequest>) -> Result<Response<v1::AdvanceResponse>, Status> {
-        handle(request, |context, request| self.0.advance(context, request)).await
+        handle(&self.0, request, |context, request| self.0.advance(context, request)).await
     }
 
     async fn get_routes(
         &self,
         request: Request<v1::GetRoutesRequest>,
     ) -> Result<Response<v1::GetRoutesResponse>, Status> {
-        Ok(Response::new(self.0.get_routes(request.into_inner())))
+        handle(&self.0, request, |_, request| async move { Ok(self.0.get_routes(request)) }).await
     }
 }

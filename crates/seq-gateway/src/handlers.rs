@@ -3,10 +3,13 @@
 
 use seq_api::service::{Call, Item, SequenceService, Via};
 use seq_core::{Epoch, Refusal, RouteVersion, Target, Uid};
+use seq_kit::connection::Peer;
 use seq_proto::convert::{self, Items};
-use seq_proto::{status, v1};
+use seq_proto::{Reason, status, v1};
+use seq_tenant::{Caller, Session, Tenants, Token};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 
 use crate::batch_response;
 use crate::latency::Latency;
@@ -20,20 +23,23 @@ pub(crate) struct Handlers<F> {
     pub(crate) closing: CancellationToken,
     /// Whether a GET allocates numbers, too.
     pub(crate) allocate_on_get: bool,
+    /// Where callers are of tenants.
+    tenants: Option<Tenants>,
     routes: RoutesCache,
 }
 
-/// Deadline and protocol of a request.
-#[derive(Clone, Copy, Debug)]
+/// What a request states beside its message.
+#[derive(Clone, Debug)]
 pub(crate) struct RequestContext {
     /// Until when the request may wait for its response.
     pub(crate) deadline: Instant,
     /// The protocol, for a request that was not forwarded.
     pub(crate) via: Via,
+    pub(crate) caller: Caller,
 }
 
 impl RequestContext {
-    fn call(self, hops: u32) -> Result<Call, Refusal> {
+    fn call(&self, hops: u32) -> Result<Call, Refusal> {
         convert::check_hops(hops)?;
         let via = if hops == 0 { self.via } else { Via::Forwarded };
         Ok(Call { deadline: self.deadline, hops, via })
@@ -41,8 +47,37 @@ impl RequestContext {
 }
 
 impl<F: SequenceService> Handlers<F> {
-    pub(crate) fn new(service: F, set: &str, closing: CancellationToken, allocate_on_get: bool) -> Handlers<F> {
-        Handlers { service, latency: Latency::new(set), closing, allocate_on_get, routes: RoutesCache::default() }
+    pub(crate) fn new(
+        service: F,
+        set: &str,
+        closing: CancellationToken,
+        allocate_on_get: bool,
+        tenants: Option<Tenants>,
+    ) -> Handlers<F> {
+        let (latency, routes) = (Latency::new(set), RoutesCache::default());
+        Handlers { service, latency, closing, allocate_on_get, tenants, routes }
+    }
+
+    /// The sender of a request, by its connection and the value of its header `authorization`.
+    ///
+    /// # Errors
+    /// It is of no tenant, or its tenant has too many connections.
+    pub(crate) fn caller(&self, peer: Option<&Peer>, authorization: Option<&[u8]>) -> Result<Caller, Status> {
+        match &self.tenants {
+            None => Ok(Caller::Unlimited),
+            Some(tenants) => tenants.caller(peer, token(authorization)?),
+        }
+    }
+
+    /// As [`Handlers::caller`], for all messages of a stream.
+    ///
+    /// # Errors
+    /// As [`Handlers::caller`].
+    pub(crate) fn session(&self, peer: Option<&Peer>, authorization: Option<&[u8]>) -> Result<Session, Status> {
+        match &self.tenants {
+            None => Ok(Session::unlimited()),
+            Some(tenants) => tenants.session(peer, token(authorization)?),
+        }
     }
 
     /// The routes that are newer than the caller's.
@@ -58,6 +93,7 @@ impl<F: SequenceService> Handlers<F> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
         let item = Item { uid: Uid(request.uid), count: convert::count(request.count)?, epoch: Epoch(request.epoch) };
+        let item = context.caller.admit_one(item)?;
         let allocation = self.service.next(call, item).await?;
         Ok(v1::NextResponse {
             value: allocation.value.0,
@@ -76,7 +112,9 @@ impl<F: SequenceService> Handlers<F> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
         let items = Items::new(&request.uids, &request.counts, &request.known_epochs)?;
-        let items: Vec<_> = items.iter().map(|(uid, count, epoch)| Ok(Item { uid, count: count?, epoch })).collect();
+        let mut items: Vec<_> =
+            items.iter().map(|(uid, count, epoch)| Ok(Item { uid, count: count?, epoch })).collect();
+        context.caller.admit(&mut items);
         let results = self.service.next_many(call, &items).await;
         Ok(batch_response::encode(results.into_iter().map(Some), self.newer_routes(request.route_version)))
     }
@@ -88,6 +126,8 @@ impl<F: SequenceService> Handlers<F> {
     ) -> Result<v1::CurrentResponse, Refusal> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
+        context.caller.admit_read()?;
+        context.caller.admit_uid(Uid(request.uid))?;
         let current = self.service.current(call, Uid(request.uid), Epoch(request.epoch)).await?;
         Ok(v1::CurrentResponse {
             value: current.reading.value.0,
@@ -105,12 +145,16 @@ impl<F: SequenceService> Handlers<F> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
         let items = Items::new(&request.uids, &[], &request.known_epochs)?;
-        let uids = items.iter().map(|(uid, _, epoch)| (uid, epoch)).collect();
-        let results = self.service.current_many(call, uids).await;
+        context.caller.admit_read()?;
+        let admitted: Vec<_> =
+            items.iter().map(|(uid, _, epoch)| context.caller.admit_uid(uid).map(|()| (uid, epoch))).collect();
+        let uids = admitted.iter().flatten().copied().collect();
+        let mut read = self.service.current_many(call, uids).await.into_iter();
+        let results = admitted.into_iter().map(|uid| uid.and_then(|_| read.next().expect("a result for each uid")));
         let mut response = v1::CurrentManyResponse {
-            values: Vec::with_capacity(results.len()),
-            exactness: Vec::with_capacity(results.len()),
-            epochs: Vec::with_capacity(results.len()),
+            values: Vec::with_capacity(request.uids.len()),
+            exactness: Vec::with_capacity(request.uids.len()),
+            epochs: Vec::with_capacity(request.uids.len()),
             errors: Vec::new(),
             routes: self.newer_routes(request.route_version),
         };
@@ -137,6 +181,7 @@ impl<F: SequenceService> Handlers<F> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
         let to = Target::new(request.to)?;
+        context.caller.admit_advance(&self.service, call, Uid(request.uid), to).await?;
         let epoch = self.service.advance(call, Uid(request.uid), to, Epoch(request.epoch)).await?;
         Ok(v1::AdvanceResponse { epoch: epoch.0, routes: self.newer_routes(request.route_version) })
     }
@@ -145,6 +190,13 @@ impl<F: SequenceService> Handlers<F> {
         let known = RouteVersion(request.known_version);
         v1::GetRoutesResponse { routes: self.newer_routes(Some(known.0)) }
     }
+}
+
+/// The token in the value of a header.
+fn token(authorization: Option<&[u8]>) -> Result<Option<Token<'_>>, Status> {
+    let Some(header) = authorization else { return Ok(None) };
+    let token = std::str::from_utf8(header).ok().and_then(Token::bearer);
+    token.map(Some).ok_or_else(|| Reason::UnknownToken.status("authorization: not \"Bearer TOKEN\""))
 }
 
 fn exactness(exact: bool) -> v1::Exactness {

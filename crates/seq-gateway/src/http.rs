@@ -7,13 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, EXPECT, RETRY_AFTER};
+use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, EXPECT, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
 use seq_api::service::SequenceService;
 use seq_proto::status;
+use seq_tenant::Caller;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
@@ -71,6 +72,11 @@ async fn respond_to<F: SequenceService>(handlers: &Arc<Handlers<F>>, head: &Part
         _ => return not_found(path),
     };
     if head.method == Method::GET { respond(StatusCode::OK, content_type, page) } else { not_allowed("GET") }
+}
+
+/// The sender of a request.
+fn caller<F: SequenceService>(handlers: &Handlers<F>, head: &Parts) -> Result<Caller, Status> {
+    handlers.caller(head.extensions.get(), head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes))
 }
 
 /// Whether the content type is one of gRPC's; requests that can be served as gRPC do not get here.

@@ -20,6 +20,7 @@ use seq_kit::connection::{Connection, Listener, paced};
 use seq_kit::port::{Guard, Respond};
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::roles::Called;
+use seq_tenant::Tenants;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 use tokio_stream::StreamExt;
@@ -140,22 +141,25 @@ struct Node {
     auth_failures: auth::AuthFailures,
     /// Denies connections with TLS.
     guard: Guard,
+    /// Where clients are of tenants.
+    tenants: Option<Tenants>,
     /// Id of the newest connection.
     last_id: AtomicU64,
     started: Instant,
 }
 
 impl RespNode {
-    /// A node whose connections of all ports are counted by `admission`.
+    /// A node whose connections of all ports are counted by `admission`, and whose clients are of `tenants` where there are
+    /// some.
     #[must_use]
-    pub fn new(config: RespConfig, admission: Admission) -> RespNode {
+    pub fn new(config: RespConfig, admission: Admission, tenants: Option<Tenants>) -> RespNode {
         let auth_failures = auth::AuthFailures::new(admission.node());
         let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => admission.node().to_owned());
         let respond: Respond = |_, status| status.clone().into_http();
         // Its only rows name no set.
         let guard = Guard::new(|_, caller| Called::REDIS.check(caller, ""), respond, denied);
         let (last_id, started) = (AtomicU64::new(0), Instant::now());
-        RespNode(Arc::new(Node { config, admission, auth_failures, guard, last_id, started }))
+        RespNode(Arc::new(Node { config, admission, auth_failures, guard, tenants, last_id, started }))
     }
 }
 
@@ -228,7 +232,9 @@ async fn serve_one<F: SequenceService>(endpoint: Arc<Endpoint<F>>, mut stream: C
         tracing::debug!(peer = ?stream.peer().addr(), %error, "connection not opened");
         return;
     }
+    let may_send_token = endpoint.node.tenants.is_some() && stream.peer().identity().is_none();
     if stream.is_secure()
+        && !may_send_token
         && let Err(status) = endpoint.node.guard.check("", Some(stream.peer()))
     {
         let refused = format!("-NOPERM {}\r\n", status.message());

@@ -15,6 +15,7 @@ use futures::stream::{FuturesUnordered, Stream, StreamExt};
 use seq_api::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
+use seq_tenant::{Caller, Session};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::{Status, Streaming};
 
@@ -39,6 +40,7 @@ type Pending = Pin<Box<dyn Future<Output = (usize, v1::NextStreamResponse)> + Se
 /// The responses of one stream.
 pub(crate) struct Responses<F: SequenceService> {
     handlers: Arc<Handlers<F>>,
+    session: Session,
     /// `None` once the caller has sent its last message, or the endpoint shuts down.
     messages: Option<Streaming<v1::NextStreamRequest>>,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -70,10 +72,15 @@ struct Message {
 }
 
 impl<F: SequenceService> Responses<F> {
-    pub(crate) fn new(handlers: Arc<Handlers<F>>, messages: Streaming<v1::NextStreamRequest>) -> Responses<F> {
+    pub(crate) fn new(
+        handlers: Arc<Handlers<F>>,
+        session: Session,
+        messages: Streaming<v1::NextStreamRequest>,
+    ) -> Responses<F> {
         let closing = Box::pin(handlers.closing.clone().cancelled_owned());
         Responses {
             handlers,
+            session,
             closing,
             messages: Some(messages),
             batch: Batch::default(),
@@ -100,7 +107,8 @@ impl<F: SequenceService> Responses<F> {
                 Poll::Ready(Some(message)) => {
                     let message = message.map_err(|status| status::unread(&status))?;
                     let tag = message.tag;
-                    if let Err(refusal) = self.batch.add(message) {
+                    self.session.refresh()?;
+                    if let Err(refusal) = self.batch.add(message, self.session.caller()) {
                         let refusal = v1::next_stream_response::Outcome::Refusal(status::to_item(0, &refusal));
                         self.done.push_back(v1::NextStreamResponse { tag, outcome: Some(refusal) });
                     }
@@ -147,13 +155,14 @@ impl<F: SequenceService> Responses<F> {
 }
 
 impl Batch {
-    fn add(&mut self, message: v1::NextStreamRequest) -> Result<(), seq_core::Refusal> {
+    fn add(&mut self, message: v1::NextStreamRequest, caller: &Caller) -> Result<(), seq_core::Refusal> {
         let v1::NextStreamRequest { tag, request, timeout_ms, now_only } = message;
         let v1::NextManyRequest { uids, counts, route_version, hops, known_epochs } = request.unwrap_or_default();
         convert::check_hops(hops)?;
         let items = Items::new(&uids, &counts, &known_epochs)?;
         let start = self.items.len();
         self.items.extend(items.iter().map(|(uid, count, epoch)| Ok(Item { uid, count: count?, epoch })));
+        caller.admit(&mut self.items[start..]);
         let timeout = match timeout_ms {
             0 => timeout::DEFAULT_TIMEOUT,
             millis => Duration::from_millis(millis.into()),

@@ -4,6 +4,7 @@
 //! overhead: it is not behind a trait object. The handshake of TLS is a part of the first read or write, so it takes the
 //! time of its own connection only, and its bound is the one of a first request.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -174,14 +175,24 @@ impl<C: AsyncRead + AsyncWrite + Send + Unpin> Duplex for C {}
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     addr: Option<SocketAddr>,
-    identity: Arc<OnceLock<Identity>>,
+    state: Arc<PeerState>,
 }
+
+#[derive(Debug, Default)]
+struct PeerState {
+    identity: OnceLock<Identity>,
+    attachment: OnceLock<Attachment>,
+}
+
+/// A value that lives as long as a connection.
+pub type Attachment = Box<dyn Any + Send + Sync>;
 
 impl Peer {
     /// The peer of a transport that has proved its identity itself.
     #[must_use]
     pub fn identified(identity: Identity) -> Peer {
-        Peer { addr: None, identity: Arc::new(identity.into()) }
+        let state = PeerState { identity: identity.into(), ..PeerState::default() };
+        Peer { addr: None, state: Arc::new(state) }
     }
 
     /// Its address; only sockets have one.
@@ -193,7 +204,18 @@ impl Peer {
     /// The identity in its certificate; `None` before the handshake, without TLS, and where it presented none.
     #[must_use]
     pub fn identity(&self) -> Option<&Identity> {
-        self.identity.get()
+        self.state.identity.get()
+    }
+
+    /// Whether a value lives as long as the connection.
+    #[must_use]
+    pub fn has_attachment(&self) -> bool {
+        self.state.attachment.get().is_some()
+    }
+
+    /// Drops a value when the connection ends, and the last request on it. A connection takes one value: the first.
+    pub fn attach(&self, value: Attachment) {
+        let _ = self.state.attachment.set(value);
     }
 }
 
@@ -281,8 +303,8 @@ impl Connection {
             let opened = std::task::ready!(Pin::new(accept).poll(cx));
             let stream = opened.inspect_err(|error| failures.failed(&self.peer, error))?;
             if let Some(identity) = seq_auth::peer(&stream) {
-                let first = self.peer.identity.set(identity);
-                debug_assert_eq!(first, Ok(()), "one handshake");
+                let first = self.peer.state.identity.set(identity);
+                debug_assert!(first.is_ok(), "one handshake");
             }
             self.transport = Transport::Secure(Box::new(stream));
         }

@@ -43,6 +43,8 @@ pub enum Retry {
     Start,
     /// When the ceiling is raised.
     Ceiling,
+    /// A tenth of a second's worth of a quota later.
+    Quota,
     /// About an election later: the store has a leader.
     Leader,
     /// A few times within the timeout of a silent node.
@@ -57,7 +59,7 @@ impl Retry {
             Retry::Never => return None,
             Retry::Unary => 1,
             Retry::Sync => 20,
-            Retry::Owner | Retry::Start => 100,
+            Retry::Owner | Retry::Start | Retry::Quota => 100,
             Retry::Ceiling | Retry::Leader => 200,
             Retry::Silence => 500,
         };
@@ -234,6 +236,20 @@ reasons! {
         RoleDenied = "ROLE_DENIED", [PermissionDenied], Never, Unchanged;
         /// The certificate is another node's than the one that the request acts for.
         OtherHolder = "OTHER_HOLDER", [PermissionDenied], Never, Unchanged;
+    }
+    "Tenants" {
+        /// The token is of no tenant, or the request has neither a token nor a certificate.
+        UnknownToken = "UNKNOWN_TOKEN", [Unauthenticated], Never, Unchanged;
+        /// The certificate of the client is of no tenant.
+        NoTenant = "NO_TENANT", [PermissionDenied], Never, Unchanged;
+        /// The uid is not one of the tenant's.
+        OtherTenantsUid = "OTHER_TENANTS_UID", [PermissionDenied], Never, Unchanged;
+        /// The count is above the tenant's quota for an item.
+        CountAboveQuota = "COUNT_ABOVE_QUOTA", [InvalidArgument], Never, Unchanged;
+        /// The tenant's rate of requests or numbers on this node is used up for now.
+        QuotaExceeded = "QUOTA_EXCEEDED", [ResourceExhausted], Quota, Unchanged;
+        /// The tenant has as many connections to this node open as it may.
+        TooManyConnections = "TOO_MANY_CONNECTIONS", [ResourceExhausted], Quota, Unchanged;
     }
     "Handover" {
         /// The offer is no handover that can be.

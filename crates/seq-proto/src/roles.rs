@@ -17,9 +17,11 @@ pub enum Allowed {
     Any(Role),
     /// Nodes of the set that the port is of.
     OwnSet(Role),
+    /// Callers without a certificate, by the token of a tenant; for nodes that have tenants.
+    Token,
 }
 
-use Allowed::{Any, OwnSet};
+use Allowed::{Any, OwnSet, Token};
 use Role::{Alloc, Client, Metrics, Operator, Proxy, Store};
 
 /// What a port serves, and the roles that may use it.
@@ -42,7 +44,7 @@ pub const REDIS: &str = "Redis";
 const EVERYONE: &[Allowed] = &[Any(Store), Any(Alloc), Any(Proxy), Any(Operator), Any(Client), Any(Metrics)];
 
 /// Nodes forward the calls of their callers, also to other sets.
-const CALLERS: &[Allowed] = &[Any(Alloc), Any(Proxy), Any(Operator), Any(Client)];
+const CALLERS: &[Allowed] = &[Any(Alloc), Any(Proxy), Any(Operator), Any(Client), Token];
 
 /// Followers forward to the leader and state the sender, which the leader checks.
 const OWN_NODES: &[Allowed] = &[OwnSet(Alloc), OwnSet(Store)];
@@ -60,7 +62,7 @@ pub const TABLE: &[Row] = &[
         allowed: CALLERS,
     },
     Row { service: HTTP, methods: &["*"], allowed: CALLERS },
-    Row { service: REDIS, methods: &["*"], allowed: &[Any(Proxy), Any(Operator), Any(Client)] },
+    Row { service: REDIS, methods: &["*"], allowed: &[Any(Proxy), Any(Operator), Any(Client), Token] },
     // A section that migrates is handed over between AllocSvrs of two sets.
     Row { service: "seqsvr.v1.HandoverService", methods: &["Prepare", "Stage", "Activate"], allowed: &[Any(Alloc)] },
     Row {
@@ -136,6 +138,12 @@ impl<'a> Called<'a> {
         row.map(|row| row.allowed)
     }
 
+    /// Whether a token of a tenant admits a caller without a certificate.
+    #[must_use]
+    pub fn admits_tokens(self) -> bool {
+        self.allowed().is_some_and(|allowed| allowed.contains(&Token))
+    }
+
     /// Checks a caller at a port of `set`; a proxy's ports are of none.
     ///
     /// # Errors
@@ -147,6 +155,7 @@ impl<'a> Called<'a> {
         let allows = |allowed: &Allowed| match *allowed {
             Any(role) => caller.role() == role,
             OwnSet(role) => caller.role() == role && caller.set() == Some(set),
+            Token => false,
         };
         if self.allowed().is_some_and(|allowed| allowed.iter().any(allows)) {
             return Ok(());

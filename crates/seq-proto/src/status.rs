@@ -24,6 +24,9 @@ impl Reason {
         match refusal {
             Refusal::UidOutOfRange { .. } => Reason::UidOutOfRange,
             Refusal::CountOutOfRange { .. } => Reason::CountOutOfRange,
+            Refusal::OtherTenantsUid { .. } => Reason::OtherTenantsUid,
+            Refusal::CountAboveQuota { .. } => Reason::CountAboveQuota,
+            Refusal::QuotaExceeded => Reason::QuotaExceeded,
             Refusal::EmptyBatch => Reason::EmptyBatch,
             Refusal::BatchTooLarge { .. } => Reason::BatchTooLarge,
             Refusal::CountsMismatch { .. } => Reason::CountsMismatch,

@@ -46,6 +46,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     };
     let spec = spec.clone();
     let credentials = security::of_node(&set, Role::Alloc, &args.name)?;
+    settings.check_secure(credentials.is_some())?;
     let set_name = set.spec.name.clone();
     let config = AllocConfig {
         name: args.name.clone(),
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     let exit = runtime.block_on(async {
         let (ports, http) = (Ports::bind(&spec.addr, spec.redis.as_deref(), threads, &settings)?, bind_one(&spec.http)?);
         let dial = process.secure(credentials.as_ref(), &args.name);
-        let ports = ports.secured(security::certified(credentials.as_ref(), &args.name));
+        let ports = ports.secured(credentials.as_ref(), &args.name, process.tenants(&args.name)?);
         process.watch_signals()?;
         let (mut background, mut endpoints) = (Stage::new("allocator"), Stage::new("endpoints"));
         let allocator = alloc_node::start(config, (ports, dial), &mut background, &mut endpoints, process.shutdown_timeout())?;

@@ -37,6 +37,7 @@ use crate::set::SetCommand;
 use crate::sim::SimCommand;
 use crate::status::StatusArgs;
 use crate::store::StoreArgs;
+use crate::tenant::TenantCommand;
 
 /// The text after the help: examples and exit codes.
 pub(crate) const EXIT_CODES: &str = "Examples:\n  seqsvr dev             a whole cluster in one process\n  seqsvr next 42         the next number of user 42\n  \
@@ -84,6 +85,9 @@ pub(crate) enum Command {
     /// Makes certificates of a cluster, shows, renews and revokes them.
     #[command(subcommand)]
     Cert(CertCommand),
+    /// Makes tokens of tenants, and checks tenants files.
+    #[command(subcommand)]
+    Tenant(TenantCommand),
     /// Makes a backup of a set, or shows one.
     #[command(subcommand)]
     Backup(BackupCommand),

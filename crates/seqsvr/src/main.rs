@@ -44,6 +44,7 @@ mod status;
 mod store;
 mod store_client;
 mod target;
+mod tenant;
 mod utc;
 mod version;
 mod whole_file;
@@ -83,6 +84,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
         Command::Node(command) => node::run(command, output),
         Command::Cert(command) => cert::run(command, output),
+        Command::Tenant(command) => tenant::run(command, output),
         Command::Backup(command) => backup::run(command, output),
         Command::Restore(args) => restore::run(&args, output),
         Command::Set(command) => set::run(command, output),

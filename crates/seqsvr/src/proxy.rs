@@ -107,6 +107,7 @@ pub(crate) fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
     let settings =
         args.settings.load(&Settings::default(), |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
     let (seeds, credentials) = args.backends()?;
+    settings.check_secure(credentials.is_some())?;
     let seeds: Arc<[String]> = seeds.into();
     let threads = settings.serving_threads();
     let (mut process, recorder) =
@@ -114,7 +115,7 @@ pub(crate) fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
         let ports = Ports::bind(&args.listen, args.redis.as_deref(), threads, &settings)?;
-        let ports = ports.secured(security::certified(credentials.as_ref(), &args.name));
+        let ports = ports.secured(credentials.as_ref(), &args.name, process.tenants(&args.name)?);
         let http = bind_one(&args.http)?;
         let dial = process.secure(credentials.as_ref(), &args.name);
         process.watch_signals()?;
@@ -155,15 +156,16 @@ fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) ->
     let own = OwnFiles { dials: PLANNED_NODES * (threads + 1), threads };
     let admission = Admission::new(&node.name, own, connection_metrics(&node.name))
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
-    let allocate_on_get = ports.allocate_on_get;
+    let (allocate_on_get, tenants) = (ports.allocate_on_get, ports.tenants.clone());
     let (sockets, resp) = ports.by_thread();
-    let resp = resp.map(|config| RespNode::new(config, admission.clone()));
+    let resp = resp.map(|config| RespNode::new(config, admission.clone(), tenants.clone()));
     let grpc_node = grpc::Node {
         admin: admin_view(node.name.clone()),
         ready: node.checks.clone(),
         beside: tonic::service::Routes::default(),
         admission,
         allocate_on_get,
+        tenants,
     };
     let (node, tasks) = (node.clone(), endpoints.tasks().clone());
     let name = node.name.clone();

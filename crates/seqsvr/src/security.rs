@@ -3,20 +3,21 @@
 //! Which of a cluster's connections are secured is stated once: by its set file, or by the scheme of the address that a
 //! command is given. A command speaks to one cluster, so what its first address states is kept for the process.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use clap::Args;
 use seq_api::metrics::HANDSHAKES_FAILED_TOTAL;
-use seq_auth::{ClientCertificate, Credentials, Files, Identity, Role};
-use seq_channel::{Dial, Pool};
+use seq_auth::{Authorities, ClientCertificate, Credentials, CredentialsError, Files, Identity, Role, Trust};
+use seq_channel::{Bearer, Dial, Pool};
 use seq_kit::connection::Tls;
 
 use crate::exit::{Exit, Failure};
 use crate::set_file::SetFile;
 
 /// Which certificate this process has.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Args)]
 pub(crate) struct CertificateArgs {
     /// The directory with the certificates, as `seqsvr cert` writes them.
     #[arg(
@@ -33,6 +34,24 @@ pub(crate) struct CertificateArgs {
     #[arg(long, value_name = "ROLE/NAME", global = true, display_order = 902, hide_short_help = true,
           default_value = "operator/admin", env = "SEQSVR_IDENTITY", value_parser = holder)]
     identity: String,
+    /// Token of a tenant; a command that sends one shows no certificate. Prefer the variable: others see a command line.
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        global = true,
+        display_order = 903,
+        hide_short_help = true,
+        env = "SEQSVR_TOKEN",
+        hide_env_values = true
+    )]
+    token: Option<String>,
+}
+
+impl fmt::Debug for CertificateArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CertificateArgs { certs, identity, token: _ } = self;
+        f.debug_struct("CertificateArgs").field("certs", certs).field("identity", identity).finish_non_exhaustive()
+    }
 }
 
 fn holder(text: &str) -> Result<String, String> {
@@ -42,8 +61,8 @@ fn holder(text: &str) -> Result<String, String> {
 
 static ARGS: OnceLock<CertificateArgs> = OnceLock::new();
 
-/// The credentials that this command shows; `None` once it is known to speak to a cluster without TLS.
-static SHOWN: OnceLock<Option<Credentials>> = OnceLock::new();
+/// What this command makes connections with; `None` once it is known to speak to a cluster without TLS.
+static SHOWN: OnceLock<Option<Trust>> = OnceLock::new();
 
 /// Keeps the arguments of the process. Called once, before any command runs.
 pub(crate) fn init(args: CertificateArgs) {
@@ -68,7 +87,13 @@ pub(crate) fn use_tls(secure: bool) -> Result<(), Failure> {
         Some(shown) => shown.as_ref(),
         None => {
             let hint = "`seqsvr cert issue` makes them; --certs and --identity name others";
-            let load = || load(Files::in_dir(dir(), &args().identity), Exit::Usage, hint);
+            let files = Files::in_dir(dir(), &args().identity);
+            let load = || match args().token {
+                Some(_) => {
+                    Authorities::load(&files).map(Trust::from).map_err(|error| unusable(&error, Exit::Usage, hint))
+                }
+                None => load(files, Exit::Usage, hint).map(Trust::from),
+            };
             let loaded = secure.then(load).transpose()?;
             SHOWN.get_or_init(|| loaded).as_ref()
         }
@@ -83,9 +108,18 @@ pub(crate) fn use_tls(secure: bool) -> Result<(), Failure> {
 /// Makes the connections of this command. Without an earlier [`use_tls`] they have no TLS, and a later one fails.
 pub(crate) fn dial() -> Dial {
     match SHOWN.get_or_init(|| None) {
-        Some(credentials) => seq_channel::tls::dial(credentials.clone()),
+        Some(trust) => seq_channel::tls::dial(trust.clone()),
         None => Dial::tcp(),
     }
+}
+
+/// The token that requests of this command carry.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn bearer() -> Result<Option<Bearer>, Failure> {
+    let bearer = args().token.as_deref().filter(|token| !token.is_empty()).map(Bearer::new).transpose();
+    bearer.map_err(|error| Failure::new(Exit::Usage, format!("--token: {error}")))
 }
 
 /// Whether this command's connections are over TLS.
@@ -129,7 +163,7 @@ fn of(identity: &Identity, hint: &str) -> Result<Credentials, Failure> {
 }
 
 fn load(files: Files, exit: Exit, hint: &str) -> Result<Credentials, Failure> {
-    let credentials = Credentials::load(files).map_err(|error| Failure::new(exit, error.to_string()).hint(hint))?;
+    let credentials = Credentials::load(files).map_err(|error| unusable(&error, exit, hint))?;
     let left = credentials.certificate().left(crate::utc::now());
     if left.is_zero() {
         let path = credentials.files().certificate.display();
@@ -138,6 +172,10 @@ fn load(files: Files, exit: Exit, hint: &str) -> Result<Credentials, Failure> {
         );
     }
     Ok(credentials)
+}
+
+fn unusable(error: &CredentialsError, exit: Exit, hint: &str) -> Failure {
+    Failure::new(exit, error.to_string()).hint(hint)
 }
 
 /// TLS of a port that takes connections with certificates only.

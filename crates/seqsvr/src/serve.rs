@@ -21,6 +21,7 @@ use seq_kit::metrics::Recorder;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
 use seq_kit::{http, listen, telemetry};
 use seq_store::StoreHandle;
+use seq_tenant::Tenants;
 
 use crate::exit::{Exit, Failure};
 use crate::settings::Settings;
@@ -29,6 +30,7 @@ use crate::{environment, panic, process, security, signals};
 
 pub(crate) mod alloc_node;
 mod credentials;
+mod tenants;
 
 /// Identity of a process; its first log line.
 pub(crate) struct Banner<'a> {
@@ -148,6 +150,20 @@ impl Process {
             stopping.run_until_cancelled(renewing).await;
         });
         seq_channel::tls::dial(credentials.clone())
+    }
+
+    /// The tenants of the process' callers, where there are some; keeps them as new as their file, on the current runtime.
+    pub(crate) fn tenants(&self, node: &str) -> anyhow::Result<Option<Tenants>> {
+        let (Some(path), Some(specs)) = (self.settings.tenants.path(), self.settings.tenants.load()?) else {
+            return Ok(None);
+        };
+        let tenants = Tenants::new(node, specs.clone());
+        let renewing = tenants::renew(tenants.clone(), path.to_owned(), specs, node.to_owned());
+        let stopping = self.root.token();
+        self.root.spawn("tenants", Kind::Disposable, async move {
+            stopping.run_until_cancelled(renewing).await;
+        });
+        Ok(Some(tenants))
     }
 
     /// Opens the port for metrics and probes, on the current runtime.

@@ -2,7 +2,7 @@
 //!
 //! A set file describes a cluster and is the same everywhere; settings describe one process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -12,10 +12,11 @@ use seq_kit::config::{self, ConfigError, Key, Layers, Origin, Section, durations
 use seq_kit::telemetry::{self, LogFormat};
 use seq_kit::{cores, options};
 use seq_store::StoreOptions;
+use seq_tenant::TenantSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, Failure};
-use crate::{environment, output};
+use crate::{environment, output, tenant};
 
 /// Prefix of the environment variables that set keys.
 const PREFIX: &str = "SEQSVR_";
@@ -24,12 +25,13 @@ const PREFIX: &str = "SEQSVR_";
 const MAX_CORES: usize = 1_024;
 
 /// Variables with the prefix that are not settings keys: those of the command line and of the project's tests.
-const RESERVED_VARIABLES: [&str; 7] = [
+const RESERVED_VARIABLES: [&str; 8] = [
     "SEQSVR_ADDR",
     "SEQSVR_OUTPUT",
     "SEQSVR_CONFIG",
     "SEQSVR_CERTS",
     "SEQSVR_IDENTITY",
+    "SEQSVR_TOKEN",
     "SEQSVR_E2E_KILLS",
     "SEQSVR_E2E_TRACE",
 ];
@@ -54,6 +56,7 @@ pub(crate) struct Settings {
     pub(crate) alloc: AllocOptions,
     pub(crate) redis: RespConfig,
     pub(crate) http: HttpOptions,
+    pub(crate) tenants: TenantOptions,
 }
 
 options! {
@@ -119,6 +122,28 @@ options! {
     }
 }
 
+options! {
+    /// Tenants.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct TenantOptions {
+        /// File with the tenants: their tokens, uids and quotas (docs/security.md); it is read again when it changes. Empty:
+        /// every holder of a client's certificate may use every uid, without quotas.
+        pub(crate) file: String,
+    }
+}
+
+impl TenantOptions {
+    /// Path of the file, where there are tenants.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        Some(self.file.as_str()).filter(|file| !file.is_empty()).map(Path::new)
+    }
+
+    /// Reads the tenants, where there are some.
+    pub(crate) fn load(&self) -> anyhow::Result<Option<Vec<TenantSpec>>> {
+        self.path().map(tenant::load).transpose().map_err(anyhow::Error::msg)
+    }
+}
+
 /// Settings and where they come from.
 #[derive(Debug)]
 pub(crate) struct Loaded {
@@ -140,6 +165,7 @@ impl Default for Settings {
             alloc: AllocOptions::DEFAULTS,
             redis: RespConfig::defaults(),
             http: HttpOptions { allocate_on_get: false },
+            tenants: TenantOptions { file: String::new() },
         }
     }
 }
@@ -165,7 +191,7 @@ impl Settings {
     }
 
     /// The keys, in the order of the sample; [`Settings::read`] reads them back.
-    fn sections(&self) -> [Section; 8] {
+    fn sections(&self) -> [Section; 9] {
         [
             Section::new("log", &self.log),
             Section::new("shutdown", &self.shutdown),
@@ -175,6 +201,7 @@ impl Settings {
             Section::new("alloc", &self.alloc),
             Section::new("redis", &self.redis),
             Section::new("http", &self.http),
+            Section::new("tenants", &self.tenants),
         ]
     }
 
@@ -188,12 +215,22 @@ impl Settings {
             alloc: layers.read("alloc")?,
             redis: layers.read("redis")?,
             http: layers.read("http")?,
+            tenants: layers.read("tenants")?,
         })
     }
 
     /// Serving threads of one allocator.
     pub(crate) fn serving_threads(&self) -> usize {
         if self.threads.cores == 0 { cores::available() } else { self.threads.cores }
+    }
+
+    /// Checks that the node has TLS where it has tenants: without it neither tokens nor forwarded requests are safe.
+    pub(crate) fn check_secure(&self, secure: bool) -> Result<(), Failure> {
+        if secure || self.tenants.path().is_none() {
+            return Ok(());
+        }
+        Err(Failure::new(Exit::Config, "tenants.file: tenants need TLS, and this node has none")
+            .hint("leave out plaintext"))
     }
 
     /// Checks constraints beyond the types of the keys.
@@ -204,6 +241,9 @@ impl Settings {
         self.store.validate().context("store")?;
         self.alloc.validate().context("alloc")?;
         self.redis.validate().context("redis")?;
+        self.tenants.load().context("tenants.file")?;
+        let both = self.redis.password.is_some() && self.tenants.path().is_some();
+        anyhow::ensure!(!both, "redis.password: clients send the token of a tenant where tenants.file is set");
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seq_client::{Client, ConnectError};
+use seq_client::{Client, ClientBuilder, ConnectError};
 use seq_load::endpoint::{self, AnyTransport, Endpoint, EndpointOptions, OpenError};
 use seq_load::raises::RaiseWatch;
 use tonic::Code;
@@ -37,6 +37,7 @@ impl Target {
     pub(crate) async fn connect(&self, deadline: Duration) -> anyhow::Result<Client> {
         let addrs = self.addrs()?;
         let settings = Client::builder().deadline(deadline).dial(security::dial());
+        let settings = security::bearer()?.into_iter().fold(settings, ClientBuilder::token);
         let settings = addrs.iter().fold(settings, |settings, addr| settings.seed(host_port(addr)));
         match settings.connect().await {
             Ok(client) => Ok(client),

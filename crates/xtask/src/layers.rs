@@ -49,7 +49,12 @@ const LAYERS: &[Layer] = &[
         uses: &["seq-api", "seq-channel", "seq-core", "seq-kit", "seq-proto"],
         tests_use: &["seq-gateway"],
     },
-    Layer { name: "seq-gateway", uses: &["seq-api", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-tenant", uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
+    Layer {
+        name: "seq-gateway",
+        uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto", "seq-tenant"],
+        tests_use: &[],
+    },
     Layer {
         name: "seqsvr",
         uses: &[
@@ -66,6 +71,7 @@ const LAYERS: &[Layer] = &[
             "seq-proto",
             "seq-sim",
             "seq-store",
+            "seq-tenant",
         ],
         tests_use: &[],
     },

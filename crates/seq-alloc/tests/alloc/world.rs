@@ -99,7 +99,7 @@ impl World {
         let admin = Arc::new(v1::StatusResponse::default);
         let (beside, admission) =
             (allocator.handover_service(), Admission::of(&name, 1_000, ConnectionMetrics::none()));
-        let node = grpc::Node { admin, ready: Checks::new(), beside, admission, allocate_on_get: false };
+        let node = grpc::Node { admin, ready: Checks::new(), beside, admission, allocate_on_get: false, tenants: None };
         grpc::serve(allocator.clone(), node, listener, &group).unwrap();
         Node { allocator, group, addr }
     }

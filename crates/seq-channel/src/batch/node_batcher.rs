@@ -107,7 +107,7 @@ impl NodeBatcher {
     }
 
     fn open(&self, generation: Generation) {
-        match self.pool.get(&self.addr) {
+        match self.pool.get_for_caller(&self.addr) {
             Ok(channel) => {
                 let client = SequenceServiceClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
                 // Held over the start: the task of the next stream cannot be stored before this one.

@@ -15,11 +15,11 @@ use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::queue::{self, Generation, NextMessage, StreamEnd};
 use super::shared_queue::SharedQueue;
+use crate::bearer::CallerChannel;
 use crate::failure;
 
 /// Interval before the next attempt to open a stream to a node that does not implement them: only a restart changes
@@ -35,7 +35,7 @@ struct StreamEnded(String);
 pub(super) fn start(
     queue: Arc<SharedQueue>,
     generation: Generation,
-    client: SequenceServiceClient<Channel>,
+    client: SequenceServiceClient<CallerChannel>,
     runtime: &Handle,
 ) -> AbortOnDropHandle<()> {
     // Built before the spawn: a runtime that has shut down drops the future unpolled, and `Task::drop` ends the stream.
@@ -54,7 +54,7 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, client: SequenceServiceClient<Channel>) {
+    async fn run(mut self, client: SequenceServiceClient<CallerChannel>) {
         loop {
             let end = self.serve(client.clone()).await;
             tracing::debug!(?end, "a stream ended");
@@ -66,7 +66,7 @@ impl Task {
     }
 
     /// Runs one stream and the queue's timer.
-    async fn serve(&self, client: SequenceServiceClient<Channel>) -> StreamEnd {
+    async fn serve(&self, client: SequenceServiceClient<CallerChannel>) -> StreamEnd {
         let mut stream = pin!(run_stream(&self.queue, self.generation, client));
         loop {
             let timer = self.queue.calls.lock().timer();
@@ -95,7 +95,7 @@ impl Drop for Task {
 async fn run_stream(
     queue: &Arc<SharedQueue>,
     generation: Generation,
-    mut client: SequenceServiceClient<Channel>,
+    mut client: SequenceServiceClient<CallerChannel>,
 ) -> StreamEnd {
     let messages = Messages { queue: queue.clone(), generation };
     let mut responses = match client.next_stream(messages).await {

@@ -149,7 +149,7 @@ pub(super) async fn handle<F: SequenceService>(
         response.headers_mut().insert("accept-post", HeaderValue::from_static("application/json, application/proto"));
         return response;
     };
-    match unary(handlers, method, codec, &head.headers, body).await {
+    match unary(handlers, method, codec, head, body).await {
         Ok(message) => respond(StatusCode::OK, codec.content_type(), message),
         Err(status) => refused(&status),
     }
@@ -176,12 +176,14 @@ async fn unary<F: SequenceService>(
     handlers: &Handlers<F>,
     method: Unary,
     codec: Codec,
-    headers: &HeaderMap,
+    head: &Parts,
     body: &mut Body,
 ) -> Result<Vec<u8>, Status> {
-    let context = RequestContext { deadline: deadline(headers)?, via: Via::Json };
+    let headers = &head.headers;
+    let (deadline, caller) = (deadline(headers)?, super::caller(handlers, head)?);
+    let context = RequestContext { deadline, via: Via::Json, caller };
     check(headers)?;
-    let body = read(headers, body, codec.most(), context.deadline).await?;
+    let body = read(headers, body, codec.most(), deadline).await?;
     match method {
         Unary::Next => codec.encode(handlers.next(context, codec.decode(&body)?).await),
         Unary::NextMany => codec.encode(handlers.next_many(context, codec.decode(&body)?).await),

@@ -47,7 +47,11 @@ pub(super) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, head
             _ => "POST",
         });
     }
-    let context = RequestContext { deadline: timeout::after(timeout::DEFAULT_TIMEOUT), via: Via::Json };
+    let caller = match super::caller(handlers, head) {
+        Ok(caller) => caller,
+        Err(status) => return refused(&status),
+    };
+    let context = RequestContext { deadline: timeout::after(timeout::DEFAULT_TIMEOUT), via: Via::Json, caller };
     let response = match verb {
         "next" => match unsolicited(head) {
             Some(text) => Err(Reason::Unsolicited.status(text)),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use metrics::{Counter, counter};
 use seq_api::metrics::AUTH_FAILURES_TOTAL;
+use seq_tenant::Token;
 use subtle::ConstantTimeEq;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
@@ -50,6 +51,15 @@ pub(super) fn check(config: &RespConfig, user: Option<&[u8]>, password: &[u8]) -
         None if is_default => AuthOutcome::NotNeeded,
         Some(right) if bool::from(right.as_bytes().ct_eq(password)) && is_default => AuthOutcome::Admitted,
         _ => AuthOutcome::Wrong,
+    }
+}
+
+/// The token of a tenant that a client sent as its password, with the tenant as its user or without one.
+pub(super) fn token<'a>(user: Option<&'a [u8]>, password: &'a [u8]) -> Option<Token<'a>> {
+    let password = std::str::from_utf8(password).ok()?;
+    match user {
+        Some(user) => Token::of_user(std::str::from_utf8(user).ok()?, password),
+        None => Token::parse(password),
     }
 }
 

@@ -3,11 +3,11 @@
 //! A refused command has moved nothing. Retryable refusals are encoded as `-TRYAGAIN`, or as `-LOADING` while the node
 //! has no routes: Redis clients retry both.
 
-use std::net::SocketAddr;
-
 use seq_api::service::{Current, Item, SequenceService, Via};
 use seq_core::{Count, Epoch, Refusal, Target, Uid, limits};
+use seq_kit::connection::Peer;
 use seq_proto::Reason;
+use seq_tenant::{Caller, Session as Sender};
 
 use crate::resp::auth::{self, AuthOutcome};
 use crate::resp::connection::call;
@@ -24,14 +24,16 @@ const MAX_NAME_BYTES: usize = 24;
 /// State of a connection.
 pub(super) struct Session {
     id: u64,
-    /// Whether it may send all commands: no password is set, or the client has authenticated.
+    /// Whether it may send all commands: it needs neither a password nor a token, or has sent the right one.
     pub(super) admitted: bool,
+    /// The sender of its commands, once it is admitted.
+    pub(super) sender: Sender,
     pub(super) resp3: bool,
     /// Whether the connection is closed after the replies so far.
     pub(super) closing: bool,
     /// Set by CLIENT SETNAME or HELLO.
     name: Vec<u8>,
-    peer: Option<SocketAddr>,
+    peer: Peer,
     wrong_passwords: u32,
     /// The commands queued since MULTI.
     transaction: Option<Transaction>,
@@ -40,10 +42,19 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(id: u64, admitted: bool, peer: Option<SocketAddr>) -> Session {
+    /// The session of a new connection, which is admitted where it needs no password and its certificate is of a tenant.
+    pub(super) fn new(id: u64, node: &Node, peer: Peer) -> Session {
+        let (admitted, sender) = match &node.tenants {
+            None => (node.config.password.is_none(), Sender::unlimited()),
+            Some(tenants) => match tenants.session(Some(&peer), None) {
+                Ok(sender) => (true, sender),
+                Err(_) => (false, Sender::unlimited()),
+            },
+        };
         Session {
             id,
             admitted,
+            sender,
             resp3: false,
             closing: false,
             name: Vec::new(),
@@ -151,12 +162,12 @@ async fn dispatch<F: SequenceService>(
     replies: &mut Replies,
 ) {
     match invocation.name {
-        b"INCR" | b"INCRBY" => incr(endpoint, invocation, replies).await,
-        b"GET" => get(endpoint, invocation.get(1), replies).await,
-        b"MGET" => mget(endpoint, invocation, replies).await,
-        b"EXISTS" => exists(endpoint, invocation, replies).await,
-        b"TYPE" | b"TTL" | b"PTTL" => type_or_ttl(endpoint, invocation, replies).await,
-        b"SET" => set(endpoint, invocation, replies).await,
+        b"INCR" | b"INCRBY" => incr(endpoint, session.sender.caller(), invocation, replies).await,
+        b"GET" => get(endpoint, session.sender.caller(), invocation.get(1), replies).await,
+        b"MGET" => mget(endpoint, session.sender.caller(), invocation, replies).await,
+        b"EXISTS" => exists(endpoint, session.sender.caller(), invocation, replies).await,
+        b"TYPE" | b"TTL" | b"PTTL" => type_or_ttl(endpoint, session.sender.caller(), invocation, replies).await,
+        b"SET" => set(endpoint, session.sender.caller(), invocation, replies).await,
         b"MULTI" | b"EXEC" | b"DISCARD" => transact(session, invocation.name, replies),
         // WATCH is not supported: there is nothing to unwatch.
         b"UNWATCH" => replies.simple("OK"),
@@ -247,8 +258,8 @@ fn transact(session: &mut Session, name: &[u8], replies: &mut Replies) {
 
 /// Resets the session to that of a new connection.
 fn reset(node: &Node, session: &mut Session, replies: &mut Replies) {
-    let Session { id, peer, wrong_passwords, .. } = *session;
-    *session = Session { wrong_passwords, ..Session::new(id, node.config.password.is_none(), peer) };
+    let wrong_passwords = session.wrong_passwords;
+    *session = Session { wrong_passwords, ..Session::new(session.id, node, session.peer.clone()) };
     replies.resp3 = false;
     replies.simple("RESET");
 }
@@ -265,7 +276,12 @@ fn uid<F>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) -> Option<U
 }
 
 /// INCR or INCRBY outside of a batch, because its arguments are invalid or out of range.
-async fn incr<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+async fn incr<F: SequenceService>(
+    endpoint: &Endpoint<F>,
+    caller: &Caller,
+    invocation: &Invocation<'_, '_>,
+    replies: &mut Replies,
+) {
     let Some(uid) = uid(endpoint, invocation.get(1), replies) else { return };
     let by = if invocation.name == b"INCR" { b"1" } else { invocation.get(2) };
     let (negative, digits) = by.strip_prefix(b"-").map_or((false, by), |digits| (true, digits));
@@ -279,7 +295,11 @@ async fn incr<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocatio
     let Some(count) = u32::try_from(amount).ok().and_then(|count| Count::new(count).ok()) else {
         return replies.error("ERR", format_args!("count {amount} is not in 1..={}", limits::MAX_COUNT));
     };
-    match endpoint.service.next(call(), Item { uid, count, epoch: Epoch(0) }).await {
+    let allocated = match caller.admit_one(Item { uid, count, epoch: Epoch(0) }) {
+        Ok(item) => endpoint.service.next(call(), item).await,
+        Err(refusal) => Err(refusal),
+    };
+    match allocated {
         Ok(allocation) => replies.integer(allocation.value.0),
         Err(refusal) => refuse(replies, &refusal),
     }
@@ -299,13 +319,17 @@ fn value(current: &Current) -> Option<u64> {
     Some(current.reading.value.0).filter(|value| *value > 0)
 }
 
-async fn get<F: SequenceService>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) {
+async fn get<F: SequenceService>(endpoint: &Endpoint<F>, caller: &Caller, key: &[u8], replies: &mut Replies) {
     let Some(uid) = uid(endpoint, key, replies) else { return };
     if endpoint.has_no_routes() {
         return loading(replies);
     }
     let _sample = endpoint.latency.sample(Via::Resp);
-    match endpoint.service.current(call(), uid, Epoch(0)).await {
+    let read = match caller.admit_read().and_then(|()| caller.admit_uid(uid)) {
+        Ok(()) => endpoint.service.current(call(), uid, Epoch(0)).await,
+        Err(refusal) => Err(refusal),
+    };
+    match read {
         Ok(current) => replies.value(value(&current)),
         Err(refusal) => refused(endpoint, replies, &refusal),
     }
@@ -315,6 +339,7 @@ async fn get<F: SequenceService>(endpoint: &Endpoint<F>, key: &[u8], replies: &m
 /// an error if a key cannot be read now.
 async fn read<F: SequenceService>(
     endpoint: &Endpoint<F>,
+    caller: &Caller,
     invocation: &Invocation<'_, '_>,
     replies: &mut Replies,
 ) -> Option<Vec<Option<u64>>> {
@@ -327,6 +352,11 @@ async fn read<F: SequenceService>(
     let mut values = vec![None; invocation.args.count() - 1];
     let (indexes, uids): (Vec<_>, Vec<_>) =
         invocation.iter().enumerate().filter_map(|(index, key)| Some((index, (keys.uid(key)?, Epoch(0))))).unzip();
+    let admitted = caller.admit_read().and_then(|()| uids.iter().try_for_each(|(uid, _)| caller.admit_uid(*uid)));
+    if let Err(refusal) = admitted {
+        refuse(replies, &refusal);
+        return None;
+    }
     for (index, read) in indexes.into_iter().zip(endpoint.service.current_many(call(), uids).await) {
         match read {
             Ok(current) => values[index] = value(&current),
@@ -340,14 +370,24 @@ async fn read<F: SequenceService>(
     Some(values)
 }
 
-async fn mget<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
-    let Some(values) = read(endpoint, invocation, replies).await else { return };
+async fn mget<F: SequenceService>(
+    endpoint: &Endpoint<F>,
+    caller: &Caller,
+    invocation: &Invocation<'_, '_>,
+    replies: &mut Replies,
+) {
+    let Some(values) = read(endpoint, caller, invocation, replies).await else { return };
     replies.array(values.len());
     values.into_iter().for_each(|value| replies.value(value));
 }
 
-async fn exists<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
-    if let Some(values) = read(endpoint, invocation, replies).await {
+async fn exists<F: SequenceService>(
+    endpoint: &Endpoint<F>,
+    caller: &Caller,
+    invocation: &Invocation<'_, '_>,
+    replies: &mut Replies,
+) {
+    if let Some(values) = read(endpoint, caller, invocation, replies).await {
         replies.integer(values.into_iter().flatten().count() as u64);
     }
 }
@@ -355,10 +395,11 @@ async fn exists<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocat
 /// TYPE, TTL and PTTL: a sequence that has had a number is a string that never expires.
 async fn type_or_ttl<F: SequenceService>(
     endpoint: &Endpoint<F>,
+    caller: &Caller,
     invocation: &Invocation<'_, '_>,
     replies: &mut Replies,
 ) {
-    let Some(values) = read(endpoint, invocation, replies).await else { return };
+    let Some(values) = read(endpoint, caller, invocation, replies).await else { return };
     let exists = values.into_iter().flatten().next().is_some();
     match (invocation.name, exists) {
         (b"TYPE", true) => replies.simple("string"),
@@ -368,7 +409,12 @@ async fn type_or_ttl<F: SequenceService>(
     }
 }
 
-async fn set<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
+async fn set<F: SequenceService>(
+    endpoint: &Endpoint<F>,
+    caller: &Caller,
+    invocation: &Invocation<'_, '_>,
+    replies: &mut Replies,
+) {
     let Some(uid) = uid(endpoint, invocation.get(1), replies) else { return };
     if invocation.args.count() > 3 {
         let option = Excerpt(invocation.get(3));
@@ -381,7 +427,10 @@ async fn set<F: SequenceService>(endpoint: &Endpoint<F>, invocation: &Invocation
         return loading(replies);
     }
     let done = match Target::new(to) {
-        Ok(to) => endpoint.service.advance(call(), uid, to, Epoch(0)).await,
+        Ok(to) => match caller.admit_advance(&endpoint.service, call(), uid, to).await {
+            Ok(()) => endpoint.service.advance(call(), uid, to, Epoch(0)).await,
+            Err(refusal) => Err(refusal),
+        },
         Err(refusal) => Err(refusal),
     };
     match done {
@@ -398,7 +447,19 @@ async fn authenticate<F>(
     password: &[u8],
     replies: &mut Replies,
 ) -> bool {
-    match auth::check(&endpoint.node.config, user, password) {
+    let outcome = match &endpoint.node.tenants {
+        None => auth::check(&endpoint.node.config, user, password),
+        Some(tenants) => {
+            match auth::token(user, password).map(|token| tenants.session(Some(&session.peer), Some(token))) {
+                Some(Ok(sender)) => {
+                    session.sender = sender;
+                    AuthOutcome::Admitted
+                }
+                _ => AuthOutcome::Wrong,
+            }
+        }
+    };
+    match outcome {
         AuthOutcome::Admitted => {
             (session.admitted, session.wrong_passwords) = (true, 0);
             return true;
@@ -412,8 +473,11 @@ async fn authenticate<F>(
         ),
         AuthOutcome::Wrong => {
             session.wrong_passwords += 1;
-            let may_retry =
-                endpoint.node.auth_failures.delay_reply(session.peer, session.wrong_passwords, &endpoint.stop).await;
+            let may_retry = endpoint
+                .node
+                .auth_failures
+                .delay_reply(session.peer.addr(), session.wrong_passwords, &endpoint.stop)
+                .await;
             session.closing |= !may_retry;
             replies.error("WRONGPASS", format_args!("invalid username-password pair or user is disabled."));
         }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use seq_api::service::{Allocation, Call, DecodedItem, ItemReply, SequenceService, Via};
 use seq_core::limits;
 use seq_kit::connection::Connection;
+use seq_tenant::Caller;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -91,8 +92,7 @@ enum End {
 impl<F: SequenceService> Client<F> {
     pub(super) fn new(endpoint: Arc<Endpoint<F>>, stream: Connection) -> Client<F> {
         let id = endpoint.node.last_id.fetch_add(1, Relaxed) + 1;
-        let peer = stream.peer().addr();
-        let session = Session::new(id, endpoint.node.config.password.is_none(), peer);
+        let session = Session::new(id, &endpoint.node, stream.peer().clone());
         Client { endpoint, stream, parser: Parser::default(), partial: Vec::new(), since: None, session }
     }
 
@@ -178,6 +178,11 @@ impl<F: SequenceService> Client<F> {
             &partial[..]
         };
         replies.resp3 = self.session.resp3;
+        if let Err(status) = self.session.sender.refresh() {
+            replies.error("NOAUTH", format_args!("{}", status.message()));
+            self.send(replies).await?;
+            return Err(End::Close);
+        }
         let endpoint = self.endpoint.clone();
         let keys = commands::keys(&endpoint.node);
         let mut at = 0;
@@ -190,7 +195,7 @@ impl<F: SequenceService> Client<F> {
             };
             at += bytes;
             if !items.is_empty() {
-                allocate(&endpoint, items, results, replies).await;
+                allocate(&endpoint, self.session.sender.caller(), items, results, replies).await;
             }
             match end {
                 BatchEnd::Input => break Ok(()),
@@ -253,7 +258,7 @@ impl<F: SequenceService> Client<F> {
             let (bytes, end) = incr_batch::parse_batch(&mut parser, &input[at..], keys, MAX_TAKES, items);
             at += bytes;
             if !items.is_empty() {
-                allocate(&endpoint, items, results, replies).await;
+                allocate(&endpoint, self.session.sender.caller(), items, results, replies).await;
             }
             match end {
                 BatchEnd::Other(command) => {
@@ -306,12 +311,14 @@ impl<F: SequenceService> Client<F> {
 /// Allocates the numbers of a batch and writes the replies.
 async fn allocate<F: SequenceService>(
     endpoint: &Endpoint<F>,
+    caller: &Caller,
     items: &mut Vec<DecodedItem>,
     results: &mut Vec<ItemReply<Allocation>>,
     replies: &mut Replies,
 ) {
     let service = &endpoint.service;
     let _sample = endpoint.latency.sample(Via::Resp);
+    caller.admit_commands(items);
     service.try_next_batch(Via::Resp, items, results);
     // Without routes no owner is known; the client gets the error at once, and retries.
     if results.iter().any(Option::is_none) && !endpoint.has_no_routes() {

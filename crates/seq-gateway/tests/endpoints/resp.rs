@@ -46,7 +46,7 @@ impl Port {
         let addr = listener.local_addr().unwrap();
         resp::serve(
             twin.clone(),
-            &RespNode::new(config, Admission::of("a1", connections, ConnectionMetrics::none())),
+            &RespNode::new(config, Admission::of("a1", connections, ConnectionMetrics::none()), None),
             "test",
             listener,
             &group,

@@ -161,7 +161,7 @@ fn pipe() -> (Twin, TaskGroup, DuplexStream) {
     let listener = Listener::new(tokio_stream::StreamExt::chain(tokio_stream::once(Ok(far)), tokio_stream::pending()));
     resp::serve(
         twin.clone(),
-        &RespNode::new(RespConfig::defaults(), Admission::of("a1", 1, ConnectionMetrics::none())),
+        &RespNode::new(RespConfig::defaults(), Admission::of("a1", 1, ConnectionMetrics::none()), None),
         "test",
         listener,
         &group,

@@ -203,7 +203,7 @@ impl TestServer {
         let (flag, mut ready) = (twin.ready.clone(), Checks::new());
         ready.add("twin", move || if flag.load(Relaxed) { Ok(()) } else { Err("not yet".to_owned()) });
         let (beside, admission) = (Routes::default(), Admission::of("a1", connections, ConnectionMetrics::none()));
-        let node = Node { admin: Arc::new(status), ready, beside, admission, allocate_on_get };
+        let node = Node { admin: Arc::new(status), ready, beside, admission, allocate_on_get, tenants: None };
         seq_gateway::grpc::serve(twin.clone(), node, listener, &group).unwrap();
         let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
         TestServer { twin, group, addr, channel }

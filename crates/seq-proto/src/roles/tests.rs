@@ -14,7 +14,7 @@ const HEAD: &str = "\
 Which role may call which method, at ports with TLS. A test generates this page from `crates/seq-proto/src/roles.rs`: \
 `UPDATE_EXPECT=1 cargo test -p seq-proto roles`. `set` means nodes of the own set only, `yes` those of any set of the \
 cluster. What is not in the table is denied with `ROLE_DENIED`. An AllocSvr acts for itself only: a request for another \
-node is refused with `OTHER_HOLDER`.
+node is refused with `OTHER_HOLDER`. `token` is a caller without a certificate, at nodes that have tenants.
 
 ";
 
@@ -30,20 +30,22 @@ fn methods() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 fn is_allowed(service: &str, method: &str, caller: &Identity) -> bool {
-    let path = format!("/{service}/{method}");
-    let called = match service {
+    called(service, &format!("/{service}/{method}")).check(Some(caller), "own").is_ok()
+}
+
+fn called<'a>(service: &str, path: &'a str) -> Called<'a> {
+    match service {
         HTTP => Called::by_path("/api/seq/next/1"),
         REDIS => Called::REDIS,
-        _ => Called::by_path(&path),
-    };
-    called.check(Some(caller), "own").is_ok()
+        _ => Called::by_path(path),
+    }
 }
 
 #[test]
 fn the_reference_lists_every_cell() {
     let mut text = HEAD.to_owned();
     let names: Vec<&str> = Role::ALL.iter().map(|role| role.name()).collect();
-    writeln!(text, "| method | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len())).unwrap();
+    writeln!(text, "| method | {} | token |\n|---|{}---|", names.join(" | "), "---|".repeat(names.len())).unwrap();
     let mut cells = 0;
     for (service, method) in methods() {
         let cell = |role: &Role| match [holder(*role, "own"), holder(*role, "other")]
@@ -54,7 +56,8 @@ fn the_reference_lists_every_cell() {
             [false, false] => "-",
             [false, true] => unreachable!("no row allows the nodes of other sets alone"),
         };
-        let row: Vec<&str> = Role::ALL.iter().map(cell).collect();
+        let token = if called(service, &format!("/{service}/{method}")).admits_tokens() { "yes" } else { "-" };
+        let row: Vec<&str> = Role::ALL.iter().map(cell).chain([token]).collect();
         cells += row.len();
         writeln!(text, "| `{service}/{method}` | {} |", row.join(" | ")).unwrap();
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use seq_alloc::{AllocConfig, Allocator};
 use seq_api::metrics::connection_metrics;
+use seq_auth::Credentials;
 use seq_channel::Dial;
 use seq_gateway::grpc::{self, AdminView};
 use seq_gateway::resp::{self, RespConfig, RespNode};
@@ -19,12 +20,13 @@ use seq_kit::connection::{Listener, Tls};
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_proto::v1;
+use seq_tenant::Tenants;
 
 use crate::exit::{Exit, Failure};
-use crate::process;
 use crate::serve::{Stage, bind, run_until_shutdown};
 use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
+use crate::{process, security};
 
 /// The sockets of the ports of an AllocSvr or a proxy: one of each for every serving thread.
 pub(crate) struct Ports {
@@ -34,6 +36,8 @@ pub(crate) struct Ports {
     /// Whether GET requests may allocate numbers.
     pub(crate) allocate_on_get: bool,
     tls: Option<Tls>,
+    /// The tenants of the callers.
+    pub(crate) tenants: Option<Tenants>,
 }
 
 impl Ports {
@@ -41,12 +45,20 @@ impl Ports {
     pub(crate) fn bind(grpc: &str, redis: Option<&str>, threads: usize, settings: &Settings) -> anyhow::Result<Ports> {
         let grpc = bind(grpc, threads)?;
         let redis = redis.map(|addr| anyhow::Ok((bind(addr, threads)?, settings.redis.clone())));
-        Ok(Ports { grpc, redis: redis.transpose()?, allocate_on_get: settings.http.allocate_on_get, tls: None })
+        Ok(Ports {
+            grpc,
+            redis: redis.transpose()?,
+            allocate_on_get: settings.http.allocate_on_get,
+            tls: None,
+            tenants: None,
+        })
     }
 
-    /// The same ports with TLS, where there is one.
-    pub(crate) fn secured(self, tls: Option<Tls>) -> Ports {
-        Ports { tls, ..self }
+    /// The same ports with TLS, where the node has credentials. Callers of tenants may come without a certificate.
+    pub(crate) fn secured(self, credentials: Option<&Credentials>, node: &str, tenants: Option<Tenants>) -> Ports {
+        let tls =
+            if tenants.is_some() { security::open(credentials, node) } else { security::certified(credentials, node) };
+        Ports { tls, tenants, ..self }
     }
 
     /// The address of the Redis port.
@@ -86,10 +98,10 @@ pub(crate) fn start(
     let admin = admin_view(allocator.clone(), identity);
     let (beside, mut ready) = (allocator.handover_service(), Checks::new());
     allocator.add_checks(&mut ready);
-    let allocate_on_get = ports.allocate_on_get;
+    let (allocate_on_get, tenants) = (ports.allocate_on_get, ports.tenants.clone());
     let (sockets, resp) = ports.by_thread();
-    let resp = resp.map(|config| RespNode::new(config, admission.clone()));
-    let grpc_node = grpc::Node { admin, ready, beside, admission, allocate_on_get };
+    let resp = resp.map(|config| RespNode::new(config, admission.clone(), tenants.clone()));
+    let grpc_node = grpc::Node { admin, ready, beside, admission, allocate_on_get, tenants };
     let (tasks, serving) = (endpoints.tasks().clone(), allocator.clone());
     let (opened, outcomes) = mpsc::channel();
     let count = sockets.len();

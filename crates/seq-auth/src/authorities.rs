@@ -1,0 +1,95 @@
+//! The authorities of a cluster alone: for callers without a certificate, which prove themselves by a token.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::client;
+
+use crate::authority::revoked_by;
+use crate::certificate::chain;
+use crate::credentials::{Credentials, CredentialsError, Files, connect, dialing};
+use crate::verify::Accepted;
+
+/// Checks the nodes of a cluster, and proves nothing itself. Clones are the same.
+#[derive(Clone)]
+pub struct Authorities(Arc<ClientConfig>);
+
+impl Authorities {
+    /// Reads the files, but for the certificate. They are not read again.
+    ///
+    /// # Errors
+    /// A file is missing or damaged.
+    pub fn load(files: &Files) -> Result<Authorities, CredentialsError> {
+        let damaged = |source| CredentialsError::Damaged { path: files.bundle.clone(), source };
+        let authorities = chain(&files.read_bundle()?).map_err(damaged)?;
+        let revoked = match files.read_revocations()? {
+            Some(list) => revoked_by(&list, &authorities)
+                .map_err(|_| CredentialsError::Revocations { path: files.revocations.clone() })?,
+            None => Vec::new(),
+        };
+        // An authority is of one cluster, so what it signed is.
+        let accepted = Arc::new(Accepted { cluster: None, revoked: revoked.into_iter().collect() });
+        let unusable = |error: &dyn fmt::Display| unusable(&files.bundle, error);
+        let mut roots = RootCertStore::empty();
+        for authority in authorities {
+            roots.add(authority).map_err(|error| unusable(&error))?;
+        }
+        Ok(Authorities(dialing(&Arc::new(roots), &accepted, None).map_err(|error| unusable(&error))?))
+    }
+}
+
+fn unusable(path: &Path, error: &dyn fmt::Display) -> CredentialsError {
+    CredentialsError::Unusable { path: path.to_owned(), why: error.to_string() }
+}
+
+impl fmt::Debug for Authorities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authorities").finish_non_exhaustive()
+    }
+}
+
+/// What a caller makes connections with.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// A certificate of its own, and the authorities.
+    Credentials(Credentials),
+    /// The authorities alone.
+    Authorities(Authorities),
+}
+
+impl Trust {
+    /// Makes the handshake of a connection to a node at `host`, as [`Credentials::connect`] does.
+    ///
+    /// # Errors
+    /// As [`Credentials::connect`].
+    pub async fn connect<S>(
+        &self,
+        host: &str,
+        stream: S,
+        protocol: Option<&'static [u8]>,
+    ) -> io::Result<client::TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        match self {
+            Trust::Credentials(credentials) => credentials.connect(host, stream, protocol).await,
+            Trust::Authorities(Authorities(config)) => connect(config.clone(), host, stream, protocol).await,
+        }
+    }
+}
+
+impl From<Credentials> for Trust {
+    fn from(credentials: Credentials) -> Trust {
+        Trust::Credentials(credentials)
+    }
+}
+
+impl From<Authorities> for Trust {
+    fn from(authorities: Authorities) -> Trust {
+        Trust::Authorities(authorities)
+    }
+}

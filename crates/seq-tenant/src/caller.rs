@@ -1,0 +1,92 @@
+//! The sender of a request, as far as its right to numbers goes.
+
+use std::sync::Arc;
+
+use seq_api::service::{Call, DecodedItem, Item, SequenceService};
+use seq_core::{Epoch, Refusal, Target, Uid};
+
+use crate::quota::Tenant;
+
+/// The sender of a request. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub enum Caller {
+    /// Bounded by the limits of the node only: a node that forwards, an operator, or any client where there are no tenants.
+    #[default]
+    Unlimited,
+    /// Of a tenant.
+    Tenant(Arc<Tenant>),
+}
+
+impl Caller {
+    /// Counts one request, and replaces items that it may not allocate by their refusals.
+    pub fn admit(&self, items: &mut [DecodedItem]) {
+        let Caller::Tenant(tenant) = self else { return };
+        match tenant.admit_call() {
+            Ok(()) => tenant.admit_items(items),
+            Err(refusal) => items.iter_mut().filter(|item| item.is_ok()).for_each(|item| *item = Err(refusal)),
+        }
+    }
+
+    /// Counts a request of one item.
+    ///
+    /// # Errors
+    /// It may not be allocated.
+    pub fn admit_one(&self, item: Item) -> Result<Item, Refusal> {
+        let Caller::Tenant(_) = self else { return Ok(item) };
+        let mut items = [Ok(item)];
+        self.admit(&mut items);
+        items[0]
+    }
+
+    /// As [`Caller::admit`], for items that are a request each.
+    pub fn admit_commands(&self, items: &mut [DecodedItem]) {
+        let Caller::Tenant(tenant) = self else { return };
+        for item in &mut *items {
+            if let Err(refusal) = (*item).and_then(|_| tenant.admit_call()) {
+                *item = Err(refusal);
+            }
+        }
+        tenant.admit_items(items);
+    }
+
+    /// Counts one request that reads.
+    ///
+    /// # Errors
+    /// [`Refusal::QuotaExceeded`]
+    pub fn admit_read(&self) -> Result<(), Refusal> {
+        if let Caller::Tenant(tenant) = self { tenant.admit_call() } else { Ok(()) }
+    }
+
+    /// Checks a uid that is read.
+    ///
+    /// # Errors
+    /// [`Refusal::OtherTenantsUid`]
+    pub fn admit_uid(&self, uid: Uid) -> Result<(), Refusal> {
+        if let Caller::Tenant(tenant) = self { tenant.admit_uid(uid) } else { Ok(()) }
+    }
+
+    /// Counts an advance, and checks its distance from the last number of the uid.
+    ///
+    /// # Errors
+    /// It is not allowed, or the last number cannot be read.
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn admit_advance(
+        &self,
+        service: &impl SequenceService,
+        call: Call,
+        uid: Uid,
+        to: Target,
+    ) -> Result<(), Refusal> {
+        let Caller::Tenant(tenant) = self else { return Ok(()) };
+        tenant.admit_call()?;
+        tenant.admit_uid(uid)?;
+        if tenant.max_advance().is_none() {
+            return Ok(());
+        }
+        // Numbers only grow: one that is given out after this reading makes the distance smaller.
+        let current = service.current(call, uid, Epoch(0)).await?;
+        tenant.admit_advance(current.reading.value, to)
+    }
+}

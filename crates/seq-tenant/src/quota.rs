@@ -1,0 +1,224 @@
+//! What a tenant may do: its uids, its rates and its caps. Nothing here waits: beyond a quota an item is refused at once.
+//!
+//! Rates are of the generic cell rate algorithm: a tenant that was idle may take one second's worth at once.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use governor::clock::Clock;
+use governor::middleware::NoOpMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use metrics::{Counter, Gauge, counter, gauge};
+use seq_api::metrics::{TENANT_CONNECTIONS, TENANT_NUMBERS_TOTAL, TENANT_REFUSED_TOTAL};
+use seq_api::service::{DecodedItem, Item};
+use seq_core::{Refusal, Seq, Target, Uid};
+use tokio::time::Instant;
+
+use crate::file::TenantSpec;
+
+/// Tenants with metrics of their own; further ones share the label `other`.
+const LABELLED_TENANTS: usize = 64;
+
+/// A tenant on this node.
+#[derive(Debug)]
+pub struct Tenant {
+    /// Its definition.
+    spec: TenantSpec,
+    calls: Option<Bucket>,
+    numbers: Option<Bucket>,
+    connections: Arc<AtomicU32>,
+    metrics: Metrics,
+}
+
+#[derive(Debug)]
+struct Metrics {
+    numbers: Counter,
+    /// Refused requests and items: beyond a rate, of another tenant's uid, above a cap, at the limit of connections.
+    rate: Counter,
+    uid: Counter,
+    cap: Counter,
+    connection: Counter,
+    connections: Gauge,
+}
+
+impl Metrics {
+    fn new(node: &str, tenant: &str) -> Metrics {
+        let labels = [("node", node.to_owned()), ("tenant", tenant.to_owned())];
+        let refused = |cause: &'static str| counter!(TENANT_REFUSED_TOTAL, "node" => node.to_owned(), "tenant" => tenant.to_owned(), "cause" => cause);
+        Metrics {
+            numbers: counter!(TENANT_NUMBERS_TOTAL, &labels),
+            rate: refused("rate"),
+            uid: refused("uid"),
+            cap: refused("cap"),
+            connection: refused("connections"),
+            connections: gauge!(TENANT_CONNECTIONS, &labels),
+        }
+    }
+}
+
+impl Tenant {
+    /// A tenant with full quotas: the `index`th of its file. Connections of `former`, its former definition, count on.
+    pub(crate) fn new(spec: TenantSpec, node: &str, index: usize, former: Option<&Tenant>) -> Tenant {
+        let label = if index < LABELLED_TENANTS { spec.name.as_str() } else { "other" };
+        Tenant {
+            calls: spec.calls_per_s.map(Bucket::new),
+            numbers: spec.numbers_per_s.map(Bucket::new),
+            connections: former.map(|former| former.connections.clone()).unwrap_or_default(),
+            metrics: Metrics::new(node, label),
+            spec,
+        }
+    }
+
+    /// Its definition.
+    #[must_use]
+    pub fn spec(&self) -> &TenantSpec {
+        &self.spec
+    }
+
+    /// Counts one request.
+    ///
+    /// # Errors
+    /// [`Refusal::QuotaExceeded`]
+    pub(crate) fn admit_call(&self) -> Result<(), Refusal> {
+        if self.calls.as_ref().is_none_or(|calls| calls.take(NonZeroU32::MIN)) {
+            return Ok(());
+        }
+        self.metrics.rate.increment(1);
+        Err(Refusal::QuotaExceeded)
+    }
+
+    /// Checks a uid.
+    ///
+    /// # Errors
+    /// [`Refusal::OtherTenantsUid`]
+    pub(crate) fn admit_uid(&self, uid: Uid) -> Result<(), Refusal> {
+        if self.spec.uids.is_empty() || self.spec.uids.iter().any(|uids| uids.contains(&uid.0)) {
+            return Ok(());
+        }
+        self.metrics.uid.increment(1);
+        Err(Refusal::OtherTenantsUid { uid })
+    }
+
+    /// Replaces what the tenant may not allocate by its refusal. Where the quota of numbers does not suffice for all items,
+    /// it is given in their order.
+    pub(crate) fn admit_items(&self, items: &mut [DecodedItem]) {
+        for item in &mut *items {
+            if let Err(refusal) =
+                (*item).and_then(|item| self.admit_uid(item.uid).and_then(|()| self.admit_count(item)))
+            {
+                *item = Err(refusal);
+            }
+        }
+        let total: u64 = items.iter().flatten().map(|item| u64::from(item.count.get())).sum();
+        let Some(numbers) = &self.numbers else { return self.metrics.numbers.increment(total) };
+        let at_once = u32::try_from(total).ok().and_then(NonZeroU32::new);
+        if total == 0 || at_once.is_some_and(|total| numbers.take(total)) {
+            return self.metrics.numbers.increment(total);
+        }
+        let (mut admitted, mut refused) = (0, 0);
+        for item in items {
+            let Ok(Item { count, .. }) = *item else { continue };
+            if NonZeroU32::new(count.get()).is_some_and(|count| numbers.take(count)) {
+                admitted += u64::from(count.get());
+            } else {
+                *item = Err(Refusal::QuotaExceeded);
+                refused += 1;
+            }
+        }
+        self.metrics.numbers.increment(admitted);
+        self.metrics.rate.increment(refused);
+    }
+
+    /// Most numbers of an item: its cap, and what the rate allows at once.
+    fn most(&self) -> u32 {
+        let rate = self.spec.numbers_per_s.map_or(u32::MAX, NonZeroU32::get);
+        self.spec.max_count.unwrap_or(u32::MAX).min(rate)
+    }
+
+    fn admit_count(&self, item: Item) -> Result<(), Refusal> {
+        let (count, most) = (item.count.get(), self.most());
+        if count <= most {
+            return Ok(());
+        }
+        self.metrics.cap.increment(1);
+        Err(Refusal::CountAboveQuota { count, most })
+    }
+
+    /// How far above a uid's last number it may be advanced, where the tenant has a cap.
+    pub(crate) fn max_advance(&self) -> Option<u64> {
+        self.spec.max_advance
+    }
+
+    /// Checks an advance of a uid whose last number is `from`.
+    ///
+    /// # Errors
+    /// [`Refusal::AdvanceTooFar`]
+    pub(crate) fn admit_advance(&self, from: Seq, to: Target) -> Result<(), Refusal> {
+        let Some(most) = self.max_advance() else { return Ok(()) };
+        let bound = Seq(from.0.saturating_add(most));
+        if to.seq() <= bound {
+            return Ok(());
+        }
+        self.metrics.cap.increment(1);
+        Err(Refusal::AdvanceTooFar { to: to.seq().0, bound })
+    }
+
+    /// Counts a connection until the returned value is dropped; `None` at the cap.
+    pub(crate) fn connect(self: &Arc<Tenant>) -> Option<Connected> {
+        let most = self.spec.connections.unwrap_or(u32::MAX);
+        let counted =
+            self.connections.fetch_update(Relaxed, Relaxed, |open| open.checked_add(1).filter(|open| *open <= most));
+        if counted.is_err() {
+            self.metrics.connection.increment(1);
+            return None;
+        }
+        self.metrics.connections.increment(1.0);
+        Some(Connected(self.clone()))
+    }
+}
+
+/// A connection that counts for a tenant.
+#[derive(Debug)]
+pub(crate) struct Connected(Arc<Tenant>);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Relaxed);
+        self.0.metrics.connections.decrement(1.0);
+    }
+}
+
+/// A rate.
+#[derive(Debug)]
+struct Bucket(RateLimiter<NotKeyed, InMemoryState, RuntimeClock, NoOpMiddleware<Duration>>);
+
+impl Bucket {
+    /// `rate` units a second, of which as many may be taken at once.
+    fn new(rate: NonZeroU32) -> Bucket {
+        let clock = RuntimeClock(Instant::now());
+        Bucket(RateLimiter::direct_with_clock(Quota::per_second(rate), clock))
+    }
+
+    /// Takes all of the units, or none.
+    fn take(&self, units: NonZeroU32) -> bool {
+        matches!(self.0.check_n(units), Ok(Ok(())))
+    }
+}
+
+/// The time since an instant by the clock of the runtime, which tests pause.
+#[derive(Clone, Debug)]
+struct RuntimeClock(Instant);
+
+impl Clock for RuntimeClock {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+#[cfg(test)]
+mod tests;

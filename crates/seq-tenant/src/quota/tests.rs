@@ -1,0 +1,102 @@
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+use seq_core::{Count, Epoch};
+
+use super::*;
+
+fn tenant(change: impl FnOnce(&mut TenantSpec)) -> Arc<Tenant> {
+    let mut spec = crate::file::parse("[[tenant]]\nname = \"im\"\ncertificates = [\"chat\"]").unwrap().remove(0);
+    change(&mut spec);
+    Arc::new(Tenant::new(spec, "a1", 0, None))
+}
+
+fn item(uid: u64, count: u32) -> DecodedItem {
+    Ok(Item { uid: Uid(uid), count: Count::new(count).unwrap(), epoch: Epoch(0) })
+}
+
+#[tokio::test(start_paused = true)]
+async fn items_of_others_and_above_a_cap_are_refused_each_for_itself() {
+    let tenant = tenant(|spec| {
+        spec.uids = vec![10..20, 30..40];
+        spec.max_count = Some(5);
+    });
+    let mut items = [item(9, 1), item(10, 5), item(19, 6), item(20, 1), item(30, 1), Err(Refusal::EmptyBatch)];
+    tenant.admit_items(&mut items);
+    let expected = [
+        Err(Refusal::OtherTenantsUid { uid: Uid(9) }),
+        item(10, 5),
+        Err(Refusal::CountAboveQuota { count: 6, most: 5 }),
+        Err(Refusal::OtherTenantsUid { uid: Uid(20) }),
+        item(30, 1),
+        Err(Refusal::EmptyBatch),
+    ];
+    assert_eq!(items, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_of_numbers_may_be_taken_at_once_and_then_at_the_rate() {
+    let tenant = tenant(|spec| spec.numbers_per_s = NonZeroU32::new(100));
+    let admitted = |counts: &[u32]| {
+        let mut items: Vec<_> = counts.iter().map(|count| item(1, *count)).collect();
+        tenant.admit_items(&mut items);
+        items.iter().map(Result::is_ok).collect::<Vec<_>>()
+    };
+    assert_eq!(admitted(&[60, 50, 40]), [true, false, true], "in order, as far as the quota goes");
+    assert_eq!(admitted(&[1]), [false]);
+    assert_eq!(admitted(&[101]), [false], "never at once");
+    tokio::time::advance(Duration::from_millis(500)).await;
+    assert_eq!(admitted(&[50, 1]), [true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_and_advances_have_quotas_of_their_own() {
+    let tenant = tenant(|spec| {
+        spec.calls_per_s = NonZeroU32::new(2);
+        spec.max_advance = Some(10);
+    });
+    assert_eq!(
+        [tenant.admit_call(), tenant.admit_call(), tenant.admit_call()],
+        [Ok(()), Ok(()), Err(Refusal::QuotaExceeded)]
+    );
+    let advance = |to| tenant.admit_advance(Seq(100), Target::new(to).unwrap());
+    assert_eq!(advance(110), Ok(()));
+    assert_eq!(advance(111), Err(Refusal::AdvanceTooFar { to: 111, bound: Seq(110) }));
+}
+
+#[test]
+fn connections_are_counted_until_they_end() {
+    let tenant = tenant(|spec| spec.connections = Some(2));
+    let open: Vec<_> = (0..3).map(|_| tenant.connect()).collect();
+    assert_eq!(open.iter().flatten().count(), 2);
+    drop(open);
+    let again = tenant.connect();
+    let next = Arc::new(Tenant::new(tenant.spec().clone(), "a1", 0, Some(&tenant)));
+    assert!(again.is_some() && next.connect().is_some() && next.connect().is_none(), "a new definition counts on");
+}
+
+proptest! {
+    /// Any second of time admits at most two seconds' worth: what was saved, and what came.
+    #[test]
+    fn no_second_admits_more_than_its_share(steps in prop::collection::vec((0u64..400, 1u32..60), 1..100)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let tenant = tenant(|spec| spec.numbers_per_s = NonZeroU32::new(100));
+            let (mut now, mut taken) = (0, VecDeque::new());
+            for (pause, count) in steps {
+                tokio::time::advance(Duration::from_millis(pause)).await;
+                now += pause;
+                let mut items = [item(1, count)];
+                tenant.admit_items(&mut items);
+                if items[0].is_ok() {
+                    taken.push_back((now, count));
+                }
+                while taken.front().is_some_and(|(at, _)| at + 1_000 <= now) {
+                    taken.pop_front();
+                }
+                let second: u32 = taken.iter().map(|(_, count)| count).sum();
+                assert!(second <= 200, "{taken:?}");
+            }
+        });
+    }
+}

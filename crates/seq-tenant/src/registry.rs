@@ -1,0 +1,201 @@
+//! Finds the tenant of a request. The tenants can be replaced at any time: quotas that did not change go on.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use metrics::{Counter, counter};
+use parking_lot::Mutex;
+use seq_api::metrics::AUTH_FAILURES_TOTAL;
+use seq_auth::{Identity, Role};
+use seq_kit::connection::Peer;
+use seq_kit::repeats::Repeats;
+use seq_proto::Reason;
+use tonic::Status;
+
+use crate::caller::Caller;
+use crate::file::TenantSpec;
+use crate::quota::{Connected, Tenant};
+use crate::token::{Token, TokenHash};
+
+/// The tenants of a node. Clones share them.
+#[derive(Clone)]
+pub struct Tenants(Arc<Inner>);
+
+struct Inner {
+    node: String,
+    current: ArcSwap<Registry>,
+    failures: Counter,
+    logged: Mutex<Repeats>,
+}
+
+/// One generation of the tenants.
+#[derive(Default)]
+struct Registry {
+    generation: u64,
+    by_name: HashMap<String, Arc<Tenant>>,
+    /// By the name of a holder of role `client`.
+    by_certificate: HashMap<String, Arc<Tenant>>,
+}
+
+/// How a caller proved what it may do.
+#[derive(Clone, Debug)]
+enum Proof {
+    /// A role that is of no tenant.
+    Role,
+    /// The certificate of a client, by its name.
+    Certificate(String),
+    /// A token of a tenant.
+    Token(String, TokenHash),
+}
+
+impl Tenants {
+    /// The tenants of `node`.
+    #[must_use]
+    pub fn new(node: &str, specs: Vec<TenantSpec>) -> Tenants {
+        let tenants = Tenants(Arc::new(Inner {
+            node: node.to_owned(),
+            current: ArcSwap::default(),
+            failures: counter!(AUTH_FAILURES_TOTAL, "node" => node.to_owned()),
+            logged: Mutex::default(),
+        }));
+        tenants.replace(specs);
+        tenants
+    }
+
+    /// Replaces all tenants. One that has not changed keeps what is left of its quotas.
+    pub fn replace(&self, specs: Vec<TenantSpec>) {
+        let before = self.0.current.load();
+        let mut next = Registry { generation: before.generation + 1, ..Registry::default() };
+        for (index, spec) in specs.into_iter().enumerate() {
+            let former = before.by_name.get(&spec.name);
+            let tenant = match former.filter(|former| *former.spec() == spec) {
+                Some(unchanged) => unchanged.clone(),
+                None => Arc::new(Tenant::new(spec, &self.0.node, index, former.map(|former| &**former))),
+            };
+            for certificate in &tenant.spec().certificates {
+                next.by_certificate.insert(certificate.clone(), tenant.clone());
+            }
+            next.by_name.insert(tenant.spec().name.clone(), tenant);
+        }
+        self.0.current.store(Arc::new(next));
+    }
+
+    /// The caller of a request: by its token where it sent one, else by the certificate of its connection. The first
+    /// tenant of a connection has it counted.
+    ///
+    /// # Errors
+    /// `UNKNOWN_TOKEN`, `NO_TENANT`, `TOO_MANY_CONNECTIONS`.
+    pub fn caller(&self, peer: Option<&Peer>, token: Option<Token<'_>>) -> Result<Caller, Status> {
+        let caller = self.resolve(&proof(peer.and_then(Peer::identity), token)?)?;
+        if let (Caller::Tenant(tenant), Some(peer)) = (&caller, peer)
+            && !peer.has_attachment()
+        {
+            peer.attach(Box::new(connect(tenant)?));
+        }
+        Ok(caller)
+    }
+
+    /// As [`Tenants::caller`], for all requests of a stream or a connection.
+    ///
+    /// # Errors
+    /// As [`Tenants::caller`].
+    pub fn session(&self, peer: Option<&Peer>, token: Option<Token<'_>>) -> Result<Session, Status> {
+        let proof = proof(peer.and_then(Peer::identity), token)?;
+        let generation = self.0.current.load().generation;
+        let caller = self.caller(peer, token)?;
+        Ok(Session { tenants: Some(self.clone()), proof, generation, caller })
+    }
+
+    fn resolve(&self, proof: &Proof) -> Result<Caller, Status> {
+        let registry = self.0.current.load();
+        let found = match proof {
+            Proof::Role => return Ok(Caller::Unlimited),
+            Proof::Certificate(name) => registry.by_certificate.get(name),
+            Proof::Token(tenant, hash) => {
+                registry.by_name.get(tenant).filter(|tenant| tenant.spec().tokens.iter().any(|known| known == hash))
+            }
+        };
+        found.cloned().map(Caller::Tenant).ok_or_else(|| match proof {
+            Proof::Certificate(name) => Reason::NoTenant.status(format!("client/{name} is of no tenant")),
+            _ => {
+                self.count_failure();
+                Reason::UnknownToken.status("the token is of no tenant")
+            }
+        })
+    }
+
+    /// Counts a wrong token, and logs the first one and then one a minute.
+    fn count_failure(&self) {
+        self.0.failures.increment(1);
+        if let Some(suppressed) = self.0.logged.lock().admit() {
+            tracing::warn!(node = self.0.node, suppressed, "a token of no tenant was sent");
+        }
+    }
+}
+
+fn proof(identity: Option<&Identity>, token: Option<Token<'_>>) -> Result<Proof, Status> {
+    match (token, identity) {
+        (Some(token), _) => Ok(Proof::Token(token.tenant.to_owned(), token.hash())),
+        (None, Some(identity)) if identity.role() == Role::Client => Ok(Proof::Certificate(identity.name().to_owned())),
+        // The table of roles has decided about the others.
+        (None, Some(_)) => Ok(Proof::Role),
+        (None, None) => Err(Reason::UnknownToken.status("the request needs a token of a tenant, or a certificate")),
+    }
+}
+
+fn connect(tenant: &Arc<Tenant>) -> Result<Connected, Status> {
+    tenant.connect().ok_or_else(|| {
+        let name = &tenant.spec().name;
+        Reason::TooManyConnections.status(format!("tenant {name} has as many connections open as it may"))
+    })
+}
+
+impl fmt::Debug for Tenants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenants").field("node", &self.0.node).finish_non_exhaustive()
+    }
+}
+
+/// The sender of all requests of a connection or a stream.
+#[derive(Debug)]
+pub struct Session {
+    /// `None` where the node has no tenants.
+    tenants: Option<Tenants>,
+    proof: Proof,
+    /// Generation of the tenants in which the caller was found.
+    generation: u64,
+    caller: Caller,
+}
+
+impl Session {
+    /// The session of a node without tenants.
+    #[must_use]
+    pub fn unlimited() -> Session {
+        Session { tenants: None, proof: Proof::Role, generation: 0, caller: Caller::Unlimited }
+    }
+
+    /// Finds the caller again where the tenants were replaced.
+    ///
+    /// # Errors
+    /// As [`Tenants::caller`]: what it proved itself by is no longer of a tenant.
+    pub fn refresh(&mut self) -> Result<(), Status> {
+        let Some(tenants) = &self.tenants else { return Ok(()) };
+        let generation = tenants.0.current.load().generation;
+        if generation != self.generation {
+            self.caller = tenants.resolve(&self.proof)?;
+            self.generation = generation;
+        }
+        Ok(())
+    }
+
+    /// The caller, as of the last refresh.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+#[cfg(test)]
+mod tests;

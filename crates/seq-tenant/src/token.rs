@@ -1,0 +1,155 @@
+//! Bearer tokens: `TENANT.SECRET`, where the secret is 256 random bits in base64.
+//!
+//! A file keeps only the SHA-256 of a secret. A slow hash would add nothing: what it slows down is guessing, and nothing
+//! is to be guessed from 256 random bits.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+/// Bytes of a secret.
+const SECRET_BYTES: usize = 32;
+
+/// Prefix of a hash in a file.
+const SCHEME: &str = "sha256:";
+
+/// Longest token, in bytes: longer ones are not hashed.
+const MAX_BYTES: usize = 256;
+
+/// What a caller sent as its token; it may be of no tenant.
+#[derive(Clone, Copy)]
+pub struct Token<'a> {
+    /// The tenant that it names.
+    pub tenant: &'a str,
+    secret: &'a str,
+}
+
+impl<'a> Token<'a> {
+    /// Splits a token into its parts; `None` where it cannot be one.
+    #[must_use]
+    pub fn parse(text: &'a str) -> Option<Token<'a>> {
+        let (tenant, secret) = text.split_once('.').filter(|_| text.len() <= MAX_BYTES)?;
+        Some(Token { tenant, secret })
+    }
+
+    /// The token in the value of an `authorization` header, `Bearer TOKEN`.
+    #[must_use]
+    pub fn bearer(header: &'a str) -> Option<Token<'a>> {
+        let (scheme, token) = header.split_once(' ')?;
+        Token::parse(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))
+    }
+
+    /// The token of a user and a password: the password is a whole token of that user, or its secret.
+    #[must_use]
+    pub fn of_user(user: &'a str, password: &'a str) -> Option<Token<'a>> {
+        let secret = password.strip_prefix(user).and_then(|rest| rest.strip_prefix('.')).unwrap_or(password);
+        Some(Token { tenant: user, secret }).filter(|_| password.len() <= MAX_BYTES)
+    }
+
+    /// The hash of its secret.
+    #[must_use]
+    pub fn hash(&self) -> TokenHash {
+        TokenHash(Sha256::digest(self.secret.as_bytes()).into())
+    }
+}
+
+impl fmt::Debug for Token<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("tenant", &self.tenant).finish_non_exhaustive()
+    }
+}
+
+/// The SHA-256 of a secret, as files have it: `sha256:` and 64 hexadecimal digits.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    /// Parses a hash; `None` for another form.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<TokenHash> {
+        let digits = text.strip_prefix(SCHEME).filter(|digits| digits.len() == 64 && digits.is_ascii())?;
+        let mut hash = [0; 32];
+        for (byte, pair) in hash.iter_mut().zip(digits.as_bytes().chunks(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(TokenHash(hash))
+    }
+}
+
+/// In constant time.
+impl PartialEq for TokenHash {
+    fn eq(&self, other: &TokenHash) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for TokenHash {}
+
+impl fmt::Display for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(SCHEME)?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Makes a token of a tenant. It is overwritten in memory when dropped.
+///
+/// # Errors
+/// The system has no random bytes.
+pub fn generate(tenant: &str) -> Result<(Zeroizing<String>, TokenHash), getrandom::Error> {
+    let mut bytes = Zeroizing::new([0; SECRET_BYTES]);
+    getrandom::fill(&mut *bytes)?;
+    let secret = Zeroizing::new(URL_SAFE_NO_PAD.encode(&*bytes));
+    let hash = Token { tenant, secret: &secret }.hash();
+    Ok((Zeroizing::new(format!("{tenant}.{}", &*secret)), hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generated_token_has_the_hash_that_a_file_keeps() {
+        let (token, hash) = generate("im").unwrap();
+        let parsed = Token::parse(&token).unwrap();
+        assert_eq!((parsed.tenant, parsed.hash()), ("im", hash));
+        assert_eq!(TokenHash::parse(&hash.to_string()), Some(hash));
+        assert_ne!(generate("im").unwrap().1, hash, "each token has a secret of its own");
+        assert_eq!(format!("{parsed:?}"), "Token { tenant: \"im\", .. }", "no secret in a log");
+    }
+
+    #[test]
+    fn a_token_is_sent_as_a_bearer_or_as_a_password() {
+        let (token, hash) = generate("im").unwrap();
+        let (bearer, lower) = (format!("Bearer {}", &*token), format!("bearer  {}", &*token));
+        let secret = token.strip_prefix("im.").unwrap();
+        let forms =
+            [Token::bearer(&bearer), Token::bearer(&lower), Token::of_user("im", &token), Token::of_user("im", secret)];
+        for form in forms {
+            assert_eq!(form.map(|token| (token.tenant, token.hash())), Some(("im", hash)));
+        }
+        for wrong in ["", "Bearer", "Bearer im", "Basic im.x", "Bearerim.x", &format!("Bearer im.{}", "x".repeat(300))]
+        {
+            assert!(Token::bearer(wrong).is_none(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn other_forms_of_a_hash_are_refused() {
+        let digits = "0".repeat(64);
+        assert!(TokenHash::parse(&format!("sha256:{digits}")).is_some());
+        for wrong in [
+            &*digits,
+            "sha256:",
+            &format!("sha256:{digits}0"),
+            &format!("sha512:{digits}"),
+            &format!("sha256:+{}", &digits[1..]),
+        ] {
+            assert!(TokenHash::parse(wrong).is_none(), "{wrong:?}");
+        }
+    }
+}
