@@ -29,6 +29,7 @@ mod sets;
 mod sets_at_scale;
 mod sim;
 mod status;
+mod tenants;
 mod three_node;
 mod tls;
 mod two_sets;

@@ -18,19 +18,34 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn start() -> Cluster {
+        Cluster::start_with(|_| Vec::new())
+    }
+
+    /// Starts the cluster with more arguments of its allocators, made once there are certificates.
+    pub(crate) fn start_with(more: impl FnOnce(&Place) -> Vec<String>) -> Cluster {
         let place = Place::new();
         let set = place.secure_set_file("three-node.toml").display().to_string();
+        let more = more(&place);
         let mut servers = Vec::new();
         for id in ["1", "2", "3"] {
             let data = place.path(&format!("s{id}")).display().to_string();
             servers.push(place.server(&format!("s{id}"), &["store", "--set", &set, "--id", id, "--data", &data]));
         }
         for name in ["a1", "a2"] {
-            servers.push(place.server(name, &["alloc", "--set", &set, "--name", name, "--cores", "1"]));
+            let args = ["alloc", "--set", &set, "--name", name, "--cores", "1"];
+            let args: Vec<&str> = args.into_iter().chain(more.iter().map(String::as_str)).collect();
+            servers.push(place.server(name, &args));
         }
         let cluster = Cluster { servers, set, place };
         eventually("numbers are allocated", || cluster.next("client/backend").status.success().then_some(()));
         cluster
+    }
+
+    /// Stops every process, in order.
+    pub(crate) fn stop(&mut self) {
+        for server in self.servers.iter_mut().rev() {
+            assert_eq!(server.terminate(), Some(0), "{}", server.log());
+        }
     }
 
     pub(crate) fn url(&self, port: u16) -> String {

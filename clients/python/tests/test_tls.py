@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 import time
@@ -45,8 +46,23 @@ http = "{addrs[3]}"
 """
     )
     at = ["--set", str(file), "--certs", str(certs)]
+    made = subprocess.run([BINARY, "tenant", "token", "push", "-o", "json"], check=True, capture_output=True, timeout=60)
+    token = json.loads(made.stdout)
+    (directory / "token").write_text(token["token"])
+    (directory / "tenants.toml").write_text(
+        f"""[[tenant]]
+name = "push"
+uids = ["0..100"]
+tokens = ["{token["hash"]}"]
+certificates = ["backend"]
+"""
+    )
+    (directory / "settings.toml").write_text(f'[tenants]\nfile = "{directory / "tenants.toml"}"\n')
     subprocess.run([BINARY, "cert", "issue", "client/backend", *at], check=True, capture_output=True, timeout=60)
-    commands = [["store", "--id", "1", "--form", "--data", str(directory / "s1")], ["alloc", "--name", "a1", "--cores", "1"]]
+    commands = [
+        ["store", "--id", "1", "--form", "--data", str(directory / "s1")],
+        ["alloc", "--name", "a1", "--cores", "1", "--config", str(directory / "settings.toml")],
+    ]
     with ExitStack() as running:
         for command in commands:
             process = subprocess.Popen([BINARY, *command, *at], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -78,6 +94,25 @@ def test_a_client_with_a_certificate_is_served(place: tuple[str, Path]) -> None:
             return (await client.next(42)).value
 
     assert asyncio.run(once()) > first.value
+
+
+def test_a_client_with_a_token_is_served_within_its_quotas(place: tuple[str, Path]) -> None:
+    url, certs = place
+    token = (certs.parent / "token").read_text()
+    tls = Tls(certs / "ca.crt", token=token)
+    assert token not in repr(tls)
+    with Client(url, tls=tls, deadline=5) as client:
+        assert client.next(43).value > 0
+        with pytest.raises(SeqError, match="is not one of the tenant"):
+            client.next(100)
+
+    async def once() -> int:
+        async with AsyncClient(url, tls=tls, deadline=5) as client:
+            return (await client.next(43)).value
+
+    assert asyncio.run(once()) > 1
+    with Client(url, tls=Tls(certs / "ca.crt", token="push.wrong"), deadline=2) as client, pytest.raises(SeqError):
+        client.next(43)
 
 
 def test_a_client_without_one_is_not(place: tuple[str, Path]) -> None:

@@ -108,13 +108,13 @@ pub fn parse(text: &str) -> Result<Vec<TenantSpec>, FileError> {
         if tenants.iter().any(|other| other.name == name) {
             return Err(at(span, format!("name: {name:?} is the name of another tenant")));
         }
-        let spec = tenant.check().map_err(|(span, what)| at(span, what))?;
-        for (certificate, span) in spec.1 {
-            if let Some(other) = holders.insert(certificate.clone(), name.clone()) {
-                return Err(at(span, format!("certificates: {certificate:?} is of tenant {other:?} already")));
+        for certificate in &tenant.certificates {
+            if let Some(other) = holders.insert(certificate.get_ref().clone(), name.clone()) {
+                let what = format!("certificates: {:?} is of tenant {other:?} already", certificate.get_ref());
+                return Err(at(certificate.span(), what));
             }
         }
-        tenants.push(spec.0);
+        tenants.push(tenant.check().map_err(|(span, what)| at(span, what))?);
     }
     Ok(tenants)
 }
@@ -123,8 +123,8 @@ pub fn parse(text: &str) -> Result<Vec<TenantSpec>, FileError> {
 type Problem = (Range<usize>, String);
 
 impl RawTenant {
-    /// The tenant, and where each of its certificates is named.
-    fn check(self) -> Result<(TenantSpec, Vec<(String, Range<usize>)>), Problem> {
+    /// The tenant, once each of its keys is checked.
+    fn check(self) -> Result<TenantSpec, Problem> {
         let (span, name) = (self.name.span(), self.name.into_inner());
         let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(letter) {
@@ -146,19 +146,17 @@ impl RawTenant {
                 (text.span(), format!("uids: {:?} is not FIRST..END, as in \"0..1_000_000\"", text.get_ref()))
             })
         };
-        let spec = TenantSpec {
+        Ok(TenantSpec {
             uids: self.uids.iter().map(range).collect::<Result<_, _>>()?,
             tokens: self.tokens.iter().map(hash).collect::<Result<_, _>>()?,
-            certificates: self.certificates.iter().map(|name| name.get_ref().clone()).collect(),
+            certificates: self.certificates.into_iter().map(Spanned::into_inner).collect(),
             calls_per_s: rate("calls_per_s", self.calls_per_s)?,
             numbers_per_s: rate("numbers_per_s", self.numbers_per_s)?,
             connections: positive("connections", self.connections)?,
             max_count: positive("max_count", self.max_count)?,
             max_advance: self.max_advance,
             name,
-        };
-        let certificates = self.certificates.into_iter().map(|name| (name.get_ref().clone(), name.span()));
-        Ok((spec, certificates.collect()))
+        })
     }
 }
 

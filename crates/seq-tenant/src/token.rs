@@ -71,7 +71,10 @@ impl TokenHash {
     /// Parses a hash; `None` for another form.
     #[must_use]
     pub fn parse(text: &str) -> Option<TokenHash> {
-        let digits = text.strip_prefix(SCHEME).filter(|digits| digits.len() == 64 && digits.is_ascii())?;
+        let digits = text.strip_prefix(SCHEME).filter(|digits| digits.len() == 64)?;
+        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
         let mut hash = [0; 32];
         for (byte, pair) in hash.iter_mut().zip(digits.as_bytes().chunks(2)) {
             *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
@@ -103,7 +106,7 @@ impl fmt::Display for TokenHash {
 pub fn generate(tenant: &str) -> Result<(Zeroizing<String>, TokenHash), getrandom::Error> {
     let mut bytes = Zeroizing::new([0; SECRET_BYTES]);
     getrandom::fill(&mut *bytes)?;
-    let secret = Zeroizing::new(URL_SAFE_NO_PAD.encode(&*bytes));
+    let secret = Zeroizing::new(URL_SAFE_NO_PAD.encode(bytes.as_slice()));
     let hash = Token { tenant, secret: &secret }.hash();
     Ok((Zeroizing::new(format!("{tenant}.{}", &*secret)), hash))
 }

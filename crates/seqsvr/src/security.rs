@@ -118,7 +118,12 @@ pub(crate) fn dial() -> Dial {
 /// # Errors
 /// It is none.
 pub(crate) fn bearer() -> Result<Option<Bearer>, Failure> {
-    let bearer = args().token.as_deref().filter(|token| !token.is_empty()).map(Bearer::new).transpose();
+    let bearer = ARGS
+        .get()
+        .and_then(|args| args.token.as_deref())
+        .filter(|token| !token.is_empty())
+        .map(Bearer::new)
+        .transpose();
     bearer.map_err(|error| Failure::new(Exit::Usage, format!("--token: {error}")))
 }
 

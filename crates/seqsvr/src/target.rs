@@ -5,6 +5,8 @@ use std::time::Duration;
 use seq_client::{Client, ClientBuilder, ConnectError};
 use seq_load::endpoint::{self, AnyTransport, Endpoint, EndpointOptions, OpenError};
 use seq_load::raises::RaiseWatch;
+use seq_proto::reason::code_name;
+use seq_proto::status;
 use tonic::Code;
 
 use crate::exit::{Exit, Failure};
@@ -75,6 +77,13 @@ pub(crate) fn node_url(text: &str) -> Result<String, String> {
 async fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
     let message = format!("{:#}", Chain(error));
     match error {
+        ConnectError::Unreachable { addr, source }
+            if matches!(source.code(), Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted) =>
+        {
+            let reason = status::reason(source).unwrap_or_else(|| code_name(source.code()));
+            let what = format!("{addr} refused this command: {reason}: {}", source.message());
+            Failure::new(Exit::Failed, what).hint(format!("`seqsvr explain {reason}`"))
+        }
         // `Cancelled` is how the transport reports its own timeout.
         ConnectError::Unreachable { addr, source }
             if matches!(source.code(), Code::DeadlineExceeded | Code::Cancelled) =>

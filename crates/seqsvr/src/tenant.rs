@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, grouped, note};
-use crate::selection::range_text;
 
 /// The commands for tenants.
 #[derive(Debug, Subcommand)]
@@ -86,7 +85,7 @@ struct View {
 impl From<TenantSpec> for View {
     fn from(spec: TenantSpec) -> View {
         View {
-            uids: spec.uids.iter().map(|uids| range_text(uids).to_string()).collect(),
+            uids: spec.uids.iter().map(|uids| format!("{}..{}", uids.start, uids.end)).collect(),
             name: spec.name,
             tokens: spec.tokens.len(),
             certificates: spec.certificates,

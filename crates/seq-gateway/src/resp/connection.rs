@@ -111,7 +111,13 @@ impl<F: SequenceService> Client<F> {
                 Ok(read) => read,
                 Err(end) => break end,
             };
-            let served = self.serve(&mut batch, bytes).await;
+            let served = match self.session.sender.refresh() {
+                Ok(()) => self.serve(&mut batch, bytes).await,
+                Err(status) => {
+                    batch.replies.error("NOAUTH", format_args!("{}", status.message()));
+                    self.send(&mut batch.replies).await.and(Err(End::Close))
+                }
+            };
             batch.put_back();
             if let Err(end) = served {
                 break end;
@@ -178,11 +184,6 @@ impl<F: SequenceService> Client<F> {
             &partial[..]
         };
         replies.resp3 = self.session.resp3;
-        if let Err(status) = self.session.sender.refresh() {
-            replies.error("NOAUTH", format_args!("{}", status.message()));
-            self.send(replies).await?;
-            return Err(End::Close);
-        }
         let endpoint = self.endpoint.clone();
         let keys = commands::keys(&endpoint.node);
         let mut at = 0;

@@ -1,0 +1,198 @@
+//! Tenants at real ports: their tokens and certificates, their uids, their quotas, and the replacement of their file.
+
+use std::fmt::Write;
+use std::fs;
+use std::process::Output;
+
+use seq_auth::{Authorities, Files};
+use seq_channel::Pool;
+use seq_proto::status::reason;
+use seq_proto::v1::ActivateRequest;
+use seq_proto::v1::handover_service_client::HandoverServiceClient;
+use serde_json::Value;
+
+use crate::cluster::{Place, eventually, seqsvr_json};
+use crate::tls::{Cluster, text};
+
+/// The tenants of these tests. `chat` proves itself by the certificate of client/backend, `push` by a token or the
+/// certificate of client/push.
+fn tenants(push: &str) -> String {
+    let mut file =
+        "[[tenant]]\nname = \"chat\"\nuids = [\"0..5_000_000\"]\ncertificates = [\"backend\"]\n\n".to_owned();
+    writeln!(
+        file,
+        "[[tenant]]\nname = \"push\"\nuids = [\"5_000_000..10_000_000\"]\ncertificates = [\"push\"]\n{push}"
+    )
+    .unwrap();
+    file
+}
+
+/// Starts a cluster with these tenants.
+fn start(push: &str) -> Cluster {
+    Cluster::start_with(|place| {
+        write(place, push);
+        let settings = format!("[tenants]\nfile = \"{}\"\n", place.path("tenants.toml").display());
+        fs::write(place.path("settings.toml"), settings).unwrap();
+        vec!["--config".to_owned(), place.path("settings.toml").display().to_string()]
+    })
+}
+
+fn write(place: &Place, push: &str) {
+    fs::write(place.path("tenants.toml"), tenants(push)).unwrap();
+}
+
+/// A new token of `push`, and its hash.
+fn token() -> (String, String) {
+    let made = seqsvr_json(&["tenant", "token", "push"]);
+    let part = |name: &str| made[name].as_str().unwrap().to_owned();
+    (part("token"), part("hash"))
+}
+
+/// Sends a request of the command line with a token.
+fn with_token(cluster: &Cluster, token: &str, args: &[&str]) -> Output {
+    let addr = cluster.url(7400);
+    let more = ["--token", token, "--addr", &addr, "--deadline-ms", "3000"];
+    cluster.place.seqsvr(&[args, &more[..]].concat())
+}
+
+/// The reason of a refused command.
+#[track_caller]
+fn refused(output: &Output, why: &str) {
+    assert!(!output.status.success() && text(&output.stderr).contains(why), "{why}: {output:?}");
+}
+
+#[test]
+fn a_tenant_uses_its_own_uids_within_its_quotas_through_every_endpoint() {
+    let (secret, hash) = token();
+    let push = format!("tokens = [\"{hash}\"]\nmax_count = 10\nmax_advance = 0\nconnections = 50\n");
+    let mut cluster = start(&push);
+    let place = &cluster.place;
+
+    // gRPC, with a token or a certificate.
+    assert!(with_token(&cluster, &secret, &["next", "5000001", "-n", "10"]).status.success());
+    refused(&with_token(&cluster, &secret, &["next", "5000001", "-n", "11"]), "COUNT_ABOVE_QUOTA");
+    refused(&with_token(&cluster, &secret, &["next", "42"]), "OTHER_TENANTS_UID");
+    refused(&with_token(&cluster, &secret, &["current", "42"]), "OTHER_TENANTS_UID");
+    refused(&with_token(&cluster, &secret, &["advance", "5000001", "1000", "--yes"]), "ADVANCE_TOO_FAR");
+    refused(&with_token(&cluster, "push.wrong", &["next", "5000001"]), "UNKNOWN_TOKEN");
+    let url = cluster.url(7401);
+    let next =
+        |holder: &str, uid: &str| place.seqsvr_as(holder, &["next", uid, "--addr", &url, "--deadline-ms", "3000"]);
+    refused(&next("client/backend", "5000001"), "OTHER_TENANTS_UID");
+    assert!(next("client/backend", "42").status.success() && next("operator/admin", "5000001").status.success());
+    assert!(place.seqsvr(&["cert", "issue", "client/guest"]).status.success());
+    refused(&next("client/guest", "42"), "NO_TENANT");
+
+    // JSON and text. Both nodes, so that one of them forwards.
+    let bearer = format!("authorization: Bearer {secret}");
+    for port in [7400, 7401] {
+        let post = |header: &str, uid: &str| {
+            let sent = cluster.curl(None, &["-X", "POST", "-H", header], port, &format!("/api/seq/next/{uid}"));
+            text(&sent.stdout).trim().to_owned()
+        };
+        assert!(post(&bearer, "5000001").parse::<u64>().unwrap() > 10);
+        assert!(post(&bearer, "42").starts_with("OTHER_TENANTS_UID"));
+        for wrong in ["authorization: Bearer push.wrong", "authorization: Basic eDp5", "x-other: 1"] {
+            assert!(post(wrong, "5000001").starts_with("UNKNOWN_TOKEN"), "{wrong}");
+        }
+        let json = ["-H", &bearer, "-H", "content-type: application/json", "-d", "{\"uid\":\"42\"}"];
+        let json = cluster.curl(None, &json, port, "/seqsvr.v1.SequenceService/Next");
+        let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(json["code"], "permission_denied", "{json}");
+    }
+
+    // The Redis protocol.
+    let redis = |args: &[&str]| text(&cluster.redis(None, args).stdout).trim().to_owned();
+    let login = ["--no-auth-warning", "--user", "push", "--pass", &secret];
+    assert!(redis(&[&login[..], &["INCR", "seq:5000001"]].concat()).parse::<u64>().unwrap() > 12);
+    assert!(redis(&["--no-auth-warning", "-a", &secret, "INCR", "seq:5000001"]).parse::<u64>().is_ok());
+    assert!(redis(&[&login[..], &["INCR", "seq:42"]].concat()).contains("is not one of the tenant's"));
+    assert!(redis(&[&login[..], &["MGET", "seq:5000001", "seq:42"]].concat()).contains("is not one of the tenant's"));
+    assert!(redis(&[&login[..], &["SET", "seq:5000001", "5000"]].concat()).contains("ERR"));
+    assert!(redis(&["INCR", "seq:5000001"]).starts_with("NOAUTH"));
+    assert!(
+        redis(&["--no-auth-warning", "--user", "push", "--pass", "wrong", "INCR", "seq:5000001"]).contains("NOAUTH")
+    );
+    assert!(text(&cluster.redis(Some("client.backend"), &["INCR", "seq:42"]).stdout).trim().parse::<u64>().is_ok());
+
+    // What needs no certificate for a token needs one for everything else.
+    let denied = tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let authorities = Authorities::load(&Files::in_dir(&place.path("certs"), "")).unwrap();
+        let pool = Pool::with_dial(1, seq_channel::tls::dial(authorities));
+        let channel = pool.get(&format!("{}:7400", place.host)).unwrap();
+        HandoverServiceClient::new(channel).activate(ActivateRequest::default()).await.unwrap_err()
+    });
+    assert_eq!(reason(&denied).as_deref(), Some("ROLE_DENIED"), "{denied:?}");
+    assert!(cluster.metric(7480, "seqsvr_auth_failures_total{node=\"a1\"}") >= 2.0);
+
+    // A replaced token counts at once, a damaged file changes nothing.
+    let (newer, hash) = token();
+    write(place, &push.replace(push.split('"').nth(1).unwrap(), &hash));
+    eventually("the new token is known", || {
+        with_token(&cluster, &newer, &["next", "5000001"]).status.success().then_some(())
+    });
+    refused(&with_token(&cluster, &secret, &["next", "5000001"]), "UNKNOWN_TOKEN");
+    write(place, "unknown = 1\n");
+    eventually("the damaged file is noticed", || {
+        (cluster.metric(7480, "seqsvr_tenant_reloads_total{node=\"a1\",outcome=\"failed\"}") > 0.0).then_some(())
+    });
+    assert!(with_token(&cluster, &newer, &["next", "5000001"]).status.success());
+
+    // No log has a token, or the part of it that is a secret.
+    let logs = ["a1", "a2"].map(|node| fs::read_to_string(place.path(&format!("{node}.log"))).unwrap());
+    for token in [&secret, &newer] {
+        let part = token.strip_prefix("push.").unwrap();
+        assert!(!logs.iter().any(|log| log.contains(part)), "{logs:?}");
+    }
+    cluster.stop();
+}
+
+#[test]
+fn a_tenant_that_floods_is_cut_to_its_share_and_others_are_not() {
+    const SECONDS: u64 = 5;
+    let cluster = start("calls_per_s = 100\nconnections = 20\n");
+    let place = &cluster.place;
+    assert!(place.seqsvr(&["cert", "issue", "client/push"]).status.success());
+    let seconds = SECONDS.to_string();
+    let load = |holder: &str, args: &[&str]| {
+        let url = cluster.url(7400);
+        let common =
+            ["bench", "--endpoint", "grpc", "--addr", &url, "--duration-s", &seconds, "--warmup-s", "0", "-o", "json"];
+        let output = place.seqsvr_as(holder, &[&common[..], args].concat());
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    };
+    let (flood, calm) = std::thread::scope(|scope| {
+        let flood = scope.spawn(|| load("client/push", &["--rate", "2000", "--first-uid", "5000000"]));
+        let calm = scope.spawn(|| load("client/backend", &["--rate", "100", "--check"]));
+        (flood.join().unwrap(), calm.join().unwrap())
+    });
+    assert_eq!(calm["failed_items"], serde_json::json!({}), "{calm:#}");
+    let refused = flood["failed_items"]["QUOTA_EXCEEDED"].as_u64();
+    assert!(refused > Some(0), "{flood:#}");
+    // A second's worth at once, and the rate for as long as the load lasts, which may end late.
+    let admitted = cluster.metric(7480, "seqsvr_tenant_numbers_total{node=\"a1\",tenant=\"push\"}");
+    let lasted = flood["seconds"].as_f64().unwrap();
+    assert!(admitted > 0.0 && admitted <= 100.0 * (lasted + 2.0), "{admitted} in {lasted} s");
+    assert!(cluster.metric(7480, "seqsvr_tenant_refused_total{node=\"a1\",tenant=\"push\",cause=\"rate\"}") > 0.0);
+}
+
+#[test]
+fn tenants_need_tls_and_a_sound_file() {
+    let place = Place::new();
+    let set = place.set_file("three-node.toml").display().to_string();
+    let settings = place.path("settings.toml").display().to_string();
+    let file = place.path("tenants.toml");
+    fs::write(&settings, format!("[tenants]\nfile = \"{}\"\n", file.display())).unwrap();
+    let refuse = |what: &str| {
+        let mut server = place.server("a1", &["alloc", "--set", &set, "--name", "a1", "--config", &settings]);
+        assert_eq!(server.wait_exit(), Some(64), "{}", server.log());
+        assert!(server.log().contains(what), "{}", server.log());
+    };
+    refuse("tenants.toml: cannot be read");
+    fs::write(&file, "[[tenant]]\nname = \"im\"\nquota = 1\n").unwrap();
+    refuse("tenants.toml:");
+    fs::write(&file, tenants("")).unwrap();
+    refuse("tenants need TLS");
+    let checked = seqsvr_json(&["tenant", "check", &file.display().to_string()]);
+    assert_eq!(checked["items"][0]["uids"][0], "0..5000000", "{checked:#}");
+}
