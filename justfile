@@ -77,3 +77,7 @@ compare *ARGS:
 # measures both: some minutes.
 sets:
     cargo test --release -p seqsvr --test e2e -- --ignored --nocapture --test-threads 1 sets_at_scale
+
+# Measures what a tenant notices of another one that sends ten times its quota: some minutes.
+tenants:
+    cargo test --release -p seqsvr --test e2e -- --ignored --nocapture --test-threads 1 a_flood_of_ten_times

@@ -176,6 +176,65 @@ fn a_tenant_that_floods_is_cut_to_its_share_and_others_are_not() {
     assert!(cluster.metric(7480, "seqsvr_tenant_refused_total{node=\"a1\",tenant=\"push\",cause=\"rate\"}") > 0.0);
 }
 
+/// Quota of the tenant that floods, in calls per second at each of two nodes, and what it sends to both.
+const QUOTA: u64 = 300;
+const FLOOD: u64 = 10 * 2 * QUOTA;
+
+#[test]
+#[ignore = "measures: wants an optimized build and an idle machine; `just tenants`"]
+fn a_flood_of_ten_times_a_quota_beside_a_calm_tenant() {
+    let cluster = start(&format!("calls_per_s = {QUOTA}\nconnections = 50\n"));
+    let place = &cluster.place;
+    let urls = [cluster.url(7400), cluster.url(7401)];
+    let load = |holder: &str, args: &[&str]| {
+        let common = [
+            "bench",
+            "--addr",
+            &urls[0],
+            "--addr",
+            &urls[1],
+            "--duration-s",
+            "20",
+            "--deadline-ms",
+            "5000",
+            "-o",
+            "json",
+        ];
+        let output = place.seqsvr_as(holder, &[&common[..], args].concat());
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    };
+    let calm = || load("client/backend", &["--endpoint", "grpc", "--rate", "500", "--uids", "4000000", "--check"]);
+    assert!(place.seqsvr(&["cert", "issue", "client/push"]).status.success());
+    let mut table = "flood      sent/s  admitted/s  refused/s  calm p50 us  p99 us  failed\n".to_owned();
+    let mut row = |name: &str, flood: Option<Value>, calm: &Value| {
+        let latency = |which: &str| calm["latency"][which].as_f64().unwrap_or_default();
+        let per_s = |items: u64| items as f64 / 20.0;
+        let [sent, admitted, refused] = match &flood {
+            None => [0.0; 3],
+            Some(flood) => {
+                let refused = flood["failed_items"]["QUOTA_EXCEEDED"].as_u64().unwrap_or_default();
+                let admitted = flood["numbers"].as_u64().unwrap_or_default();
+                [per_s(admitted + refused), per_s(admitted), per_s(refused)]
+            }
+        };
+        let (p50, p99, failed) = (latency("p50_us"), latency("p99_us"), &calm["failed"]);
+        writeln!(table, "{name:8} {sent:8.0} {admitted:11.0} {refused:10.0} {p50:12.0} {p99:7.0} {failed:>7}").unwrap();
+    };
+    row("none", None, &calm());
+    let rate = FLOOD.to_string();
+    for endpoint in ["grpc", "many", "stream"] {
+        let args = ["--endpoint", endpoint, "--rate", &rate, "--first-uid", "5000000", "--uids", "4000000"];
+        let (flood, calm) = std::thread::scope(|scope| {
+            let flood = scope.spawn(|| load("client/push", &args));
+            let calm = calm();
+            (flood.join().unwrap(), calm)
+        });
+        row(endpoint, Some(flood), &calm);
+    }
+    row("none", None, &calm());
+    println!("{table}");
+}
+
 #[test]
 fn tenants_need_tls_and_a_sound_file() {
     let place = Place::new();

@@ -17,6 +17,7 @@ use seq_core::{Layout, Seq};
 use seq_gateway::grpc;
 use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::http::Checks;
+use seq_kit::memory::MemoryBudget;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 use seq_store::StoreHandle;
@@ -258,7 +259,15 @@ fn start_node(spec: &SetSpec, index: usize, listener: TcpListener) -> io::Result
     allocator.add_checks(&mut ready);
     let (beside, admission) =
         (allocator.handover_service(), Admission::of(&alloc.name, 100, ConnectionMetrics::none()));
-    let node = grpc::Node { admin: Arc::new(admin), ready, beside, admission, allocate_on_get: false, tenants: None };
+    let node = grpc::Node {
+        admin: Arc::new(admin),
+        ready,
+        beside,
+        admission,
+        allocate_on_get: false,
+        tenants: None,
+        memory: MemoryBudget::unlimited(),
+    };
     grpc::serve(allocator.clone(), node, listener, &tasks)?;
     Ok(Node { allocator, tasks })
 }

@@ -114,6 +114,10 @@ catalogue! {
     CONNECTIONS = "seqsvr_connections", Gauge, Count, ["node"];
     /// Connections closed at once because a node had reached its limit.
     CONNECTIONS_REFUSED_TOTAL = "seqsvr_connections_refused_total", Counter, Count, ["node"];
+    /// Memory that requests and their unread responses hold.
+    REQUEST_MEMORY_BYTES = "seqsvr_request_memory_bytes", Gauge, Bytes, ["node"];
+    /// Requests refused because they did not fit into the memory that was left for their connection.
+    REQUESTS_OUT_OF_MEMORY_TOTAL = "seqsvr_requests_out_of_memory_total", Counter, Count, ["node"];
     /// Connections whose TLS handshake failed: no certificate, one that is not accepted here, or another protocol.
     HANDSHAKES_FAILED_TOTAL = "seqsvr_handshakes_failed_total", Counter, Count, ["node"];
     /// Requests that the role in the sender's certificate does not allow.

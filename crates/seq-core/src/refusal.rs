@@ -39,6 +39,9 @@ pub enum Refusal {
     /// The caller's tenant has used up its rate on this node.
     #[error("the tenant's quota is used up for now")]
     QuotaExceeded,
+    /// The request does not fit into the memory that is left for its connection.
+    #[error("the node has no memory left for another request of this connection")]
+    OutOfMemory,
     /// A batch without items.
     #[error("the request names no uid; send 1..={} of them", limits::MAX_ITEMS)]
     EmptyBatch,

@@ -1,7 +1,7 @@
 //! Dispatch of a port's requests by content type: gRPC to its services, everything else to the HTTP handlers.
 //!
-//! **Invariant:** a gRPC request to `SequenceService` allocates no memory here and reads two header fields, one of the
-//! request and one of the response.
+//! **Invariant:** a request to `SequenceService` is counted against its connection's memory from here on; it reads two header
+//! fields here, one of the request and one of the response.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use http::header::CONTENT_TYPE;
 use http::{Request, Response, Version};
 use seq_api::service::SequenceService;
+use seq_kit::memory::MemoryBudget;
 use seq_proto::status;
 use seq_proto::v1::sequence_service_server::{SERVICE_NAME, SequenceServiceServer};
 use tonic::Status;
@@ -22,6 +23,7 @@ use tonic::service::Routes;
 use crate::grpc_service;
 use crate::handlers::Handlers;
 use crate::http as http_handlers;
+use crate::memory::Memory;
 
 /// The services of a port. Clones are handles.
 pub(crate) struct Dispatch<F>(Arc<Inner<F>>);
@@ -31,15 +33,16 @@ struct Inner<F> {
     /// Separate from the others: the path lookup among them costs more than an allocation.
     sequences: SequenceServiceServer<grpc_service::Service<F>>,
     services: Routes,
+    memory: MemoryBudget,
 }
 
 impl<F: SequenceService> Dispatch<F> {
     /// Sends requests of `SequenceService` to the handlers, other gRPC requests to `services`.
-    pub(crate) fn new(handlers: Arc<Handlers<F>>, services: Routes) -> Dispatch<F> {
+    pub(crate) fn new(handlers: Arc<Handlers<F>>, services: Routes, memory: MemoryBudget) -> Dispatch<F> {
         let sequences = SequenceServiceServer::new(grpc_service::Service(handlers.clone()))
             .max_decoding_message_size(seq_core::limits::MAX_CALL_BYTES)
             .max_encoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
-        Dispatch(Arc::new(Inner { handlers, sequences, services }))
+        Dispatch(Arc::new(Inner { handlers, sequences, services, memory }))
     }
 }
 
@@ -59,15 +62,26 @@ impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
     }
 
     fn call(&mut self, request: Request<Body>) -> ResponseFuture {
-        if !is_grpc(&request) {
-            let handlers = self.0.handlers.clone();
-            return ResponseFuture::Http(Box::pin(async move { Ok(http_handlers::handle(&handlers, request).await) }));
+        let is_grpc = is_grpc(&request);
+        if is_grpc && !is_sequence_service(request.uri().path()) {
+            let mut services = self.0.services.clone();
+            return ResponseFuture::Service(Box::pin(async move { services.call(request).await }));
         }
-        if is_sequence_service(request.uri().path()) {
-            return ResponseFuture::Grpc(self.0.sequences.clone().call(request));
+        let memory = match Memory::of(&self.0.memory, request.extensions().get()) {
+            Ok(memory) => memory,
+            Err(status) if is_grpc => return ResponseFuture::Refused(Some(status.into_http())),
+            Err(status) => return ResponseFuture::Refused(Some(http_handlers::refused(&status))),
+        };
+        let mut request = request.map(|body| memory.receive(body));
+        request.extensions_mut().insert(memory.clone());
+        if is_grpc {
+            return ResponseFuture::Sequence(self.0.sequences.clone().call(request), Some(memory));
         }
-        let mut services = self.0.services.clone();
-        ResponseFuture::Grpc(Box::pin(async move { services.call(request).await }))
+        let (handlers, request) = (self.0.handlers.clone(), request.map(Body::new));
+        ResponseFuture::Sequence(
+            Box::pin(async move { Ok(http_handlers::handle(&handlers, request).await) }),
+            Some(memory),
+        )
     }
 }
 
@@ -86,19 +100,29 @@ fn is_sequence_service(path: &str) -> bool {
 
 /// The future of a response.
 pub(crate) enum ResponseFuture {
-    Grpc(BoxFuture<Response<Body>, Infallible>),
-    Http(BoxFuture<Response<Body>, Infallible>),
+    /// Of another service than `SequenceService`.
+    Service(BoxFuture<Response<Body>, Infallible>),
+    /// Of `SequenceService`, over any protocol.
+    Sequence(BoxFuture<Response<Body>, Infallible>, Option<Memory>),
+    /// Of no service.
+    Refused(Option<Response<Body>>),
 }
 
 impl Future for ResponseFuture {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled_once = "a future is not polled after its end";
         match self.get_mut() {
-            ResponseFuture::Http(response) => response.as_mut().poll(context),
-            ResponseFuture::Grpc(response) => {
+            ResponseFuture::Service(response) => {
                 response.as_mut().poll(context).map(|response| response.map(normalize_status))
             }
+            ResponseFuture::Sequence(response, memory) => {
+                let Ok(response) = std::task::ready!(response.as_mut().poll(context));
+                let memory = memory.take().expect(polled_once);
+                Poll::Ready(Ok(normalize_status(response).map(|body| memory.send(body))))
+            }
+            ResponseFuture::Refused(response) => Poll::Ready(Ok(response.take().expect(polled_once))),
         }
     }
 }

@@ -16,6 +16,7 @@ use seq_core::limits;
 use seq_kit::admission::Admission;
 use seq_kit::connection::Listener;
 use seq_kit::http::Checks;
+use seq_kit::memory::MemoryBudget;
 use seq_kit::port::{Bounds, Guard, Port, Respond};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::roles::Called;
@@ -30,17 +31,16 @@ use crate::dispatch::{Dispatch, is_grpc};
 use crate::handlers::Handlers;
 use crate::http;
 
-/// Concurrent requests of one connection: enough for a busy client, which has several connections. With
-/// [`limits::MAX_CALL_BYTES`] and a response of about the same size, the memory that one peer can occupy stays under
-/// 192 MiB (docs/operations.md). Further requests wait at the client.
+/// Concurrent requests of one connection: enough for a busy client, which has several connections. Further requests wait at
+/// the client. What they hold is bounded by the node's [`MemoryBudget`].
 const MAX_STREAMS_PER_CONNECTION: u32 = 256;
 
-/// HTTP/2 flow-control window of one request: a full batch arrives without waiting for the window, and so does the next
-/// one of a stream.
-const STREAM_WINDOW: u32 = 512 << 10;
+/// HTTP/2 flow-control window of one request: a full batch arrives without waiting for the window.
+const STREAM_WINDOW: u32 = 256 << 10;
 
-/// HTTP/2 flow-control window of one connection: several full batches.
-const CONNECTION_WINDOW: u32 = 4 << 20;
+/// HTTP/2 flow-control window of one connection: two full batches. What has arrived and is not read yet, because the
+/// responses of its stream are not read, is not counted by the [`MemoryBudget`].
+const CONNECTION_WINDOW: u32 = 2 * STREAM_WINDOW;
 
 /// Limits of one connection.
 const BOUNDS: Bounds = Bounds {
@@ -68,6 +68,8 @@ pub struct Node {
     pub allocate_on_get: bool,
     /// The tenants of its callers; `None` where every caller may use every uid.
     pub tenants: Option<Tenants>,
+    /// The memory that requests may hold.
+    pub memory: MemoryBudget,
 }
 
 /// Serves on `listener`, in `group`, on the current runtime, until the group shuts down.
@@ -83,7 +85,7 @@ pub fn serve<F: SequenceService>(
     listener: impl Into<Listener>,
     group: &TaskGroup,
 ) -> io::Result<()> {
-    let Node { admin, ready, beside, admission, allocate_on_get, tenants } = node;
+    let Node { admin, ready, beside, admission, allocate_on_get, tenants, memory } = node;
     let port = Port {
         name: "grpc endpoint",
         guard: guard(admission.node(), admin().set, tenants.is_some()),
@@ -97,7 +99,7 @@ pub fn serve<F: SequenceService>(
     let handlers = Arc::new(Handlers::new(service, &admin().set, group.token(), allocate_on_get, tenants));
     let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
-    port.serve(Dispatch::new(handlers, services), listener.into(), group)
+    port.serve(Dispatch::new(handlers, services, memory), listener.into(), group)
 }
 
 /// The guard of a node's port: gRPC and JSON clients get the refusal in their own form. Where there are tenants, a caller may

@@ -10,6 +10,7 @@ use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::handlers::{Handlers, RequestContext};
+use crate::memory::Memory;
 use crate::stream::Responses;
 use crate::timeout;
 
@@ -27,11 +28,21 @@ where
     Handled: Future<Output = Result<A, Refusal>>,
 {
     let caller = handlers.caller(request.extensions().get(), authorization(&request))?;
-    let context = RequestContext { deadline: timeout::deadline(request.metadata()), via: Via::Grpc, caller };
+    let context = RequestContext {
+        deadline: timeout::deadline(request.metadata()),
+        via: Via::Grpc,
+        caller,
+        memory: memory(&request),
+    };
     match handler(context, request.into_inner()).await {
         Ok(response) => Ok(Response::new(response)),
         Err(refusal) => Err(status::to_status(&refusal)),
     }
+}
+
+/// The memory of a request, which [`crate::dispatch`] has begun to count.
+fn memory<Q>(request: &Request<Q>) -> Memory {
+    request.extensions().get::<Memory>().expect("each request has its memory").clone()
 }
 
 /// The value of the header `authorization`.
@@ -55,8 +66,9 @@ impl<F: SequenceService> v1::sequence_service_server::SequenceService for Servic
         &self,
         request: Request<Streaming<v1::NextStreamRequest>>,
     ) -> Result<Response<Responses<F>>, Status> {
+        let memory = memory(&request);
         let session = self.0.session(request.extensions().get(), authorization(&request))?;
-        Ok(Response::new(Responses::new(self.0.clone(), session, request.into_inner())))
+        Ok(Response::new(Responses::new(self.0.clone(), session, memory, request.into_inner())))
     }
 
     async fn current(&self, request: Request<v1::CurrentRequest>) -> Result<Response<v1::CurrentResponse>, Status> {
@@ -78,6 +90,6 @@ impl<F: SequenceService> v1::sequence_service_server::SequenceService for Servic
         &self,
         request: Request<v1::GetRoutesRequest>,
     ) -> Result<Response<v1::GetRoutesResponse>, Status> {
-        handle(&self.0, request, |_, request| async move { Ok(self.0.get_routes(request)) }).await
+        handle(&self.0, request, |context, request| async move { self.0.get_routes(&context, request) }).await
     }
 }

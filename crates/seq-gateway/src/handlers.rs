@@ -1,6 +1,7 @@
 //! Request handlers of `SequenceService`, for all protocols: validate the request, call the `SequenceService`, build the
 //! response.
 
+use prost::Message;
 use seq_api::service::{Call, Item, SequenceService, Via};
 use seq_core::{Epoch, Refusal, RouteVersion, Target, Uid};
 use seq_kit::connection::Peer;
@@ -13,6 +14,7 @@ use tonic::Status;
 
 use crate::batch_response;
 use crate::latency::Latency;
+use crate::memory::Memory;
 use crate::routes::RoutesCache;
 
 /// The handlers of one endpoint, with their shared state.
@@ -36,6 +38,7 @@ pub(crate) struct RequestContext {
     /// The protocol, for a request that was not forwarded.
     pub(crate) via: Via,
     pub(crate) caller: Caller,
+    pub(crate) memory: Memory,
 }
 
 impl RequestContext {
@@ -112,6 +115,7 @@ impl<F: SequenceService> Handlers<F> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
         let items = Items::new(&request.uids, &request.counts, &request.known_epochs)?;
+        context.memory.add_items(request.uids.len())?;
         let mut items: Vec<_> =
             items.iter().map(|(uid, count, epoch)| Ok(Item { uid, count: count?, epoch })).collect();
         context.caller.admit(&mut items);
@@ -145,6 +149,7 @@ impl<F: SequenceService> Handlers<F> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
         let items = Items::new(&request.uids, &[], &request.known_epochs)?;
+        context.memory.add_items(request.uids.len())?;
         context.caller.admit_read()?;
         let admitted: Vec<_> =
             items.iter().map(|(uid, _, epoch)| context.caller.admit_uid(uid).map(|()| (uid, epoch))).collect();
@@ -186,9 +191,15 @@ impl<F: SequenceService> Handlers<F> {
         Ok(v1::AdvanceResponse { epoch: epoch.0, routes: self.newer_routes(request.route_version) })
     }
 
-    pub(crate) fn get_routes(&self, request: v1::GetRoutesRequest) -> v1::GetRoutesResponse {
+    pub(crate) fn get_routes(
+        &self,
+        context: &RequestContext,
+        request: v1::GetRoutesRequest,
+    ) -> Result<v1::GetRoutesResponse, Refusal> {
         let known = RouteVersion(request.known_version);
-        v1::GetRoutesResponse { routes: self.newer_routes(Some(known.0)) }
+        let response = v1::GetRoutesResponse { routes: self.newer_routes(Some(known.0)) };
+        context.memory.add_response(response.encoded_len())?;
+        Ok(response)
     }
 }
 

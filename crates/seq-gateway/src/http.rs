@@ -19,6 +19,7 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 
 use crate::handlers::Handlers;
+use crate::memory::Memory;
 
 mod connect;
 mod text;
@@ -77,6 +78,11 @@ async fn respond_to<F: SequenceService>(handlers: &Arc<Handlers<F>>, head: &Part
 /// The sender of a request.
 fn caller<F: SequenceService>(handlers: &Handlers<F>, head: &Parts) -> Result<Caller, Status> {
     handlers.caller(head.extensions.get(), head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes))
+}
+
+/// The memory of a request, which [`crate::dispatch`] has begun to count.
+fn memory(head: &Parts) -> Memory {
+    head.extensions.get::<Memory>().expect("each request has its memory").clone()
 }
 
 /// Whether the content type is one of gRPC's; requests that can be served as gRPC do not get here.

@@ -11,6 +11,7 @@ mod grpc_service;
 mod handlers;
 mod http;
 mod latency;
+mod memory;
 pub mod resp;
 mod routes;
 mod stream;

@@ -21,6 +21,7 @@ use tonic::{Status, Streaming};
 
 use crate::batch_response;
 use crate::handlers::Handlers;
+use crate::memory::Memory;
 use crate::timeout;
 
 /// Most messages of a batch: enough to make the cost of the clock negligible, and so few that the response to the first
@@ -34,6 +35,9 @@ const MAX_PENDING_MESSAGES: usize = 512;
 /// Most items of the pending messages of one stream, and of a batch: twice a full message, 2 MiB.
 const MAX_PENDING_ITEMS: usize = 2 * seq_core::limits::MAX_ITEMS;
 
+/// Bytes of messages that are received and not decoded: the rest of one frame, of the largest size by default.
+const UNREAD_BYTES: usize = 16 << 10;
+
 /// A message that waits: its number of items, and its response.
 type Pending = Pin<Box<dyn Future<Output = (usize, v1::NextStreamResponse)> + Send>>;
 
@@ -41,6 +45,7 @@ type Pending = Pin<Box<dyn Future<Output = (usize, v1::NextStreamResponse)> + Se
 pub(crate) struct Responses<F: SequenceService> {
     handlers: Arc<Handlers<F>>,
     session: Session,
+    memory: Memory,
     /// `None` once the caller has sent its last message, or the endpoint shuts down.
     messages: Option<Streaming<v1::NextStreamRequest>>,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -49,6 +54,8 @@ pub(crate) struct Responses<F: SequenceService> {
     pending: FuturesUnordered<Pending>,
     /// Items of the messages in `pending`.
     pending_items: usize,
+    /// Items of the responses in `done`; 0 once all of them are taken.
+    done_items: usize,
 }
 
 /// The messages that are processed together. Reused from batch to batch for its memory.
@@ -75,18 +82,21 @@ impl<F: SequenceService> Responses<F> {
     pub(crate) fn new(
         handlers: Arc<Handlers<F>>,
         session: Session,
+        memory: Memory,
         messages: Streaming<v1::NextStreamRequest>,
     ) -> Responses<F> {
         let closing = Box::pin(handlers.closing.clone().cancelled_owned());
         Responses {
             handlers,
             session,
+            memory,
             closing,
             messages: Some(messages),
             batch: Batch::default(),
             done: VecDeque::new(),
             pending: FuturesUnordered::new(),
             pending_items: 0,
+            done_items: 0,
         }
     }
 
@@ -108,7 +118,10 @@ impl<F: SequenceService> Responses<F> {
                     let message = message.map_err(|status| status::unread(&status))?;
                     let tag = message.tag;
                     self.session.refresh()?;
-                    if let Err(refusal) = self.batch.add(message, self.session.caller()) {
+                    let items = message.request.as_ref().map_or(0, |request| request.uids.len());
+                    let fits = self.memory.add_items(items);
+                    let added = fits.and_then(|()| self.batch.add(message, self.session.caller()));
+                    if let Err(refusal) = added {
                         let refusal = v1::next_stream_response::Outcome::Refusal(status::to_item(0, &refusal));
                         self.done.push_back(v1::NextStreamResponse { tag, outcome: Some(refusal) });
                     }
@@ -133,6 +146,7 @@ impl<F: SequenceService> Responses<F> {
         for Message { tag, range, route_version, hops, via, timeout, now_only } in messages.drain(..) {
             let results = &mut results[range.clone()];
             if now_only || results.iter().all(Option::is_some) {
+                self.done_items += results.len();
                 let results = results.iter_mut().map(Option::take);
                 let response = batch_response::encode(results, self.handlers.newer_routes(route_version));
                 self.done.push_back(respond(tag, response));
@@ -151,6 +165,12 @@ impl<F: SequenceService> Responses<F> {
         }
         items.clear();
         results.clear();
+        self.state_memory();
+    }
+
+    /// States what the stream holds, once a batch is processed or its responses are taken.
+    fn state_memory(&self) {
+        self.memory.set_stream(UNREAD_BYTES, self.pending_items + self.done_items);
     }
 }
 
@@ -185,6 +205,10 @@ impl<F: SequenceService> Stream for Responses<F> {
         let this = self.get_mut();
         loop {
             if let Some(response) = this.done.pop_front() {
+                if this.done.is_empty() && this.done_items > 0 {
+                    this.done_items = 0;
+                    this.state_memory();
+                }
                 return Poll::Ready(Some(Ok(response)));
             }
             match this.read_available(context) {
@@ -198,6 +222,7 @@ impl<F: SequenceService> Stream for Responses<F> {
             match this.pending.poll_next_unpin(context) {
                 Poll::Ready(Some((items, response))) => {
                     this.pending_items -= items;
+                    this.state_memory();
                     return Poll::Ready(Some(Ok(response)));
                 }
                 Poll::Ready(None) if this.messages.is_none() => return Poll::Ready(None),

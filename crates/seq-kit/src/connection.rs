@@ -24,6 +24,7 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::either::Either;
 use tonic::transport::server::{Connected, TcpIncoming};
 
+use crate::memory::{Account, MemoryBudget};
 use crate::repeats::Repeats;
 
 thread_local! {
@@ -182,6 +183,7 @@ pub struct Peer {
 struct PeerState {
     identity: OnceLock<Identity>,
     attachment: OnceLock<Attachment>,
+    account: OnceLock<Account>,
 }
 
 /// A value that lives as long as a connection.
@@ -205,6 +207,11 @@ impl Peer {
     #[must_use]
     pub fn identity(&self) -> Option<&Identity> {
         self.state.identity.get()
+    }
+
+    /// What the connection holds of `budget`. The budget is that of the port, so it is always the same.
+    pub fn account(&self, budget: &MemoryBudget) -> &Account {
+        self.state.account.get_or_init(|| budget.account())
     }
 
     /// Whether a value lives as long as the connection.

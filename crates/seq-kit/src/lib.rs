@@ -9,6 +9,7 @@ pub mod connection;
 pub mod cores;
 pub mod http;
 pub mod listen;
+pub mod memory;
 pub mod metrics;
 pub mod port;
 pub mod repeats;

@@ -43,7 +43,7 @@ pub enum Retry {
     Start,
     /// When the ceiling is raised.
     Ceiling,
-    /// A tenth of a second's worth of a quota later.
+    /// A tenth of a second later: there is room in a quota, or in the memory.
     Quota,
     /// About an election later: the store has a leader.
     Leader,
@@ -228,6 +228,8 @@ reasons! {
         UnsupportedEncoding = "UNSUPPORTED_ENCODING", [Unimplemented], Never, Unchanged;
         /// The body did not arrive before the request's deadline.
         BodyTimedOut = "BODY_TIMED_OUT", [DeadlineExceeded], Never, Unchanged;
+        /// The request does not fit into the memory that is left for its connection: read responses, or send less at a time.
+        OutOfMemory = "OUT_OF_MEMORY", [ResourceExhausted], Quota, Unchanged;
         /// The request comes from a page of another site, or is a prefetch: neither takes a number.
         Unsolicited = "UNSOLICITED", [PermissionDenied], Never, Unchanged;
     }

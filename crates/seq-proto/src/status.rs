@@ -27,6 +27,7 @@ impl Reason {
             Refusal::OtherTenantsUid { .. } => Reason::OtherTenantsUid,
             Refusal::CountAboveQuota { .. } => Reason::CountAboveQuota,
             Refusal::QuotaExceeded => Reason::QuotaExceeded,
+            Refusal::OutOfMemory => Reason::OutOfMemory,
             Refusal::EmptyBatch => Reason::EmptyBatch,
             Refusal::BatchTooLarge { .. } => Reason::BatchTooLarge,
             Refusal::CountsMismatch { .. } => Reason::CountsMismatch,

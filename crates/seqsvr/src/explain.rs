@@ -161,7 +161,7 @@ fn advice(retry: Retry) -> &'static str {
         Retry::Owner => "the section gets an owner within about a renewal",
         Retry::Start => "the store starts, and defines the set first of all",
         Retry::Ceiling => "the ceiling is raised",
-        Retry::Quota => "the tenant's quota allows more, or a connection of it ends",
+        Retry::Quota => "the quota allows more, responses are read, or connections end",
         Retry::Leader => "the store elects a leader",
         Retry::Silence => "a silent node is replaced after its timeout",
     }

@@ -157,8 +157,9 @@ fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) ->
     let admission = Admission::new(&node.name, own, connection_metrics(&node.name))
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
     let (allocate_on_get, tenants) = (ports.allocate_on_get, ports.tenants.clone());
+    let memory = ports.memory(&admission, endpoints.tasks());
     let (sockets, resp) = ports.by_thread();
-    let resp = resp.map(|config| RespNode::new(config, admission.clone(), tenants.clone()));
+    let resp = resp.map(|config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone()));
     let grpc_node = grpc::Node {
         admin: admin_view(node.name.clone()),
         ready: node.checks.clone(),
@@ -166,6 +167,7 @@ fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) ->
         admission,
         allocate_on_get,
         tenants,
+        memory,
     };
     let (node, tasks) = (node.clone(), endpoints.tasks().clone());
     let name = node.name.clone();

@@ -57,6 +57,7 @@ pub(crate) struct Settings {
     pub(crate) redis: RespConfig,
     pub(crate) http: HttpOptions,
     pub(crate) tenants: TenantOptions,
+    pub(crate) limits: LimitOptions,
 }
 
 options! {
@@ -123,6 +124,26 @@ options! {
 }
 
 options! {
+    /// The limits of a node.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct LimitOptions {
+        /// Memory that requests and their unread responses may hold, in MiB. A connection may hold a part of what is free, up to
+        /// a 44th of all; what does not fit is refused with OUT_OF_MEMORY.
+        pub(crate) memory_mib: u32,
+    }
+}
+
+/// Least memory for requests: one connection gets a 44th of it, which the largest batch fits into.
+const MIN_MEMORY_MIB: u32 = 128;
+
+impl LimitOptions {
+    /// The memory in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        (self.memory_mib as usize) << 20
+    }
+}
+
+options! {
     /// Tenants.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct TenantOptions {
@@ -166,6 +187,7 @@ impl Default for Settings {
             redis: RespConfig::defaults(),
             http: HttpOptions { allocate_on_get: false },
             tenants: TenantOptions { file: String::new() },
+            limits: LimitOptions { memory_mib: 256 },
         }
     }
 }
@@ -191,7 +213,7 @@ impl Settings {
     }
 
     /// The keys, in the order of the sample; [`Settings::read`] reads them back.
-    fn sections(&self) -> [Section; 9] {
+    fn sections(&self) -> [Section; 10] {
         [
             Section::new("log", &self.log),
             Section::new("shutdown", &self.shutdown),
@@ -202,6 +224,7 @@ impl Settings {
             Section::new("redis", &self.redis),
             Section::new("http", &self.http),
             Section::new("tenants", &self.tenants),
+            Section::new("limits", &self.limits),
         ]
     }
 
@@ -216,6 +239,7 @@ impl Settings {
             redis: layers.read("redis")?,
             http: layers.read("http")?,
             tenants: layers.read("tenants")?,
+            limits: layers.read("limits")?,
         })
     }
 
@@ -242,6 +266,8 @@ impl Settings {
         self.alloc.validate().context("alloc")?;
         self.redis.validate().context("redis")?;
         self.tenants.load().context("tenants.file")?;
+        let mib = self.limits.memory_mib;
+        anyhow::ensure!(mib >= MIN_MEMORY_MIB, "limits.memory_mib: {mib} is less than {MIN_MEMORY_MIB}");
         let both = self.redis.password.is_some() && self.tenants.path().is_some();
         anyhow::ensure!(!both, "redis.password: clients send the token of a tenant where tenants.file is set");
         Ok(())

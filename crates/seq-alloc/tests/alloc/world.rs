@@ -15,6 +15,7 @@ use seq_gateway::grpc;
 use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::http::Checks;
 use seq_kit::listen;
+use seq_kit::memory::MemoryBudget;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 use tokio::time::Instant;
@@ -99,7 +100,15 @@ impl World {
         let admin = Arc::new(v1::StatusResponse::default);
         let (beside, admission) =
             (allocator.handover_service(), Admission::of(&name, 1_000, ConnectionMetrics::none()));
-        let node = grpc::Node { admin, ready: Checks::new(), beside, admission, allocate_on_get: false, tenants: None };
+        let node = grpc::Node {
+            admin,
+            ready: Checks::new(),
+            beside,
+            admission,
+            allocate_on_get: false,
+            tenants: None,
+            memory: MemoryBudget::unlimited(),
+        };
         grpc::serve(allocator.clone(), node, listener, &group).unwrap();
         Node { allocator, group, addr }
     }

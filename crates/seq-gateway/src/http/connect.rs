@@ -181,7 +181,7 @@ async fn unary<F: SequenceService>(
 ) -> Result<Vec<u8>, Status> {
     let headers = &head.headers;
     let (deadline, caller) = (deadline(headers)?, super::caller(handlers, head)?);
-    let context = RequestContext { deadline, via: Via::Json, caller };
+    let context = RequestContext { deadline, via: Via::Json, caller, memory: super::memory(head) };
     check(headers)?;
     let body = read(headers, body, codec.most(), deadline).await?;
     match method {
@@ -190,7 +190,7 @@ async fn unary<F: SequenceService>(
         Unary::Current => codec.encode(handlers.current(context, codec.decode(&body)?).await),
         Unary::CurrentMany => codec.encode(handlers.current_many(context, codec.decode(&body)?).await),
         Unary::Advance => codec.encode(handlers.advance(context, codec.decode(&body)?).await),
-        Unary::GetRoutes => codec.encode(Ok(handlers.get_routes(codec.decode(&body)?))),
+        Unary::GetRoutes => codec.encode(handlers.get_routes(&context, codec.decode(&body)?)),
     }
 }
 

@@ -51,7 +51,8 @@ pub(super) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, head
         Ok(caller) => caller,
         Err(status) => return refused(&status),
     };
-    let context = RequestContext { deadline: timeout::after(timeout::DEFAULT_TIMEOUT), via: Via::Json, caller };
+    let deadline = timeout::after(timeout::DEFAULT_TIMEOUT);
+    let context = RequestContext { deadline, via: Via::Json, caller, memory: super::memory(head) };
     let response = match verb {
         "next" => match unsolicited(head) {
             Some(text) => Err(Reason::Unsolicited.status(text)),

@@ -65,6 +65,11 @@ impl Session {
         }
     }
 
+    /// Bytes of the commands that a transaction has queued.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.transaction.as_ref().map_or(0, Transaction::bytes)
+    }
+
     /// Whether INCRs are executed in batches, without a check of the session for each.
     pub(super) fn allows_incr_batches(&self) -> bool {
         self.admitted && self.transaction.is_none()

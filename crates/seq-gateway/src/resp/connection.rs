@@ -13,12 +13,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use seq_api::service::{Allocation, Call, DecodedItem, ItemReply, SequenceService, Via};
-use seq_core::limits;
+use seq_core::{Refusal, limits};
 use seq_kit::connection::Connection;
+use seq_kit::memory::{Account, Charge, OutOfMemory};
 use seq_tenant::Caller;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::memory::ITEM_BYTES;
 use crate::resp::Endpoint;
 use crate::resp::commands::{self, Session};
 use crate::resp::encode::Replies;
@@ -70,6 +72,8 @@ pub(super) struct Client<F> {
     /// Arrival of its first bytes.
     since: Option<Instant>,
     session: Session,
+    /// What it holds beyond [`SHORT_BYTES`] and the buffers of the thread.
+    memory: Charge,
 }
 
 /// Buffers of one batch.
@@ -93,7 +97,8 @@ impl<F: SequenceService> Client<F> {
     pub(super) fn new(endpoint: Arc<Endpoint<F>>, stream: Connection) -> Client<F> {
         let id = endpoint.node.last_id.fetch_add(1, Relaxed) + 1;
         let session = Session::new(id, &endpoint.node, stream.peer().clone());
-        Client { endpoint, stream, parser: Parser::default(), partial: Vec::new(), since: None, session }
+        let memory = stream.peer().account(&endpoint.node.memory).charge_present(0);
+        Client { endpoint, stream, parser: Parser::default(), partial: Vec::new(), since: None, session, memory }
     }
 
     /// Serves the client until it disconnects, violates the protocol, or the endpoint shuts down.
@@ -196,7 +201,8 @@ impl<F: SequenceService> Client<F> {
             };
             at += bytes;
             if !items.is_empty() {
-                allocate(&endpoint, self.session.sender.caller(), items, results, replies).await;
+                allocate(&endpoint, (self.session.sender.caller(), self.memory.account()), items, results, replies)
+                    .await;
             }
             match end {
                 BatchEnd::Input => break Ok(()),
@@ -237,7 +243,21 @@ impl<F: SequenceService> Client<F> {
             partial.shrink_to(SHORT_BYTES);
             self.partial = partial;
         }
-        Ok(())
+        self.hold(replies).await
+    }
+
+    /// Counts what stays of a command that is incomplete, and of a transaction. Where it does not fit the connection is
+    /// closed: there is no room for the rest of the command either.
+    async fn hold(&mut self, replies: &mut Replies) -> Result<(), End> {
+        let long = self.partial.len().saturating_sub(SHORT_BYTES);
+        let held = long + self.session.queued_bytes();
+        self.memory.set(0);
+        if held == 0 || self.memory.grow(held).is_ok() {
+            return Ok(());
+        }
+        commands::refuse(replies, &Refusal::OutOfMemory);
+        self.send(replies).await?;
+        Err(End::Close)
     }
 
     /// Executes the commands of a transaction; the replies are one array.
@@ -259,7 +279,8 @@ impl<F: SequenceService> Client<F> {
             let (bytes, end) = incr_batch::parse_batch(&mut parser, &input[at..], keys, MAX_TAKES, items);
             at += bytes;
             if !items.is_empty() {
-                allocate(&endpoint, self.session.sender.caller(), items, results, replies).await;
+                allocate(&endpoint, (self.session.sender.caller(), self.memory.account()), items, results, replies)
+                    .await;
             }
             match end {
                 BatchEnd::Other(command) => {
@@ -288,7 +309,11 @@ impl<F: SequenceService> Client<F> {
             // The usual write completes at once and needs no timer.
             match poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await {
                 Poll::Ready(sent) => sent.is_ok(),
-                Poll::Pending => matches!(timeout(UNREAD_TIME, sending).await, Ok(Ok(()))),
+                // Replies that the client does not read are held, or are not worth waiting for.
+                Poll::Pending => match self.memory.account().charge(replies.bytes().len()) {
+                    Ok(_unread) => matches!(timeout(UNREAD_TIME, sending).await, Ok(Ok(()))),
+                    Err(OutOfMemory) => false,
+                },
             }
         };
         replies.clear(KEPT_BYTES);
@@ -312,7 +337,7 @@ impl<F: SequenceService> Client<F> {
 /// Allocates the numbers of a batch and writes the replies.
 async fn allocate<F: SequenceService>(
     endpoint: &Endpoint<F>,
-    caller: &Caller,
+    (caller, account): (&Caller, &Account),
     items: &mut Vec<DecodedItem>,
     results: &mut Vec<ItemReply<Allocation>>,
     replies: &mut Replies,
@@ -323,7 +348,12 @@ async fn allocate<F: SequenceService>(
     service.try_next_batch(Via::Resp, items, results);
     // Without routes no owner is known; the client gets the error at once, and retries.
     if results.iter().any(Option::is_none) && !endpoint.has_no_routes() {
-        service.complete_batch(call(), items, results).await;
+        match account.charge(items.len() * ITEM_BYTES) {
+            Ok(_pending) => service.complete_batch(call(), items, results).await,
+            Err(OutOfMemory) => results.iter_mut().for_each(|result| {
+                result.get_or_insert(Err(Refusal::OutOfMemory));
+            }),
+        }
     }
     for result in results.drain(..) {
         match result {

@@ -37,6 +37,11 @@ impl Transaction {
         fits
     }
 
+    /// Bytes that are queued.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Fails the transaction because a command was refused. Drops the queued commands.
     pub(super) fn fail(&mut self) {
         *self = Transaction { failed: true, ..Transaction::default() };

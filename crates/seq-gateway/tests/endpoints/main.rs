@@ -5,6 +5,7 @@ mod clients;
 mod hostile;
 mod http;
 mod json;
+mod memory;
 mod raw;
 mod resp;
 mod resp_bad_input;

@@ -7,6 +7,7 @@ use expect_test::{Expect, expect};
 use seq_gateway::resp::{self, RespConfig, RespNode};
 use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::listen;
+use seq_kit::memory::MemoryBudget;
 use seq_kit::tasks::TaskGroup;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -41,12 +42,23 @@ impl Port {
 
     /// A port of a node that has no routes yet.
     pub(crate) fn unready(connections: usize, config: RespConfig) -> Port {
+        Port::open_full(connections, config, MemoryBudget::unlimited())
+    }
+
+    /// A port whose connections hold memory of `memory`.
+    pub(crate) fn open_within(memory: MemoryBudget) -> Port {
+        let port = Port::open_full(1_000, RespConfig::defaults(), memory);
+        port.twin.route(1);
+        port
+    }
+
+    fn open_full(connections: usize, config: RespConfig, memory: MemoryBudget) -> Port {
         let (twin, group) = (Twin::default(), TaskGroup::new());
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let addr = listener.local_addr().unwrap();
         resp::serve(
             twin.clone(),
-            &RespNode::new(config, Admission::of("a1", connections, ConnectionMetrics::none()), None),
+            &RespNode::new(config, Admission::of("a1", connections, ConnectionMetrics::none()), None, memory),
             "test",
             listener,
             &group,

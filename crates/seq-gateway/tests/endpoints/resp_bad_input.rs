@@ -161,7 +161,12 @@ fn pipe() -> (Twin, TaskGroup, DuplexStream) {
     let listener = Listener::new(tokio_stream::StreamExt::chain(tokio_stream::once(Ok(far)), tokio_stream::pending()));
     resp::serve(
         twin.clone(),
-        &RespNode::new(RespConfig::defaults(), Admission::of("a1", 1, ConnectionMetrics::none()), None),
+        &RespNode::new(
+            RespConfig::defaults(),
+            Admission::of("a1", 1, ConnectionMetrics::none()),
+            None,
+            seq_kit::memory::MemoryBudget::unlimited(),
+        ),
         "test",
         listener,
         &group,

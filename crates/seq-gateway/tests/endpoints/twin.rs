@@ -13,6 +13,7 @@ use seq_gateway::grpc::Node;
 use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::http::Checks;
 use seq_kit::listen;
+use seq_kit::memory::MemoryBudget;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
 use tokio::sync::watch;
@@ -194,7 +195,16 @@ impl TestServer {
         TestServer::open_as(connections, false).await
     }
 
+    /// A server whose requests hold memory of `memory`.
+    pub(crate) async fn open_within(memory: MemoryBudget) -> TestServer {
+        TestServer::open_full(1_000, false, memory).await
+    }
+
     async fn open_as(connections: usize, allocate_on_get: bool) -> TestServer {
+        TestServer::open_full(connections, allocate_on_get, MemoryBudget::unlimited()).await
+    }
+
+    async fn open_full(connections: usize, allocate_on_get: bool, memory: MemoryBudget) -> TestServer {
         let twin = Twin::default();
         let group = TaskGroup::new();
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
@@ -203,7 +213,7 @@ impl TestServer {
         let (flag, mut ready) = (twin.ready.clone(), Checks::new());
         ready.add("twin", move || if flag.load(Relaxed) { Ok(()) } else { Err("not yet".to_owned()) });
         let (beside, admission) = (Routes::default(), Admission::of("a1", connections, ConnectionMetrics::none()));
-        let node = Node { admin: Arc::new(status), ready, beside, admission, allocate_on_get, tenants: None };
+        let node = Node { admin: Arc::new(status), ready, beside, admission, allocate_on_get, tenants: None, memory };
         seq_gateway::grpc::serve(twin.clone(), node, listener, &group).unwrap();
         let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
         TestServer { twin, group, addr, channel }

@@ -9,8 +9,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use metrics::{counter, gauge};
 use seq_alloc::{AllocConfig, Allocator};
-use seq_api::metrics::connection_metrics;
+use seq_api::metrics::{REQUEST_MEMORY_BYTES, REQUESTS_OUT_OF_MEMORY_TOTAL, connection_metrics};
 use seq_auth::Credentials;
 use seq_channel::Dial;
 use seq_gateway::grpc::{self, AdminView};
@@ -19,6 +20,8 @@ use seq_kit::admission::{Admission, OwnFiles};
 use seq_kit::connection::{Listener, Tls};
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
+use seq_kit::memory::{MemoryBudget, MemoryMetrics};
+use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use seq_tenant::Tenants;
 
@@ -27,6 +30,9 @@ use crate::serve::{Stage, bind, run_until_shutdown};
 use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
 use crate::{process, security};
+
+/// Interval at which the gauge of the memory is brought up to date.
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The sockets of the ports of an AllocSvr or a proxy: one of each for every serving thread.
 pub(crate) struct Ports {
@@ -38,6 +44,8 @@ pub(crate) struct Ports {
     tls: Option<Tls>,
     /// The tenants of the callers.
     pub(crate) tenants: Option<Tenants>,
+    /// The memory that requests may hold, in bytes.
+    memory: usize,
 }
 
 impl Ports {
@@ -51,6 +59,7 @@ impl Ports {
             allocate_on_get: settings.http.allocate_on_get,
             tls: None,
             tenants: None,
+            memory: settings.limits.memory_bytes(),
         })
     }
 
@@ -59,6 +68,27 @@ impl Ports {
         let tls =
             if tenants.is_some() { security::open(credentials, node) } else { security::certified(credentials, node) };
         Ports { tls, tenants, ..self }
+    }
+
+    /// The memory of the node's requests; its gauge is kept up to date in `tasks`.
+    pub(crate) fn memory(&self, admission: &Admission, tasks: &TaskGroup) -> MemoryBudget {
+        let node = admission.node();
+        let metrics = MemoryMetrics {
+            used: gauge!(REQUEST_MEMORY_BYTES, "node" => node.to_owned()),
+            refused: counter!(REQUESTS_OUT_OF_MEMORY_TOTAL, "node" => node.to_owned()),
+        };
+        let memory = MemoryBudget::new(self.memory, admission.most(), metrics);
+        let (published, stopping) = (memory.clone(), tasks.token());
+        let publishing = async move {
+            loop {
+                published.publish();
+                tokio::time::sleep(PUBLISH_INTERVAL).await;
+            }
+        };
+        tasks.spawn("memory gauge", Kind::Disposable, async move {
+            stopping.run_until_cancelled(publishing).await;
+        });
+        memory
     }
 
     /// The address of the Redis port.
@@ -99,9 +129,10 @@ pub(crate) fn start(
     let (beside, mut ready) = (allocator.handover_service(), Checks::new());
     allocator.add_checks(&mut ready);
     let (allocate_on_get, tenants) = (ports.allocate_on_get, ports.tenants.clone());
+    let memory = ports.memory(&admission, endpoints.tasks());
     let (sockets, resp) = ports.by_thread();
-    let resp = resp.map(|config| RespNode::new(config, admission.clone(), tenants.clone()));
-    let grpc_node = grpc::Node { admin, ready, beside, admission, allocate_on_get, tenants };
+    let resp = resp.map(|config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone()));
+    let grpc_node = grpc::Node { admin, ready, beside, admission, allocate_on_get, tenants, memory };
     let (tasks, serving) = (endpoints.tasks().clone(), allocator.clone());
     let (opened, outcomes) = mpsc::channel();
     let count = sockets.len();

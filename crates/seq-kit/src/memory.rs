@@ -1,0 +1,301 @@
+//! The memory of a node that requests and their unread responses may hold, in bytes.
+//!
+//! Three quarters are shared, a quarter is guaranteed: every connection that the node admits can hold its part of it,
+//! whatever the others hold. Of the shared part a connection may hold a share of what is *free*, so that the more of it
+//! is taken, the less each one gets (dynamic thresholds: Choudhury and Hahne, "Dynamic Queue Length Thresholds for
+//! Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2), 1998). A hundred connections that give nothing
+//! back, one after the other, leave 4 % of it free.
+//!
+//! **Invariant:** what a budget counts is the sum of its charges, and so does an account; a dropped charge counts no more.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use metrics::{Counter, Gauge};
+
+/// The part of the memory, one in so many, that is guaranteed to connections.
+const GUARANTEED: usize = 4;
+
+/// The part of the free shared memory, one in so many, that a connection may hold.
+const SHARE: usize = 32;
+
+/// The memory of a node. Clones share it.
+#[derive(Clone)]
+pub struct MemoryBudget(Arc<Node>);
+
+struct Node {
+    /// Bytes that are shared.
+    shared: usize,
+    /// Bytes that every connection may hold.
+    guaranteed: usize,
+    used: AtomicUsize,
+    metrics: MemoryMetrics,
+}
+
+/// The metrics of a budget.
+#[derive(Clone)]
+pub struct MemoryMetrics {
+    /// Bytes that are held.
+    pub used: Gauge,
+    /// Requests refused because they did not fit.
+    pub refused: Counter,
+}
+
+/// A request does not fit into the memory that is left for its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node has no memory left for another request of this connection")]
+pub struct OutOfMemory;
+
+impl MemoryBudget {
+    /// A budget of `most` bytes for up to so many connections.
+    ///
+    /// # Panics
+    /// Without connections.
+    #[must_use]
+    pub fn new(most: usize, connections: usize, metrics: MemoryMetrics) -> MemoryBudget {
+        let guaranteed = most / GUARANTEED / connections;
+        let shared = most - guaranteed * connections;
+        MemoryBudget(Arc::new(Node { shared, guaranteed, used: AtomicUsize::new(0), metrics }))
+    }
+
+    /// A budget that nothing exceeds and that is recorded nowhere.
+    #[must_use]
+    pub fn unlimited() -> MemoryBudget {
+        MemoryBudget::new(usize::MAX, 1, MemoryMetrics { used: Gauge::noop(), refused: Counter::noop() })
+    }
+
+    /// The account of a new connection.
+    #[must_use]
+    pub fn account(&self) -> Account {
+        Account(Arc::new(Connection { budget: self.clone(), used: AtomicUsize::new(0) }))
+    }
+
+    /// Bytes that are held.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.0.used.load(Relaxed)
+    }
+
+    /// Brings the gauge up to date.
+    pub fn publish(&self) {
+        self.0.metrics.used.set(self.used() as f64);
+    }
+}
+
+impl fmt::Debug for MemoryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBudget")
+            .field("shared", &self.0.shared)
+            .field("used", &self.used())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What one connection holds. Clones are of the same connection.
+#[derive(Clone, Debug)]
+pub struct Account(Arc<Connection>);
+
+#[derive(Debug)]
+struct Connection {
+    budget: MemoryBudget,
+    used: AtomicUsize,
+}
+
+impl Account {
+    /// Holds so many bytes, if they fit.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]
+    pub fn charge(&self, bytes: usize) -> Result<Charge, OutOfMemory> {
+        let charge = self.empty();
+        charge.grow(bytes).map(|()| charge)
+    }
+
+    /// Holds so many bytes, which are there already.
+    #[must_use]
+    pub fn charge_present(&self, bytes: usize) -> Charge {
+        let charge = self.empty();
+        charge.set(bytes);
+        charge
+    }
+
+    fn empty(&self) -> Charge {
+        Charge { account: self.clone(), bytes: AtomicUsize::new(0) }
+    }
+
+    fn add(&self, bytes: usize) -> (usize, usize) {
+        let own = self.0.used.fetch_add(bytes, Relaxed) + bytes;
+        (own, self.0.budget.0.used.fetch_add(bytes, Relaxed) + bytes)
+    }
+
+    fn remove(&self, bytes: usize) {
+        self.0.used.fetch_sub(bytes, Relaxed);
+        self.0.budget.0.used.fetch_sub(bytes, Relaxed);
+    }
+}
+
+/// Bytes that a connection holds until this is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    account: Account,
+    bytes: AtomicUsize,
+}
+
+impl Charge {
+    /// The account that holds them.
+    #[must_use]
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Holds so many bytes more, if they fit; else nothing changes.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]
+    pub fn grow(&self, bytes: usize) -> Result<(), OutOfMemory> {
+        let node = &self.account.0.budget.0;
+        let (own, used) = self.account.add(bytes);
+        if own <= node.guaranteed || node.shared.checked_sub(used).is_some_and(|free| own <= free / SHARE) {
+            self.bytes.fetch_add(bytes, Relaxed);
+            return Ok(());
+        }
+        self.account.remove(bytes);
+        node.metrics.refused.increment(1);
+        Err(OutOfMemory)
+    }
+
+    /// Holds exactly so many bytes, which are there already.
+    pub fn set(&self, bytes: usize) {
+        if self.bytes.load(Relaxed) == bytes {
+            return;
+        }
+        let before = self.bytes.swap(bytes, Relaxed);
+        if bytes > before {
+            self.account.add(bytes - before);
+        } else {
+            self.account.remove(before - bytes);
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.remove(*self.bytes.get_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CONNECTIONS: usize = 1_000;
+
+    fn budget(most: usize) -> MemoryBudget {
+        MemoryBudget::new(most, CONNECTIONS, MemoryMetrics { used: Gauge::noop(), refused: Counter::noop() })
+    }
+
+    /// Holds as much as an account gets, in pieces.
+    fn hoard(account: &Account, piece: usize) -> Vec<Charge> {
+        std::iter::from_fn(|| account.charge(piece).ok()).collect()
+    }
+
+    #[test]
+    fn greedy_connections_leave_memory_for_others() {
+        const MOST: usize = 256 << 20;
+        let node = budget(MOST);
+        let greedy: Vec<_> = (0..100).map(|_| hoard(&node.account(), 16 << 10)).collect();
+        assert!(greedy[0].len() > 300, "{}", greedy[0].len());
+        assert!(node.account().charge(200 << 10).is_ok(), "{} bytes are held", node.used());
+        // As many as the node admits, and more than that: each gets what is guaranteed, and all together no more than there is.
+        let rest: Vec<_> = (100..CONNECTIONS).map(|_| hoard(&node.account(), 1 << 10)).collect();
+        assert!(rest.iter().all(|held| held.len() >= 64), "{:?}", rest.iter().map(Vec::len).min());
+        assert!(node.used() <= MOST, "{} bytes are held", node.used());
+        drop((greedy, rest));
+        assert_eq!(node.used(), 0);
+    }
+
+    #[test]
+    fn a_charge_follows_what_is_there() {
+        let node = budget(1 << 20);
+        let charge = node.account().charge(10).unwrap();
+        charge.grow(100).unwrap();
+        assert_eq!(charge.grow(2 << 20), Err(OutOfMemory));
+        assert_eq!(node.used(), 110, "a refused charge changes nothing");
+        charge.set(2 << 20);
+        assert_eq!(node.used(), 2 << 20, "what is there counts");
+        assert_eq!(node.account().charge(1_000).unwrap_err(), OutOfMemory);
+        charge.set(1);
+        assert_eq!(node.used(), 1);
+        drop(charge);
+        assert_eq!(node.used(), 0);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Charge(usize, usize),
+        Grow(usize, usize),
+        Set(usize, usize),
+        Drop(usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let (connection, bytes, charge) = (0..4usize, 0..40_000usize, any::<usize>());
+        let step = prop_oneof![
+            (connection, bytes.clone()).prop_map(|(at, bytes)| Step::Charge(at, bytes)),
+            (charge, bytes.clone()).prop_map(|(at, bytes)| Step::Grow(at, bytes)),
+            (charge, bytes).prop_map(|(at, bytes)| Step::Set(at, bytes)),
+            charge.prop_map(Step::Drop),
+        ];
+        prop::collection::vec(step, 0..60)
+    }
+
+    proptest! {
+        /// A list of charges, summed up again for every decision, decides the same.
+        #[test]
+        fn it_agrees_with_a_list_of_charges(steps in steps()) {
+            const MOST: usize = 1 << 20;
+            let node = budget(MOST);
+            let accounts: Vec<_> = (0..4).map(|_| node.account()).collect();
+            let mut charges: Vec<(usize, usize, Charge)> = Vec::new();
+            let fits = |charges: &[(usize, usize, Charge)], at: usize, bytes: usize| {
+                let sum = |own: Option<usize>| -> usize {
+                    charges.iter().filter(|(of, ..)| own.is_none_or(|own| own == *of)).map(|(_, bytes, _)| bytes).sum()
+                };
+                let (own, used) = (sum(Some(at)) + bytes, sum(None) + bytes);
+                let guaranteed = MOST / 4 / CONNECTIONS;
+                let shared = MOST - guaranteed * CONNECTIONS;
+                own <= guaranteed || used <= shared && own <= (shared - used) / 32
+            };
+            for step in steps {
+                let index = |at: usize, charges: &[_]| (!charges.is_empty()).then(|| at % charges.len());
+                match step {
+                    Step::Charge(at, bytes) => {
+                        let expected = fits(&charges, at, bytes);
+                        let charge = accounts[at].charge(bytes);
+                        prop_assert_eq!(charge.is_ok(), expected);
+                        charges.extend(charge.ok().map(|charge| (at, bytes, charge)));
+                    }
+                    Step::Grow(at, bytes) => {
+                        let Some(at) = index(at, &charges) else { continue };
+                        let expected = fits(&charges, charges[at].0, bytes);
+                        prop_assert_eq!(charges[at].2.grow(bytes).is_ok(), expected);
+                        charges[at].1 += if expected { bytes } else { 0 };
+                    }
+                    Step::Set(at, bytes) => {
+                        let Some(at) = index(at, &charges) else { continue };
+                        charges[at].2.set(bytes);
+                        charges[at].1 = bytes;
+                    }
+                    Step::Drop(at) => {
+                        let Some(at) = index(at, &charges) else { continue };
+                        charges.swap_remove(at);
+                    }
+                }
+                prop_assert_eq!(node.used(), charges.iter().map(|(_, bytes, _)| bytes).sum::<usize>());
+            }
+        }
+    }
+}
