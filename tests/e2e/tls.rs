@@ -1,9 +1,11 @@
 //! A cluster over TLS: every port of it, its clients, strangers, and the rotation of its certificates under load.
 
 use std::fs;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -132,6 +134,17 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     }
     assert_eq!(text(&cluster.curl(None, &[], 7480, "/livez").stdout), "alive\n");
     assert!(cluster.metric(7311, "seqsvr_certificate_expiry_seconds{node=\"s1\"}") > 1e9);
+    // Garbage ends its connection, long before the timeout of a handshake.
+    let failed_before = cluster.metric(7481, "seqsvr_handshakes_failed_total{node=\"a2\"}");
+    for port in [7401, 7478] {
+        let mut garbage = TcpStream::connect((place.host, port)).unwrap();
+        garbage.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        garbage.write_all(&[0xff; 64]).unwrap();
+        let ended = garbage.read_to_end(&mut Vec::new());
+        assert!(!matches!(&ended, Err(error) if error.kind() == ErrorKind::WouldBlock), "port {port}: {ended:?}");
+    }
+    assert!(cluster.metric(7481, "seqsvr_handshakes_failed_total{node=\"a2\"}") >= failed_before + 2.0);
+    assert_eq!(cluster.metric(7481, "seqsvr_handshakes_refused_total{node=\"a2\"}"), 0.0);
 
     // By way of a proxy, which has a certificate of its own.
     let issued = place.seqsvr(&["cert", "issue", "proxy/p1", "--host", &place.host.to_string()]);

@@ -148,7 +148,8 @@ impl axum::serve::Listener for Bounded {
         loop {
             match self.listener.accept().await {
                 Ok((stream, addr)) => {
-                    if let Some(watched) = self.admission.watch(Connection::accepted(stream, self.tls.as_ref())) {
+                    let connection = Connection::accepted(stream, self.tls.as_ref());
+                    if let Some(watched) = connection.and_then(|connection| self.admission.watch(connection)) {
                         return (watched, addr);
                     }
                 }
