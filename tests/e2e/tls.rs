@@ -111,6 +111,8 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     // Commands, by set file and by address.
     let status = place.seqsvr_json(&["status", "--set", &cluster.set]);
     assert_eq!(status["sets"][0]["state"], "ok", "{status:#}");
+    let certificates = ["stores", "allocs"].map(|kind| status[kind][0]["certificate"]["state"].clone());
+    assert_eq!(certificates, ["valid", "valid"], "{status:#}");
     let drained = place.seqsvr(&["node", "drain", "a1", "--set", &cluster.set, "--yes"]);
     assert!(drained.status.success(), "{}", text(&drained.stderr));
     assert!(cluster.next("operator/admin").status.success());
@@ -132,8 +134,6 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
         let old = cluster.curl(Some("client.backend"), &["--tls-max", "1.2"], port, "/livez");
         assert!(text(&old.stderr).contains("alert protocol version"), "port {port}: {old:?}");
     }
-    assert_eq!(text(&cluster.curl(None, &[], 7480, "/livez").stdout), "alive\n");
-    assert!(cluster.metric(7311, "seqsvr_certificate_expiry_seconds{node=\"s1\"}") > 1e9);
     // Garbage ends its connection, long before the timeout of a handshake.
     let failed_before = cluster.metric(7481, "seqsvr_handshakes_failed_total{node=\"a2\"}");
     for port in [7401, 7478] {
@@ -145,6 +145,8 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     }
     assert!(cluster.metric(7481, "seqsvr_handshakes_failed_total{node=\"a2\"}") >= failed_before + 2.0);
     assert_eq!(cluster.metric(7481, "seqsvr_handshakes_refused_total{node=\"a2\"}"), 0.0);
+    assert_eq!(text(&cluster.curl(None, &[], 7480, "/livez").stdout), "alive\n");
+    assert!(cluster.metric(7311, "seqsvr_certificate_expiry_seconds{node=\"s1\"}") > 1e9);
 
     // By way of a proxy, which has a certificate of its own.
     let issued = place.seqsvr(&["cert", "issue", "proxy/p1", "--host", &place.host.to_string()]);
@@ -154,6 +156,12 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     let _proxy = place.server("p1", &args);
     let through = ["next", "42", "--addr", &cluster.url(7600), "--deadline-ms", "3000"];
     eventually("the proxy serves", || place.seqsvr_as("client/backend", &through).status.success().then_some(()));
+    let status = place.seqsvr_json(&["status", "--addr", &cluster.url(7600)]);
+    assert_eq!(
+        (&status["proxies"][0]["name"], &status["proxies"][0]["certificate"]["state"]),
+        (&"p1".into(), &"valid".into()),
+        "{status:#}"
+    );
 
     // Without TLS: each command names what is missing.
     let plain = format!("http://{}:7400", place.host);
