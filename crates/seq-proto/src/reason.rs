@@ -228,7 +228,7 @@ reasons! {
         UnsupportedEncoding = "UNSUPPORTED_ENCODING", [Unimplemented], Never, Unchanged;
         /// The body did not arrive before the request's deadline.
         BodyTimedOut = "BODY_TIMED_OUT", [DeadlineExceeded], Never, Unchanged;
-        /// The request comes from a page of another site, or is a prefetch: neither takes a number.
+        /// A browser sent the request for a page of another site, or as a prefetch.
         Unsolicited = "UNSOLICITED", [PermissionDenied], Never, Unchanged;
     }
     "Roles" {
