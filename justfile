@@ -49,6 +49,17 @@ chaos-pauses:
 chaos-failover TRIALS="50":
     CHAOS=failover CHAOS_TRIALS={{TRIALS}} cargo test --release --workspace --test chaos
 
+# Checks dependencies against the database of advisories, which it fetches.
+advisories:
+    cargo deny --locked check advisories
+
+# Writes a list of all crates of the program, target/seqsvr.cdx.json; docs/supply-chain.md has the tool.
+sbom:
+    cargo cyclonedx --manifest-path crates/seqsvr/Cargo.toml --format json --spec-version 1.5 --target x86_64-unknown-linux-gnu
+    mv crates/seqsvr/seqsvr.cdx.json target/
+    # The tool writes one for each crate of the workspace.
+    find benches clients crates tests -name '*.cdx.json' -delete
+
 # Checks and tests the Python client against the `seqsvr` that `cargo build` has made.
 python:
     clients/python/check

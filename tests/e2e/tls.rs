@@ -1,9 +1,11 @@
 //! A cluster over TLS: every port of it, its clients, strangers, and the rotation of its certificates under load.
 
 use std::fs;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -109,6 +111,8 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     // Commands, by set file and by address.
     let status = place.seqsvr_json(&["status", "--set", &cluster.set]);
     assert_eq!(status["sets"][0]["state"], "ok", "{status:#}");
+    let certificates = ["stores", "allocs"].map(|kind| status[kind][0]["certificate"]["state"].clone());
+    assert_eq!(certificates, ["valid", "valid"], "{status:#}");
     let drained = place.seqsvr(&["node", "drain", "a1", "--set", &cluster.set, "--yes"]);
     assert!(drained.status.success(), "{}", text(&drained.stderr));
     assert!(cluster.next("operator/admin").status.success());
@@ -130,6 +134,17 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
         let old = cluster.curl(Some("client.backend"), &["--tls-max", "1.2"], port, "/livez");
         assert!(text(&old.stderr).contains("alert protocol version"), "port {port}: {old:?}");
     }
+    // Garbage ends its connection, long before the timeout of a handshake.
+    let failed_before = cluster.metric(7481, "seqsvr_handshakes_failed_total{node=\"a2\"}");
+    for port in [7401, 7478] {
+        let mut garbage = TcpStream::connect((place.host, port)).unwrap();
+        garbage.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        garbage.write_all(&[0xff; 64]).unwrap();
+        let ended = garbage.read_to_end(&mut Vec::new());
+        assert!(!matches!(&ended, Err(error) if error.kind() == ErrorKind::WouldBlock), "port {port}: {ended:?}");
+    }
+    assert!(cluster.metric(7481, "seqsvr_handshakes_failed_total{node=\"a2\"}") >= failed_before + 2.0);
+    assert_eq!(cluster.metric(7481, "seqsvr_handshakes_refused_total{node=\"a2\"}"), 0.0);
     assert_eq!(text(&cluster.curl(None, &[], 7480, "/livez").stdout), "alive\n");
     assert!(cluster.metric(7311, "seqsvr_certificate_expiry_seconds{node=\"s1\"}") > 1e9);
 
@@ -141,6 +156,12 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     let _proxy = place.server("p1", &args);
     let through = ["next", "42", "--addr", &cluster.url(7600), "--deadline-ms", "3000"];
     eventually("the proxy serves", || place.seqsvr_as("client/backend", &through).status.success().then_some(()));
+    let status = place.seqsvr_json(&["status", "--addr", &cluster.url(7600)]);
+    assert_eq!(
+        (&status["proxies"][0]["name"], &status["proxies"][0]["certificate"]["state"]),
+        (&"p1".into(), &"valid".into()),
+        "{status:#}"
+    );
 
     // Without TLS: each command names what is missing.
     let plain = format!("http://{}:7400", place.host);

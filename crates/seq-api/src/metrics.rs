@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use seq_kit::admission::ConnectionMetrics;
+use seq_kit::connection::HandshakeMetrics;
 use seq_kit::metrics::{InstallError, Kind, Metric, Recorder, Unit};
 
 /// Writes a constant for every name, with the help as its documentation, and [`CATALOGUE`] of all of them.
@@ -120,6 +121,8 @@ catalogue! {
     REQUESTS_OUT_OF_MEMORY_TOTAL = "seqsvr_requests_out_of_memory_total", Counter, Count, ["node"];
     /// Connections whose TLS handshake failed: no certificate, one that is not accepted here, or another protocol.
     HANDSHAKES_FAILED_TOTAL = "seqsvr_handshakes_failed_total", Counter, Count, ["node"];
+    /// Connections closed at once because a node had too many TLS handshakes under way.
+    HANDSHAKES_REFUSED_TOTAL = "seqsvr_handshakes_refused_total", Counter, Count, ["node"];
     /// Requests that the role in the sender's certificate does not allow.
     REQUESTS_DENIED_TOTAL = "seqsvr_requests_denied_total", Counter, Count, ["node"];
     /// Wrong passwords at the Redis port, and tokens of no tenant.
@@ -162,6 +165,15 @@ pub fn connection_metrics(node: &str) -> ConnectionMetrics {
     ConnectionMetrics {
         open: metrics::gauge!(CONNECTIONS, "node" => node.to_owned()),
         refused: metrics::counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned()),
+    }
+}
+
+/// The metrics of a node's handshakes.
+#[must_use]
+pub fn handshake_metrics(node: &str) -> HandshakeMetrics {
+    HandshakeMetrics {
+        failed: metrics::counter!(HANDSHAKES_FAILED_TOTAL, "node" => node.to_owned()),
+        refused: metrics::counter!(HANDSHAKES_REFUSED_TOTAL, "node" => node.to_owned()),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, EXPECT, RETRY_AFTER};
+use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, EXPECT, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -21,6 +21,7 @@ use tonic::{Code, Status};
 use crate::handlers::Handlers;
 use crate::memory::Memory;
 
+mod browser;
 mod connect;
 mod text;
 
@@ -120,6 +121,8 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<bytes::
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     // A cached response would hand out a number twice.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // A browser that guesses types could take the text of a refusal for a page.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 

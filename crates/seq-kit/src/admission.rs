@@ -127,7 +127,12 @@ impl Admission {
     pub fn new(node: &str, own: OwnFiles, metrics: ConnectionMetrics) -> Result<Admission, FewFiles> {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
         let most = own.connections(node, files.unwrap_or(usize::MAX))?;
-        Ok(Admission::with(node, most, most - most / RESERVED_SHARE, metrics))
+        Ok(Admission::shared_out(node, most, metrics))
+    }
+
+    /// Admits up to `most` connections, at most nine tenths of them from one address.
+    pub(crate) fn shared_out(node: &str, most: usize, metrics: ConnectionMetrics) -> Admission {
+        Admission::with(node, most, most - most.div_ceil(RESERVED_SHARE), metrics)
     }
 
     /// Admits up to `most` connections, from any addresses.

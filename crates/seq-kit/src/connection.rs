@@ -2,7 +2,7 @@
 //!
 //! A server takes a [`Listener`] and reads [`Connection`]s, whatever the transport below. A real socket has no
 //! overhead: it is not behind a trait object. The handshake of TLS is a part of the first read or write, so it takes the
-//! time of its own connection only, and its bound is the one of a first request.
+//! time of its own connection only; [`handshake`] bounds it.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -14,9 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use metrics::Counter;
-use parking_lot::Mutex;
-use seq_auth::{Accept, ClientCertificate, Credentials, Identity, TlsStream};
+use seq_auth::{Identity, TlsStream};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -25,7 +23,11 @@ use tokio_util::either::Either;
 use tonic::transport::server::{Connected, TcpIncoming};
 
 use crate::memory::{Account, MemoryBudget};
-use crate::repeats::Repeats;
+
+mod handshake;
+
+use handshake::Handshake;
+pub use handshake::{HANDSHAKE_TIMEOUT, HandshakeMetrics, MAX_HANDSHAKES, Tls};
 
 thread_local! {
     static READS: Cell<u64> = const { Cell::new(0) };
@@ -42,52 +44,12 @@ pub fn reads_on_this_thread() -> u64 {
 /// would starve the open connections of CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Timeout of a handshake: as of a first request, which it is a part of on other ports.
-pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
-
 type Connections = Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>;
 
 /// A source of incoming connections: a TCP socket, with TLS where it has credentials, or any stream.
 pub struct Listener {
     source: Either<std::net::TcpListener, Connections>,
     tls: Option<Tls>,
-}
-
-/// How the connections of a socket are secured.
-#[derive(Clone)]
-pub struct Tls {
-    credentials: Credentials,
-    clients: ClientCertificate,
-    failures: Arc<Failures>,
-}
-
-/// Handshakes that failed.
-struct Failures {
-    count: Counter,
-    logged: Mutex<Repeats>,
-}
-
-impl Tls {
-    /// TLS with the own certificate and the authorities of `credentials`; `failed` counts handshakes.
-    #[must_use]
-    pub fn new(credentials: Credentials, clients: ClientCertificate, failed: Counter) -> Tls {
-        Tls { credentials, clients, failures: Arc::new(Failures { count: failed, logged: Mutex::default() }) }
-    }
-}
-
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").field("clients", &self.clients).finish_non_exhaustive()
-    }
-}
-
-impl Failures {
-    fn failed(&self, peer: &Peer, error: &io::Error) {
-        self.count.increment(1);
-        if let Some(suppressed) = self.logged.lock().admit() {
-            tracing::warn!(peer = ?peer.addr, %error, suppressed, "TLS handshake failed");
-        }
-    }
 }
 
 impl Listener {
@@ -112,6 +74,12 @@ impl Listener {
         self.tls.is_some()
     }
 
+    /// The TLS of its connections.
+    #[must_use]
+    pub fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
     /// The incoming connections, endless for a socket. Sockets have TCP_NODELAY: a response could otherwise wait 40 ms
     /// for the client's delayed acknowledgement.
     ///
@@ -127,9 +95,11 @@ impl Listener {
                 listener.set_nonblocking(true)?;
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 let sockets = TcpIncoming::from(listener).with_nodelay(Some(true));
-                Either::Left(
-                    sockets.map(move |accepted| accepted.map(|stream| Connection::accepted(stream, tls.as_ref()))),
-                )
+                // A connection above the limit of handshakes is closed at once.
+                Either::Left(sockets.filter_map(move |accepted| match accepted {
+                    Ok(stream) => Connection::accepted(stream, tls.as_ref()).map(Ok),
+                    Err(error) => Some(Err(error)),
+                }))
             }
             Either::Right(connections) => Either::Right(connections),
         })
@@ -236,7 +206,7 @@ pub struct Connection {
 enum Transport {
     Socket(TcpStream),
     /// In the handshake of TLS.
-    Opening(Box<Accept<TcpStream>>, Arc<Failures>),
+    Opening(Box<Handshake>),
     Secure(Box<TlsStream<TcpStream>>),
     Other(Box<dyn Duplex>),
 }
@@ -248,17 +218,15 @@ impl Connection {
         Connection { transport: Transport::Other(Box::new(transport)), peer: Peer::default() }
     }
 
-    /// An accepted socket.
+    /// An accepted socket; `None` where it has TLS and too many handshakes are under way.
     #[must_use]
-    pub fn accepted(stream: TcpStream, tls: Option<&Tls>) -> Connection {
+    pub fn accepted(stream: TcpStream, tls: Option<&Tls>) -> Option<Connection> {
         let addr = stream.peer_addr().ok();
         let transport = match tls {
-            Some(tls) => {
-                Transport::Opening(Box::new(tls.credentials.accept(tls.clients, stream)), tls.failures.clone())
-            }
-            None => Transport::Socket(stream),
+            Some(tls) => Transport::Opening(Box::new(tls.begin(stream, addr.map(|addr| addr.ip()))?)),
+            None => return Some(stream.into()),
         };
-        Connection { transport, peer: Peer { addr, ..Peer::default() } }
+        Some(Connection { transport, peer: Peer { addr, ..Peer::default() } })
     }
 
     /// The peer.
@@ -270,14 +238,14 @@ impl Connection {
     /// Whether it has TLS.
     #[must_use]
     pub fn is_secure(&self) -> bool {
-        matches!(self.transport, Transport::Opening(..) | Transport::Secure(_))
+        matches!(self.transport, Transport::Opening(_) | Transport::Secure(_))
     }
 
     /// The socket below; another transport has none.
     fn socket(&self) -> Option<&TcpStream> {
         match &self.transport {
             Transport::Socket(stream) => Some(stream),
-            Transport::Opening(accept, _) => accept.get_ref(),
+            Transport::Opening(handshake) => handshake.socket(),
             Transport::Secure(stream) => Some(stream.get_ref().0),
             Transport::Other(_) => None,
         }
@@ -299,16 +267,13 @@ impl Connection {
     /// # Errors
     /// The peer does not prove an identity that is accepted here, or takes longer than [`HANDSHAKE_TIMEOUT`].
     pub async fn open(&mut self) -> io::Result<()> {
-        let opened =
-            tokio::time::timeout(HANDSHAKE_TIMEOUT, std::future::poll_fn(|cx| self.poll_open(cx).map_ok(drop)));
-        opened.await.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the handshake is not complete")))
+        std::future::poll_fn(|cx| self.poll_open(cx).map_ok(drop)).await
     }
 
     /// The transport, once its handshake is made.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Duplex>>> {
-        if let Transport::Opening(accept, failures) = &mut self.transport {
-            let opened = std::task::ready!(Pin::new(accept).poll(cx));
-            let stream = opened.inspect_err(|error| failures.failed(&self.peer, error))?;
+        if let Transport::Opening(handshake) = &mut self.transport {
+            let stream = std::task::ready!(handshake.poll(self.peer.addr, cx))?;
             if let Some(identity) = seq_auth::peer(&stream) {
                 let first = self.peer.state.identity.set(identity);
                 debug_assert!(first.is_ok(), "one handshake");
@@ -319,14 +284,15 @@ impl Connection {
             Transport::Socket(stream) => Pin::new(stream),
             Transport::Secure(stream) => Pin::new(&mut **stream),
             Transport::Other(transport) => Pin::new(&mut **transport),
-            Transport::Opening(..) => unreachable!("opened above"),
+            Transport::Opening(_) => unreachable!("opened above"),
         }))
     }
 }
 
 impl From<TcpStream> for Connection {
     fn from(stream: TcpStream) -> Connection {
-        Connection::accepted(stream, None)
+        let addr = stream.peer_addr().ok();
+        Connection { transport: Transport::Socket(stream), peer: Peer { addr, ..Peer::default() } }
     }
 }
 
@@ -379,7 +345,7 @@ impl AsyncWrite for Connection {
     fn is_write_vectored(&self) -> bool {
         match &self.transport {
             Transport::Socket(stream) => stream.is_write_vectored(),
-            Transport::Opening(..) | Transport::Secure(_) => true,
+            Transport::Opening(_) | Transport::Secure(_) => true,
             Transport::Other(transport) => transport.is_write_vectored(),
         }
     }
@@ -389,7 +355,7 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Transport::Opening(..) = self.transport {
+        if let Transport::Opening(_) = self.transport {
             // A peer that never completed the handshake gets no farewell.
             return Poll::Ready(Ok(()));
         }

@@ -148,7 +148,8 @@ impl axum::serve::Listener for Bounded {
         loop {
             match self.listener.accept().await {
                 Ok((stream, addr)) => {
-                    if let Some(watched) = self.admission.watch(Connection::accepted(stream, self.tls.as_ref())) {
+                    let connection = Connection::accepted(stream, self.tls.as_ref());
+                    if let Some(watched) = connection.and_then(|connection| self.admission.watch(connection)) {
                         return (watched, addr);
                     }
                 }
@@ -163,9 +164,12 @@ impl axum::serve::Listener for Bounded {
     }
 }
 
-/// One request per connection: a connection kept open after its response would hold its permit indefinitely.
-async fn close(mut response: Response) -> Response {
-    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+/// One request per connection: a connection kept open after its response would hold its permit indefinitely. Browsers
+/// are to guess no types: the reason of a failed check could pass for a page.
+async fn with_headers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -175,7 +179,7 @@ fn router(shared: Shared) -> Router {
         .route("/livez", get(|| async { "alive\n" }))
         .route("/readyz", get(ready))
         .route("/readyz/{check}", get(ready_one))
-        .layer(axum::middleware::map_response(close))
+        .layer(axum::middleware::map_response(with_headers))
         .with_state(shared)
 }
 
@@ -284,6 +288,11 @@ mod tests {
         assert!(get(addr, "/readyz/store").await.starts_with("HTTP/1.1 200"));
         assert!(get(addr, "/readyz/sections").await.ends_with("\r\n\r\n0 of 10\n"));
         assert!(get(addr, "/readyz/nothing").await.starts_with("HTTP/1.1 404"));
+        for path in ["/metrics", "/livez", "/readyz", "/readyz/sections", "/readyz/nothing", "/nothing"] {
+            let response = get(addr, path).await;
+            assert!(response.contains("\r\nx-content-type-options: nosniff\r\n"), "{path}: {response}");
+            assert!(!response.contains("access-control-"), "{path}: {response}");
+        }
         assert!(get(addr, "/livez").await.starts_with("HTTP/1.1 200"), "a node that is not ready is alive");
 
         served.store(true, Ordering::Relaxed);

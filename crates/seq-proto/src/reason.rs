@@ -230,7 +230,7 @@ reasons! {
         BodyTimedOut = "BODY_TIMED_OUT", [DeadlineExceeded], Never, Unchanged;
         /// The request does not fit into the memory that is left for its connection: read responses, or send less at a time.
         OutOfMemory = "OUT_OF_MEMORY", [ResourceExhausted], Quota, Unchanged;
-        /// The request comes from a page of another site, or is a prefetch: neither takes a number.
+        /// A browser sent the request for a page of another site, or as a prefetch.
         Unsolicited = "UNSOLICITED", [PermissionDenied], Never, Unchanged;
     }
     "Roles" {

@@ -174,6 +174,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let dials = spec.stores.len() * CONNECTIONS_PER_MEMBER;
     let services =
         Services::closed(&node, Admission::new(&name, OwnFiles { dials, threads: 1 }, connection_metrics(&name))?);
+    let tls = listener.tls().cloned();
     // The other members may be starting too, and probe this one.
     server::serve(services.clone(), spec.name.clone(), listener, tasks).map_err(StartError::Listen)?;
 
@@ -191,6 +192,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         node: name.as_str().into(),
         revision: revision.into(),
         cpu_us,
+        tls,
         started,
     };
     let timeouts = (options.arbiter_timeouts(), clock);

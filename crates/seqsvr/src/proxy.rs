@@ -16,7 +16,7 @@ use seq_client::{Client, ConnectError};
 use seq_gateway::grpc;
 use seq_gateway::resp::{self, RespNode};
 use seq_kit::admission::{Admission, OwnFiles};
-use seq_kit::connection::Listener;
+use seq_kit::connection::{Listener, Tls};
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Kind, TaskGroup};
@@ -156,12 +156,12 @@ fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) ->
     let own = OwnFiles { dials: PLANNED_NODES * (threads + 1), threads };
     let admission = Admission::new(&node.name, own, connection_metrics(&node.name))
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
-    let (allocate_on_get, tenants) = (ports.allocate_on_get, ports.tenants.clone());
+    let (allocate_on_get, tenants, tls) = (ports.allocate_on_get, ports.tenants.clone(), ports.tls.clone());
     let memory = ports.memory(&admission, endpoints.tasks());
     let (sockets, resp) = ports.by_thread();
     let resp = resp.map(|config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone()));
     let grpc_node = grpc::Node {
-        admin: admin_view(node.name.clone()),
+        admin: admin_view(node.name.clone(), tls),
         ready: node.checks.clone(),
         beside: tonic::service::Routes::default(),
         admission,
@@ -232,7 +232,7 @@ async fn connect(seeds: &[String], dial: &Dial, failed: impl Fn(&ConnectError)) 
 }
 
 /// The status of a proxy: it is of no set and has no role.
-fn admin_view(node: String) -> grpc::AdminView {
+fn admin_view(node: String, tls: Option<Tls>) -> grpc::AdminView {
     let started = Instant::now();
     Arc::new(move || v1::StatusResponse {
         version: VERSION.to_owned(),
@@ -242,6 +242,7 @@ fn admin_view(node: String) -> grpc::AdminView {
         uptime_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
         pid: std::process::id(),
         cpu_us: process::cpu_us(),
+        certificate_not_after: tls.as_ref().map(Tls::certificate_not_after),
         role: None,
     })
 }

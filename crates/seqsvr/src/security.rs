@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use clap::Args;
-use seq_api::metrics::HANDSHAKES_FAILED_TOTAL;
+use seq_api::metrics::handshake_metrics;
 use seq_auth::{Authorities, ClientCertificate, Credentials, CredentialsError, Files, Identity, Role, Trust};
 use seq_channel::{Bearer, Dial, Pool};
 use seq_kit::connection::Tls;
@@ -194,6 +194,6 @@ pub(crate) fn open(credentials: Option<&Credentials>, node: &str) -> Option<Tls>
 }
 
 fn tls(credentials: Option<&Credentials>, clients: ClientCertificate, node: &str) -> Option<Tls> {
-    let failed = metrics::counter!(HANDSHAKES_FAILED_TOTAL, "node" => node.to_owned());
-    credentials.map(|credentials| Tls::new(credentials.clone(), clients, failed))
+    let metrics = handshake_metrics(node);
+    credentials.map(|credentials| Tls::new(credentials.clone(), clients, metrics))
 }

@@ -37,8 +37,10 @@ const MAX_NODES: usize = 4_096;
 #[command(after_help = "Examples:\n  seqsvr status\n  seqsvr status --set sets/three-node.toml --watch\n  \
                         seqsvr status --addr http://127.0.0.1:7301 -o json\n  \
                         seqsvr status --fail-on unserved || page-someone\n\n\
-                        Numbers and raises count from the start of each process; `up` is the time since then.\n\n\
-                        Exit codes: 0 all sections are served and all nodes respond, 3 not so (see --fail-on), 4 no node \
+                        Numbers and raises count from the start of each process; `up` is the time since then. A certificate that expires within 14 days is a \
+                        warning in the verdict.\n\n\
+                        Exit codes: 0 all sections are served and all nodes respond with a valid \
+                        certificate, 3 not so (see --fail-on), 4 no node \
                         responded.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
@@ -58,7 +60,7 @@ pub(crate) struct StatusArgs {
 /// A state of a set that is a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
-    /// All sections are served, and a node does not respond.
+    /// All sections are served, and a node does not respond or has an expired certificate.
     Degraded,
     /// Some sections are not served.
     Unserved,
@@ -141,7 +143,7 @@ async fn sample(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Duration) 
         return Err(Failure::new(Exit::CannotConnect, format!("no node responds; {addr}: {why}"))
             .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another"));
     }
-    Ok(View::new(&responses, &sets, seeds))
+    Ok(View::new(&responses, &sets, seeds, crate::utc::now()))
 }
 
 /// Queries the seeds, then every node that a response lists and that was not queried yet; with `all_sets` those of the

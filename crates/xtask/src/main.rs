@@ -3,6 +3,7 @@
 //! A rule that a program can check is checked here or by a lint, so reviews can focus on the rest. No check changes a
 //! file.
 
+mod alerts;
 mod check;
 mod fuzz;
 mod layers;

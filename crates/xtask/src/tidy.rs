@@ -13,6 +13,9 @@ mod text;
 
 use std::path::Path;
 
+pub(crate) use docs::anchors;
+pub(crate) use metrics::names as metric_names;
+
 use crate::report;
 use crate::source;
 

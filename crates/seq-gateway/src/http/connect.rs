@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-use super::{JSON, TEXT, hint_retry, http_status, not_allowed, respond};
+use super::{JSON, TEXT, browser, hint_retry, http_status, not_allowed, respond};
 use crate::handlers::{Handlers, RequestContext};
 use crate::timeout;
 
@@ -142,6 +142,9 @@ pub(super) async fn handle<F: SequenceService>(
     };
     if head.method != Method::POST {
         return not_allowed("POST");
+    }
+    if let Err(status) = browser::check(head) {
+        return refused(&status);
     }
     let Some(codec) = Codec::of(&head.headers) else {
         let text = "send application/json or application/proto\n";

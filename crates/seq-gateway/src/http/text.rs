@@ -6,16 +6,15 @@
 
 use std::sync::Arc;
 
-use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use seq_api::service::{SequenceService, Via};
 use seq_core::{Count, Refusal};
-use seq_proto::{Reason, status, v1};
+use seq_proto::{status, v1};
 use tonic::Status;
 use tonic::body::Body;
 
-use super::{TEXT, hint_retry, http_status, not_allowed, not_found, respond};
+use super::{TEXT, browser, hint_retry, http_status, not_allowed, not_found, respond};
 use crate::handlers::{Handlers, RequestContext};
 use crate::timeout;
 
@@ -54,30 +53,13 @@ pub(super) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, head
     let deadline = timeout::after(timeout::DEFAULT_TIMEOUT);
     let context = RequestContext { deadline, via: Via::Json, caller, memory: super::memory(head) };
     let response = match verb {
-        "next" => match unsolicited(head) {
-            Some(text) => Err(Reason::Unsolicited.status(text)),
-            None => next(handlers, context, uid, uri.query()).await,
+        "next" => match browser::check(head) {
+            Ok(()) => next(handlers, context, uid, uri.query()).await,
+            Err(status) => Err(status),
         },
         _ => current(handlers, context, uid, uri.query()).await,
     };
     response.unwrap_or_else(|status| refused(&status))
-}
-
-/// Detects a request that a browser sent without its user's intent, for a page of another site or as a prefetch.
-/// Returns the text of the refusal, or `None` if the request is intended.
-fn unsolicited(head: &Parts) -> Option<String> {
-    let header = |name: &str| head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
-    if let Some(site) = header("sec-fetch-site").filter(|site| !matches!(&**site, "same-origin" | "none")) {
-        return Some(format!("sec-fetch-site: {site}: a page of another site may not allocate numbers"));
-    }
-    let early = |name: &&str| header(name).is_some_and(|purpose| purpose.to_ascii_lowercase().contains("prefetch"));
-    if let Some(name) = ["sec-purpose", "purpose", "x-purpose", "x-moz"].into_iter().find(|name| early(name)) {
-        return Some(format!("{name}: a prefetch may not allocate numbers"));
-    }
-    let origin = header(ORIGIN.as_str())?;
-    let here = head.uri.authority().map(|authority| authority.as_str().into()).or_else(|| header(HOST.as_str()));
-    let same = origin.split_once("://").is_some_and(|(_, authority)| here.is_some_and(|here| here == authority));
-    (!same).then(|| format!("origin: {origin}: a page of another site may not allocate numbers"))
 }
 
 async fn next<F: SequenceService>(

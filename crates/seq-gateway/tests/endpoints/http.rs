@@ -31,6 +31,17 @@ impl HttpResponse {
     }
 }
 
+/// Headers of browsers, one at a time, of requests for pages of other sites and ahead of time.
+pub(crate) const UNSOLICITED: [(&str, &str); 7] = [
+    ("sec-fetch-site", "cross-site"),
+    ("sec-fetch-site", "same-site"),
+    ("origin", "http://evil.example"),
+    ("origin", "null"),
+    ("purpose", "prefetch"),
+    ("sec-purpose", "prefetch;prerender"),
+    ("x-moz", "prefetch"),
+];
+
 /// Sends one request over a connection of its own. A content-length in `headers` is sent as it is.
 pub(crate) async fn http1(
     addr: SocketAddr,

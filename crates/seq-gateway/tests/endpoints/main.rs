@@ -1,6 +1,7 @@
 //! The endpoints in front of a service that counts in a map, used by real clients.
 
 mod bad_input;
+mod browser;
 mod clients;
 mod hostile;
 mod http;

@@ -2,7 +2,7 @@
 
 use seq_api::service::Via;
 
-use crate::http::{HttpResponse, http1, http2};
+use crate::http::{HttpResponse, UNSOLICITED, http1, http2};
 use crate::twin::TestServer;
 
 async fn get(server: &TestServer, path: &str) -> HttpResponse {
@@ -91,15 +91,7 @@ async fn a_get_allocates_numbers_only_if_configured() {
 async fn pages_of_other_sites_take_no_numbers() {
     let server = TestServer::open_with(true).await;
     let here = format!("http://{}", server.addr);
-    let refused = [
-        ("sec-fetch-site", "cross-site"),
-        ("sec-fetch-site", "same-site"),
-        ("origin", "http://evil.example"),
-        ("origin", "null"),
-        ("purpose", "prefetch"),
-        ("sec-purpose", "prefetch;prerender"),
-        ("x-moz", "prefetch"),
-    ];
+    let refused = UNSOLICITED;
     for method in ["GET", "POST"] {
         for header in refused {
             let answer = http1(server.addr, method, "/api/seq/next/1?n=1000000", &[header], "").await;

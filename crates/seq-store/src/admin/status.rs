@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS};
 use seq_core::RouteVersion;
 use seq_core::state::State;
+use seq_kit::connection::Tls;
 use seq_kit::http::Checks;
 use seq_proto::v1::admin_service_server::AdminService;
 use seq_proto::v1::status_response::Role;
@@ -35,6 +36,8 @@ pub(crate) struct View {
     pub(crate) started: Instant,
     /// CPU time of the process so far, in microseconds.
     pub(crate) cpu_us: fn() -> u64,
+    /// TLS of the member's port.
+    pub(crate) tls: Option<Tls>,
 }
 
 impl View {
@@ -169,6 +172,7 @@ impl AdminService for StatusServer {
             uptime_ms: u64::try_from(view.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             pid: std::process::id(),
             cpu_us: (view.cpu_us)(),
+            certificate_not_after: view.tls.as_ref().map(Tls::certificate_not_after),
             role: Some(Role::Store(view.status())),
         }))
     }

@@ -41,7 +41,7 @@ pub(crate) struct Ports {
     redis: Option<(Vec<TcpListener>, RespConfig)>,
     /// Whether GET requests may allocate numbers.
     pub(crate) allocate_on_get: bool,
-    tls: Option<Tls>,
+    pub(crate) tls: Option<Tls>,
     /// The tenants of the callers.
     pub(crate) tenants: Option<Tenants>,
     /// The memory that requests may hold, in bytes.
@@ -125,7 +125,7 @@ pub(crate) fn start(
         store_addrs: config.spec.stores.iter().map(|store| store.addr.clone()).collect(),
     };
     let allocator = start_background(config, dial, background, timeout)?;
-    let admin = admin_view(allocator.clone(), identity);
+    let admin = admin_view(allocator.clone(), identity, ports.tls.clone());
     let (beside, mut ready) = (allocator.handover_service(), Checks::new());
     allocator.add_checks(&mut ready);
     let (allocate_on_get, tenants) = (ports.allocate_on_get, ports.tenants.clone());
@@ -207,7 +207,7 @@ struct Identity {
     store_addrs: Vec<String>,
 }
 
-fn admin_view(allocator: Allocator, identity: Identity) -> AdminView {
+fn admin_view(allocator: Allocator, identity: Identity, tls: Option<Tls>) -> AdminView {
     let started = Instant::now();
     Arc::new(move || {
         let mut status = allocator.status();
@@ -223,6 +223,7 @@ fn admin_view(allocator: Allocator, identity: Identity) -> AdminView {
             uptime_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
             pid: std::process::id(),
             cpu_us: process::cpu_us(),
+            certificate_not_after: tls.as_ref().map(Tls::certificate_not_after),
             role: Some(v1::status_response::Role::Alloc(status)),
         }
     })

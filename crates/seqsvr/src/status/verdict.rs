@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use super::view::Expiry;
+
 /// The state of a set, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -13,7 +15,7 @@ pub(super) enum State {
     Quarantined,
     /// The store has a quorum, and some sections are not served.
     Unserved,
-    /// All sections are served, and a node does not respond.
+    /// All sections are served, and a node does not respond or has an expired certificate.
     Degraded,
     /// All sections are served and all nodes respond.
     Ok,
@@ -42,6 +44,8 @@ pub(super) struct Facts {
     pub(super) lease_ended_ms: u64,
     /// Nodes that do not respond, by name where it is known.
     pub(super) silent: Vec<String>,
+    /// Nodes that respond, by the expiry of their certificates.
+    pub(super) expiry: Expiry,
 }
 
 impl Facts {
@@ -52,7 +56,8 @@ impl Facts {
         if !self.quarantine.is_empty() {
             return State::Quarantined;
         }
-        match (self.sections.is_some_and(|all| self.served >= all), self.missing().is_empty()) {
+        let complete = self.missing().is_empty() && !self.expiry.has_expired();
+        match (self.sections.is_some_and(|all| self.served >= all), complete) {
             (false, _) => State::Unserved,
             (true, false) => State::Degraded,
             (true, true) => State::Ok,
@@ -69,19 +74,24 @@ impl Facts {
 
     /// The verdict as a sentence.
     pub(super) fn text(&self) -> String {
-        match self.state() {
+        let mut text = match self.state() {
             State::NoQuorum => self.no_quorum(),
             State::Quarantined => {
                 format!("{}; next: start the stores of the sets that do not respond", self.quarantine)
             }
             State::Unserved => self.unserved(),
+            State::Degraded if self.missing().is_empty() => format!("DEGRADED: {}", self.served()),
             State::Degraded => format!(
                 "DEGRADED: {}; no response of {}; next: start it again, or `seqsvr store replace`, `seqsvr node drain`",
                 self.served(),
                 self.missing().join(", ")
             ),
             State::Ok => format!("ok: {}; {}", self.served(), self.responding()),
+        };
+        if let Some(warning) = self.expiry.warning() {
+            let _ = write!(text, "; {warning}");
         }
+        text
     }
 
     fn served(&self) -> String {

@@ -1,7 +1,7 @@
 //! Merges the responses of many nodes into one view.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::{AllocMember, AllocStatus, StatusResponse, StoreMember, StoreStatus};
@@ -13,10 +13,14 @@ use crate::alloc_state::AllocState;
 use crate::output::digits;
 use crate::store_client::Node;
 
+mod certificate;
 mod render;
 
+use certificate::CertificateView;
+pub(super) use certificate::Expiry;
+
 /// The merged responses; sets and nodes sorted by name.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct View {
     /// Whether every set is served and every listed node responded.
     pub(super) healthy: bool,
@@ -25,7 +29,13 @@ pub(super) struct View {
     sets: Vec<SetView>,
     stores: Vec<StoreView>,
     allocs: Vec<AllocView>,
+    /// Proxies among the queried nodes; they are of no set.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    proxies: Vec<ProxyView>,
     unreachable: Vec<Unreachable>,
+    /// Of the proxies.
+    #[serde(skip)]
+    expiry: Expiry,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -103,6 +113,9 @@ struct StoreView {
     /// Of the set file, if one was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<String>,
+    /// Absent without TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<CertificateView>,
     uptime_ms: u64,
     version: String,
     revision: String,
@@ -129,6 +142,20 @@ struct AllocView {
     http: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     redis: Option<String>,
+    /// Absent without TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<CertificateView>,
+    uptime_ms: u64,
+    version: String,
+    revision: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ProxyView {
+    name: String,
+    addr: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate: Option<CertificateView>,
     uptime_ms: u64,
     version: String,
     revision: String,
@@ -160,19 +187,29 @@ enum Absence {
 
 impl View {
     /// Builds the view from the responses of all queried nodes; `named` are the sets that nodes of others know, `seeds` the
-    /// nodes that the user named.
-    pub(super) fn new(responses: &BTreeMap<String, StatusResult>, named: &NamedSets, seeds: &[Node]) -> View {
-        let (sets, stores, allocs, unreachable) = Default::default();
-        let mut view = View { healthy: true, verdict: String::new(), sets, stores, allocs, unreachable };
+    /// nodes that the user named. `now` decides which certificates have expired.
+    pub(super) fn new(
+        responses: &BTreeMap<String, StatusResult>,
+        named: &NamedSets,
+        seeds: &[Node],
+        now: SystemTime,
+    ) -> View {
+        let mut view = View::default();
         let mut sets: BTreeMap<&str, SetView> = BTreeMap::new();
         for (addr, response) in responses {
             let Ok(response) = response else { continue };
+            let certificate = CertificateView::of(response, now);
             // A proxy is of no set.
-            let Some(role) = &response.role else { continue };
+            let Some(role) = &response.role else {
+                view.expiry.add(&response.node, certificate.as_ref());
+                view.proxies.push(ProxyView::new(addr, response, certificate));
+                continue;
+            };
             let set = sets.entry(&response.set).or_default();
+            set.facts.expiry.add(&response.node, certificate.as_ref());
             match role {
-                Role::Store(store) => view.stores.push(set.store(addr, response, store)),
-                Role::Alloc(alloc) => view.allocs.push(set.alloc(addr, response, alloc)),
+                Role::Store(store) => view.stores.push(StoreView { certificate, ..set.store(addr, response, store) }),
+                Role::Alloc(alloc) => view.allocs.push(AllocView { certificate, ..set.alloc(addr, response, alloc) }),
             }
         }
         for name in named.keys() {
@@ -205,14 +242,16 @@ impl View {
         view.sets = sets.into_iter().map(|(name, set)| set.with_verdict(name, responses)).collect();
         view.stores.sort_by(|one, other| (&one.set, one.id).cmp(&(&other.set, other.id)));
         view.allocs.sort_by(|one, other| (&one.set, &one.name).cmp(&(&other.set, &other.name)));
-        view.healthy = view.sets.iter().all(|set| set.state == Some(State::Ok));
+        view.healthy = view.sets.iter().all(|set| set.state == Some(State::Ok)) && !view.expiry.has_expired();
         view.verdict = view.sets.iter().min_by_key(|set| set.state).map(|set| set.verdict.clone()).unwrap_or_default();
+        view.verdict.extend(view.expiry.warning().map(|warning| format!("; {warning}")));
         view
     }
 
-    /// The state of the worst set.
+    /// The state of the worst set, or of the proxies: one with an expired certificate is degraded.
     pub(super) fn worst(&self) -> State {
-        self.sets.iter().filter_map(|set| set.state).min().unwrap_or(State::NoQuorum)
+        let worst = self.sets.iter().filter_map(|set| set.state).min().unwrap_or(State::NoQuorum);
+        if self.expiry.has_expired() { worst.min(State::Degraded) } else { worst }
     }
 
     /// Adds the rates since an earlier sample. A node that restarted meanwhile counts from its restart.
@@ -321,6 +360,7 @@ impl SetView {
             snapshot_index: store.snapshot_index,
             raises_applied: store.raises_applied,
             http: None,
+            certificate: None,
             uptime_ms: response.uptime_ms,
             version: response.version.clone(),
             revision: response.revision.clone(),
@@ -363,6 +403,20 @@ impl SetView {
             slot_bytes: alloc.slot_bytes,
             http: None,
             redis: None,
+            certificate: None,
+            uptime_ms: response.uptime_ms,
+            version: response.version.clone(),
+            revision: response.revision.clone(),
+        }
+    }
+}
+
+impl ProxyView {
+    fn new(addr: &str, response: &StatusResponse, certificate: Option<CertificateView>) -> ProxyView {
+        ProxyView {
+            name: response.node.clone(),
+            addr: addr.to_owned(),
+            certificate,
             uptime_ms: response.uptime_ms,
             version: response.version.clone(),
             revision: response.revision.clone(),

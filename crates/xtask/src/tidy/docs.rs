@@ -83,7 +83,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// The anchors of the headings, as a renderer derives them: lower case, words joined by `-`, other characters dropped.
-fn anchors(text: &str) -> BTreeSet<String> {
+pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     let slug = |heading: &str| {
         let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
         kept.map(|c| if c == ' ' { '-' } else { c }).flat_map(char::to_lowercase).collect()

@@ -53,6 +53,12 @@ fn rows(catalogue: &str) -> Vec<String> {
     lines.windows(2).filter_map(entry).collect()
 }
 
+/// The names of the metrics.
+pub(crate) fn names(catalogue: &str) -> impl Iterator<Item = &str> {
+    let names = catalogue.lines().filter_map(|line| line.split_once(" = \"")?.1.split_once("\", "));
+    names.map(|(name, _)| name).filter(|name| name.starts_with("seqsvr_"))
+}
+
 /// The names of the metrics' constants.
 fn constants(catalogue: &str) -> impl Iterator<Item = &str> {
     catalogue.lines().filter_map(|line| line.trim().split_once(" = \"seqsvr_").map(|(constant, _)| constant))

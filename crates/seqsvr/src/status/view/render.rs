@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Absence, Unreachable, View};
+use super::{Absence, CertificateView, Unreachable, View};
 use crate::output::{Table, grouped};
 use crate::status::verdict::age;
 
@@ -39,6 +39,10 @@ impl View {
             text.push('\n');
             text.push_str(&self.render_allocs(wide));
         }
+        if !self.proxies.is_empty() {
+            text.push('\n');
+            text.push_str(&self.render_proxies(wide));
+        }
         if !self.unreachable.is_empty() {
             let mut table = Table::new(&["no response", "set", "addr", "state", "for", "why"]);
             for Unreachable { addr, name, set, state, silent_ms, why, .. } in &self.unreachable {
@@ -62,13 +66,16 @@ impl View {
             }
             text.push_str(&format!("{}: {}\n", set.name, set.verdict));
         }
+        if let Some(warning) = self.expiry.warning() {
+            text.push_str(&format!("proxies: {warning}\n"));
+        }
         text
     }
 
     fn render_stores(&self, wide: bool) -> String {
         let narrow = ["store", "set", "addr", "term", "applied", "log", "snapshot", "raises", "up", "version"];
-        let mut table =
-            heading(&narrow, &["id", "quorum", "round trips", "http", "revision"], wide).right(&[3, 4, 5, 6, 7, 8]);
+        let mut table = heading(&narrow, &["id", "quorum", "round trips", "http", "certificate", "revision"], wide)
+            .right(&[3, 4, 5, 6, 7, 8]);
         for store in &self.stores {
             let cells = [
                 format!("{}{}", store.name, if store.leader { "*" } else { "" }),
@@ -87,6 +94,7 @@ impl View {
                 if store.quorum { "yes".to_owned() } else { format!("no, {}", age(store.quorum_lost_ms)) },
                 trips(&store.round_trip_us),
                 or_dash(store.http.as_deref()),
+                expires(store.certificate.as_ref()),
                 store.revision.clone(),
             ];
             table.row(cells.into_iter().chain(more.into_iter().filter(|_| wide)));
@@ -109,7 +117,7 @@ impl View {
             "up",
             "version",
         ];
-        let more = ["incarnation", "refused", "memory", "http", "redis", "revision"];
+        let more = ["incarnation", "refused", "memory", "http", "redis", "certificate", "revision"];
         let mut table = heading(&narrow, &more, wide).right(&[4, 6, 7, 8, 9, 10]);
         for alloc in &self.allocs {
             let cells = [
@@ -136,12 +144,28 @@ impl View {
                 format!("{} KiB", grouped(alloc.slot_bytes / 1_024)),
                 or_dash(alloc.http.as_deref()),
                 or_dash(alloc.redis.as_deref()),
+                expires(alloc.certificate.as_ref()),
                 alloc.revision.clone(),
             ];
             table.row(cells.into_iter().chain(more.into_iter().filter(|_| wide)));
         }
         table.render()
     }
+
+    fn render_proxies(&self, wide: bool) -> String {
+        let mut table = heading(&["proxy", "addr", "up", "version"], &["certificate", "revision"], wide).right(&[2]);
+        for proxy in &self.proxies {
+            let cells = [proxy.name.clone(), proxy.addr.clone(), uptime(proxy.uptime_ms), proxy.version.clone()];
+            let more = [expires(proxy.certificate.as_ref()), proxy.revision.clone()];
+            table.row(cells.into_iter().chain(more.into_iter().filter(|_| wide)));
+        }
+        table.render()
+    }
+}
+
+/// Formats the expiry of a certificate; a dash without TLS.
+fn expires(certificate: Option<&CertificateView>) -> String {
+    or_dash(certificate.map(|certificate| certificate.expires.as_str()))
 }
 
 fn heading(narrow: &[&str], more: &[&str], wide: bool) -> Table {

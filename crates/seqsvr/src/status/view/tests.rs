@@ -6,6 +6,13 @@ use seq_proto::v1::AllocMember;
 
 use super::*;
 
+/// The start of 2026, in seconds since 1970.
+const NOW: u64 = 1_767_225_600;
+
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(NOW)
+}
+
 fn response(node: &str, role: Role) -> StatusResult {
     let (version, revision) = ("0.1.0".to_owned(), "3f1c2aa".to_owned());
     let (set, node) = ("dev".to_owned(), node.to_owned());
@@ -71,10 +78,10 @@ fn a_set_without_sections_is_served_and_one_without_nodes_is_not() {
     let responses = [("h:1", empty(1)), ("h:2", empty(2)), ("h:7", alloc("a1", 0)), ("h:9", Err("refused".to_owned()))];
     let responses = responses.into_iter().map(|(addr, response)| (addr.to_owned(), response)).collect();
     let mut named = NamedSets::from([("dev".to_owned(), BTreeSet::from(["h:7".to_owned()]))]);
-    assert!(View::new(&responses, &named, &[]).sets[0].state == Some(State::Ok));
+    assert!(View::new(&responses, &named, &[], now()).sets[0].state == Some(State::Ok));
 
     named.insert("other".to_owned(), BTreeSet::from(["h:9".to_owned()]));
-    let view = View::new(&responses, &named, &[]);
+    let view = View::new(&responses, &named, &[], now());
     let states: Vec<_> = view.sets.iter().map(|set| (&*set.name, set.state, &*set.verdict)).collect();
     let ok = "ok: it has no sections; 2 of 2 voters respond";
     let lost = "NO QUORUM: no store responds; nothing can be committed; next: start h:9 again";
@@ -173,7 +180,7 @@ fn view_of<const N: usize>(
     seeds: [&str; N],
 ) -> View {
     let responses = responses.into_iter().map(|(addr, response)| (addr.to_owned(), response)).collect();
-    View::new(&responses, &NamedSets::new(), &seeds.map(Node::at))
+    View::new(&responses, &NamedSets::new(), &seeds.map(Node::at), now())
 }
 
 #[test]
@@ -199,13 +206,13 @@ fn a_healthy_set_is_a_page_of_columns() {
         set  uids          served  stores  allocs  numbers     raises  routes
         dev  0..1,000,000  10/10   2       2       30,882,520  3,062   v4
 
-        store  set  addr  term  applied    log  snapshot  raises     up  version  id  quorum  round trips  http  revision
-        s1     dev  h:1      3    1,204  1,204         0   1,531  1h02m  0.1.0    1   yes     -            -     3f1c2aa
-        s2*    dev  h:2      3    1,204  1,204         0   1,531  1h02m  0.1.0    2   yes     -            -     3f1c2aa
+        store  set  addr  term  applied    log  snapshot  raises     up  version  id  quorum  round trips  http  certificate  revision
+        s1     dev  h:1      3    1,204  1,204         0   1,531  1h02m  0.1.0    1   yes     -            -     -            3f1c2aa
+        s2*    dev  h:2      3    1,204  1,204         0   1,531  1h02m  0.1.0    2   yes     -            -     -            3f1c2aa
 
-        alloc  set  addr  state   sections  lease     numbers  forwarded  raises  routes     up  version  incarnation  refused  memory  http  redis  revision
-        a1     dev  h:7   serves         5  1.7 s  15,441,260          0   1,531      v4  1h02m  0.1.0    1            0        64 KiB  -     -      3f1c2aa
-        a2     dev  h:8   serves         5  1.7 s  15,441,260          0   1,531      v4  1h02m  0.1.0    1            0        64 KiB  -     -      3f1c2aa
+        alloc  set  addr  state   sections  lease     numbers  forwarded  raises  routes     up  version  incarnation  refused  memory  http  redis  certificate  revision
+        a1     dev  h:7   serves         5  1.7 s  15,441,260          0   1,531      v4  1h02m  0.1.0    1            0        64 KiB  -     -      -            3f1c2aa
+        a2     dev  h:8   serves         5  1.7 s  15,441,260          0   1,531      v4  1h02m  0.1.0    1            0        64 KiB  -     -      -            3f1c2aa
 
         dev: ok: 10 of 10 sections are served; 2 of 2 voters respond
     "#]].assert_eq(&view.render(true));
@@ -303,4 +310,76 @@ fn each_state_has_its_sentence() {
         .assert_eq(&verdict(vec![("h:1", store(1)), ("h:2", store(2)), ("h:7", alloc("a1", 5)), ("h:8", unleased("a2", 5, 900))]));
     expect!["NO QUORUM: no store responds; nothing can be committed; leases end in 1.7 s; next: start h:1 again"]
         .assert_eq(&verdict(vec![("h:1", Err("gone".to_owned())), ("h:7", alloc("a1", 10))]));
+}
+
+/// A response of a node whose certificate expires `seconds` from now on.
+fn expires_in(response: StatusResult, seconds: i64) -> StatusResult {
+    let not_after = NOW.checked_add_signed(seconds);
+    response.map(|response| StatusResponse { certificate_not_after: not_after, ..response })
+}
+
+/// The response of a proxy.
+fn proxy(name: &str) -> StatusResult {
+    alloc(name, 0).map(|response| StatusResponse { role: None, set: String::new(), ..response })
+}
+
+#[test]
+fn a_certificate_that_expires_soon_is_a_warning_and_an_expired_one_is_unhealthy() {
+    const DAY: i64 = 86_400;
+    let of = |s1: i64, a1: i64| {
+        let responses = [
+            ("h:1", expires_in(store(1), s1)),
+            ("h:2", expires_in(store(2), 90 * DAY)),
+            ("h:7", expires_in(alloc("a1", 10), a1)),
+        ];
+        view(responses)
+    };
+    let valid = of(14 * DAY, 90 * DAY);
+    assert_eq!(
+        (valid.worst(), &*valid.verdict),
+        (State::Ok, "ok: 10 of 10 sections are served; 2 of 2 voters respond")
+    );
+
+    let soon = of(14 * DAY - 1, 3_600);
+    assert!(soon.healthy && soon.worst() == State::Ok);
+    expect!["ok: 10 of 10 sections are served; 2 of 2 voters respond; certificate expires soon: s1 (in 13 days), a1 (within a day); next: `seqsvr cert rotate`"]
+        .assert_eq(&soon.verdict);
+
+    let expired = of(-1, 2 * DAY - 1);
+    assert!(!expired.healthy && expired.worst() == State::Degraded);
+    expect!["DEGRADED: 10 of 10 sections are served; certificate expired: s1 (2025-12-31T23:59:59Z); certificate expires soon: a1 (in 1 day); next: `seqsvr cert rotate`"]
+        .assert_eq(&expired.verdict);
+    let json = serde_json::to_value(&expired).unwrap();
+    assert_eq!(json["stores"][0]["certificate"]["state"], "expired");
+    assert_eq!(json["allocs"][0]["certificate"]["expires"], "2026-01-02T23:59:59Z");
+    assert!(expired.render(true).contains("2026-01-02T23:59:59Z") && !expired.render(false).contains("2026-01-02"));
+    assert!(serde_json::to_value(view([("h:1", store(1))])).unwrap()["stores"][0].get("certificate").is_none());
+}
+
+#[test]
+fn an_expired_certificate_of_a_proxy_is_unhealthy() {
+    let of = |seconds: i64| {
+        let proxy = expires_in(proxy("p1"), seconds);
+        view([("h:1", store(1)), ("h:2", store(2)), ("h:6", proxy), ("h:7", alloc("a1", 10))])
+    };
+    let soon = of(86_400);
+    assert!(
+        soon.healthy
+            && soon
+                .render(false)
+                .ends_with("\nproxies: certificate expires soon: p1 (in 1 day); next: `seqsvr cert rotate`\n"),
+        "{}",
+        soon.render(false)
+    );
+    let expired = of(-1);
+    assert!(
+        !expired.healthy && expired.worst() == State::Degraded && expired.verdict.contains("p1"),
+        "{}",
+        expired.verdict
+    );
+    assert!(
+        expired.render(true).contains("p1     h:6   1h02m  0.1.0    2025-12-31T23:59:59Z  3f1c2aa"),
+        "{}",
+        expired.render(true)
+    );
 }

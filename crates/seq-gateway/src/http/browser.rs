@@ -1,0 +1,31 @@
+//! Protection against browsers: requests that a page of another site makes in its user's name are refused.
+//!
+//! A browser may sit inside of a network that its pages' authors are outside of. No response has a CORS header, so no page of
+//! another site reads one; the refusal here keeps it from changing state as well. A request without the headers of a
+//! browser is not affected.
+
+use http::header::{HOST, ORIGIN};
+use http::request::Parts;
+use seq_proto::Reason;
+use tonic::Status;
+
+/// Refuses a request that a browser sent without its user's intent: for a page of another site, or as a prefetch.
+pub(super) fn check(head: &Parts) -> Result<(), Status> {
+    unsolicited(head).map_or(Ok(()), |text| Err(Reason::Unsolicited.status(text)))
+}
+
+/// The text of the refusal; `None` if the request is intended.
+fn unsolicited(head: &Parts) -> Option<String> {
+    let header = |name: &str| head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    if let Some(site) = header("sec-fetch-site").filter(|site| !matches!(&**site, "same-origin" | "none")) {
+        return Some(format!("sec-fetch-site: {site}: a page of another site may not send requests"));
+    }
+    let early = |name: &&str| header(name).is_some_and(|purpose| purpose.to_ascii_lowercase().contains("prefetch"));
+    if let Some(name) = ["sec-purpose", "purpose", "x-purpose", "x-moz"].into_iter().find(|name| early(name)) {
+        return Some(format!("{name}: a prefetch may not allocate numbers"));
+    }
+    let origin = header(ORIGIN.as_str())?;
+    let here = head.uri.authority().map(|authority| authority.as_str().into()).or_else(|| header(HOST.as_str()));
+    let same = origin.split_once("://").is_some_and(|(_, authority)| here.is_some_and(|here| here == authority));
+    (!same).then(|| format!("origin: {origin}: a page of another site may not send requests"))
+}

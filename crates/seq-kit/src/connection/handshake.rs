@@ -1,0 +1,136 @@
+//! Handshakes of TLS under way: bounded in number, in time and, by rustls, in bytes.
+//!
+//! A handshake costs a signature and the check of a chain before the peer has proved anything. One message of it, such as
+//! the chain of a client, has at most 64 KiB: rustls ends a handshake with a longer one, and ends it at the first bytes that
+//! are no TLS. Building a path from a chain stops at six intermediates and a fixed number of signatures.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use metrics::{Counter, Gauge};
+use parking_lot::Mutex;
+use seq_auth::{Accept, ClientCertificate, Credentials, TlsStream};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use crate::admission::{Admission, ConnectionMetrics, Permit};
+use crate::repeats::Repeats;
+
+/// Timeout of a handshake: as of a first request, which it is a part of on other ports.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Limit on the handshakes of a node that are under way. Each may hold one message of 64 KiB, so all of them hold 64 MiB at
+/// most; a thousand clients that connect again at the same time are within it. One address gets nine tenths.
+pub const MAX_HANDSHAKES: usize = 1_024;
+
+/// How the connections of a node's sockets are secured. Clones share the limit on handshakes.
+#[derive(Clone)]
+pub struct Tls {
+    credentials: Credentials,
+    clients: ClientCertificate,
+    failures: Arc<Failures>,
+    under_way: Admission,
+}
+
+/// Counters of handshakes that did not lead to a connection.
+#[derive(Clone)]
+pub struct HandshakeMetrics {
+    /// Handshakes that failed, or took longer than [`HANDSHAKE_TIMEOUT`].
+    pub failed: Counter,
+    /// Connections closed at once because [`MAX_HANDSHAKES`] were under way.
+    pub refused: Counter,
+}
+
+/// Handshakes that failed.
+struct Failures {
+    count: Counter,
+    logged: Mutex<Repeats>,
+}
+
+impl Failures {
+    fn failed(&self, peer: Option<SocketAddr>, error: &io::Error) {
+        self.count.increment(1);
+        if let Some(suppressed) = self.logged.lock().admit() {
+            tracing::warn!(?peer, %error, suppressed, "TLS handshake failed");
+        }
+    }
+}
+
+impl Tls {
+    /// TLS with the own certificate and the authorities of `credentials`.
+    #[must_use]
+    pub fn new(credentials: Credentials, clients: ClientCertificate, metrics: HandshakeMetrics) -> Tls {
+        Tls::bounded(credentials, clients, metrics, MAX_HANDSHAKES)
+    }
+
+    /// TLS with at most so many handshakes under way.
+    fn bounded(credentials: Credentials, clients: ClientCertificate, metrics: HandshakeMetrics, most: usize) -> Tls {
+        let HandshakeMetrics { failed: count, refused } = metrics;
+        let under_way = Admission::shared_out("handshakes", most, ConnectionMetrics { open: Gauge::noop(), refused });
+        Tls { credentials, clients, failures: Arc::new(Failures { count, logged: Mutex::default() }), under_way }
+    }
+
+    /// When the own certificate expires, in seconds since 1970; a renewed one counts once it is in use.
+    #[must_use]
+    pub fn certificate_not_after(&self) -> u64 {
+        let not_after = self.credentials.certificate().not_after;
+        not_after.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+    }
+
+    /// Begins the handshake of an accepted socket; `None` at the limit.
+    pub(super) fn begin(&self, stream: TcpStream, peer: Option<IpAddr>) -> Option<Handshake> {
+        let permit = self.under_way.admit(peer)?;
+        Some(Handshake {
+            accept: self.credentials.accept(self.clients, stream),
+            timeout: Box::pin(tokio::time::sleep(HANDSHAKE_TIMEOUT)),
+            failures: self.failures.clone(),
+            _permit: permit,
+        })
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("clients", &self.clients).finish_non_exhaustive()
+    }
+}
+
+/// A handshake under way. Dropped, it ends the connection.
+pub(super) struct Handshake {
+    accept: Accept<TcpStream>,
+    timeout: Pin<Box<Sleep>>,
+    failures: Arc<Failures>,
+    _permit: Permit,
+}
+
+impl Handshake {
+    /// The socket below; `None` once it failed.
+    pub(super) fn socket(&self) -> Option<&TcpStream> {
+        self.accept.get_ref()
+    }
+
+    /// Continues the handshake, until its timeout.
+    pub(super) fn poll(
+        &mut self,
+        peer: Option<SocketAddr>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<TlsStream<TcpStream>>> {
+        let opened = match Pin::new(&mut self.accept).poll(cx) {
+            Poll::Ready(opened) => opened,
+            Poll::Pending => {
+                std::task::ready!(self.timeout.as_mut().poll(cx));
+                Err(io::Error::new(io::ErrorKind::TimedOut, "the handshake is not complete"))
+            }
+        };
+        Poll::Ready(opened.inspect_err(|error| self.failures.failed(peer, error)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Peers that use up handshakes: silent ones, noisy ones, and ones with a long chain.
+
+use std::fs;
+
+use seq_auth::authority::{Authority, Request};
+use seq_auth::{Files, Identity};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::connection::Connection;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+#[expect(clippy::disallowed_methods, reason = "rustls checks the validity by the wall clock")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// An authority and a directory for the files of its holders.
+struct Place {
+    authority: Authority,
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let authority = Authority::create("main", 100 * DAY, now() - DAY).unwrap();
+        Place { authority, dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// The credentials of a holder that presents `more` certificates after its own.
+    fn credentials(&self, short: &str, more: usize) -> Credentials {
+        let identity = Identity::in_cluster("main", short).unwrap();
+        let request = Request { identity, hosts: vec!["127.0.0.1".into()], validity: 10 * DAY };
+        let issued = self.authority.issue(&request, now()).unwrap();
+        let files = Files::in_dir(self.dir.path(), short);
+        fs::write(&files.bundle, self.authority.bundle()).unwrap();
+        let chain = issued.certificate.repeat(1 + more);
+        fs::write(&files.certificate, format!("{}{chain}", *issued.key)).unwrap();
+        Credentials::load(files).unwrap()
+    }
+
+    fn tls(&self, most: usize) -> Tls {
+        let metrics = HandshakeMetrics { failed: Counter::noop(), refused: Counter::noop() };
+        Tls::bounded(self.credentials("store/dev/s1", 0), ClientCertificate::Required, metrics, most)
+    }
+}
+
+/// A socket on loopback with a server side and a client side.
+async fn sockets() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let (near, far) = tokio::join!(listener.accept(), TcpStream::connect(addr));
+    (near.unwrap().0, far.unwrap())
+}
+
+/// A handshake with a client that presents `more` certificates after its own.
+async fn meet(more: usize) -> io::Result<()> {
+    let place = Place::new();
+    let (client, tls) = (place.credentials("client/backend", more), place.tls(2));
+    let (near, far) = sockets().await;
+    let mut server = Connection::accepted(near, Some(&tls)).unwrap();
+    let dialing = async {
+        // TLS 1.3: a client's handshake is complete before the server has seen its certificate.
+        let mut stream = client.connect("127.0.0.1", far, None).await?;
+        stream.read_exact(&mut [0]).await
+    };
+    let serving = async {
+        let opened = server.open().await;
+        drop(server);
+        opened
+    };
+    tokio::join!(serving, dialing).0
+}
+
+#[tokio::test]
+async fn a_connection_above_the_limit_of_handshakes_is_closed_until_one_ends() {
+    let (place, mut far) = (Place::new(), Vec::new());
+    let tls = place.tls(2);
+    let mut accept = async || {
+        let (near, client) = sockets().await;
+        far.push(client);
+        Connection::accepted(near, Some(&tls))
+    };
+    // One address does not get every handshake: one of the two here is for others.
+    let first = accept().await.expect("within the limit");
+    assert!(accept().await.is_none());
+    drop(first);
+    let mut open = accept().await.expect("the first one has ended");
+
+    // A handshake that is complete counts no more.
+    let client = place.credentials("client/backend", 0);
+    let dialing = client.connect("127.0.0.1", far.pop().unwrap(), None);
+    let (opened, dialed) = tokio::join!(open.open(), dialing);
+    opened.unwrap();
+    let _dialed = dialed.unwrap();
+    let (near, _client) = sockets().await;
+    assert!(Connection::accepted(near, Some(&tls)).is_some() && tls.under_way.count() == 0);
+}
+
+#[tokio::test]
+async fn garbage_ends_a_handshake_at_once() {
+    let tls = Place::new().tls(2);
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"*1\r\n$4\r\nPING\r\n", &[0; 64], &[0xff; 64]] {
+        let (near, mut far) = sockets().await;
+        let mut server = Connection::accepted(near, Some(&tls)).unwrap();
+        far.write_all(garbage).await.unwrap();
+        let error = server.open().await.unwrap_err();
+        assert_ne!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+        drop(server);
+        assert_eq!(tls.under_way.count(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_half_open_connection_ends_by_the_timeout_whatever_reads_it() {
+    let tls = Place::new().tls(2);
+    // Nothing at all, and the beginning of a record that never ends.
+    for beginning in [&b""[..], &[22, 3, 1, 2, 0, 1, 0]] {
+        let (near, mut far) = sockets().await;
+        let mut server = Connection::accepted(near, Some(&tls)).unwrap();
+        far.write_all(beginning).await.unwrap();
+        assert_eq!(server.open().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+
+        drop(server);
+        let (near, _far) = sockets().await;
+        let mut server = Connection::accepted(near, Some(&tls)).unwrap();
+        assert_eq!(server.read(&mut [0]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(server);
+        let (near, _far) = sockets().await;
+        let mut server = Connection::accepted(near, Some(&tls)).unwrap();
+        assert_eq!(server.flush().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}
+
+#[tokio::test]
+async fn a_chain_of_more_than_64_kib_ends_the_handshake() {
+    meet(0).await.unwrap();
+    // A certificate has about 500 bytes.
+    meet(60).await.expect("a chain within the limit of a message");
+    let error = meet(400).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+}
