@@ -13,14 +13,14 @@ use seq_api::metrics::REQUESTS_DENIED_TOTAL;
 use seq_api::service::SequenceService;
 use seq_core::limits;
 use seq_kit::admission::Admission;
-use seq_kit::connection::Listener;
+use seq_kit::connection::{Listener, Peer};
 use seq_kit::http::Checks;
 use seq_kit::port::{Bounds, Guard, Port, Respond};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::roles::Called;
 use seq_proto::v1;
-use seq_proto::v1::admin_service_server::{self, AdminService, AdminServiceServer};
-use seq_proto::v1::sequence_service_server;
+use seq_proto::v1::status_service_server::{StatusService, StatusServiceServer};
+use seq_proto::{ports, roles};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
@@ -48,7 +48,7 @@ const BOUNDS: Bounds = Bounds {
     drain: Duration::from_secs(3),
 };
 
-/// Builds the response of `AdminService.Status`.
+/// Builds the response of `StatusService.Status`.
 pub type AdminView = Arc<dyn Fn() -> v1::StatusResponse + Send + Sync>;
 
 /// What a node serves besides sequences. Its endpoints, one per core, have clones.
@@ -58,7 +58,8 @@ pub struct Node {
     pub admin: AdminView,
     /// Readiness of the node, as reported by the health service.
     pub ready: Checks,
-    /// Node-to-node services of the set, on the same port.
+    /// Further services of the port. Nodes have none: those of peers have a port of their own ([`crate::peers`]). Simulated
+    /// nodes serve both on one.
     pub beside: Routes,
     /// Admission of connections.
     pub admission: Admission,
@@ -88,15 +89,15 @@ pub fn serve<F: SequenceService>(
         ready,
         http1: true,
         descriptors: seq_proto::DESCRIPTORS,
-        services: &[sequence_service_server::SERVICE_NAME, admin_service_server::SERVICE_NAME],
+        services: ports::Port::Callers.services(),
     };
     let handlers = Arc::new(Handlers::new(service, &admin().set, group.token(), allocate_on_get));
-    let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let admin = StatusServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
     port.serve(Dispatch::new(handlers, services), listener.into(), group)
 }
 
-/// The guard of a node's port: gRPC and JSON clients get the refusal in their own form.
+/// The guard of a node's port for callers: gRPC and JSON clients get the refusal in their own form.
 fn guard(node: &str, set: String) -> Guard {
     let respond: Respond = |request, status| {
         if is_grpc(request) { status.clone().into_http() } else { http::refused(status) }
@@ -105,13 +106,17 @@ fn guard(node: &str, set: String) -> Guard {
     Guard::new(move |path, caller| Called::by_path(path).check(caller, &set), respond, denied)
 }
 
-struct Admin {
-    view: AdminView,
+pub(crate) struct Admin {
+    pub(crate) view: AdminView,
 }
 
 #[tonic::async_trait]
-impl AdminService for Admin {
-    async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
-        Ok(Response::new((self.view)()))
+impl StatusService for Admin {
+    async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
+        let mut status = (self.view)();
+        if !roles::is_operator(request.extensions().get::<Peer>().and_then(Peer::identity)) {
+            status.admin_addrs.clear();
+        }
+        Ok(Response::new(status))
     }
 }

@@ -54,6 +54,7 @@ async fn main() -> Result<(), Error> {
             join: false,
             form: false,
             listener: listener.into(),
+            admin: None,
             options: StoreOptions::DEFAULTS,
             clock: seq_api::clock::Clock::System,
             revision: "example".to_owned(),
@@ -101,8 +102,13 @@ async fn main() -> Result<(), Error> {
 }
 
 fn spec(addrs: &[String]) -> SetSpec {
-    let store =
-        |(addr, id): (&String, u64)| StoreSpec { id, name: format!("s{id}"), addr: addr.clone(), http: addr.clone() };
+    let store = |(addr, id): (&String, u64)| StoreSpec {
+        id,
+        name: format!("s{id}"),
+        addr: addr.clone(),
+        admin: None,
+        http: addr.clone(),
+    };
     let addr = "127.0.0.1:1".to_owned();
     SetSpec {
         name: "propose".to_owned(),
@@ -110,7 +116,14 @@ fn spec(addrs: &[String]) -> SetSpec {
         section_size: SECTION_SIZE,
         step: 1,
         stores: addrs.iter().zip(1..).map(store).collect(),
-        allocs: vec![AllocSpec { name: "a1".to_owned(), http: addr.clone(), addr, redis: None, weight: 1 }],
+        allocs: vec![AllocSpec {
+            name: "a1".to_owned(),
+            http: addr.clone(),
+            peer: addr.clone(),
+            addr,
+            redis: None,
+            weight: 1,
+        }],
         genesis: Genesis::Start,
     }
 }

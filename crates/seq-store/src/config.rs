@@ -37,8 +37,10 @@ pub struct StoreConfig {
     /// Forms a store out of an empty data directory although no other store of the set could report whether it ever held
     /// data. Required for a store of one member only.
     pub form: bool,
-    /// Where its gRPC port listens; bound before anything else starts.
+    /// Where its port for peers listens; bound before anything else starts.
     pub listener: Listener,
+    /// Where its admin port listens, if it has one.
+    pub admin: Option<Listener>,
     /// Times and sizes.
     pub options: StoreOptions,
     /// The clocks that the arbiter waits by.

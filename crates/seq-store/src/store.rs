@@ -140,7 +140,7 @@ pub enum StartError {
     /// The set file describes another set.
     #[error(transparent)]
     Set(#[from] SetMismatch),
-    /// The gRPC port cannot be served.
+    /// A gRPC port cannot be served.
     #[error("gRPC port")]
     Listen(#[source] std::io::Error),
     /// The replicated log does not start: its data directory, or another member's refusal.
@@ -152,7 +152,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let started = Instant::now();
     let set = Arc::new(config.validate()?);
     let name = config.me()?.name.clone();
-    let StoreConfig { spec, cluster, id, data, join, form, listener, options, clock, revision, cpu_us } = config;
+    let StoreConfig { spec, cluster, id, data, join, form, listener, admin, options, clock, revision, cpu_us } = config;
     let peer = |store: &seq_core::set_spec::StoreSpec| Peer {
         id: store.id,
         name: store.name.clone(),
@@ -175,7 +175,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let services =
         Services::closed(&node, Admission::new(&name, OwnFiles { dials, threads: 1 }, connection_metrics(&name))?);
     // The other members may be starting too, and probe this one.
-    server::serve(services.clone(), spec.name.clone(), listener, tasks).map_err(StartError::Listen)?;
+    server::serve(services.clone(), &spec.name, (listener, admin), tasks).map_err(StartError::Listen)?;
 
     let raises = RaisesApplied::default();
     let check = |state: &_| read_state(state, |state| definition::check_set(state, &set)).map(drop);
@@ -189,6 +189,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         set: set.clone(),
         awaited: awaited.clone(),
         node: name.as_str().into(),
+        admin_addrs: admin_addrs(&spec, id),
         revision: revision.into(),
         cpu_us,
         started,
@@ -203,7 +204,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     services.control.local.0.open(control);
     services.admin.0.open(view.clone());
     services.inter_set.0.open(between.clone());
-    services.sets.local.open(SetAdmin::new(set.clone(), between.clone(), progress));
+    services.sets.0.open(SetAdmin::new(set.clone(), between.clone(), progress));
     services.backup.0.open(Backups::new(&cluster, replicated.clone()));
     services.nodes.0.open(NodeAdmin::new(set.clone(), replicated.clone(), plan.clone()));
     let node = loaded.run(tasks);
@@ -218,6 +219,12 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());
     tracing::info!(store = name, cluster, set = set.name, id, round_trip = ?options.max_round_trip(), "the store member listens");
     Ok(StoreHandle { node, view, tasks: tasks.clone() })
+}
+
+/// The admin ports of the set, the one of this member first.
+fn admin_addrs(spec: &SetSpec, id: u64) -> Vec<String> {
+    let (own, others): (Vec<_>, Vec<_>) = spec.stores.iter().partition(|store| store.id == id);
+    own.into_iter().chain(others).filter_map(|store| store.admin.clone()).collect()
 }
 
 /// The only store of a set may have lost its data, and no other one could report it.

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use seq_proto::v1::StatusRequest;
-use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::status_response::Role;
+use seq_proto::v1::status_service_client::StatusServiceClient;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::{Code, Status};
@@ -60,7 +60,7 @@ pub(crate) enum Needed {
 pub(crate) async fn identify(addr: &str) -> Option<PortKind> {
     // Held until the response: a pool that is dropped closes its connections.
     let pool = security::pool();
-    let mut admin = AdminServiceClient::new(pool.get(addr).ok()?);
+    let mut admin = StatusServiceClient::new(pool.get(addr).ok()?);
     let status = match tokio::time::timeout(PROBE_TIMEOUT, admin.status(StatusRequest {})).await.ok()? {
         Ok(response) => {
             let response = response.into_inner();

@@ -46,6 +46,7 @@ pub async fn run(member: Member) -> turmoil::Result {
         join: false,
         form: false,
         listener: net::listen().await?,
+        admin: None,
         options,
         clock,
         revision: "simulated".to_owned(),

@@ -202,7 +202,7 @@ async fn every_port_speaks_health_and_reflection() {
         panic!("no list of services")
     };
     let names: Vec<&str> = services.service.iter().map(|service| service.name.as_str()).collect();
-    for name in ["ControlService", "RaftService", "AdminService", "StoreAdminService"] {
+    for name in ["ControlService", "RaftService", "StatusService", "ForwardService"] {
         assert!(names.contains(&format!("seqsvr.v1.{name}").as_str()), "{names:?}");
     }
     assert!(names.contains(&"grpc.health.v1.Health"), "{names:?}");

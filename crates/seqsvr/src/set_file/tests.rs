@@ -6,16 +6,18 @@ const GOOD: &str = r#"name = "im"
 uids = "0..1_000"
 section_size = 100
 step = 10
-store = [{ id = 1, name = "s1", addr = "h:1", http = "h:2" }]
+store = [{ id = 1, name = "s1", addr = "h:1", admin = "h:8", http = "h:2" }]
 
 [[alloc]]
 name = "b"
 addr = "h:3"
+peer = "h:9"
 http = "h:4"
 
 [[alloc]]
 name = "a"
 addr = "h:5"
+peer = "h:10"
 http = "h:6"
 redis = "h:7"
 weight = 2
@@ -129,6 +131,20 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
             im.toml:5: store "s1": id: id 0 means no member; ids start at 1
         "#]],
     );
+}
+
+#[test]
+fn every_allocator_has_a_port_for_peers_and_a_store_may_have_one_for_operators() {
+    check(
+        &with("peer = \"h:9\"\n", ""),
+        expect![[r#""#]],
+    );
+    check(
+        &GOOD.replace("h:9", "h:3").replace("h:8", "h:1"),
+        expect![[r#""#]],
+    );
+    let none = parse(Path::new("im.toml"), &with("admin = \"h:8\", ", "")).unwrap();
+    assert_eq!(none.spec.stores[0].admin, None);
 }
 
 #[test]
