@@ -166,7 +166,7 @@ fn each_port_has_what_the_table_names_and_nothing_else() {
             if tls {
                 let refused = cluster.place.seqsvr_as("client/backend", &list);
                 let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
-                assert!(!refused.status.success() && stderr.contains("is no admin port"), "{stderr}");
+                assert!(!refused.status.success() && stderr.contains("ROLE_DENIED"), "{stderr}");
             }
         }
         // A section is handed over between the ports for peers.
