@@ -22,6 +22,7 @@ use crate::node::{Node, SmallDisk};
 const STORE_PORT: u16 = 7300;
 const ALLOC_PORT: u16 = 7400;
 const HTTP_PORT: u16 = 7480;
+const RAFT_PORT: u16 = 7306;
 const ADMIN_PORT: u16 = 7490;
 const PEER_PORT: u16 = 7495;
 
@@ -231,7 +232,7 @@ impl Cluster {
             let http = format!("{ip}:{HTTP_PORT}");
             let admin = format!("{ip}:{ADMIN_PORT}");
             writeln!(text, "[[store]]\nid = {id}\nname = \"{name}\"\naddr = \"{addr}\"").unwrap();
-            writeln!(text, "admin = \"{admin}\"\nhttp = \"{http}\"").unwrap();
+            writeln!(text, "raft = \"{ip}:{RAFT_PORT}\"\nadmin = \"{admin}\"\nhttp = \"{http}\"").unwrap();
         }
         for node in allocs {
             let (name, addr, ip) = (&node.name, &node.addr, node.host.ip);
@@ -283,7 +284,11 @@ impl Cluster {
     pub(crate) fn deafen(&self, store: usize) {
         let target = &self.stores[store].host;
         let others = self.stores.iter().chain(&self.allocs).filter(|node| node.host.ip != target.ip);
-        others.for_each(|node| self.net.refuse_connections(&node.host, target, STORE_PORT));
+        for node in others {
+            for port in [STORE_PORT, RAFT_PORT] {
+                self.net.refuse_connections(&node.host, target, port);
+            }
+        }
     }
 
     /// Drops this percentage of the packets between stores.

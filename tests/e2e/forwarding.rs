@@ -41,7 +41,7 @@ impl Cluster {
         let host = place.host;
         let mut text = format!(
             "name = \"forwarding\"\nplaintext = true\nuids = \"0..{UIDS}\"\nsection_size = 1000\nstep = 10_000\n\
-             [[store]]\nid = 1\nname = \"s1\"\naddr = \"{host}:7301\"\nadmin = \"{host}:7304\"\nhttp = \"{host}:7311\"\n"
+             [[store]]\nid = 1\nname = \"s1\"\naddr = \"{host}:7301\"\nraft = \"{host}:7307\"\nadmin = \"{host}:7304\"\nhttp = \"{host}:7311\"\n"
         );
         for (port, name) in (PORT..).zip(NODES) {
             text += &format!(

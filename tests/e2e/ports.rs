@@ -18,8 +18,9 @@ use crate::cluster::{Place, Server, eventually, json};
 use crate::roles::Empty;
 
 /// The ports of store s1 and of AllocSvr a1 in `three-node.toml`.
-const PORTS: [(Port, u16); 7] = [
+const PORTS: [(Port, u16); 8] = [
     (Port::StorePeers, 7301),
+    (Port::Raft, 7307),
     (Port::Admin, 7304),
     (Port::Metrics, 7311),
     (Port::Callers, 7400),
@@ -169,6 +170,10 @@ fn each_port_has_what_the_table_names_and_nothing_else() {
                 assert!(!refused.status.success() && stderr.contains("ROLE_DENIED"), "{stderr}");
             }
         }
+        // A command of callers names the port that it was given.
+        let refused = cluster.place.seqsvr(&["next", "42", "--addr", &cluster.url(7404)]);
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(stderr.contains("is the port of an AllocSvr for its peers"), "{stderr}");
         // A section is handed over between the ports for peers.
         let drained = cluster.place.seqsvr(&["node", "drain", "a1", "--set", &cluster.set, "--yes"]);
         assert!(drained.status.success(), "{}", String::from_utf8_lossy(&drained.stderr));

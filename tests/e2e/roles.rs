@@ -26,7 +26,7 @@ use tonic::{Request, Status};
 use crate::tls::{Cluster, text};
 
 /// The gRPC ports of a store, and those of an AllocSvr, with the port for metrics of each.
-const PORTS: [(u16, &[u16]); 2] = [(7311, &[7301, 7304]), (7480, &[7400, 7404])];
+const PORTS: [(u16, &[u16]); 2] = [(7311, &[7301, 7304, 7307]), (7480, &[7400, 7404])];
 
 /// Holders by their column of the table, nodes of the own set and of another one.
 const HOLDERS: [(&str, &str); 8] = [
@@ -152,13 +152,13 @@ fn every_cell_of_the_table_holds_at_the_ports() {
     assert_eq!(redis("client.backend"), "PONG\n");
 }
 
-/// Sends the requests that once took a set over, as node a1, to the peers' and admin ports of a store and the peers' of an AllocSvr; returns the reason of each refusal.
+/// Sends the requests that once took a set over, as node a1, to the ports of a store and the peers' of an AllocSvr; returns the reason of each refusal.
 async fn takeover(
     node_id: u32,
     incarnation: u64,
-    [store, admin, alloc]: [Channel; 3],
+    [store, admin, raft, alloc]: [Channel; 4],
 ) -> Vec<(&'static str, Result<(), Status>)> {
-    let mut control = ControlServiceClient::new(store.clone());
+    let mut control = ControlServiceClient::new(store);
     let a1 = "a1".to_owned();
     let register = RegisterRequest {
         set: "im-a".into(),
@@ -205,7 +205,7 @@ async fn takeover(
         ("Transfer", control.transfer(transfer).await.map(drop)),
         ("ChangeVoters", StoreAdminServiceClient::new(admin.clone()).change_voters(voters).await.map(drop)),
         ("DrainNode", NodeAdminServiceClient::new(admin).drain_node(drain).await.map(drop)),
-        ("Vote", RaftServiceClient::new(store).vote(vote).await.map(drop)),
+        ("Vote", RaftServiceClient::new(raft).vote(vote).await.map(drop)),
         ("Activate", HandoverServiceClient::new(alloc).activate(ActivateRequest::default()).await.map(drop)),
     ]
 }
@@ -231,7 +231,7 @@ fn a_holder_does_not_act_for_another_node() {
             let mut all = Vec::new();
             // The leader, and members that forward to it.
             for port in [7301, 7302, 7303] {
-                let ports = [port, port + 3, 7404].map(|port| pool.get(&format!("{host}:{port}")).unwrap());
+                let ports = [port, port + 3, port + 6, 7404].map(|port| pool.get(&format!("{host}:{port}")).unwrap());
                 for (method, outcome) in takeover(node_id, incarnation, ports).await {
                     let refused = outcome.expect_err(method);
                     all.push((method, reason(&refused).unwrap_or_else(|| refused.to_string())));

@@ -177,6 +177,7 @@ pub(crate) fn spec(layout: &Layout, step: u64, store: String, allocators: usize)
             id: 1,
             name: "s1".to_owned(),
             http: "127.0.0.1:1".to_owned(),
+            raft: "127.0.0.1:2".to_owned(),
             admin: None,
             addr: store,
         }],

@@ -75,8 +75,10 @@ pub struct StoreSpec {
     pub id: u64,
     /// Name, a DNS label; no other node of the set has it.
     pub name: String,
-    /// Address of the port for peers as they dial it, "host:port": members of this store, AllocSvrs, stores of other sets.
+    /// Address of the port for peers as they dial it, "host:port": AllocSvrs, members of this store, stores of other sets.
     pub addr: String,
+    /// Address of the port for Raft as the other members dial it, "host:port".
+    pub raft: String,
     /// Address of the port for operators, "host:port"; `None`: the member has none, and operators use another one's.
     pub admin: Option<String>,
     /// Address of the port for metrics and probes, "host:port".

@@ -14,6 +14,8 @@ pub enum Port {
     AllocPeers,
     /// Of a StoreSvr, for members of the store, AllocSvrs and stores of other sets.
     StorePeers,
+    /// Of a StoreSvr, for Raft between the members of the store.
+    Raft,
     /// Of a StoreSvr, for operators.
     Admin,
     /// Of every process, for metrics and probes.
@@ -43,7 +45,7 @@ pub const COMMON: [&str; 3] =
 pub const STATUS: &str = "seqsvr.v1.StatusService";
 
 /// The table.
-pub const TABLE: [Row; 6] = [
+pub const TABLE: [Row; 7] = [
     Row {
         port: Port::Callers,
         key: "`addr` of an `[[alloc]]`; `--listen` of a proxy",
@@ -69,13 +71,14 @@ pub const TABLE: [Row; 6] = [
         port: Port::StorePeers,
         key: "`addr` of a `[[store]]`",
         peers: "members of the store, AllocSvrs of the set, stores of other sets",
-        services: &[
-            "seqsvr.v1.RaftService",
-            "seqsvr.v1.ControlService",
-            "seqsvr.v1.InterSetService",
-            "seqsvr.v1.ForwardService",
-            STATUS,
-        ],
+        services: &["seqsvr.v1.ControlService", "seqsvr.v1.InterSetService", "seqsvr.v1.ForwardService", STATUS],
+        others: &[],
+    },
+    Row {
+        port: Port::Raft,
+        key: "`raft` of a `[[store]]`",
+        peers: "members of the store",
+        services: &["seqsvr.v1.RaftService", STATUS],
         others: &[],
     },
     Row {
@@ -164,7 +167,7 @@ is in [roles.md](roles.md). Every gRPC port also has health and reflection.
         let own: BTreeSet<&str> =
             roles::TABLE.iter().map(|row| row.service).filter(|service| !COMMON.contains(service)).collect();
         for service in own {
-            assert_eq!(placed(service), if service == STATUS { 4 } else { 1 }, "{service}");
+            assert_eq!(placed(service), if service == STATUS { 5 } else { 1 }, "{service}");
         }
         for service in TABLE.iter().flat_map(|row| row.services) {
             assert!(roles::TABLE.iter().any(|row| row.service == *service), "{service} has rights");

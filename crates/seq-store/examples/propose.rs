@@ -10,7 +10,7 @@ use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::{RaiseCeilingsRequest, RegisterRequest, RenewRequest};
-use seq_store::{DataDir, Store, StoreConfig, StoreOptions};
+use seq_store::{DataDir, Sockets, Store, StoreConfig, StoreOptions};
 use tonic::transport::{Channel, Endpoint};
 
 type Control = ControlServiceClient<Channel>;
@@ -53,8 +53,7 @@ async fn main() -> Result<(), Error> {
             data: DataDir::Path(disk.path().join(format!("s{id}"))),
             join: false,
             form: false,
-            listener: listener.into(),
-            admin: None,
+            sockets: Sockets { peers: listener.into(), raft: None, admin: None },
             options: StoreOptions::DEFAULTS,
             clock: seq_api::clock::Clock::System,
             revision: "example".to_owned(),
@@ -106,6 +105,7 @@ fn spec(addrs: &[String]) -> SetSpec {
         id,
         name: format!("s{id}"),
         addr: addr.clone(),
+        raft: addr.clone(),
         admin: None,
         http: addr.clone(),
     };

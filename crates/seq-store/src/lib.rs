@@ -38,7 +38,7 @@ mod server;
 mod set_admin;
 mod store;
 
-pub use config::{ConfigError, StoreConfig, StoreOptions};
+pub use config::{ConfigError, Sockets, StoreConfig, StoreOptions};
 pub use definition::{DeclaredSet, SetMismatch};
 pub use replicated_set::SetState;
 pub use seq_proto::dial::Dial;

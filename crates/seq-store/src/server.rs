@@ -1,4 +1,4 @@
-//! The gRPC ports of a member: one for peers and one for operators. [`seq_proto::ports`] has what is on each.
+//! The gRPC ports of a member: for peers, for Raft and for operators. [`seq_proto::ports`] has what is on each.
 
 use std::io;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use seq_api::metrics::REQUESTS_DENIED_TOTAL;
 use seq_auth::Identity;
 use seq_core::limits;
 use seq_kit::admission::Admission;
-use seq_kit::connection::Listener;
 use seq_kit::http::Checks;
 use seq_kit::port::{Bounds, Guard, Port};
 use seq_kit::tasks::TaskGroup;
@@ -30,6 +29,7 @@ use crate::admin::nodes::NodeServer;
 use crate::admin::status::StatusServer;
 use crate::backup::service::BackupServer;
 use crate::between::service::InterSetServer;
+use crate::config::Sockets;
 use crate::control::forward::ControlForward;
 use crate::control::service::ControlServer;
 use crate::forward::{AdminPort, ENVELOPE_BYTES, ForwardServer};
@@ -94,22 +94,29 @@ impl Services {
     }
 }
 
-/// Serves on the current runtime until the group shuts down: the port for peers and, if it has one, the admin port.
-pub(crate) fn serve(
-    services: Services,
-    set: &str,
-    (peers, admin): (Listener, Option<Listener>),
-    tasks: &TaskGroup,
-) -> io::Result<()> {
+/// Serves on the current runtime until the group shuts down: the ports for peers and for Raft and, if it has one, the admin
+/// port.
+pub(crate) fn serve(services: Services, set: &str, sockets: Sockets, tasks: &TaskGroup) -> io::Result<()> {
     let of_operators = services.of_operators();
     let forward = ForwardServer { services: of_operators.clone().prepare(), set: set.into() };
+    let mut of_peers = services.of_peers(forward);
+    match sockets.raft {
+        Some(listener) => {
+            let port = services.port("raft port", ports::Port::Raft, set);
+            let routes = port.complete(Routes::new(services.raft()).add_service(services.status()), tasks);
+            port.serve(routes, listener, tasks)?;
+        }
+        None => of_peers = of_peers.add_service(services.raft()),
+    }
     let port = services.port("store server", ports::Port::StorePeers, set);
-    let routes = port.complete(services.of_peers(forward), tasks);
-    port.serve(routes, peers, tasks)?;
-    let Some(listener) = admin else { return Ok(()) };
-    let port = services.port("admin port", ports::Port::Admin, set);
-    let routes = port.complete(of_operators.add_service(services.status()), tasks);
-    port.serve(AdminPort { services: routes, leader: services.leader }, listener, tasks)
+    let routes = port.complete(of_peers, tasks);
+    port.serve(routes, sockets.peers, tasks)?;
+    if let Some(listener) = sockets.admin {
+        let port = services.port("admin port", ports::Port::Admin, set);
+        let routes = port.complete(of_operators.add_service(services.status()), tasks);
+        port.serve(AdminPort { services: routes, leader: services.leader }, listener, tasks)?;
+    }
+    Ok(())
 }
 
 impl Services {
@@ -126,15 +133,18 @@ impl Services {
         }
     }
 
+    fn raft(&self) -> RaftServiceServer<RaftServer> {
+        RaftServiceServer::new(self.raft.clone())
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
     fn status(&self) -> StatusServiceServer<StatusServer> {
         StatusServiceServer::new(self.admin.clone()).max_decoding_message_size(limits::MAX_REQUEST_BYTES)
     }
 
     /// The services of [`ports::Port::StorePeers`].
     fn of_peers(&self, forward: ForwardServer) -> Routes {
-        let raft = RaftServiceServer::new(self.raft.clone())
-            .max_decoding_message_size(MAX_MESSAGE_BYTES)
-            .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let control = ControlServiceServer::new(self.control.clone())
             .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
             .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
@@ -144,7 +154,7 @@ impl Services {
         let forward = ForwardServiceServer::new(forward)
             .max_decoding_message_size(limits::MAX_REQUEST_BYTES + ENVELOPE_BYTES)
             .max_encoding_message_size(limits::MAX_RESPONSE_BYTES + ENVELOPE_BYTES);
-        Routes::new(raft).add_service(control).add_service(inter_set).add_service(forward).add_service(self.status())
+        Routes::new(control).add_service(inter_set).add_service(forward).add_service(self.status())
     }
 
     /// Those of [`ports::Port::Admin`] that the leader handles.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use seq_api::metrics::connection_metrics;
-use seq_core::set_spec::SetSpec;
+use seq_core::set_spec::{SetSpec, StoreSpec};
 use seq_core::state::Terms;
 use seq_kit::admission::{Admission, FewFiles, OwnFiles};
 use seq_kit::http::Checks;
@@ -152,19 +152,15 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let started = Instant::now();
     let set = Arc::new(config.validate()?);
     let name = config.me()?.name.clone();
-    let StoreConfig { spec, cluster, id, data, join, form, listener, admin, options, clock, revision, cpu_us } = config;
-    let peer = |store: &seq_core::set_spec::StoreSpec| Peer {
-        id: store.id,
-        name: store.name.clone(),
-        addr: store.addr.clone(),
-    };
+    let StoreConfig { spec, cluster, id, data, join, form, sockets, options, clock, revision, cpu_us } = config;
+    let peers = peers(&spec, sockets.raft.is_some());
     let raft = RaftConfig {
         cluster: cluster.clone(),
         set: set.name.clone(),
         id,
         node: name.clone(),
         data: data.clone(),
-        peers: spec.stores.iter().map(peer).collect(),
+        peers,
         join,
         options: options.raft(),
         dial,
@@ -175,7 +171,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let services =
         Services::closed(&node, Admission::new(&name, OwnFiles { dials, threads: 1 }, connection_metrics(&name))?);
     // The other members may be starting too, and probe this one.
-    server::serve(services.clone(), &spec.name, (listener, admin), tasks).map_err(StartError::Listen)?;
+    server::serve(services.clone(), &spec.name, sockets, tasks).map_err(StartError::Listen)?;
 
     let raises = RaisesApplied::default();
     let check = |state: &_| read_state(state, |state| definition::check_set(state, &set)).map(drop);
@@ -219,6 +215,17 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());
     tracing::info!(store = name, cluster, set = set.name, id, round_trip = ?options.max_round_trip(), "the store member listens");
     Ok(StoreHandle { node, view, tasks: tasks.clone() })
+}
+
+/// The members of the set file; `apart`: Raft has a port of its own.
+fn peers(spec: &SetSpec, apart: bool) -> Vec<Peer> {
+    let peer = |store: &StoreSpec| Peer {
+        id: store.id,
+        name: store.name.clone(),
+        addr: store.addr.clone(),
+        raft_addr: if apart { store.raft.clone() } else { store.addr.clone() },
+    };
+    spec.stores.iter().map(peer).collect()
 }
 
 /// The admin ports of the set, the one of this member first.

@@ -176,13 +176,13 @@ struct Sockets {
 struct SetSockets {
     spec: SetSpec,
     cluster: String,
-    /// Of each store, the port for peers and the admin port.
+    /// Of each store.
     stores: Vec<StoreSockets>,
     allocs: Vec<alloc_node::Ports>,
 }
 
-/// The port for peers of a store, and its admin port.
-type StoreSockets = (TcpListener, Option<TcpListener>);
+/// The ports of a store for peers and for Raft, and its admin port.
+type StoreSockets = (TcpListener, TcpListener, Option<TcpListener>);
 
 impl Sockets {
     fn open(mut files: Vec<SetFile>, args: &DevArgs, settings: &Settings) -> anyhow::Result<Sockets> {
@@ -199,6 +199,7 @@ impl Sockets {
             for spec in files.iter_mut().map(|file| &mut file.spec) {
                 for store in &mut spec.stores {
                     store.addr = anywhere();
+                    store.raft = anywhere();
                     store.admin = Some(anywhere());
                 }
                 for alloc in &mut spec.allocs {
@@ -223,9 +224,11 @@ impl SetSockets {
         for store in &mut spec.stores {
             let listener = bind_one(&store.addr)?;
             store.addr = listener.local_addr()?.to_string();
+            let raft = bind_one(&store.raft)?;
+            store.raft = raft.local_addr()?.to_string();
             let admin = store.admin.as_deref().map(bind_one).transpose()?;
             store.admin = admin.as_ref().map(TcpListener::local_addr).transpose()?.map(|addr| addr.to_string());
-            stores.push((listener, admin));
+            stores.push((listener, raft, admin));
         }
         let mut allocs = Vec::new();
         for alloc in &mut spec.allocs {
@@ -317,7 +320,7 @@ async fn start_stores(
     checks: &mut Checks,
 ) -> anyhow::Result<Stage> {
     let mut stage = Stage::new("stores");
-    let starting = spec.stores.iter().zip(listeners).map(|(store, (listener, admin))| {
+    let starting = spec.stores.iter().zip(listeners).map(|(store, (listener, raft, admin))| {
         let config = StoreConfig {
             spec: spec.clone(),
             cluster: cluster.to_owned(),
@@ -326,8 +329,11 @@ async fn start_stores(
             join: false,
             // Development data: `dev` forms a new store when its directory is gone.
             form: true,
-            listener: listener.into(),
-            admin: admin.map(Into::into),
+            sockets: seq_store::Sockets {
+                peers: listener.into(),
+                raft: Some(raft.into()),
+                admin: admin.map(Into::into),
+            },
             options: settings.store.clone(),
             clock: Clock::System,
             revision: REVISION.to_owned(),

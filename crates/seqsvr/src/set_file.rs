@@ -199,8 +199,11 @@ impl SetFile {
             let reason = "it has no effect without plaintext = true".to_owned();
             return on_network.then(|| problem("plaintext_on_network", reason));
         }
-        let stores =
-            self.spec.stores.iter().flat_map(|store| [&store.addr, &store.http].into_iter().chain(&store.admin));
+        let stores = self
+            .spec
+            .stores
+            .iter()
+            .flat_map(|store| [&store.addr, &store.raft, &store.http].into_iter().chain(&store.admin));
         let allocs = self
             .spec
             .allocs
@@ -240,6 +243,7 @@ struct RawStore {
     id: u64,
     name: String,
     addr: String,
+    raft: String,
     admin: Option<String>,
     http: String,
 }
@@ -292,7 +296,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
         step: raw.step,
         stores: stores
             .into_iter()
-            .map(|(_, RawStore { id, name, addr, admin, http })| StoreSpec { id, name, addr, admin, http })
+            .map(|(_, RawStore { id, name, addr, raft, admin, http })| StoreSpec { id, name, addr, raft, admin, http })
             .collect(),
         allocs: allocs
             .into_iter()

@@ -124,7 +124,8 @@ pub struct Failure {
 fn spec(allocs: usize) -> SetSpec {
     let store = |id| {
         let name = format!("s{id}");
-        StoreSpec { id, addr: net::addr(&name), admin: None, http: format!("{name}:{}", net::PORT + 1), name }
+        let [addr, raft, http] = [0, 2, 1].map(|port| format!("{name}:{}", net::PORT + port));
+        StoreSpec { id, name, addr, raft, admin: None, http }
     };
     let alloc = |id| {
         let name = format!("a{id}");

@@ -177,6 +177,7 @@ pub(crate) fn spec(stores: &[SocketAddr]) -> SetSpec {
         id,
         name: format!("s{id}"),
         addr: addr.to_string(),
+        raft: format!("127.0.0.1:3{id}"),
         admin: None,
         http: format!("127.0.0.1:{id}"),
     };

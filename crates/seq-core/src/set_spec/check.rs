@@ -114,6 +114,7 @@ impl Findings {
             }
             self.unique_name(&mut names, key("name"), &store.name);
             self.addr(key("addr"), &store.addr, Use::Dialled);
+            self.addr(key("raft"), &store.raft, Use::Dialled);
             if let Some(admin) = &store.admin {
                 self.addr(key("admin"), admin, Use::Dialled);
             }
@@ -192,9 +193,9 @@ impl Unique {
 
 /// The addresses that no other port has. On machines of their own, stores may have the same admin address on loopback.
 fn addrs_of(spec: &SetSpec) -> Vec<(String, &str)> {
-    let stores = spec.stores.iter().map(|StoreSpec { addr, admin, http, .. }| {
+    let stores = spec.stores.iter().map(|StoreSpec { addr, raft, admin, http, .. }| {
         let admin = admin.as_ref().filter(|admin| is_loopback(addr) || !is_loopback(admin));
-        [("addr", Some(addr)), ("admin", admin), ("http", Some(http)), ("", None)]
+        [("addr", Some(addr)), ("admin", admin), ("http", Some(http)), ("raft", Some(raft))]
     });
     let allocs = spec.allocs.iter().map(|AllocSpec { addr, peer, http, redis, .. }| {
         [("addr", Some(addr)), ("peer", Some(peer)), ("http", Some(http)), ("redis", redis.as_ref())]

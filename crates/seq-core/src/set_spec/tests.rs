@@ -7,7 +7,8 @@ use super::*;
 
 fn store(id: u64) -> StoreSpec {
     let (addr, http) = (format!("127.0.0.1:{}", 7200 + id), format!("127.0.0.1:{}", 7210 + id));
-    StoreSpec { id, name: format!("s{id}"), addr, admin: Some(format!("127.0.0.1:{}", 7220 + id)), http }
+    let [raft, admin] = [7230, 7220].map(|port| format!("127.0.0.1:{}", port + id));
+    StoreSpec { id, name: format!("s{id}"), addr, raft, admin: Some(admin), http }
 }
 
 fn alloc(id: u64) -> AllocSpec {
@@ -66,7 +67,7 @@ fn three_sets() -> Vec<SetSpec> {
         let mut set = spec();
         set.name = format!("im-{number}");
         set.genesis = if number == 0 { Genesis::Init } else { Genesis::Create };
-        for addr in set.stores.iter_mut().flat_map(|store| [&mut store.addr, &mut store.http]) {
+        for addr in set.stores.iter_mut().flat_map(|store| [&mut store.addr, &mut store.raft, &mut store.http]) {
             *addr = addr.replace("127.0.0.1", &format!("10.0.{number}.1"));
         }
         for addr in set.allocs.iter_mut().flat_map(|alloc| [&mut alloc.addr, &mut alloc.peer, &mut alloc.http]) {
@@ -332,6 +333,7 @@ fn stores_on_machines_of_their_own_may_have_one_admin_address_on_loopback() {
     for (index, store) in spec.stores.iter_mut().enumerate() {
         store.addr = format!("10.0.0.{index}:7200");
         store.http = format!("10.0.0.{index}:7210");
+        store.raft = format!("10.0.0.{index}:7230");
         store.admin = Some("127.0.0.1:7220".into());
     }
     assert!(spec.validate().is_ok(), "{:?}", spec.validate());

@@ -44,6 +44,7 @@ fn spec() -> SetSpec {
         id,
         name: format!("s{id}"),
         addr: format!("127.0.0.1:{id}"),
+        raft: format!("127.0.0.1:2{id}"),
         admin: None,
         http: format!("127.0.0.1:1{id}"),
     };

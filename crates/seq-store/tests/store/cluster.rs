@@ -16,7 +16,7 @@ use seq_proto::v1::{
     OwnershipUpdate, RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
     StatusRequest, StoreStatus,
 };
-use seq_store::{DataDir, Dial, MemoryDisk, StartError, Store, StoreConfig, StoreHandle, StoreOptions};
+use seq_store::{DataDir, Dial, MemoryDisk, Sockets, StartError, Store, StoreConfig, StoreHandle, StoreOptions};
 use socket2::{Domain, Protocol, Socket, Type};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -120,7 +120,14 @@ impl Cluster {
         let addr = |port: &Socket| port.local_addr().unwrap().as_socket().unwrap().to_string();
         let (addr, admin) = (addr(&port), Some(addr(&admin_port)));
         self.ports.push(admin_port);
-        self.spec.stores.push(StoreSpec { id, name: format!("s{id}"), http: addr.clone(), addr, admin });
+        self.spec.stores.push(StoreSpec {
+            id,
+            name: format!("s{id}"),
+            http: addr.clone(),
+            raft: addr.clone(),
+            addr,
+            admin,
+        });
         self.data.push(match disk {
             Disk::Memory => DataDir::Memory(MemoryDisk::new()),
             Disk::Sled => {
@@ -162,8 +169,7 @@ impl Cluster {
             data: self.data[id as usize - 1].clone(),
             join: self.joins.contains(&id),
             form: self.forms,
-            listener: listen(self.addr(id)),
-            admin: Some(listen(self.admin_addr(id))),
+            sockets: Sockets { peers: listen(self.addr(id)), raft: None, admin: Some(listen(self.admin_addr(id))) },
             options: self.options.clone(),
             clock: seq_api::clock::Clock::System,
             revision: "test".into(),

@@ -48,7 +48,7 @@ pub(crate) async fn list(cluster: &Cluster) -> ListMembersResponse {
 }
 
 async fn add_learner(cluster: &Cluster, id: u64) -> Result<AddLearnersResponse, Status> {
-    let member = NewMember { id, name: format!("s{id}"), addr: cluster.addr(id).to_owned() };
+    let member = NewMember { id, name: format!("s{id}"), addr: cluster.addr(id).to_owned(), ..NewMember::default() };
     let request = AddLearnersRequest { set: "im-a".into(), members: vec![member] };
     ask(cluster, |mut admin| {
         let request = request.clone();
@@ -300,7 +300,8 @@ async fn changes_that_cannot_be_are_refused_by_name_and_change_nothing() {
     ] {
         assert_eq!(reason(change(&cluster, add, remove).await), expected, "{add:?} {remove:?}");
     }
-    let member = |id, name: &str, addr: &str| NewMember { id, name: name.into(), addr: addr.into() };
+    let member =
+        |id, name: &str, addr: &str| NewMember { id, name: name.into(), addr: addr.into(), ..NewMember::default() };
     let taken = cluster.addr(2).to_owned();
     let five = || (4..9).map(|id| member(id, &format!("s{id}"), &format!("127.0.0.1:{id}")));
     for (members, expected) in [
