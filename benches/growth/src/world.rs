@@ -9,7 +9,7 @@ use seq_api::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceS
 use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, NodeId, RouteVersion, SectionId, Uid};
 use seq_kit::tasks::TaskGroup;
-use seq_store::{DataDir, Store, StoreConfig, StoreHandle, StoreOptions};
+use seq_store::{DataDir, Sockets, Store, StoreConfig, StoreHandle, StoreOptions};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
@@ -132,7 +132,7 @@ pub(crate) async fn start_store(
         data: DataDir::Memory(seq_store::MemoryDisk::new()),
         join: false,
         form: true,
-        listener: listener.into(),
+        sockets: Sockets { peers: listener.into(), raft: None, admin: None },
         options: StoreOptions { rebalance_after: NEVER, registration_grace, ..StoreOptions::DEFAULTS },
         clock: Clock::System,
         revision: "growth".to_owned(),
