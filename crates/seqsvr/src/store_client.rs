@@ -344,8 +344,8 @@ impl StoreClient {
                     if is_first && let Some(failure) = wrong_port(&addr, &status).await {
                         return Err(failure.into());
                     }
-                    self.learn_admin_ports(channel).await;
-                    if search.others.len() == self.known.len() {
+                    let states_none = !self.learn_admin_ports(channel).await;
+                    if states_none && search.others.len() == self.known.len() {
                         return Err(no_admin_port(&addr).into());
                     }
                 }
@@ -378,21 +378,19 @@ impl StoreClient {
         self.next = (self.next + 1) % self.known.len();
     }
 
-    /// Adds the admin ports that a node states, and selects the first new one.
-    async fn learn_admin_ports(&mut self, channel: Channel) {
+    /// Adds the admin ports that a node states, and selects the first new one. Returns whether it states any, or does not
+    /// respond.
+    async fn learn_admin_ports(&mut self, channel: Channel) -> bool {
         let known = self.known.len();
         let mut node = StatusServiceClient::new(channel);
-        if let Ok(Ok(response)) =
-            tokio::time::timeout(READ_TIMEOUT.min(self.left()), node.status(StatusRequest {})).await
-        {
-            for addr in &response.into_inner().admin_addrs {
-                self.add_addr(addr);
-            }
-        }
+        let response = tokio::time::timeout(READ_TIMEOUT.min(self.left()), node.status(StatusRequest {})).await;
+        let stated = response.ok().and_then(Result::ok).map(|response| response.into_inner().admin_addrs);
+        stated.iter().flatten().for_each(|addr| self.add_addr(addr));
         match known < self.known.len() {
             true => self.next = known,
             false => self.next_member(),
         }
+        stated.is_none_or(|stated| !stated.is_empty())
     }
 
     fn add_addr(&mut self, addr: &str) {
@@ -493,5 +491,5 @@ fn no_leader(responded: bool, addr: &str, status: &Status) -> Failure {
     let exit = if responded { Exit::Unhealthy } else { Exit::CannotConnect };
     let message = format!("no leader of the store responded; last error of {addr}: {}", Chain(status));
     Failure::new(exit, message)
-        .hint("`seqsvr status` shows which nodes respond; --set FILE or --addr URL names the store")
+        .hint("`seqsvr status` shows which nodes respond; an admin port on loopback is reached on its machine only; --set FILE or --addr URL names the store")
 }
