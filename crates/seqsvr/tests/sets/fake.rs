@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use seq_proto::reason::{Reason, key};
+use seq_proto::reason::Reason;
 use seq_proto::v1::set_admin_service_server::{SetAdminService, SetAdminServiceServer};
 use seq_proto::v1::{
     CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateSetRequest,
