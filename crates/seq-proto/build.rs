@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-const PROTOS: [&str; 9] =
-    ["route", "sequence", "control", "handover", "inter_set", "raft", "admin", "set_admin", "backup"];
+const PROTOS: [&str; 10] =
+    ["route", "sequence", "control", "handover", "inter_set", "raft", "admin", "set_admin", "backup", "forward"];
 
 /// The messages of the JSON endpoint.
 const IN_JSON: [&str; 19] = [
@@ -46,6 +46,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .bytes(".seqsvr.v1.RaftMessage")
         .bytes(".seqsvr.v1.SnapshotChunk")
         .bytes(".seqsvr.v1.CreateBackupResponse")
+        .bytes(".seqsvr.v1.ForwardRequest")
+        .bytes(".seqsvr.v1.ForwardResponse")
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

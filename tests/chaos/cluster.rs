@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use seq_proto::v1;
-use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::set_admin_service_client::SetAdminServiceClient;
 use seq_proto::v1::status_response::Role;
+use seq_proto::v1::status_service_client::StatusServiceClient;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::machine::eventually;
@@ -22,6 +22,9 @@ use crate::node::{Node, SmallDisk};
 const STORE_PORT: u16 = 7300;
 const ALLOC_PORT: u16 = 7400;
 const HTTP_PORT: u16 = 7480;
+const RAFT_PORT: u16 = 7306;
+const ADMIN_PORT: u16 = 7490;
+const PEER_PORT: u16 = 7495;
 
 /// Uids of a section.
 pub(crate) const SECTION_SIZE: u32 = 10_000;
@@ -227,11 +230,14 @@ impl Cluster {
         for (index, node) in stores.iter().enumerate() {
             let (id, name, addr, ip) = (index + 1, &node.name, &node.addr, node.host.ip);
             let http = format!("{ip}:{HTTP_PORT}");
-            writeln!(text, "[[store]]\nid = {id}\nname = \"{name}\"\naddr = \"{addr}\"\nhttp = \"{http}\"").unwrap();
+            let admin = format!("{ip}:{ADMIN_PORT}");
+            writeln!(text, "[[store]]\nid = {id}\nname = \"{name}\"\naddr = \"{addr}\"").unwrap();
+            writeln!(text, "raft = \"{ip}:{RAFT_PORT}\"\nadmin = \"{admin}\"\nhttp = \"{http}\"").unwrap();
         }
         for node in allocs {
             let (name, addr, ip) = (&node.name, &node.addr, node.host.ip);
-            writeln!(text, "[[alloc]]\nname = \"{name}\"\naddr = \"{addr}\"\nhttp = \"{ip}:{HTTP_PORT}\"").unwrap();
+            writeln!(text, "[[alloc]]\nname = \"{name}\"\naddr = \"{addr}\"").unwrap();
+            writeln!(text, "peer = \"{ip}:{PEER_PORT}\"\nhttp = \"{ip}:{HTTP_PORT}\"").unwrap();
         }
         text
     }
@@ -278,7 +284,11 @@ impl Cluster {
     pub(crate) fn deafen(&self, store: usize) {
         let target = &self.stores[store].host;
         let others = self.stores.iter().chain(&self.allocs).filter(|node| node.host.ip != target.ip);
-        others.for_each(|node| self.net.refuse_connections(&node.host, target, STORE_PORT));
+        for node in others {
+            for port in [STORE_PORT, RAFT_PORT] {
+                self.net.refuse_connections(&node.host, target, port);
+            }
+        }
     }
 
     /// Drops this percentage of the packets between stores.
@@ -323,7 +333,7 @@ impl Cluster {
     /// Uptime of a node, by its own clock.
     pub(crate) fn uptime(&self, addr: &str) -> Duration {
         let query = || async {
-            let mut client = AdminServiceClient::new(channel(addr));
+            let mut client = StatusServiceClient::new(channel(addr));
             client.status(v1::StatusRequest {}).await
         };
         Duration::from_millis(eventually("the node responds", || self.within(query())).uptime_ms)
@@ -332,7 +342,7 @@ impl Cluster {
     /// The status of a store; `None` without a response.
     pub(crate) fn store_status(&self, node: &Node) -> Option<v1::StoreStatus> {
         let query = async {
-            let mut client = AdminServiceClient::new(channel(&node.addr));
+            let mut client = StatusServiceClient::new(channel(&node.addr));
             client.status(v1::StatusRequest {}).await
         };
         match self.within(query)?.role? {
@@ -387,7 +397,8 @@ impl Cluster {
         let mut last = tonic::Status::unavailable("no member");
         for node in stores {
             let response = self.runtime.block_on(async {
-                tokio::time::timeout(ADMIN_TIMEOUT, call(SetAdminServiceClient::new(channel(&node.addr)))).await
+                let admin = channel(&format!("{}:{ADMIN_PORT}", node.host.ip));
+                tokio::time::timeout(ADMIN_TIMEOUT, call(SetAdminServiceClient::new(admin))).await
             });
             match response {
                 Ok(Ok(response)) => return Ok(response.into_inner()),

@@ -175,7 +175,7 @@ pub(crate) fn seqsvr_json(args: &[&str]) -> Value {
     json(&args, &seqsvr(&args))
 }
 
-fn json(args: &[&str], output: &Output) -> Value {
+pub(crate) fn json(args: &[&str], output: &Output) -> Value {
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "seqsvr {args:?}: {}\n{stdout}\n{stderr}", output.status);
     serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("seqsvr {args:?} printed {stdout:?}: {error}"))

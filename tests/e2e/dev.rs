@@ -86,7 +86,7 @@ fn probes_metrics_status_and_services_show_all_nodes() {
     }
     let services = seqsvr(&["services", "--addr", &addr]);
     let services = String::from_utf8_lossy(&services.stdout).into_owned();
-    for service in ["seqsvr.v1.SequenceService", "seqsvr.v1.AdminService", "grpc.health.v1.Health"] {
+    for service in ["seqsvr.v1.SequenceService", "seqsvr.v1.StatusService", "grpc.health.v1.Health"] {
         assert!(services.contains(service), "{service} is missing in {services}");
     }
     let http = format!("{}:7180", place.host);

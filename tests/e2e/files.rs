@@ -72,9 +72,8 @@ fn a_process_that_may_open_too_few_files_for_its_set_names_the_limit() {
     // Two connections of each thread to each of 200 nodes.
     let mut text = fs::read_to_string(&set).unwrap();
     for number in 3..=202 {
-        let (port, http) = (10_000 + number, 20_000 + number);
-        let host = place.host;
-        text += &format!("[[alloc]]\nname = \"a{number}\"\naddr = \"{host}:{port}\"\nhttp = \"{host}:{http}\"\n");
+        let [addr, http, peer] = [10_000, 20_000, 30_000].map(|port| format!("{}:{}", place.host, port + number));
+        text += &format!("[[alloc]]\nname = \"a{number}\"\naddr = \"{addr}\"\npeer = \"{peer}\"\nhttp = \"{http}\"\n");
     }
     fs::write(&set, text).unwrap();
     let set = set.display().to_string();

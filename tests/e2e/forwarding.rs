@@ -41,11 +41,13 @@ impl Cluster {
         let host = place.host;
         let mut text = format!(
             "name = \"forwarding\"\nplaintext = true\nuids = \"0..{UIDS}\"\nsection_size = 1000\nstep = 10_000\n\
-             [[store]]\nid = 1\nname = \"s1\"\naddr = \"{host}:7301\"\nhttp = \"{host}:7311\"\n"
+             [[store]]\nid = 1\nname = \"s1\"\naddr = \"{host}:7301\"\nraft = \"{host}:7307\"\nadmin = \"{host}:7304\"\nhttp = \"{host}:7311\"\n"
         );
         for (port, name) in (PORT..).zip(NODES) {
             text += &format!(
-                "[[alloc]]\nname = \"{name}\"\naddr = \"{host}:{port}\"\nhttp = \"{host}:{}\"\nredis = \"{host}:{}\"\n",
+                "[[alloc]]\nname = \"{name}\"\naddr = \"{host}:{port}\"\npeer = \"{host}:{}\"\nhttp = \"{host}:{}\"\n\
+                 redis = \"{host}:{}\"\n",
+                port + 70,
                 port + 80,
                 port + 90
             );

@@ -16,6 +16,7 @@ mod forwarding;
 mod http;
 mod kill;
 mod numbers;
+mod ports;
 mod proxy;
 mod quorum;
 mod redis;

@@ -34,7 +34,9 @@ impl Stores {
         let (old, new) = ("id = 3\nname = \"s3\"", "id = 4\nname = \"s4\"");
         assert!(text.contains(old), "{text}");
         let path = self.place.path("new.toml");
-        fs::write(&path, text.replace(old, new).replace(":7303", ":7304").replace(":7313", ":7314")).unwrap();
+        let ports = [(7303, 7321), (7306, 7324), (7309, 7327), (7313, 7331)];
+        let moved = |text: String, (old, new): (u16, u16)| text.replace(&format!(":{old}"), &format!(":{new}"));
+        fs::write(&path, ports.into_iter().fold(text.replace(old, new), moved)).unwrap();
         path
     }
 
@@ -91,7 +93,7 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
     eventually("the cluster is well, with the new store and without the old one", || {
         let status = seqsvr(&["status", "--addr", &addr]);
         let text = String::from_utf8_lossy(&status.stdout).into_owned();
-        (status.status.success() && text.contains(":7304") && !text.contains(":7303")).then_some(())
+        (status.status.success() && text.contains(":7321") && !text.contains(":7303")).then_some(())
     });
 
     let led = eventually("the new one may lead", || {

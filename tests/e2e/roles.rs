@@ -25,8 +25,8 @@ use tonic::{Request, Status};
 
 use crate::tls::{Cluster, text};
 
-/// The port of the store that the cells are tried at, and that of an AllocSvr, each with its port for metrics.
-const PORTS: [(u16, u16); 2] = [(7301, 7311), (7400, 7480)];
+/// The gRPC ports of a store, and those of an AllocSvr, with the port for metrics of each.
+const PORTS: [(u16, &[u16]); 2] = [(7311, &[7301, 7304, 7307]), (7480, &[7400, 7404])];
 
 /// Holders by their column of the table, nodes of the own set and of another one.
 const HOLDERS: [(&str, &str); 8] = [
@@ -54,7 +54,7 @@ fn table() -> (Vec<String>, Vec<(String, Vec<String>)>) {
 
 /// Messages without fields, of any method.
 #[derive(Clone, Copy, Default)]
-struct Empty;
+pub(crate) struct Empty;
 
 impl Codec for Empty {
     type Encode = ();
@@ -119,9 +119,9 @@ fn every_cell_of_the_table_holds_at_the_ports() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let methods: Vec<&str> = tried.iter().map(|(method, _)| method.as_str()).collect();
     let mut cells = 0;
-    for (port, metrics) in PORTS {
+    for (metrics, ports) in PORTS {
         let mut refused = 0;
-        for (role, holder) in HOLDERS {
+        for (port, (role, holder)) in ports.iter().flat_map(|port| HOLDERS.map(|one| (*port, one))) {
             let column = columns.iter().position(|column| column == role).unwrap();
             let is_other = holder.contains("/im-b/");
             for ((method, row), denied) in tried.iter().zip(runtime.block_on(denied(&cluster, holder, port, &methods)))
@@ -133,9 +133,9 @@ fn every_cell_of_the_table_holds_at_the_ports() {
             }
         }
         let counted = cluster.metric(metrics, "seqsvr_requests_denied_total{");
-        assert!(refused > 0 && counted == refused as f64, "{counted} of {refused} counted at {port}");
+        assert!(refused > 0 && counted == refused as f64, "{counted} of {refused} counted at {metrics}");
     }
-    println!("{cells} cells at {} ports", PORTS.len());
+    println!("{cells} cells at {} ports", PORTS.map(|(_, ports)| ports.len()).iter().sum::<usize>());
     let after = cluster.place.seqsvr_json(&["node", "list", "--set", &cluster.set]);
     let nodes = |list: &serde_json::Value| {
         let nodes = list["nodes"].as_array().unwrap().clone();
@@ -152,14 +152,13 @@ fn every_cell_of_the_table_holds_at_the_ports() {
     assert_eq!(redis("client.backend"), "PONG\n");
 }
 
-/// Sends the requests that once took a set over, as node a1, to a store and an AllocSvr; returns the reason of each refusal.
+/// Sends the requests that once took a set over, as node a1, to the ports of a store and the peers' of an AllocSvr; returns the reason of each refusal.
 async fn takeover(
     node_id: u32,
     incarnation: u64,
-    store: Channel,
-    alloc: Channel,
+    [store, admin, raft, alloc]: [Channel; 4],
 ) -> Vec<(&'static str, Result<(), Status>)> {
-    let mut control = ControlServiceClient::new(store.clone());
+    let mut control = ControlServiceClient::new(store);
     let a1 = "a1".to_owned();
     let register = RegisterRequest {
         set: "im-a".into(),
@@ -204,9 +203,9 @@ async fn takeover(
         ("Renew", control.renew(renew).await.map(drop)),
         ("RaiseCeilings", control.raise_ceilings(raise).await.map(drop)),
         ("Transfer", control.transfer(transfer).await.map(drop)),
-        ("ChangeVoters", StoreAdminServiceClient::new(store.clone()).change_voters(voters).await.map(drop)),
-        ("DrainNode", NodeAdminServiceClient::new(store.clone()).drain_node(drain).await.map(drop)),
-        ("Vote", RaftServiceClient::new(store).vote(vote).await.map(drop)),
+        ("ChangeVoters", StoreAdminServiceClient::new(admin.clone()).change_voters(voters).await.map(drop)),
+        ("DrainNode", NodeAdminServiceClient::new(admin).drain_node(drain).await.map(drop)),
+        ("Vote", RaftServiceClient::new(raft).vote(vote).await.map(drop)),
         ("Activate", HandoverServiceClient::new(alloc).activate(ActivateRequest::default()).await.map(drop)),
     ]
 }
@@ -232,8 +231,8 @@ fn a_holder_does_not_act_for_another_node() {
             let mut all = Vec::new();
             // The leader, and members that forward to it.
             for port in [7301, 7302, 7303] {
-                let (store, alloc) = (pool.get(&format!("{host}:{port}")), pool.get(&format!("{host}:7400")));
-                for (method, outcome) in takeover(node_id, incarnation, store.unwrap(), alloc.unwrap()).await {
+                let ports = [port, port + 3, port + 6, 7404].map(|port| pool.get(&format!("{host}:{port}")).unwrap());
+                for (method, outcome) in takeover(node_id, incarnation, ports).await {
                     let refused = outcome.expect_err(method);
                     all.push((method, reason(&refused).unwrap_or_else(|| refused.to_string())));
                 }

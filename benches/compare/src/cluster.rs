@@ -35,20 +35,22 @@ impl Cluster {
     /// Starts a store and so many allocators, and waits until each of these owns its share of the sections. `under` is a
     /// program, with its arguments, that runs the allocators.
     pub(crate) async fn start(seqsvr: &Path, dir: &Path, allocs: usize, under: &[&str]) -> anyhow::Result<Cluster> {
-        let ports: Vec<u16> = (0..2 + 3 * allocs).map(|_| free_port()).collect::<Result<_, _>>()?;
+        let ports: Vec<u16> = (0..3 + 4 * allocs).map(|_| free_port()).collect::<Result<_, _>>()?;
         let at = |index: usize| format!("127.0.0.1:{}", ports[index]);
         let (start, end) = (UIDS.start, UIDS.end);
         let mut text = format!(
             "name = \"compare\"\nplaintext = true\nuids = \"{start}..{end}\"\nsection_size = {SECTION_SIZE}\nstep = 10_000\n\
-             [[store]]\nid = 1\nname = \"s1\"\naddr = \"{}\"\nhttp = \"{}\"\n",
+             [[store]]\nid = 1\nname = \"s1\"\naddr = \"{}\"\nhttp = \"{}\"\nraft = \"{}\"\n",
             at(0),
-            at(1)
+            at(1),
+            at(2)
         );
         for alloc in 0..allocs {
-            let [grpc, http, redis] = [2, 3, 4].map(|port| at(port + 3 * alloc));
+            let [grpc, http, redis, peer] = [3, 4, 5, 6].map(|port| at(port + 4 * alloc));
             let name = alloc + 1;
-            text +=
-                &format!("[[alloc]]\nname = \"a{name}\"\naddr = \"{grpc}\"\nhttp = \"{http}\"\nredis = \"{redis}\"\n");
+            text += &format!(
+                "[[alloc]]\nname = \"a{name}\"\naddr = \"{grpc}\"\npeer = \"{peer}\"\nhttp = \"{http}\"\nredis = \"{redis}\"\n"
+            );
         }
         let set = dir.join("set.toml");
         std::fs::write(&set, text)?;
@@ -62,10 +64,10 @@ impl Cluster {
             let name = format!("a{}", alloc + 1);
             let program = seqsvr.to_string_lossy();
             let command = [under, &[&*program, "alloc", "--set", &set, "--name", &name, "--cores", "1"]].concat();
-            peer.start(Path::new(command[0]), &command[1..], &at(2 + 3 * alloc)).await?;
+            peer.start(Path::new(command[0]), &command[1..], &at(3 + 4 * alloc)).await?;
         }
         peer.beside(store);
-        let redis = (0..allocs).map(|alloc| ports[4 + 3 * alloc].to_string()).collect();
+        let redis = (0..allocs).map(|alloc| ports[5 + 4 * alloc].to_string()).collect();
         let cluster = Cluster { seqsvr: seqsvr.to_owned(), peer, redis };
         cluster.ready().await?;
         Ok(cluster)

@@ -10,9 +10,9 @@ use rustix::time::{ClockId, clock_gettime};
 use seq_kit::cores::Cores;
 use seq_kit::listen;
 use seq_proto::v1;
-use seq_proto::v1::admin_service_server::{AdminService, AdminServiceServer};
 use seq_proto::v1::next_stream_response::Outcome;
 use seq_proto::v1::sequence_service_server::{SequenceService, SequenceServiceServer};
+use seq_proto::v1::status_service_server::{StatusService, StatusServiceServer};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
@@ -36,7 +36,7 @@ pub(crate) fn serve(addr: SocketAddr, cores: usize) -> anyhow::Result<()> {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .add_service(SequenceServiceServer::new(Echo))
-            .add_service(AdminServiceServer::new(Echo))
+            .add_service(StatusServiceServer::new(Echo))
             .serve_with_incoming(incoming)
             .await;
         if let Err(error) = served {
@@ -114,7 +114,7 @@ impl SequenceService for Echo {
 }
 
 #[tonic::async_trait]
-impl AdminService for Echo {
+impl StatusService for Echo {
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
         let (pid, cpu_us) = (std::process::id(), cpu_us());
         Ok(Response::new(v1::StatusResponse { pid, cpu_us, ..v1::StatusResponse::default() }))

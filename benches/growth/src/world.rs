@@ -9,7 +9,7 @@ use seq_api::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceS
 use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
 use seq_core::{Count, Epoch, Layout, NodeId, RouteVersion, SectionId, Uid};
 use seq_kit::tasks::TaskGroup;
-use seq_store::{DataDir, Store, StoreConfig, StoreHandle, StoreOptions};
+use seq_store::{DataDir, Sockets, Store, StoreConfig, StoreHandle, StoreOptions};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
@@ -132,7 +132,7 @@ pub(crate) async fn start_store(
         data: DataDir::Memory(seq_store::MemoryDisk::new()),
         join: false,
         form: true,
-        listener: listener.into(),
+        sockets: Sockets { peers: listener.into(), raft: None, admin: None },
         options: StoreOptions { rebalance_after: NEVER, registration_grace, ..StoreOptions::DEFAULTS },
         clock: Clock::System,
         revision: "growth".to_owned(),
@@ -149,6 +149,7 @@ pub(crate) fn start_allocator(spec: &SetSpec, alloc: &AllocSpec, tasks: &TaskGro
         spec: spec.clone(),
         name: alloc.name.clone(),
         advertise: alloc.addr.clone(),
+        advertise_to_peers: None,
         replace: false,
         options: AllocOptions::DEFAULTS,
         clock: Clock::System,
@@ -161,8 +162,9 @@ pub(crate) fn spec(layout: &Layout, step: u64, store: String, allocators: usize)
     let alloc = |number: usize| AllocSpec {
         name: format!("a{number}"),
         // Never connected to: every owner is in this process.
-        addr: format!("127.0.0.1:{}", 2 * number),
-        http: format!("127.0.0.1:{}", 2 * number + 1),
+        addr: format!("127.0.0.1:{}", 3 * number),
+        http: format!("127.0.0.1:{}", 3 * number + 1),
+        peer: format!("127.0.0.1:{}", 3 * number + 2),
         redis: None,
         weight: 1,
     };
@@ -171,7 +173,14 @@ pub(crate) fn spec(layout: &Layout, step: u64, store: String, allocators: usize)
         uids: layout.uids(),
         section_size: layout.section_size(),
         step,
-        stores: vec![StoreSpec { id: 1, name: "s1".to_owned(), http: "127.0.0.1:1".to_owned(), addr: store }],
+        stores: vec![StoreSpec {
+            id: 1,
+            name: "s1".to_owned(),
+            http: "127.0.0.1:1".to_owned(),
+            raft: "127.0.0.1:2".to_owned(),
+            admin: None,
+            addr: store,
+        }],
         allocs: (1..=allocators).map(alloc).collect(),
         genesis: Genesis::Start,
     }

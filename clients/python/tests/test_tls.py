@@ -27,7 +27,7 @@ def free_ports(count: int) -> list[int]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """The allocator's URL, and the directory of the certificates."""
     directory = tmp_path_factory.mktemp("tls")
-    addrs = [f"127.0.0.1:{port}" for port in free_ports(4)]
+    addrs = [f"127.0.0.1:{port}" for port in free_ports(6)]
     file, certs = directory / "set.toml", directory / "certs"
     file.write_text(
         f"""name = "tls"
@@ -38,10 +38,12 @@ step = 100
 id = 1
 name = "s1"
 addr = "{addrs[0]}"
+raft = "{addrs[5]}"
 http = "{addrs[1]}"
 [[alloc]]
 name = "a1"
 addr = "{addrs[2]}"
+peer = "{addrs[4]}"
 http = "{addrs[3]}"
 """
     )

@@ -86,7 +86,7 @@ impl Allocator {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn start_with(config: AllocConfig, dial: &Dial, group: &TaskGroup) -> Result<Allocator, StartError> {
-        let AllocConfig { spec, name, advertise, replace, options, clock } = config;
+        let AllocConfig { spec, name, advertise, advertise_to_peers, replace, options, clock } = config;
         options.validate()?;
         let set = spec.name.clone();
         let layout: Layout = spec.validate().map_err(|problems| StartError::Spec { set: set.clone(), problems })?;
@@ -109,6 +109,7 @@ impl Allocator {
             node: AtomicU32::new(0),
             fault: Mutex::new(None),
             stores: Mutex::default(),
+            peer_addrs: Mutex::default(),
             raises: RaiseInbox::default(),
             renew_now: Notify::new(),
             grants_due: Notify::new(),
@@ -123,6 +124,7 @@ impl Allocator {
             set,
             name,
             advertise,
+            advertise_to_peers,
             replace,
             halt: HaltLatch::new(group.token()),
             layout,

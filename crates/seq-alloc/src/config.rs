@@ -19,8 +19,10 @@ pub struct AllocConfig {
     pub spec: SetSpec,
     /// Its name, one of the spec's AllocSvrs.
     pub name: String,
-    /// Address at which other nodes reach its gRPC port, "host:port".
+    /// Address at which others reach its port for callers, "host:port".
     pub advertise: String,
+    /// Address at which other AllocSvrs reach its port for peers, "host:port"; `None`: that for callers serves both.
+    pub advertise_to_peers: Option<String>,
     /// Whether to replace a live process of this name at another address.
     pub replace: bool,
     /// Intervals, timeouts and limits.

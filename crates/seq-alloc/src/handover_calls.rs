@@ -125,14 +125,18 @@ impl Shared {
         }
     }
 
-    /// The target: by the routes, or where the store of its set stated that it is.
+    /// The target, where the store of its set stated that it takes handovers; a store that states nothing has routes.
     fn target(&self, handover: &Handover) -> Result<HandoverServiceClient<Channel>, Status> {
-        let channel = match &handover.departure {
+        let stated = match &handover.departure {
+            None => self.peer_addrs.lock().get(&handover.to).cloned(),
+            Some(departure) => Some(departure.addr.clone()),
+        };
+        let channel = match stated {
             None => {
                 self.channel(handover.to).ok_or_else(|| Status::unavailable("the target's address is not known"))?
             }
-            Some(departure) => {
-                let channel = self.peers.here().pool.get(&departure.addr);
+            Some(addr) => {
+                let channel = self.peers.here().pool.get(&addr);
                 channel.map_err(|error| Status::unavailable(error.to_string()))?
             }
         };

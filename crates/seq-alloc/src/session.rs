@@ -110,6 +110,7 @@ impl Sessions {
                 follows: 0,
                 seen_revision: 0,
                 replace: self.shared.replace,
+                peer_addr: self.shared.advertise_to_peers.clone().unwrap_or_default(),
             };
             self.state = State::Registering { request, repeats: Repeats::default() };
         }
@@ -369,6 +370,11 @@ impl Shared {
         update: Option<&v1::OwnershipUpdate>,
         me: NodeId,
     ) -> Result<OwnershipUpdate, OwnershipUpdateError> {
-        owners::update(update, &self.layout, me)
+        let decoded = owners::update(update, &self.layout, me)?;
+        let planned = update.into_iter().flat_map(|update| &update.handovers);
+        for planned in planned.filter(|planned| !planned.to_addr.is_empty()) {
+            self.peer_addrs.lock().insert(NodeId(planned.to_node_id), planned.to_addr.clone());
+        }
+        Ok(decoded)
     }
 }

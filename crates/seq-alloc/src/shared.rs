@@ -1,5 +1,6 @@
 //! What the handles and the loops of one allocator share.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) set: String,
     pub(crate) name: String,
     pub(crate) advertise: String,
+    /// Where the other AllocSvrs reach its port for peers; `None`: where callers do.
+    pub(crate) advertise_to_peers: Option<String>,
     /// Whether to replace a running process of this name at another address.
     pub(crate) replace: bool,
     pub(crate) layout: Layout,
@@ -49,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) fault: Mutex<Option<String>>,
     /// Where the store's members are, as a response of the leader reported it last, the leader first; empty before.
     pub(crate) stores: Mutex<Vec<String>>,
+    /// Where other nodes of the set take handovers, as planned handovers stated last: routes have the ports for callers.
+    pub(crate) peer_addrs: Mutex<BTreeMap<NodeId, String>>,
     pub(crate) raises: RaiseInbox,
     /// Notified when the routes known here proved stale.
     pub(crate) renew_now: Notify,

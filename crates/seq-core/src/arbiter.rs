@@ -75,7 +75,7 @@ pub struct Departure {
     pub lineage: Lineage,
     /// The migration that the departure is part of.
     pub migration: MigrationId,
-    /// Address of the next owner's gRPC port, "host:port".
+    /// Address of the next owner's port for peers, "host:port".
     pub addr: String,
 }
 

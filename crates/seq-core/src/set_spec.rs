@@ -75,8 +75,12 @@ pub struct StoreSpec {
     pub id: u64,
     /// Name, a DNS label; no other node of the set has it.
     pub name: String,
-    /// Address of the gRPC port as others dial it, "host:port".
+    /// Address of the port for peers as they dial it, "host:port": AllocSvrs, members of this store, stores of other sets.
     pub addr: String,
+    /// Address of the port for Raft as the other members dial it, "host:port".
+    pub raft: String,
+    /// Address of the port for operators, "host:port"; `None`: the member has none, and operators use another one's.
+    pub admin: Option<String>,
     /// Address of the port for metrics and probes, "host:port".
     pub http: String,
 }
@@ -86,8 +90,10 @@ pub struct StoreSpec {
 pub struct AllocSpec {
     /// Name, a DNS label; no other node of the set has it.
     pub name: String,
-    /// Address of the gRPC port as others dial it, "host:port".
+    /// Address of the port for callers as they dial it, "host:port".
     pub addr: String,
+    /// Address of the port for peers as other AllocSvrs dial it, "host:port".
+    pub peer: String,
     /// Address of the port for metrics and probes, "host:port".
     pub http: String,
     /// Address of the port for clients of Redis, "host:port"; `None`: the node has no such port.

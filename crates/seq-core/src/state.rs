@@ -176,8 +176,10 @@ impl SetDefinition {
 pub struct NodeRecord {
     /// Name in the set file.
     pub name: String,
-    /// Address of its gRPC port.
+    /// Address of its port for callers.
     pub addr: String,
+    /// Address of its port for peers.
+    pub peer_addr: String,
     /// Its newest incarnation, 1 or above; never falls. Those of a later lineage are above those of all earlier ones, so
     /// that no session of an earlier one is taken for it.
     pub incarnation: Incarnation,
@@ -391,7 +393,7 @@ impl State {
     }
 
     fn register(&mut self, registration: &Registration) -> Result<(NodeId, Incarnation), CommandRefusal> {
-        let Registration { name, addr, token, lease, follows, seen } = registration;
+        let Registration { name, addr, peer_addr, token, lease, follows, seen } = registration;
         if self.set.is_none() {
             return Err(CommandRefusal::NoSet);
         }
@@ -423,6 +425,7 @@ impl State {
                 node.leaving = false;
                 node.registered_at = node.liveness;
                 node.lease = earlier.max(*lease);
+                node.peer_addr.clone_from(peer_addr);
                 if node.addr != *addr {
                     node.addr.clone_from(addr);
                     self.route_version.0 += 1;
@@ -434,6 +437,7 @@ impl State {
                 self.nodes.push(NodeRecord {
                     name: name.clone(),
                     addr: addr.clone(),
+                    peer_addr: peer_addr.clone(),
                     incarnation: Incarnation(first).next(),
                     token: *token,
                     renew_seq: RenewSeq(0),

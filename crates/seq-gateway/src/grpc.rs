@@ -14,15 +14,15 @@ use seq_api::service::SequenceService;
 use seq_auth::Identity;
 use seq_core::limits;
 use seq_kit::admission::Admission;
-use seq_kit::connection::Listener;
+use seq_kit::connection::{Listener, Peer};
 use seq_kit::http::Checks;
 use seq_kit::memory::MemoryBudget;
 use seq_kit::port::{Bounds, Guard, Port, Respond};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::roles::Called;
 use seq_proto::v1;
-use seq_proto::v1::admin_service_server::{self, AdminService, AdminServiceServer};
-use seq_proto::v1::sequence_service_server;
+use seq_proto::v1::status_service_server::{StatusService, StatusServiceServer};
+use seq_proto::{ports, roles};
 use seq_tenant::Tenants;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
@@ -50,7 +50,7 @@ const BOUNDS: Bounds = Bounds {
     drain: Duration::from_secs(3),
 };
 
-/// Builds the response of `AdminService.Status`.
+/// Builds the response of `StatusService.Status`.
 pub type AdminView = Arc<dyn Fn() -> v1::StatusResponse + Send + Sync>;
 
 /// What a node serves besides sequences. Its endpoints, one per core, have clones.
@@ -60,7 +60,8 @@ pub struct Node {
     pub admin: AdminView,
     /// Readiness of the node, as reported by the health service.
     pub ready: Checks,
-    /// Node-to-node services of the set, on the same port.
+    /// Further services of the port. Nodes have none: those of peers have a port of their own ([`crate::peers`]). Simulated
+    /// nodes serve both on one.
     pub beside: Routes,
     /// Admission of connections.
     pub admission: Admission,
@@ -94,15 +95,15 @@ pub fn serve<F: SequenceService>(
         ready,
         http1: true,
         descriptors: seq_proto::DESCRIPTORS,
-        services: &[sequence_service_server::SERVICE_NAME, admin_service_server::SERVICE_NAME],
+        services: ports::Port::Callers.services(),
     };
     let handlers = Arc::new(Handlers::new(service, &admin().set, group.token(), allocate_on_get, tenants));
-    let admin = AdminServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let admin = StatusServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
     port.serve(Dispatch::new(handlers, services, memory), listener.into(), group)
 }
 
-/// The guard of a node's port: gRPC and JSON clients get the refusal in their own form. Where there are tenants, a caller may
+/// The guard of a node's port for callers: gRPC and JSON clients get the refusal in their own form. Where there are tenants, a caller may
 /// prove by a token what others prove by a certificate.
 fn guard(node: &str, set: String, tokens: bool) -> Guard {
     let respond: Respond = |request, status| {
@@ -116,13 +117,17 @@ fn guard(node: &str, set: String, tokens: bool) -> Guard {
     Guard::new(decide, respond, denied)
 }
 
-struct Admin {
-    view: AdminView,
+pub(crate) struct Admin {
+    pub(crate) view: AdminView,
 }
 
 #[tonic::async_trait]
-impl AdminService for Admin {
-    async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
-        Ok(Response::new((self.view)()))
+impl StatusService for Admin {
+    async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
+        let mut status = (self.view)();
+        if !roles::is_operator(request.extensions().get::<Peer>().and_then(Peer::identity)) {
+            status.admin_addrs.clear();
+        }
+        Ok(Response::new(status))
     }
 }

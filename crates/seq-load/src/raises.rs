@@ -11,9 +11,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use seq_channel::Pool;
 use seq_proto::v1;
-use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
+use seq_proto::v1::status_service_client::StatusServiceClient;
 
 /// Timeout of polling one node; the next poll comes soon.
 const POLL_TIMEOUT: Duration = Duration::from_millis(500);
@@ -114,7 +114,7 @@ async fn nodes(pool: &Pool, addr: &str) -> Vec<String> {
 }
 
 async fn status(pool: &Pool, addr: &str) -> Option<v1::StatusResponse> {
-    let mut client = AdminServiceClient::new(pool.get(addr).ok()?);
+    let mut client = StatusServiceClient::new(pool.get(addr).ok()?);
     let call = client.status(v1::StatusRequest {});
     Some(tokio::time::timeout(POLL_TIMEOUT, call).await.ok()?.ok()?.into_inner())
 }

@@ -1,7 +1,8 @@
 //! The wire: types generated from `proto/`, and the validation that makes core types of them.
 //!
 //! No message from the wire is trusted before it passed [`convert`], [`control`], [`inter_set`] or [`owners`]. [`reason`] lists
-//! the reasons of refusals with their codes and retry hints; [`status`] encodes them. [`roles`] has the rights of roles.
+//! the reasons of refusals with their codes and retry hints; [`status`] encodes them. [`roles`] has the rights of roles, [`ports`]
+//! what is registered on each port.
 
 pub mod control;
 pub mod convert;
@@ -9,6 +10,7 @@ pub mod dial;
 pub mod inter_set;
 mod json;
 pub mod owners;
+pub mod ports;
 pub mod reason;
 pub mod roles;
 pub mod status;

@@ -26,6 +26,8 @@ impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
             to_node_id: one.to.0,
             to_incarnation: one.incarnation.0,
             departure: one.departure.as_deref().map(v1::Departure::from),
+            // Of the state, which the update is not.
+            to_addr: String::new(),
         };
         v1::OwnershipUpdate {
             sections: update.grants.iter().map(|grant| grant.section.0).collect(),

@@ -51,9 +51,6 @@ const OWN_NODES: &[Allowed] = &[OwnSet(Alloc), OwnSet(Store)];
 
 const OPERATORS: &[Allowed] = &[Any(Operator)];
 
-/// As of operators, forwarded by a follower.
-const OPERATORS_OR_FOLLOWERS: &[Allowed] = &[Any(Operator), OwnSet(Store)];
-
 /// The table.
 pub const TABLE: &[Row] = &[
     Row {
@@ -80,7 +77,9 @@ pub const TABLE: &[Row] = &[
         methods: &["Arm", "Arrive", "StartReturn", "CompleteArrival", "Fence", "Exchange"],
         allowed: &[Any(Store)],
     },
-    Row { service: "seqsvr.v1.AdminService", methods: &["Status"], allowed: EVERYONE },
+    // Followers forward the requests of operators, whose rights the leader checks.
+    Row { service: "seqsvr.v1.ForwardService", methods: &["Forward"], allowed: &[OwnSet(Store)] },
+    Row { service: "seqsvr.v1.StatusService", methods: &["Status"], allowed: EVERYONE },
     Row {
         service: "seqsvr.v1.StoreAdminService",
         methods: &["ListMembers", "AddLearners", "ChangeVoters", "TransferLeader"],
@@ -101,7 +100,7 @@ pub const TABLE: &[Row] = &[
             "ListMigrations",
             "ListSections",
         ],
-        allowed: OPERATORS_OR_FOLLOWERS,
+        allowed: OPERATORS,
     },
     Row { service: "seqsvr.v1.BackupService", methods: &["CreateBackup"], allowed: OPERATORS },
     Row { service: "grpc.health.v1.Health", methods: &["Check", "Watch", "List"], allowed: EVERYONE },
@@ -168,6 +167,12 @@ impl fmt::Display for Called<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.method == "*" { f.write_str(self.service) } else { write!(f, "{}/{}", self.service, self.method) }
     }
+}
+
+/// Whether a caller is an operator; at ports without TLS, any caller is.
+#[must_use]
+pub fn is_operator(caller: Option<&Identity>) -> bool {
+    caller.is_none_or(|caller| caller.role() == Operator)
 }
 
 /// Checks that a node acts for itself: the certificate of an AllocSvr has the name that its request is for. Others are

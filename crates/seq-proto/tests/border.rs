@@ -136,7 +136,7 @@ fn every_refusal_has_its_own_reason_and_keeps_it_on_the_wire() {
 #[test]
 fn every_service_is_in_the_descriptors() {
     let pool: BTreeMap<&str, usize> =
-        ["SequenceService", "ControlService", "RaftService", "AdminService", "StoreAdminService"]
+        ["SequenceService", "ControlService", "RaftService", "StatusService", "StoreAdminService"]
             .map(|name| {
                 (name, seq_proto::DESCRIPTORS.windows(name.len()).filter(|part| *part == name.as_bytes()).count())
             })

@@ -12,8 +12,10 @@ pub struct Peer {
     pub id: u64,
     /// Name in the set file.
     pub name: String,
-    /// Address of its gRPC port.
+    /// Address of its port for peers.
     pub addr: String,
+    /// Address of its port for Raft.
+    pub raft_addr: String,
 }
 
 /// Configuration of one member.

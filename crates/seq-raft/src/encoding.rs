@@ -7,7 +7,7 @@
 //! formats.
 
 pub(crate) mod envelope;
-pub(crate) mod v3;
+pub(crate) mod v4;
 
 use bytes::Bytes;
 
@@ -16,9 +16,9 @@ use crate::types::{EncodedCommand, Entry, LogId, MAX_COMMAND_BYTES, Vote};
 use envelope::{Kind, Opened, ReadError};
 
 /// The format that is written.
-pub(crate) use v3 as newest;
+pub(crate) use v4 as newest;
 
-pub(crate) use v3::{Identity, Manifest, Snapshot, Watermark};
+pub(crate) use v4::{Identity, Manifest, Snapshot, Watermark};
 
 /// A command that is too large for one entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +69,7 @@ pub(crate) fn write_entry(entry: &Entry) -> Vec<u8> {
 
 pub(crate) fn read_entry(record: &[u8]) -> Result<Entry, ReadError> {
     let opened = open(Kind::Entry, record)?;
-    opened.decode::<v3::Entry>()?.into_library().map_err(|what| opened.malformed(what))
+    opened.decode::<v4::Entry>()?.into_library().map_err(|what| opened.malformed(what))
 }
 
 pub(crate) fn write_vote(vote: &Vote) -> Vec<u8> {
@@ -77,7 +77,7 @@ pub(crate) fn write_vote(vote: &Vote) -> Vec<u8> {
 }
 
 pub(crate) fn read_vote(record: &[u8]) -> Result<Vote, ReadError> {
-    Ok(open(Kind::Vote, record)?.decode::<v3::Vote>()?.into_library())
+    Ok(open(Kind::Vote, record)?.decode::<v4::Vote>()?.into_library())
 }
 
 /// Writes a log id as a record of its own; the kind is its meaning.
@@ -86,7 +86,7 @@ pub(crate) fn write_log_id(kind: Kind, id: &LogId) -> Vec<u8> {
 }
 
 pub(crate) fn read_log_id(kind: Kind, record: &[u8]) -> Result<LogId, ReadError> {
-    Ok(open(kind, record)?.decode::<v3::LogId>()?.into_library())
+    Ok(open(kind, record)?.decode::<v4::LogId>()?.into_library())
 }
 
 /// Writes one of the records that are the same in memory and on disk.
@@ -97,7 +97,7 @@ macro_rules! plain {
         }
 
         pub(crate) fn $read(record: &[u8]) -> Result<$record, ReadError> {
-            open(Kind::$record, record)?.decode::<v3::$record>()
+            open(Kind::$record, record)?.decode::<v4::$record>()
         }
     };
 }
@@ -110,7 +110,7 @@ plain!(write_watermark, read_watermark, Watermark);
 /// Checks the frame and that the format is known.
 fn open(kind: Kind, record: &[u8]) -> Result<Opened<'_>, ReadError> {
     let opened = envelope::open(kind, record)?;
-    opened.check_version(v3::VERSION..=newest::VERSION)?;
+    opened.check_version(v4::VERSION..=newest::VERSION)?;
     Ok(opened)
 }
 

@@ -90,18 +90,20 @@ impl RaftNode {
         check: impl FnOnce(&AppliedState<M>) -> Result<(), E>,
     ) -> Result<LoadedNode<M>, E> {
         let RaftNode { config, me, prepared, server, members, stopping } = self;
-        let peers: BTreeMap<u64, String> = config.peers.iter().map(|peer| (peer.id, peer.addr.clone())).collect();
-        let (opened, unreached) = open(prepared, (&me, &config), &peers, observe, check).await?;
+        let addrs: BTreeMap<u64, String> = config.peers.iter().map(|peer| (peer.id, peer.addr.clone())).collect();
+        let of_raft: BTreeMap<u64, String> =
+            config.peers.iter().map(|peer| (peer.id, peer.raft_addr.clone())).collect();
+        let (opened, unreached) = open(prepared, (&me, &config), &of_raft, observe, check).await?;
         let Opened { log, machine, state, stall, closed, .. } = opened;
         let (reader, timeouts) = (log.reader(), LinkTimeouts::new(&config.options));
-        let network = Network::new(me.clone(), reader.clone(), config.dial.clone(), peers.clone(), timeouts);
+        let network = Network::new(me.clone(), reader.clone(), config.dial.clone(), of_raft, timeouts);
         let library = config.options.library(&config.cluster)?;
         let raft = Raft::build(config.id, library, network.clone(), log, machine)
             .await
             .map_err(|error| StartError::raft(&error))?;
         network.membership().watch(&raft);
         let (proposer, batches) =
-            Proposer::new(raft.clone(), &config.set, peers, config.options.commit_timeout, stopping);
+            Proposer::new(raft.clone(), &config.set, addrs, config.options.commit_timeout, stopping);
         let names = (&*config.set, &*config.node);
         let quorum = Quorum::new(raft.clone(), names, &config.options, network.round_trips());
         let prober = Prober { me: me.clone(), dial: config.dial.clone() };

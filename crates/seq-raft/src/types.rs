@@ -59,10 +59,26 @@ const _: () = assert!(MAX_BATCH_BYTES <= MAX_COMMAND_BYTES);
 pub(crate) struct Member {
     /// Name in the set file.
     pub(crate) name: String,
-    /// Address of its gRPC port.
+    /// Address of its port for peers.
     pub(crate) addr: String,
+    /// Address of its port for Raft.
+    pub(crate) raft_addr: String,
     /// The data directory that is this member. Every member checks senders against it.
     pub(crate) fingerprint: Fingerprint,
+}
+
+impl Member {
+    /// Whether the other one has the same name and addresses.
+    pub(crate) fn is_at(&self, other: &Member) -> bool {
+        let of = |member: &Member| [member.name.clone(), member.addr.clone(), member.raft_addr.clone()];
+        of(self) == of(other)
+    }
+
+    /// Whether an address of the other one is one of this one.
+    pub(crate) fn shares_address(&self, other: &Member) -> bool {
+        let of = |member: &Member| [member.addr.clone(), member.raft_addr.clone()];
+        of(self).iter().any(|addr| of(other).contains(addr))
+    }
 }
 
 impl fmt::Display for Member {

@@ -10,7 +10,7 @@ use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::{RaiseCeilingsRequest, RegisterRequest, RenewRequest};
-use seq_store::{DataDir, Store, StoreConfig, StoreOptions};
+use seq_store::{DataDir, Sockets, Store, StoreConfig, StoreOptions};
 use tonic::transport::{Channel, Endpoint};
 
 type Control = ControlServiceClient<Channel>;
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Error> {
             data: DataDir::Path(disk.path().join(format!("s{id}"))),
             join: false,
             form: false,
-            listener: listener.into(),
+            sockets: Sockets { peers: listener.into(), raft: None, admin: None },
             options: StoreOptions::DEFAULTS,
             clock: seq_api::clock::Clock::System,
             revision: "example".to_owned(),
@@ -101,8 +101,14 @@ async fn main() -> Result<(), Error> {
 }
 
 fn spec(addrs: &[String]) -> SetSpec {
-    let store =
-        |(addr, id): (&String, u64)| StoreSpec { id, name: format!("s{id}"), addr: addr.clone(), http: addr.clone() };
+    let store = |(addr, id): (&String, u64)| StoreSpec {
+        id,
+        name: format!("s{id}"),
+        addr: addr.clone(),
+        raft: addr.clone(),
+        admin: None,
+        http: addr.clone(),
+    };
     let addr = "127.0.0.1:1".to_owned();
     SetSpec {
         name: "propose".to_owned(),
@@ -110,7 +116,14 @@ fn spec(addrs: &[String]) -> SetSpec {
         section_size: SECTION_SIZE,
         step: 1,
         stores: addrs.iter().zip(1..).map(store).collect(),
-        allocs: vec![AllocSpec { name: "a1".to_owned(), http: addr.clone(), addr, redis: None, weight: 1 }],
+        allocs: vec![AllocSpec {
+            name: "a1".to_owned(),
+            http: addr.clone(),
+            peer: addr.clone(),
+            addr,
+            redis: None,
+            weight: 1,
+        }],
         genesis: Genesis::Start,
     }
 }

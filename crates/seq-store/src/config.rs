@@ -37,8 +37,8 @@ pub struct StoreConfig {
     /// Forms a store out of an empty data directory although no other store of the set could report whether it ever held
     /// data. Required for a store of one member only.
     pub form: bool,
-    /// Where its gRPC port listens; bound before anything else starts.
-    pub listener: Listener,
+    /// Where its gRPC ports listen; bound before anything else starts.
+    pub sockets: Sockets,
     /// Times and sizes.
     pub options: StoreOptions,
     /// The clocks that the arbiter waits by.
@@ -47,6 +47,17 @@ pub struct StoreConfig {
     pub revision: String,
     /// Returns the CPU time of the process, in microseconds, for operators.
     pub cpu_us: fn() -> u64,
+}
+
+/// Where the gRPC ports of a member listen.
+#[derive(Debug)]
+pub struct Sockets {
+    /// The port for peers.
+    pub peers: Listener,
+    /// The port for Raft; `None`: the port for peers has Raft as well, as in a simulation, where a host has one socket.
+    pub raft: Option<Listener>,
+    /// The admin port, if the member has one.
+    pub admin: Option<Listener>,
 }
 
 seq_kit::options! {

@@ -1,4 +1,4 @@
-//! Format 4 of commands and states: archived types and their conversions. The one module that uses rkyv here.
+//! Format 5 of commands and states: archived types and their conversions. The one module that uses rkyv here.
 //!
 //! Types of `seq-core` are never archived themselves: renaming a field there must not change what is on disk. Everything that
 //! has one item for each section is a set of flat vectors of the same length: that encodes, validates and reads ten times
@@ -19,7 +19,7 @@ mod set_command;
 mod state_columns;
 
 /// Number of this format.
-pub(crate) const VERSION: u16 = 4;
+pub(crate) const VERSION: u16 = 5;
 
 /// Encodes a command.
 pub(crate) fn encode_command(command: &state::Command) -> Vec<u8> {

@@ -9,6 +9,7 @@
 //! | `control` | requests of AllocSvrs |
 //! | `leader_link` | requests that reach a follower, forwarded to the leader |
 //! | `arbiter` | proposes owners, beside the leader |
+//! | `forward` | requests of operators at the admin port of a follower, forwarded to the leader |
 //! | `admin` | requests of operators |
 //! | `set_admin` | requests of operators about sets and migrations |
 //! | `backup` | backups of a set, and members that are restored from one |
@@ -27,6 +28,7 @@ pub mod config;
 mod control;
 mod definition;
 mod encoding;
+mod forward;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod leader_link;
@@ -36,7 +38,7 @@ mod server;
 mod set_admin;
 mod store;
 
-pub use config::{ConfigError, StoreConfig, StoreOptions};
+pub use config::{ConfigError, Sockets, StoreConfig, StoreOptions};
 pub use definition::{DeclaredSet, SetMismatch};
 pub use replicated_set::SetState;
 pub use seq_proto::dial::Dial;

@@ -1,4 +1,4 @@
-//! The gRPC port of a member: control, Raft, status, health and reflection on one listener.
+//! The gRPC ports of a member: for peers, for Raft and for operators. [`seq_proto::ports`] has what is on each.
 
 use std::io;
 use std::time::Duration;
@@ -8,19 +8,20 @@ use seq_api::metrics::REQUESTS_DENIED_TOTAL;
 use seq_auth::Identity;
 use seq_core::limits;
 use seq_kit::admission::Admission;
-use seq_kit::connection::Listener;
 use seq_kit::http::Checks;
 use seq_kit::port::{Bounds, Guard, Port};
 use seq_kit::tasks::TaskGroup;
+use seq_proto::ports;
 use seq_proto::roles::Called;
-use seq_proto::v1::admin_service_server::{self, AdminServiceServer};
-use seq_proto::v1::backup_service_server::{self, BackupServiceServer};
-use seq_proto::v1::control_service_server::{self, ControlServiceServer};
-use seq_proto::v1::inter_set_service_server::{self, InterSetServiceServer};
-use seq_proto::v1::node_admin_service_server::{self, NodeAdminServiceServer};
-use seq_proto::v1::raft_service_server::{self, RaftServiceServer};
-use seq_proto::v1::set_admin_service_server::{self, SetAdminServiceServer};
-use seq_proto::v1::store_admin_service_server::{self, StoreAdminServiceServer};
+use seq_proto::v1::backup_service_server::BackupServiceServer;
+use seq_proto::v1::control_service_server::ControlServiceServer;
+use seq_proto::v1::forward_service_server::ForwardServiceServer;
+use seq_proto::v1::inter_set_service_server::InterSetServiceServer;
+use seq_proto::v1::node_admin_service_server::NodeAdminServiceServer;
+use seq_proto::v1::raft_service_server::RaftServiceServer;
+use seq_proto::v1::set_admin_service_server::SetAdminServiceServer;
+use seq_proto::v1::status_service_server::StatusServiceServer;
+use seq_proto::v1::store_admin_service_server::StoreAdminServiceServer;
 use seq_raft::{Gate, MAX_MESSAGE_BYTES, MemberAdmin, RaftNode, RaftServer};
 use tonic::service::Routes;
 
@@ -28,8 +29,10 @@ use crate::admin::nodes::NodeServer;
 use crate::admin::status::StatusServer;
 use crate::backup::service::BackupServer;
 use crate::between::service::InterSetServer;
+use crate::config::Sockets;
 use crate::control::forward::ControlForward;
 use crate::control::service::ControlServer;
+use crate::forward::{AdminPort, ENVELOPE_BYTES, ForwardServer};
 use crate::leader_link::LeaderHop;
 use crate::set_admin::SetAdminServer;
 
@@ -73,7 +76,7 @@ impl Services {
             members: node.member_admin(),
             nodes: NodeServer(Gate::closed()),
             inter_set: InterSetServer(Gate::closed()),
-            sets: SetAdminServer { local: Gate::closed(), leader: leader.clone() },
+            sets: SetAdminServer(Gate::closed()),
             backup: BackupServer(Gate::closed()),
             leader,
         }
@@ -91,57 +94,84 @@ impl Services {
     }
 }
 
-/// Serves on the current runtime until the group shuts down.
-pub(crate) fn serve(services: Services, set: String, listener: Listener, tasks: &TaskGroup) -> io::Result<()> {
-    let ready = services.readiness();
-    let raft = RaftServiceServer::new(services.raft)
-        .max_decoding_message_size(MAX_MESSAGE_BYTES)
-        .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    let control = ControlServiceServer::new(services.control)
-        .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
-        .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
-    let admin = AdminServiceServer::new(services.admin).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
-    let members = StoreAdminServiceServer::new(services.members).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
-    let nodes = NodeAdminServiceServer::new(services.nodes).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
-    let inter_set = InterSetServiceServer::new(services.inter_set)
-        .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
-        .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
-    let sets = SetAdminServiceServer::new(services.sets)
-        .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
-        .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
-    let backup = BackupServiceServer::new(services.backup).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
-    let port = Port {
-        name: "store server",
-        guard: guard(services.admission.node(), set),
-        admission: services.admission,
-        bounds: BOUNDS,
-        ready,
-        http1: false,
-        descriptors: seq_proto::DESCRIPTORS,
-        services: &[
-            control_service_server::SERVICE_NAME,
-            raft_service_server::SERVICE_NAME,
-            admin_service_server::SERVICE_NAME,
-            store_admin_service_server::SERVICE_NAME,
-            node_admin_service_server::SERVICE_NAME,
-            inter_set_service_server::SERVICE_NAME,
-            set_admin_service_server::SERVICE_NAME,
-            backup_service_server::SERVICE_NAME,
-        ],
-    };
-    let routes = Routes::new(raft)
-        .add_service(control)
-        .add_service(admin)
-        .add_service(members)
-        .add_service(nodes)
-        .add_service(inter_set)
-        .add_service(sets)
-        .add_service(backup);
-    let routes = port.complete(routes, tasks);
-    port.serve(routes, listener, tasks)
+/// Serves on the current runtime until the group shuts down: the ports for peers and for Raft and, if it has one, the admin
+/// port.
+pub(crate) fn serve(services: Services, set: &str, sockets: Sockets, tasks: &TaskGroup) -> io::Result<()> {
+    let of_operators = services.of_operators();
+    let forward = ForwardServer { services: of_operators.clone().prepare(), set: set.into() };
+    let mut of_peers = services.of_peers(forward);
+    match sockets.raft {
+        Some(listener) => {
+            let port = services.port("raft port", ports::Port::Raft, set);
+            let routes = port.complete(Routes::new(services.raft()).add_service(services.status()), tasks);
+            port.serve(routes, listener, tasks)?;
+        }
+        None => of_peers = of_peers.add_service(services.raft()),
+    }
+    let port = services.port("store server", ports::Port::StorePeers, set);
+    let routes = port.complete(of_peers, tasks);
+    port.serve(routes, sockets.peers, tasks)?;
+    if let Some(listener) = sockets.admin {
+        let port = services.port("admin port", ports::Port::Admin, set);
+        let routes = port.complete(of_operators.add_service(services.status()), tasks);
+        port.serve(AdminPort { services: routes, leader: services.leader }, listener, tasks)?;
+    }
+    Ok(())
 }
 
-/// The guard of a member's port.
+impl Services {
+    fn port(&self, name: &'static str, port: ports::Port, set: &str) -> Port {
+        Port {
+            name,
+            guard: guard(self.admission.node(), set.to_owned()),
+            admission: self.admission.clone(),
+            bounds: BOUNDS,
+            ready: self.readiness(),
+            http1: false,
+            descriptors: seq_proto::DESCRIPTORS,
+            services: port.services(),
+        }
+    }
+
+    fn raft(&self) -> RaftServiceServer<RaftServer> {
+        RaftServiceServer::new(self.raft.clone())
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    fn status(&self) -> StatusServiceServer<StatusServer> {
+        StatusServiceServer::new(self.admin.clone()).max_decoding_message_size(limits::MAX_REQUEST_BYTES)
+    }
+
+    /// The services of [`ports::Port::StorePeers`].
+    fn of_peers(&self, forward: ForwardServer) -> Routes {
+        let control = ControlServiceServer::new(self.control.clone())
+            .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
+            .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
+        let inter_set = InterSetServiceServer::new(self.inter_set.clone())
+            .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
+            .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
+        let forward = ForwardServiceServer::new(forward)
+            .max_decoding_message_size(limits::MAX_REQUEST_BYTES + ENVELOPE_BYTES)
+            .max_encoding_message_size(limits::MAX_RESPONSE_BYTES + ENVELOPE_BYTES);
+        Routes::new(control).add_service(inter_set).add_service(forward).add_service(self.status())
+    }
+
+    /// Those of [`ports::Port::Admin`] that the leader handles.
+    fn of_operators(&self) -> Routes {
+        let members =
+            StoreAdminServiceServer::new(self.members.clone()).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+        let nodes =
+            NodeAdminServiceServer::new(self.nodes.clone()).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+        let sets = SetAdminServiceServer::new(self.sets.clone())
+            .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
+            .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
+        let backup = BackupServiceServer::new(self.backup.clone()).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+        Routes::new(members).add_service(nodes).add_service(sets).add_service(backup)
+    }
+}
+
+/// The guard of a member's ports.
 fn guard(node: &str, set: String) -> Guard {
     let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => node.to_owned());
     let decide = move |path: &str, caller: Option<&Identity>| Called::by_path(path).check(caller, &set);

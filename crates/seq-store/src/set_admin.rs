@@ -12,10 +12,9 @@
 
 use std::sync::Arc;
 
+use seq_core::SetId;
 use seq_core::state::{CommandRefusal, SetDefinition, State};
-use seq_core::{SetId, limits};
 use seq_proto::Reason;
-use seq_proto::v1::set_admin_service_client::SetAdminServiceClient;
 use seq_proto::v1::set_admin_service_server::SetAdminService;
 use seq_proto::v1::{
     CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateSetRequest,
@@ -25,13 +24,11 @@ use seq_proto::v1::{
 };
 use seq_raft::{Gate, QuorumStatus};
 use tokio::sync::watch;
-use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use crate::between::Between;
 use crate::between::progress::Progress;
 use crate::definition::DeclaredSet;
-use crate::leader_link::LeaderHop;
 
 mod migrations;
 mod plan;
@@ -97,29 +94,14 @@ fn refused(refusal: &CommandRefusal) -> Status {
     reason.status(refusal.to_string())
 }
 
-/// The service of every member: the local one on the leader, a hop to the leader on a follower.
+/// The service, opened once the member is loaded.
 #[derive(Clone)]
-pub(crate) struct SetAdminServer {
-    pub(crate) local: Gate<SetAdmin>,
-    pub(crate) leader: LeaderHop,
-}
+pub(crate) struct SetAdminServer(pub(crate) Gate<SetAdmin>);
 
-/// A client on the connection to the leader.
-fn client(channel: Channel) -> SetAdminServiceClient<Channel> {
-    SetAdminServiceClient::new(channel)
-        .max_decoding_message_size(limits::MAX_RESPONSE_BYTES)
-        .max_encoding_message_size(limits::MAX_REQUEST_BYTES)
-}
-
-/// The response to a request: the leader's, or of the open service here.
+/// The response of the open service.
 macro_rules! respond {
     ($self:ident, $request:ident, $method:ident) => {
-        match $self.leader.hop($request.metadata())? {
-            None => $self.local.get()?.$method($request.into_inner()).await.map(Response::new),
-            Some(hop) => {
-                hop.forward($request, |channel, request| async move { client(channel).$method(request).await }).await
-            }
-        }
+        $self.0.get()?.$method($request.into_inner()).await.map(Response::new)
     };
 }
 

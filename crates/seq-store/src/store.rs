@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use seq_api::metrics::connection_metrics;
-use seq_core::set_spec::SetSpec;
+use seq_core::set_spec::{SetSpec, StoreSpec};
 use seq_core::state::Terms;
 use seq_kit::admission::{Admission, FewFiles, OwnFiles};
 use seq_kit::http::Checks;
@@ -140,7 +140,7 @@ pub enum StartError {
     /// The set file describes another set.
     #[error(transparent)]
     Set(#[from] SetMismatch),
-    /// The gRPC port cannot be served.
+    /// A gRPC port cannot be served.
     #[error("gRPC port")]
     Listen(#[source] std::io::Error),
     /// The replicated log does not start: its data directory, or another member's refusal.
@@ -152,19 +152,15 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let started = Instant::now();
     let set = Arc::new(config.validate()?);
     let name = config.me()?.name.clone();
-    let StoreConfig { spec, cluster, id, data, join, form, listener, options, clock, revision, cpu_us } = config;
-    let peer = |store: &seq_core::set_spec::StoreSpec| Peer {
-        id: store.id,
-        name: store.name.clone(),
-        addr: store.addr.clone(),
-    };
+    let StoreConfig { spec, cluster, id, data, join, form, sockets, options, clock, revision, cpu_us } = config;
+    let peers = peers(&spec, sockets.raft.is_some());
     let raft = RaftConfig {
         cluster: cluster.clone(),
         set: set.name.clone(),
         id,
         node: name.clone(),
         data: data.clone(),
-        peers: spec.stores.iter().map(peer).collect(),
+        peers,
         join,
         options: options.raft(),
         dial,
@@ -174,9 +170,9 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let dials = spec.stores.len() * CONNECTIONS_PER_MEMBER;
     let services =
         Services::closed(&node, Admission::new(&name, OwnFiles { dials, threads: 1 }, connection_metrics(&name))?);
-    let tls = listener.tls().cloned();
+    let tls = sockets.peers.tls().cloned();
     // The other members may be starting too, and probe this one.
-    server::serve(services.clone(), spec.name.clone(), listener, tasks).map_err(StartError::Listen)?;
+    server::serve(services.clone(), &spec.name, sockets, tasks).map_err(StartError::Listen)?;
 
     let raises = RaisesApplied::default();
     let check = |state: &_| read_state(state, |state| definition::check_set(state, &set)).map(drop);
@@ -190,6 +186,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         set: set.clone(),
         awaited: awaited.clone(),
         node: name.as_str().into(),
+        admin_addrs: admin_addrs(&spec, id),
         revision: revision.into(),
         cpu_us,
         tls,
@@ -205,7 +202,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     services.control.local.0.open(control);
     services.admin.0.open(view.clone());
     services.inter_set.0.open(between.clone());
-    services.sets.local.open(SetAdmin::new(set.clone(), between.clone(), progress));
+    services.sets.0.open(SetAdmin::new(set.clone(), between.clone(), progress));
     services.backup.0.open(Backups::new(&cluster, replicated.clone()));
     services.nodes.0.open(NodeAdmin::new(set.clone(), replicated.clone(), plan.clone()));
     let node = loaded.run(tasks);
@@ -220,6 +217,23 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());
     tracing::info!(store = name, cluster, set = set.name, id, round_trip = ?options.max_round_trip(), "the store member listens");
     Ok(StoreHandle { node, view, tasks: tasks.clone() })
+}
+
+/// The members of the set file; `apart`: Raft has a port of its own.
+fn peers(spec: &SetSpec, apart: bool) -> Vec<Peer> {
+    let peer = |store: &StoreSpec| Peer {
+        id: store.id,
+        name: store.name.clone(),
+        addr: store.addr.clone(),
+        raft_addr: if apart { store.raft.clone() } else { store.addr.clone() },
+    };
+    spec.stores.iter().map(peer).collect()
+}
+
+/// The admin ports of the set, the one of this member first.
+fn admin_addrs(spec: &SetSpec, id: u64) -> Vec<String> {
+    let (own, others): (Vec<_>, Vec<_>) = spec.stores.iter().partition(|store| store.id == id);
+    own.into_iter().chain(others).filter_map(|store| store.admin.clone()).collect()
 }
 
 /// The only store of a set may have lost its data, and no other one could report it.

@@ -51,6 +51,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     let config = AllocConfig {
         name: args.name.clone(),
         advertise: spec.addr.clone(),
+        advertise_to_peers: Some(spec.peer.clone()),
         replace: args.replace,
         options: settings.alloc,
         spec: set.spec,
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         Process::new(settings.clone(), &Banner { role: "alloc", set: &set_name, node: &args.name, data: None })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
-        let (ports, http) = (Ports::bind(&spec.addr, spec.redis.as_deref(), threads, &settings)?, bind_one(&spec.http)?);
+        let (ports, http) = (Ports::of_alloc(&spec, threads, &settings)?, bind_one(&spec.http)?);
         let dial = process.secure(credentials.as_ref(), &args.name);
         let ports = ports.secured(credentials.as_ref(), &args.name, process.tenants(&args.name)?);
         process.watch_signals()?;
@@ -72,7 +73,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         allocator.add_checks(&mut checks);
         process.push(background);
         process.push(endpoints);
-        tracing::info!(name = args.name, grpc = spec.addr, redis = spec.redis, http = %http.local_addr()?, threads, "listening");
+        tracing::info!(name = args.name, grpc = spec.addr, peers = spec.peer, redis = spec.redis, http = %http.local_addr()?, threads, "listening");
         process.open(http, credentials.as_ref(), recorder, checks)?;
         process.ending().await;
         anyhow::Ok(process.shutdown().await)

@@ -1,7 +1,7 @@
 //! The sets of a cluster, reached from any node of any of them.
 //!
 //! A command names a set; the store that it connects to may be that of another one. Every store knows the sets of its
-//! cluster with the addresses of their stores, so the command finds the right one from there.
+//! cluster with the addresses of their stores, and these state their admin ports, so the command finds the right one from there.
 
 use std::time::Duration;
 
@@ -72,8 +72,15 @@ impl Cluster {
         let mut store = StoreClient::at("", &set.stores, self.timeout);
         let Some(sets) = store.sets().await? else { return Err(undefined().into()) };
         if sets[0].id != set.id {
-            let message = format!("{} is a store of set {}, not of {}", set.stores.join(", "), sets[0].name, set.name);
-            return Err(Failure::new(Exit::Failed, message).into());
+            let found = &sets[0].name;
+            let message = format!(
+                "the admin port that {} states is one of set {found}, not of {}",
+                set.stores.join(", "),
+                set.name
+            );
+            let hint =
+                format!("it is on loopback of another machine: run the command where a store of set {} runs", set.name);
+            return Err(Failure::new(Exit::Failed, message).hint(hint).into());
         }
         Ok(SetClient { store, sets })
     }

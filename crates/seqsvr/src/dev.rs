@@ -176,9 +176,13 @@ struct Sockets {
 struct SetSockets {
     spec: SetSpec,
     cluster: String,
-    stores: Vec<TcpListener>,
+    /// Of each store.
+    stores: Vec<StoreSockets>,
     allocs: Vec<alloc_node::Ports>,
 }
+
+/// The ports of a store for peers and for Raft, and its admin port.
+type StoreSockets = (TcpListener, TcpListener, Option<TcpListener>);
 
 impl Sockets {
     fn open(mut files: Vec<SetFile>, args: &DevArgs, settings: &Settings) -> anyhow::Result<Sockets> {
@@ -193,9 +197,14 @@ impl Sockets {
         first.http = http.local_addr()?.to_string();
         if is_random {
             for spec in files.iter_mut().map(|file| &mut file.spec) {
-                spec.stores.iter_mut().for_each(|store| store.addr = anywhere());
+                for store in &mut spec.stores {
+                    store.addr = anywhere();
+                    store.raft = anywhere();
+                    store.admin = Some(anywhere());
+                }
                 for alloc in &mut spec.allocs {
                     alloc.addr = anywhere();
+                    alloc.peer = anywhere();
                     alloc.redis = alloc.redis.take().map(|_| anywhere());
                 }
             }
@@ -215,13 +224,17 @@ impl SetSockets {
         for store in &mut spec.stores {
             let listener = bind_one(&store.addr)?;
             store.addr = listener.local_addr()?.to_string();
-            stores.push(listener);
+            let raft = bind_one(&store.raft)?;
+            store.raft = raft.local_addr()?.to_string();
+            let admin = store.admin.as_deref().map(bind_one).transpose()?;
+            store.admin = admin.as_ref().map(TcpListener::local_addr).transpose()?.map(|addr| addr.to_string());
+            stores.push((listener, raft, admin));
         }
         let mut allocs = Vec::new();
         for alloc in &mut spec.allocs {
-            let ports =
-                alloc_node::Ports::bind(&alloc.addr, alloc.redis.as_deref(), settings.serving_threads(), settings)?;
+            let ports = alloc_node::Ports::of_alloc(alloc, settings.serving_threads(), settings)?;
             alloc.addr = ports.grpc[0].local_addr()?.to_string();
+            alloc.peer = ports.peer_addr()?.expect("an AllocSvr has the port");
             alloc.redis = ports.redis_addr()?;
             allocs.push(ports);
         }
@@ -264,6 +277,7 @@ async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Re
             spec: spec.clone(),
             name: alloc.name.clone(),
             advertise: alloc.addr.clone(),
+            advertise_to_peers: Some(alloc.peer.clone()),
             replace: false,
             options: settings.alloc,
             clock: Clock::System,
@@ -288,7 +302,8 @@ async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Re
 /// Defines a further set in the cluster of the first one, unless kept data has it.
 async fn create_set(spec: &SetSpec, first: &SetSpec) -> anyhow::Result<()> {
     let addrs = |spec: &SetSpec| spec.stores.iter().map(|store| store.addr.clone()).collect::<Vec<_>>();
-    let mut store = StoreClient::at("", &addrs(spec), CREATE_TIMEOUT);
+    let admins: Vec<String> = spec.stores.iter().filter_map(|store| store.admin.clone()).collect();
+    let mut store = StoreClient::at("", &admins, CREATE_TIMEOUT);
     if store.sets().await?.is_none() {
         store.create_set(&spec.name, addrs(first)).await?;
     }
@@ -299,13 +314,13 @@ async fn create_set(spec: &SetSpec, first: &SetSpec) -> anyhow::Result<()> {
 async fn start_stores(
     spec: &SetSpec,
     cluster: &str,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<StoreSockets>,
     data: &Data,
     settings: &Settings,
     checks: &mut Checks,
 ) -> anyhow::Result<Stage> {
     let mut stage = Stage::new("stores");
-    let starting = spec.stores.iter().zip(listeners).map(|(store, listener)| {
+    let starting = spec.stores.iter().zip(listeners).map(|(store, (listener, raft, admin))| {
         let config = StoreConfig {
             spec: spec.clone(),
             cluster: cluster.to_owned(),
@@ -314,7 +329,11 @@ async fn start_stores(
             join: false,
             // Development data: `dev` forms a new store when its directory is gone.
             form: true,
-            listener: listener.into(),
+            sockets: seq_store::Sockets {
+                peers: listener.into(),
+                raft: Some(raft.into()),
+                admin: admin.map(Into::into),
+            },
             options: settings.store.clone(),
             clock: Clock::System,
             revision: REVISION.to_owned(),

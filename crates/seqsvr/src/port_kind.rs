@@ -5,9 +5,11 @@
 
 use std::time::Duration;
 
-use seq_proto::v1::StatusRequest;
-use seq_proto::v1::admin_service_client::AdminServiceClient;
+use seq_channel::Pool;
+use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
+use seq_proto::v1::status_service_client::StatusServiceClient;
+use seq_proto::v1::{GetRoutesRequest, StatusRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::{Code, Status};
@@ -25,8 +27,10 @@ const REPLY_BYTES: usize = 256;
 /// What listens at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PortKind {
-    /// The gRPC port of an AllocSvr.
+    /// The port of an AllocSvr or a proxy for callers.
     Alloc,
+    /// The port of an AllocSvr for its peers.
+    AllocPeers,
     /// The gRPC port of a StoreSvr, with the addresses of its set's AllocSvrs.
     Store { name: String, set: String, allocs: Vec<String> },
     /// The port for metrics and probes of a node.
@@ -60,7 +64,7 @@ pub(crate) enum Needed {
 pub(crate) async fn identify(addr: &str) -> Option<PortKind> {
     // Held until the response: a pool that is dropped closes its connections.
     let pool = security::pool();
-    let mut admin = AdminServiceClient::new(pool.get(addr).ok()?);
+    let mut admin = StatusServiceClient::new(pool.get(addr).ok()?);
     let status = match tokio::time::timeout(PROBE_TIMEOUT, admin.status(StatusRequest {})).await.ok()? {
         Ok(response) => {
             let response = response.into_inner();
@@ -70,7 +74,8 @@ pub(crate) async fn identify(addr: &str) -> Option<PortKind> {
                     set: response.set,
                     allocs: store.allocs.into_iter().map(|alloc| alloc.addr).collect(),
                 },
-                _ => PortKind::Alloc,
+                _ if has_sequences(&pool, addr).await => PortKind::Alloc,
+                _ => PortKind::AllocPeers,
             });
         }
         Err(status) => status,
@@ -91,6 +96,15 @@ pub(crate) async fn identify(addr: &str) -> Option<PortKind> {
         return Some(if speaks_redis(addr).await { PortKind::Redis } else { PortKind::Other });
     }
     (status.code() == Code::Unimplemented).then_some(PortKind::Grpc)
+}
+
+/// Whether the service of callers is registered.
+async fn has_sequences(pool: &Pool, addr: &str) -> bool {
+    let Ok(channel) = pool.get(addr) else { return false };
+    let mut node = SequenceServiceClient::new(channel);
+    let routes = node.get_routes(GetRoutesRequest { known_version: u64::MAX });
+    let response = tokio::time::timeout(PROBE_TIMEOUT, routes).await;
+    !matches!(response, Ok(Err(status)) if status.code() == Code::Unimplemented)
 }
 
 /// Whether a server at `host:port` replies to `PING` as Redis does, with or without a password.
@@ -129,10 +143,11 @@ impl PortKind {
     /// What is wrong with the address, as a sentence without it; `None` if it is a port that the command can use.
     pub(crate) fn mismatch(&self, needed: Needed) -> Option<String> {
         Some(match (self, needed) {
-            (PortKind::Alloc | PortKind::Store { .. }, Needed::Node)
+            (PortKind::Alloc | PortKind::AllocPeers | PortKind::Store { .. }, Needed::Node)
             | (PortKind::Alloc, Needed::Alloc)
             | (PortKind::Redis, Needed::Redis) => return None,
             (PortKind::Alloc, Needed::Redis) => "is the gRPC port of an AllocSvr".to_owned(),
+            (PortKind::AllocPeers, _) => "is the port of an AllocSvr for its peers".to_owned(),
             (PortKind::Store { name, set, .. }, _) => format!("is store {name} of set {set}"),
             (PortKind::Metrics, _) => "is a port for metrics and probes".to_owned(),
             (PortKind::Tls, _) => "has TLS".to_owned(),

@@ -23,7 +23,7 @@ use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 
 use crate::exit::{Exit, Failure};
-use crate::serve::alloc_node::Ports;
+use crate::serve::alloc_node::{Ports, Sockets};
 use crate::serve::{Banner, Process, Stage, bind_one, run_until_shutdown};
 use crate::settings::{Settings, SettingsArgs};
 use crate::target::host_and_port;
@@ -171,7 +171,7 @@ fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) ->
     };
     let (node, tasks) = (node.clone(), endpoints.tasks().clone());
     let name = node.name.clone();
-    let cores = Cores::start(&name, sockets, move |(listener, redis)| {
+    let cores = Cores::start(&name, sockets, move |Sockets { grpc: listener, redis, .. }| {
         let endpoint =
             Endpoint { node: node.clone(), grpc: grpc_node.clone(), listener, redis: redis.zip(resp.clone()) };
         let tasks = tasks.clone();
@@ -243,6 +243,7 @@ fn admin_view(node: String, tls: Option<Tls>) -> grpc::AdminView {
         pid: std::process::id(),
         cpu_us: process::cpu_us(),
         certificate_not_after: tls.as_ref().map(Tls::certificate_not_after),
+        admin_addrs: Vec::new(),
         role: None,
     })
 }

@@ -199,9 +199,16 @@ impl SetFile {
             let reason = "it has no effect without plaintext = true".to_owned();
             return on_network.then(|| problem("plaintext_on_network", reason));
         }
-        let stores = self.spec.stores.iter().flat_map(|store| [&store.addr, &store.http]);
-        let allocs =
-            self.spec.allocs.iter().flat_map(|alloc| [&alloc.addr, &alloc.http].into_iter().chain(&alloc.redis));
+        let stores = self
+            .spec
+            .stores
+            .iter()
+            .flat_map(|store| [&store.addr, &store.raft, &store.http].into_iter().chain(&store.admin));
+        let allocs = self
+            .spec
+            .allocs
+            .iter()
+            .flat_map(|alloc| [&alloc.addr, &alloc.peer, &alloc.http].into_iter().chain(&alloc.redis));
         let reachable = stores.chain(allocs).find(|addr| !is_loopback(addr)).filter(|_| !on_network)?;
         let reason = format!(
             "others can reach {reachable}, and read and change what is sent: remove the key, or add \
@@ -236,6 +243,8 @@ struct RawStore {
     id: u64,
     name: String,
     addr: String,
+    raft: String,
+    admin: Option<String>,
     http: String,
 }
 
@@ -244,6 +253,7 @@ struct RawStore {
 struct RawAlloc {
     name: String,
     addr: String,
+    peer: String,
     http: String,
     redis: Option<String>,
     #[serde(default = "one")]
@@ -286,11 +296,18 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
         step: raw.step,
         stores: stores
             .into_iter()
-            .map(|(_, RawStore { id, name, addr, http })| StoreSpec { id, name, addr, http })
+            .map(|(_, RawStore { id, name, addr, raft, admin, http })| StoreSpec { id, name, addr, raft, admin, http })
             .collect(),
         allocs: allocs
             .into_iter()
-            .map(|(_, RawAlloc { name, addr, http, redis, weight })| AllocSpec { name, addr, http, redis, weight })
+            .map(|(_, RawAlloc { name, addr, peer, http, redis, weight })| AllocSpec {
+                name,
+                addr,
+                peer,
+                http,
+                redis,
+                weight,
+            })
             .collect(),
         genesis,
     };

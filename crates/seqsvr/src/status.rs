@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use futures::future::join_all;
 use seq_channel::Pool;
-use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
+use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{GetRoutesRequest, RouteSet, StatusRequest, StatusResponse};
 
 use crate::exit::{Exit, Failure, report_error};
@@ -181,7 +181,7 @@ async fn query(pool: &Pool, addr: &str, timeout: Duration) -> (StatusResult, Nam
         Ok(channel) => channel,
         Err(error) => return (Err(error.to_string()), named),
     };
-    let mut admin = AdminServiceClient::new(channel.clone());
+    let mut admin = StatusServiceClient::new(channel.clone());
     let response = match tokio::time::timeout(timeout, admin.status(StatusRequest {})).await {
         Ok(Ok(response)) => response.into_inner(),
         Ok(Err(status)) => return (Err(Chain(&status).to_string()), named),

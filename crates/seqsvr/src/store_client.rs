@@ -1,8 +1,8 @@
-//! Client of a store's leader: finds it from any address of the set and sends it requests.
+//! Client of a store: finds an admin port from any address of the set and sends it requests, which the leader handles.
 //!
-//! Every request is idempotent. A member that does not lead returns the leader's address, an allocator those of the
-//! stores; a member that does not respond is skipped. A refusal that is neither transient nor about the leader is
-//! final.
+//! Every request is idempotent. A member that does not lead forwards to the one that does. Any other port of the set returns
+//! the addresses of its admin ports; a member that does not respond is skipped. A refusal that is neither transient nor
+//! about the leader is final.
 //!
 //! **Invariant:** no command outlasts its own deadline, whatever hangs; a command that needs a majority the store does
 //! not have ends at once with NO_MAJORITY.
@@ -14,10 +14,9 @@ use std::time::{Duration, Instant};
 use seq_channel::Pool;
 use seq_proto::reason::{Reason, key};
 use seq_proto::status;
-use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::backup_service_client::BackupServiceClient as BackupClient;
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;
-use seq_proto::v1::status_response::Role;
+use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
 use seq_proto::v1::{
     AddLearnersRequest, ChangeVotersRequest, ChangeVotersResponse, CreateBackupRequest, CreateBackupResponse,
@@ -64,7 +63,7 @@ pub(crate) struct Addrs {
 /// A set, named by its file or by an address.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SetAddress {
-    /// The set file: requests go to its stores.
+    /// The set file: requests go to its admin ports.
     #[arg(long, value_name = "FILE")]
     set: Option<PathBuf>,
     #[command(flatten)]
@@ -181,14 +180,14 @@ struct Search {
     leaderless_since: Option<Instant>,
     leaderless: BTreeSet<usize>,
     silent: BTreeSet<usize>,
-    /// Allocators: they return addresses of stores and never lead.
-    allocs: BTreeSet<usize>,
+    /// Ports of other kinds: they return the addresses of admin ports.
+    others: BTreeSet<usize>,
 }
 
 impl Search {
     /// Whether none of the `known` addresses has reported a leader for longer than an election takes.
     fn is_over(&self, known: usize) -> bool {
-        let tried = &(&self.leaderless | &self.silent) | &self.allocs;
+        let tried = &(&self.leaderless | &self.silent) | &self.others;
         tried.len() >= known && self.leaderless_since.is_some_and(|since| since.elapsed() >= ELECTION_TIMEOUT)
     }
 }
@@ -196,7 +195,7 @@ impl Search {
 impl StoreClient {
     /// A client of the stores of a set file and of the given addresses, or else of the development cluster.
     pub(crate) fn new(set: Option<&SetFile>, addrs: &Addrs, timeout: Duration) -> StoreClient {
-        let stores = set.into_iter().flat_map(|set| &set.spec.stores).map(|store| store.addr.clone());
+        let stores = set.map(admin_addrs).unwrap_or_default().into_iter();
         let mut known: Vec<String> = stores.chain(addrs.addrs.iter().map(|addr| host_port(addr).to_owned())).collect();
         if known.is_empty() {
             known.push(host_port(DEFAULT_ADDR).to_owned());
@@ -207,11 +206,11 @@ impl StoreClient {
 
     /// A client of the stores of a set file, whose set need not be defined yet.
     pub(crate) fn of_file(set: &SetFile, timeout: Duration) -> StoreClient {
-        let known = set.spec.stores.iter().map(|store| store.addr.clone()).collect();
+        let known = admin_addrs(set);
         StoreClient { pool: security::pool(), known, next: 0, set: String::new(), since: Instant::now(), timeout }
     }
 
-    /// A client of the store of a set whose addresses another store has named.
+    /// A client of the store of a set, by addresses of its admin ports or any others.
     pub(crate) fn at(set: &str, stores: &[String], timeout: Duration) -> StoreClient {
         let (known, set) = (stores.to_vec(), set.to_owned());
         StoreClient { pool: security::pool(), known, next: 0, set, since: Instant::now(), timeout }
@@ -330,20 +329,25 @@ impl StoreClient {
                     if status::metadata(&status, key::LEADER).is_some() {
                         search = Search::default();
                     }
-                    self.follow_leader(&status);
+                    // It forwards the next attempt, or another member does.
+                    self.next_member();
                 }
-                (Some(reason), _) if *reason == Reason::NoLeader => {
+                // A follower that reaches no leader has lost it, or is cut off from it.
+                (Some(reason), _) if *reason == Reason::NoLeader || *reason == Reason::LeaderUnreachable => {
                     search.leaderless.insert(place);
                     search.leaderless_since.get_or_insert_with(Instant::now);
                     self.next_member();
                 }
                 (None, Code::Unimplemented) => {
-                    // An AllocSvr, or a port of another kind.
-                    let is_first = search.allocs.insert(place);
+                    // A port of another kind.
+                    let is_first = search.others.insert(place);
                     if is_first && let Some(failure) = wrong_port(&addr, &status).await {
                         return Err(failure.into());
                     }
-                    self.learn_stores(channel).await;
+                    let states_none = !self.learn_admin_ports(channel).await;
+                    if states_none && search.others.len() == self.known.len() {
+                        return Err(no_admin_port(&addr).into());
+                    }
                 }
                 (Some(_), Code::Unavailable | Code::Aborted | Code::DeadlineExceeded) => self.next_member(),
                 (None, _) => {
@@ -374,33 +378,25 @@ impl StoreClient {
         self.next = (self.next + 1) % self.known.len();
     }
 
-    /// Selects the leader that a response names, or the next member.
-    fn follow_leader(&mut self, status: &Status) {
-        match status::metadata(status, key::LEADER) {
-            Some(addr) => self.next = self.add_addr(&addr),
-            None => self.next_member(),
+    /// Adds the admin ports that a node states, and selects the first new one. Returns whether it states any, or does not
+    /// respond.
+    async fn learn_admin_ports(&mut self, channel: Channel) -> bool {
+        let known = self.known.len();
+        let mut node = StatusServiceClient::new(channel);
+        let response = tokio::time::timeout(READ_TIMEOUT.min(self.left()), node.status(StatusRequest {})).await;
+        let stated = response.ok().and_then(Result::ok).map(|response| response.into_inner().admin_addrs);
+        stated.iter().flatten().for_each(|addr| self.add_addr(addr));
+        match known < self.known.len() {
+            true => self.next = known,
+            false => self.next_member(),
         }
+        stated.is_none_or(|stated| !stated.is_empty())
     }
 
-    /// Adds the addresses of the stores from an allocator's status.
-    async fn learn_stores(&mut self, channel: Channel) {
-        let mut admin = AdminServiceClient::new(channel);
-        if let Ok(Ok(response)) =
-            tokio::time::timeout(READ_TIMEOUT.min(self.left()), admin.status(StatusRequest {})).await
-            && let Some(Role::Alloc(alloc)) = response.into_inner().role
-        {
-            for addr in &alloc.store_addrs {
-                self.add_addr(addr);
-            }
-        }
-        self.next_member();
-    }
-
-    fn add_addr(&mut self, addr: &str) -> usize {
-        self.known.iter().position(|known| known == addr).unwrap_or_else(|| {
+    fn add_addr(&mut self, addr: &str) {
+        if !self.known.iter().any(|known| known == addr) {
             self.known.push(addr.to_owned());
-            self.known.len() - 1
-        })
+        }
     }
 }
 
@@ -414,6 +410,15 @@ pub(crate) fn load(path: &Path) -> anyhow::Result<SetFile> {
     let set = read_set(path)?;
     security::use_tls(set.is_secure())?;
     Ok(set)
+}
+
+/// The admin ports of a set file, or where it has none, the ports that may state others.
+fn admin_addrs(set: &SetFile) -> Vec<String> {
+    let stores = &set.spec.stores;
+    let mut admins: Vec<String> = stores.iter().filter_map(|store| store.admin.clone()).collect();
+    // On machines of their own, all may have the same address on loopback.
+    admins.dedup();
+    if admins.is_empty() { stores.iter().map(|store| store.addr.clone()).collect() } else { admins }
 }
 
 /// Sets the request's deadline, so the server gives up when the client does.
@@ -459,6 +464,13 @@ async fn wrong_port(addr: &str, status: &Status) -> Option<Failure> {
     port_kind::identify(addr).await?.failure(addr, Needed::Node)
 }
 
+fn no_admin_port(addr: &str) -> Failure {
+    let message = format!("{addr} is no admin port, and states none of its set");
+    Failure::new(Exit::Usage, message).hint(
+        "`admin` of a [[store]] in the set file gives the store one; with TLS, a node states it to operators only",
+    )
+}
+
 fn no_majority(search: &Search, status: &Status) -> Failure {
     let (some, none) = (search.leaderless.len(), search.silent.len());
     let message = format!(
@@ -479,5 +491,5 @@ fn no_leader(responded: bool, addr: &str, status: &Status) -> Failure {
     let exit = if responded { Exit::Unhealthy } else { Exit::CannotConnect };
     let message = format!("no leader of the store responded; last error of {addr}: {}", Chain(status));
     Failure::new(exit, message)
-        .hint("`seqsvr status` shows which nodes respond; --set FILE or --addr URL names the store")
+        .hint("`seqsvr status` shows which nodes respond; an admin port on loopback is reached on its machine only; --set FILE or --addr URL names the store")
 }

@@ -540,7 +540,7 @@ fn changes_of_members_are_checked_before_any_request() {
     let output = run(dir.path(), &["store", "members", "--addr", &addr], &[]).replace(&addr, "ADDR");
     expect![[r#"
         error: no leader of the store responded; last error of ADDR: tcp connect error: Connection refused
-        hint: `seqsvr status` shows which nodes respond; --set FILE or --addr URL names the store
+        hint: `seqsvr status` shows which nodes respond; an admin port on loopback is reached on its machine only; --set FILE or --addr URL names the store
         exit 4
     "#]]
     .assert_eq(&output);
@@ -653,8 +653,8 @@ fn config_check_names_every_problem() {
         &["config", "check", "bad.toml", "unknown.toml"],
         expect![[r#"
             bad.toml:5: uids: uid range 9..1 is empty or reversed
-            bad.toml:29: store "s3": id: "1" is taken by id of store "s1" (line 17)
-            bad.toml:43: alloc "a2": addr: address "127.0.0.1" is not host:port
+            bad.toml:35: store "s3": id: "1" is taken by id of store "s1" (line 17)
+            bad.toml:53: alloc "a2": addr: address "127.0.0.1" is not host:port
             unknown.toml:1: nmae: unknown key; the nearest is name
             exit 2
         "#]],
@@ -662,7 +662,7 @@ fn config_check_names_every_problem() {
     check(
         &["config", "check", "bad.toml", "-o", "json"],
         expect![[r#"
-            {"sets":[],"problems":[{"file":"bad.toml","line":5,"key":"uids","what":"uids: uid range 9..1 is empty or reversed","text":"bad.toml:5: uids: uid range 9..1 is empty or reversed"},{"file":"bad.toml","line":29,"key":"store[2].id","what":"store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 17)","text":"bad.toml:29: store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 17)"},{"file":"bad.toml","line":43,"key":"alloc[1].addr","what":"alloc \"a2\": addr: address \"127.0.0.1\" is not host:port","text":"bad.toml:43: alloc \"a2\": addr: address \"127.0.0.1\" is not host:port"}],"warnings":[]}
+            {"sets":[],"problems":[{"file":"bad.toml","line":5,"key":"uids","what":"uids: uid range 9..1 is empty or reversed","text":"bad.toml:5: uids: uid range 9..1 is empty or reversed"},{"file":"bad.toml","line":35,"key":"store[2].id","what":"store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 17)","text":"bad.toml:35: store \"s3\": id: \"1\" is taken by id of store \"s1\" (line 17)"},{"file":"bad.toml","line":53,"key":"alloc[1].addr","what":"alloc \"a2\": addr: address \"127.0.0.1\" is not host:port","text":"bad.toml:53: alloc \"a2\": addr: address \"127.0.0.1\" is not host:port"}],"warnings":[]}
             exit 2
         "#]],
     );

@@ -92,7 +92,10 @@ pub async fn run(node: Node) -> turmoil::Result {
     let Node { spec, name, options, clock, nodes, report } = node;
     let (set, tasks) = (spec.name.clone(), TaskGroup::new());
     let listener = net::listen().await?;
-    let config = AllocConfig { spec, name: name.clone(), advertise: net::addr(&name), replace: false, options, clock };
+    // One listener for callers and peers: a host of the simulated network has one.
+    let (advertise, advertise_to_peers) = (net::addr(&name), None);
+    let config =
+        AllocConfig { spec, name: name.clone(), advertise, advertise_to_peers, replace: false, options, clock };
     let allocator = Allocator::start_with(config, &Dial::new(net::dial), &tasks)?;
     let (view, node) = (allocator.clone(), name.clone());
     let admin = move || v1::StatusResponse {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use seq_api::clock::Clock;
 use seq_core::set_spec::SetSpec;
 use seq_kit::tasks::TaskGroup;
-use seq_store::{DataDir, Dial, MemoryDisk, Store, StoreConfig, StoreOptions};
+use seq_store::{DataDir, Dial, MemoryDisk, Sockets, Store, StoreConfig, StoreOptions};
 
 use crate::net;
 use crate::report::Report;
@@ -45,7 +45,12 @@ pub async fn run(member: Member) -> turmoil::Result {
         data: DataDir::Memory(disk),
         join: false,
         form: false,
-        listener: net::listen().await?,
+        sockets: Sockets {
+            peers: net::listen().await?,
+            // A host of the simulated network has one listener.
+            raft: None,
+            admin: None,
+        },
         options,
         clock,
         revision: "simulated".to_owned(),

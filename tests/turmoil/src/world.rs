@@ -124,11 +124,13 @@ pub struct Failure {
 fn spec(allocs: usize) -> SetSpec {
     let store = |id| {
         let name = format!("s{id}");
-        StoreSpec { id, addr: net::addr(&name), http: format!("{name}:{}", net::PORT + 1), name }
+        let [addr, raft, http] = [0, 2, 1].map(|port| format!("{name}:{}", net::PORT + port));
+        StoreSpec { id, name, addr, raft, admin: None, http }
     };
     let alloc = |id| {
         let name = format!("a{id}");
-        AllocSpec { addr: net::addr(&name), http: format!("{name}:{}", net::PORT + 1), name, redis: None, weight: 1 }
+        let [addr, peer, http] = [0, 2, 1].map(|port| format!("{name}:{}", net::PORT + port));
+        AllocSpec { name, addr, peer, http, redis: None, weight: 1 }
     };
     SetSpec {
         name: "simulated".to_owned(),

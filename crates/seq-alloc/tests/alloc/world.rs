@@ -95,7 +95,15 @@ impl World {
         let advertise = addr.to_string();
         let group = TaskGroup::new();
         let (spec, name) = (self.spec.clone(), name.to_owned());
-        let config = AllocConfig { spec, name: name.clone(), advertise, replace: false, options, clock: Clock::System };
+        let config = AllocConfig {
+            spec,
+            name: name.clone(),
+            advertise,
+            advertise_to_peers: None,
+            replace: false,
+            options,
+            clock: Clock::System,
+        };
         let allocator = Allocator::start(config, &group).unwrap();
         let admin = Arc::new(v1::StatusResponse::default);
         let (beside, admission) =
@@ -178,11 +186,14 @@ pub(crate) fn spec(stores: &[SocketAddr]) -> SetSpec {
         id,
         name: format!("s{id}"),
         addr: addr.to_string(),
+        raft: format!("127.0.0.1:3{id}"),
+        admin: None,
         http: format!("127.0.0.1:{id}"),
     };
     let alloc = |name: &str, port: u16| AllocSpec {
         name: name.to_owned(),
         addr: format!("127.0.0.1:{port}"),
+        peer: format!("127.0.0.1:{}", port + 2),
         http: format!("127.0.0.1:{}", port + 1),
         redis: None,
         weight: 1,

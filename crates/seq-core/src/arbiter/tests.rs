@@ -50,6 +50,7 @@ impl World {
         let registration = Registration {
             name: name.into(),
             addr: "127.0.0.1:1".into(),
+            peer_addr: "127.0.0.1:2".into(),
             token: self.tokens,
             lease,
             follows: known.map_or(Incarnation(0), |(_, node)| node.incarnation),

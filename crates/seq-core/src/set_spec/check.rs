@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::{AddrProblem, Genesis, SetSpec, SpecError, SpecProblem};
+use super::{AddrProblem, AllocSpec, Genesis, SetSpec, SpecError, SpecProblem, StoreSpec};
 use crate::layout::{Layout, LayoutError};
 use crate::limits;
 
@@ -114,6 +114,10 @@ impl Findings {
             }
             self.unique_name(&mut names, key("name"), &store.name);
             self.addr(key("addr"), &store.addr, Use::Dialled);
+            self.addr(key("raft"), &store.raft, Use::Dialled);
+            if let Some(admin) = &store.admin {
+                self.addr(key("admin"), admin, Use::Dialled);
+            }
             self.addr(key("http"), &store.http, Use::Listened);
         }
     }
@@ -130,6 +134,7 @@ impl Findings {
             let key = |field: &str| format!("alloc[{index}].{field}");
             self.unique_name(&mut names, key("name"), &alloc.name);
             self.addr(key("addr"), &alloc.addr, Use::Dialled);
+            self.addr(key("peer"), &alloc.peer, Use::Dialled);
             self.addr(key("http"), &alloc.http, Use::Listened);
             if let Some(redis) = &alloc.redis {
                 self.addr(key("redis"), redis, Use::Listened);
@@ -186,17 +191,29 @@ impl Unique {
     }
 }
 
+/// The addresses that no other port has. On machines of their own, stores may have the same admin address on loopback.
 fn addrs_of(spec: &SetSpec) -> Vec<(String, &str)> {
-    let stores = spec.stores.iter().map(|store| (&store.addr, &store.http, None)).enumerate();
-    let allocs = spec.allocs.iter().map(|alloc| (&alloc.addr, &alloc.http, alloc.redis.as_ref())).enumerate();
-    let named = stores.map(|entry| ("store", entry)).chain(allocs.map(|entry| ("alloc", entry)));
-    named
-        .flat_map(|(list, (index, (addr, http, redis)))| {
-            let ports = [("addr", Some(addr)), ("http", Some(http)), ("redis", redis)];
-            ports.map(|(port, addr)| Some((format!("{list}[{index}].{port}"), addr?.as_str())))
-        })
-        .flatten()
-        .collect()
+    let stores = spec.stores.iter().map(|StoreSpec { addr, raft, admin, http, .. }| {
+        let admin = admin.as_ref().filter(|admin| is_loopback(addr) || !is_loopback(admin));
+        [("addr", Some(addr)), ("admin", admin), ("http", Some(http)), ("raft", Some(raft))]
+    });
+    let allocs = spec.allocs.iter().map(|AllocSpec { addr, peer, http, redis, .. }| {
+        [("addr", Some(addr)), ("peer", Some(peer)), ("http", Some(http)), ("redis", redis.as_ref())]
+    });
+    let named = |list: &'static str| {
+        move |(index, ports): (usize, [(&'static str, Option<_>); 4])| {
+            ports.map(|(port, addr)| (list, index, port, addr))
+        }
+    };
+    let ports = stores.enumerate().flat_map(named("store")).chain(allocs.enumerate().flat_map(named("alloc")));
+    ports.filter_map(|(list, index, port, addr)| Some((format!("{list}[{index}].{port}"), addr?.as_str()))).collect()
+}
+
+/// Whether only the machine itself reaches an address.
+fn is_loopback(addr: &str) -> bool {
+    let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
 /// One spelling for each address, to compare by.

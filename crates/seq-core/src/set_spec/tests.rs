@@ -7,12 +7,13 @@ use super::*;
 
 fn store(id: u64) -> StoreSpec {
     let (addr, http) = (format!("127.0.0.1:{}", 7200 + id), format!("127.0.0.1:{}", 7210 + id));
-    StoreSpec { id, name: format!("s{id}"), addr, http }
+    let [raft, admin] = [7230, 7220].map(|port| format!("127.0.0.1:{}", port + id));
+    StoreSpec { id, name: format!("s{id}"), addr, raft, admin: Some(admin), http }
 }
 
 fn alloc(id: u64) -> AllocSpec {
     let (addr, http) = (format!("a{id}.example.com:7100"), format!("0.0.0.0:{}", 7180 + id));
-    AllocSpec { name: format!("a{id}"), addr, http, redis: None, weight: 1 }
+    AllocSpec { name: format!("a{id}"), peer: format!("a{id}.example.com:7120"), addr, http, redis: None, weight: 1 }
 }
 
 fn spec() -> SetSpec {
@@ -66,10 +67,10 @@ fn three_sets() -> Vec<SetSpec> {
         let mut set = spec();
         set.name = format!("im-{number}");
         set.genesis = if number == 0 { Genesis::Init } else { Genesis::Create };
-        for addr in set.stores.iter_mut().flat_map(|store| [&mut store.addr, &mut store.http]) {
+        for addr in set.stores.iter_mut().flat_map(|store| [&mut store.addr, &mut store.raft, &mut store.http]) {
             *addr = addr.replace("127.0.0.1", &format!("10.0.{number}.1"));
         }
-        for addr in set.allocs.iter_mut().flat_map(|alloc| [&mut alloc.addr, &mut alloc.http]) {
+        for addr in set.allocs.iter_mut().flat_map(|alloc| [&mut alloc.addr, &mut alloc.peer, &mut alloc.http]) {
             *addr = addr.replace("example", &format!("im-{number}")).replace("0.0.0.0", &format!("10.0.{number}.1"));
         }
         set
@@ -232,11 +233,15 @@ fn addresses_given_twice() {
                 spec.stores[0].http = "[::1]:80".into();
                 spec.allocs[0].http = "[0:0:0:0:0:0:0:1]:80".into();
             },
+            |spec| spec.stores[1].admin = spec.stores[0].admin.clone(),
+            |spec| spec.allocs[1].peer = spec.allocs[1].addr.clone(),
         ],
         &expect![[r#"
             alloc[1].addr: "A1.example.com:7100" is taken by alloc[0].addr
             store[1].addr: "127.0.0.1:7211" is taken by store[0].http
             alloc[0].http: "[0:0:0:0:0:0:0:1]:80" is taken by store[0].http
+            store[1].admin: "127.0.0.1:7221" is taken by store[0].admin
+            alloc[1].peer: "a2.example.com:7100" is taken by alloc[1].addr
         "#]],
     );
 }
@@ -320,6 +325,20 @@ fn sets_with_one_address() {
         set 1: alloc[0].http: "10.0.0.1:7203" is taken by store[2].addr of set im-0
     "#]],
     );
+}
+
+#[test]
+fn stores_on_machines_of_their_own_may_have_one_admin_address_on_loopback() {
+    let mut spec = spec();
+    for (index, store) in spec.stores.iter_mut().enumerate() {
+        store.addr = format!("10.0.0.{index}:7200");
+        store.http = format!("10.0.0.{index}:7210");
+        store.raft = format!("10.0.0.{index}:7230");
+        store.admin = Some("127.0.0.1:7220".into());
+    }
+    assert!(spec.validate().is_ok(), "{:?}", spec.validate());
+    spec.stores[1].admin = Some("10.0.0.2:7200".into());
+    assert!(spec.validate().is_err(), "it is that of another port");
 }
 
 #[test]

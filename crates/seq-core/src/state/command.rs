@@ -105,8 +105,10 @@ pub enum Command {
 pub struct Registration {
     /// Name in the set file.
     pub name: String,
-    /// Address of its gRPC port.
+    /// Address of its port for callers.
     pub addr: String,
+    /// Address of its port for peers.
+    pub peer_addr: String,
     /// Random number of the process, not 0.
     pub token: u64,
     /// How long each response of the store lets this incarnation serve. The arbiter waits longer than that.
@@ -120,12 +122,13 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// The first registration of a name, with the default lease.
+    /// The first registration of a name, with the default lease and one address for callers and peers.
     #[must_use]
     pub fn new(name: &str, addr: &str, token: u64) -> Registration {
         Registration {
             name: name.into(),
             addr: addr.into(),
+            peer_addr: addr.into(),
             token,
             lease: LeaseTerms::DEFAULTS.lease,
             follows: Incarnation(0),

@@ -39,6 +39,7 @@ fn registration(state: &State, name: &str, token: u64) -> Registration {
     Registration {
         name: name.into(),
         addr: format!("{name}:1"),
+        peer_addr: format!("{name}:2"),
         token,
         lease: LeaseTerms::DEFAULTS.lease,
         follows: known.map_or(Incarnation(0), |node| node.incarnation),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use seq_api::service::Via;
 use seq_proto::v1;
-use seq_proto::v1::admin_service_client::AdminServiceClient;
+use seq_proto::v1::status_service_client::StatusServiceClient;
 use tokio::time::Instant;
 use tokio_stream::StreamExt;
 use tonic::Request;
@@ -109,8 +109,8 @@ async fn reflection_lists_what_the_port_serves() {
             "grpc.health.v1.Health",
             "grpc.reflection.v1.ServerReflection",
             "grpc.reflection.v1alpha.ServerReflection",
-            "seqsvr.v1.AdminService",
-            "seqsvr.v1.SequenceService"
+            "seqsvr.v1.SequenceService",
+            "seqsvr.v1.StatusService"
         ]
     );
 }
@@ -118,7 +118,7 @@ async fn reflection_lists_what_the_port_serves() {
 #[tokio::test]
 async fn status_is_served() {
     let server = TestServer::open().await;
-    let status = AdminServiceClient::new(server.channel.clone()).status(v1::StatusRequest {}).await.unwrap();
+    let status = StatusServiceClient::new(server.channel.clone()).status(v1::StatusRequest {}).await.unwrap();
     assert_eq!(status.into_inner().node, "a1");
 }
 

@@ -96,7 +96,7 @@ fn what_is_not_in_the_table_is_denied() {
             assert_eq!(crate::status::reason(&denied).as_deref(), Some("ROLE_DENIED"), "{path} {role}");
         }
     }
-    for path in ["/seqsvr.v1.AdminService/Status", "/", "/api/seq/next/1"] {
+    for path in ["/seqsvr.v1.StatusService/Status", "/", "/api/seq/next/1"] {
         assert!(Called::by_path(path).check(None, "own").is_err(), "{path}: without a certificate");
     }
 }

@@ -329,7 +329,15 @@ mod tests {
     const WITHIN: Duration = Duration::from_millis(500);
 
     fn member(id: u64) -> (u64, Member) {
-        (id, Member { name: format!("s{id}"), addr: format!("h:{id}"), fingerprint: Fingerprint::NONE })
+        (
+            id,
+            Member {
+                name: format!("s{id}"),
+                addr: format!("h:{id}"),
+                raft_addr: format!("h:1{id}"),
+                fingerprint: Fingerprint::NONE,
+            },
+        )
     }
 
     fn metrics(leader: Option<u64>, voters: &[u64]) -> RaftMetrics<TypeConfig> {

@@ -123,14 +123,15 @@ impl MemberChanges {
         let mut new = BTreeMap::new();
         for (id, member) in wanted {
             match membership.get_node(&id) {
-                Some(there) if (&there.name, &there.addr) == (&member.name, &member.addr) => continue,
+                Some(there) if there.is_at(&member) => continue,
                 Some(Member { name, addr, .. }) => {
                     return Err(Refusal::OtherMember { id, name: name.clone(), addr: addr.clone() }.into());
                 }
                 None => observed.group.check_new_id(id)?,
             }
             let others = membership.nodes().chain(&new);
-            let taken = others.into_iter().find(|(_, there)| there.name == member.name || there.addr == member.addr);
+            let taken =
+                others.into_iter().find(|(_, there)| there.name == member.name || there.shares_address(&member));
             if let Some((id, Member { name, addr, .. })) = taken {
                 return Err(Refusal::Taken { id: *id, name: name.clone(), addr: addr.clone() }.into());
             }
@@ -138,7 +139,7 @@ impl MemberChanges {
         }
         // The list names the data directory of each member: only that one is the member.
         for (id, member) in &mut new {
-            member.fingerprint = self.directory(*id, &member.addr).await?;
+            member.fingerprint = self.directory(*id, &member.raft_addr).await?;
         }
         let ids: Vec<u64> = new.keys().copied().collect();
         if !new.is_empty() {

@@ -236,7 +236,7 @@ impl PeerProbe {
     /// The other stores of the set file.
     fn others(&self) -> impl Iterator<Item = (u64, String)> {
         let others = self.peers.iter().filter(|peer| peer.id != self.me.id);
-        others.map(|peer| (peer.id, peer.addr.clone()))
+        others.map(|peer| (peer.id, peer.raft_addr.clone()))
     }
 
     /// The other members, and the other stores of the set file, whose addresses are newer.
@@ -244,15 +244,15 @@ impl PeerProbe {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
         let members = metrics.membership_config.membership().nodes().filter(|(id, _)| **id != self.me.id);
-        members.map(|(id, member)| (*id, member.addr.clone())).chain(self.others()).collect()
+        members.map(|(id, member)| (*id, member.raft_addr.clone())).chain(self.others()).collect()
     }
 }
 
 /// Makes an empty member the first of its group, with all peers and their data directories as members.
 async fn form_group(raft: &Raft, peers: &[Peer], directories: &BTreeMap<u64, Fingerprint>) -> Result<(), String> {
-    let member = |Peer { id, name, addr }: &Peer| {
+    let member = |Peer { id, name, addr, raft_addr }: &Peer| {
         let fingerprint = *directories.get(id).ok_or_else(|| format!("store {id} has named no data directory"))?;
-        Ok((*id, Member { name: name.clone(), addr: addr.clone(), fingerprint }))
+        Ok((*id, Member { name: name.clone(), addr: addr.clone(), raft_addr: raft_addr.clone(), fingerprint }))
     };
     let members = peers.iter().map(member).collect::<Result<BTreeMap<u64, Member>, String>>()?;
     match raft.initialize(members).await {

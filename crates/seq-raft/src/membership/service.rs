@@ -118,19 +118,22 @@ fn read(members: Vec<NewMember>) -> Result<BTreeMap<u64, Member>, Refusal> {
         return Err(Refusal::BadCount { count });
     }
     let mut read = BTreeMap::new();
-    for NewMember { id, name, addr } in members {
+    for NewMember { id, name, addr, raft_addr } in members {
         if id == 0 {
             return Err(Refusal::BadId);
         }
         if name.is_empty() || name.len() > limits::MAX_NAME_BYTES {
             return Err(Refusal::BadName { id, name });
         }
-        let port = addr.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-        if port.is_none_or(|port| port == 0) || addr.len() > limits::MAX_ADDR_BYTES {
-            return Err(Refusal::BadAddr { id, addr });
+        let raft_addr = if raft_addr.is_empty() { addr.clone() } else { raft_addr };
+        for addr in [&addr, &raft_addr] {
+            let port = addr.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+            if port.is_none_or(|port| port == 0) || addr.len() > limits::MAX_ADDR_BYTES {
+                return Err(Refusal::BadAddr { id, addr: addr.clone() });
+            }
         }
         // Requested from the member itself once the whole request is checked.
-        read.insert(id, Member { name, addr, fingerprint: Fingerprint::NONE });
+        read.insert(id, Member { name, addr, raft_addr, fingerprint: Fingerprint::NONE });
     }
     Ok(read)
 }

@@ -30,7 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 async fn three(tasks: &TaskGroup) -> Vec<RunningNode<Journal>> {
     let ports: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let addr = |port: &TcpListener| port.local_addr().unwrap().to_string();
-    let peer = |(id, port)| Peer { id, name: format!("s{id}"), addr: addr(port) };
+    let peer = |(id, port)| Peer { id, name: format!("s{id}"), addr: addr(port), raft_addr: addr(port) };
     let peers: Vec<Peer> = (1..).zip(&ports).map(peer).collect();
     let start = |(id, port)| start(id, port, peers.clone(), DataDir::Memory(MemoryDisk::new()), tasks);
     futures::future::join_all((1..).zip(ports).map(start)).await
@@ -205,8 +205,10 @@ async fn a_member_that_sends_as_another_one_is_refused() {
     let tasks = TaskGroup::new();
     let ports: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let addr = |port: &TcpListener| port.local_addr().unwrap().to_string();
-    let peers: Vec<Peer> =
-        (1..).zip(&ports).map(|(id, port)| Peer { id, name: format!("s{id}"), addr: addr(port) }).collect();
+    let peers: Vec<Peer> = (1..)
+        .zip(&ports)
+        .map(|(id, port)| Peer { id, name: format!("s{id}"), addr: addr(port), raft_addr: addr(port) })
+        .collect();
     let nodes: Vec<RaftNode> =
         (1..=3).map(|id| prepare(id, peers.clone(), DataDir::Memory(MemoryDisk::new()), &tasks)).collect();
     let (receiver, mine) = (nodes[0].server(), nodes[0].me.clone());
@@ -236,8 +238,10 @@ async fn restored_members_form_a_group_that_continues_from_the_state() {
     let (tasks, dir) = (TaskGroup::new(), tempfile::tempdir().unwrap());
     let ports: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let addr = |port: &TcpListener| port.local_addr().unwrap().to_string();
-    let peers: Vec<Peer> =
-        (1..).zip(&ports).map(|(id, port)| Peer { id, name: format!("s{id}"), addr: addr(port) }).collect();
+    let peers: Vec<Peer> = (1..)
+        .zip(&ports)
+        .map(|(id, port)| Peer { id, name: format!("s{id}"), addr: addr(port), raft_addr: addr(port) })
+        .collect();
     let state = Journal { words: vec![b"before".to_vec()], ids: vec![1, 2, 3, 9] };
     let start = |(id, port): (u64, TcpListener)| {
         let (place, group) = (dir.path().join(id.to_string()), group(&peers));
@@ -263,7 +267,7 @@ fn group(peers: &[Peer]) -> RestoredGroup<'_> {
 #[test]
 fn a_directory_with_contents_is_not_formed() {
     let dir = tempfile::tempdir().unwrap();
-    let peers = [Peer { id: 1, name: "s1".into(), addr: "127.0.0.1:1".into() }];
+    let peers = [Peer { id: 1, name: "s1".into(), addr: "127.0.0.1:1".into(), raft_addr: "127.0.0.1:1".into() }];
     let state = Journal { words: Vec::new(), ids: vec![1] };
     let form = || form_restored(dir.path(), 1, &group(&peers), state.clone());
     form().unwrap();

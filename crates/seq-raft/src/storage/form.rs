@@ -106,7 +106,8 @@ fn first_log_id(group: &RestoredGroup<'_>) -> LogId {
 fn membership(group: &RestoredGroup<'_>, first: LogId) -> StoredMembership {
     let member = |peer: &Peer| {
         let fingerprint = Nonce::derived(&group.seed, peer.id).fingerprint();
-        (peer.id, Member { name: peer.name.clone(), addr: peer.addr.clone(), fingerprint })
+        let Peer { name, addr, raft_addr, .. } = peer.clone();
+        (peer.id, Member { name, addr, raft_addr, fingerprint })
     };
     let members: BTreeMap<u64, Member> = group.peers.iter().map(member).collect();
     let voters: BTreeSet<u64> = members.keys().copied().collect();

@@ -115,7 +115,7 @@ impl Network {
     }
 
     fn peer(&self, id: u64, member: &Member, purpose: Purpose) -> Peer {
-        let addr = self.inner.addrs.get(&id).unwrap_or(&member.addr).clone();
+        let addr = self.inner.addrs.get(&id).unwrap_or(&member.raft_addr).clone();
         Peer { inner: self.inner.clone(), id, addr, directory: member.fingerprint, purpose }
     }
 }

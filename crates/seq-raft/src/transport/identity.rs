@@ -20,7 +20,7 @@ use crate::storage::Position;
 
 /// Format of the Raft library's messages, in [`RaftMessage`]: its types as they are, in postcard. It changes with every
 /// release of the library that changes one of them, and with [`crate::types::Member`].
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 
 /// Identity of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -294,7 +294,8 @@ fn check_members(members: &Membership) -> Result<(), Invalid> {
             return malformed("a member has no id, or no data directory");
         }
         let named = 1..=limits::MAX_NAME_BYTES;
-        if !named.contains(&member.name.len()) || !(1..=limits::MAX_ADDR_BYTES).contains(&member.addr.len()) {
+        let is_addr = |addr: &str| (1..=limits::MAX_ADDR_BYTES).contains(&addr.len());
+        if !named.contains(&member.name.len()) || !is_addr(&member.addr) || !is_addr(&member.raft_addr) {
             return malformed("a member's name or address is empty or too long");
         }
     }

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS};
 use seq_core::RouteVersion;
 use seq_core::state::State;
-use seq_kit::connection::Tls;
+use seq_kit::connection::{Peer, Tls};
 use seq_kit::http::Checks;
-use seq_proto::v1::admin_service_server::AdminService;
+use seq_proto::roles;
 use seq_proto::v1::status_response::Role;
+use seq_proto::v1::status_service_server::StatusService;
 use seq_proto::v1::{AllocMember, StatusRequest, StatusResponse, StoreMember, StoreStatus};
 use seq_raft::{Gate, MemberStatus};
 use tonic::{Request, Response, Status};
@@ -32,6 +33,8 @@ pub(crate) struct View {
     /// What a quarantine waits for, where this member leads.
     pub(crate) awaited: Awaited,
     pub(crate) node: Arc<str>,
+    /// Addresses of the set's admin ports, this member's first.
+    pub(crate) admin_addrs: Vec<String>,
     pub(crate) revision: Arc<str>,
     pub(crate) started: Instant,
     /// CPU time of the process so far, in microseconds.
@@ -161,9 +164,10 @@ impl View {
 pub(crate) struct StatusServer(pub(crate) Gate<View>);
 
 #[tonic::async_trait]
-impl AdminService for StatusServer {
-    async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
+impl StatusService for StatusServer {
+    async fn status(&self, request: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
         let view = self.0.get()?;
+        let is_shown = roles::is_operator(request.extensions().get::<Peer>().and_then(Peer::identity));
         Ok(Response::new(StatusResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             revision: view.revision.to_string(),
@@ -173,6 +177,7 @@ impl AdminService for StatusServer {
             pid: std::process::id(),
             cpu_us: (view.cpu_us)(),
             certificate_not_after: view.tls.as_ref().map(Tls::certificate_not_after),
+            admin_addrs: if is_shown { view.admin_addrs.clone() } else { Vec::new() },
             role: Some(Role::Store(view.status())),
         }))
     }

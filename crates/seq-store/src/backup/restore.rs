@@ -60,6 +60,7 @@ pub fn restore(backup: &Backup, config: &RestoreConfig) -> Result<Restored, Rest
         id: store.id,
         name: store.name.clone(),
         addr: store.addr.clone(),
+        raft_addr: store.raft.clone(),
     };
     let peers: Vec<Peer> = spec.stores.iter().map(peer).collect();
     let quarantined = state.0.sections.known().filter(|(_, record)| is_quarantined(record)).count() as u32;

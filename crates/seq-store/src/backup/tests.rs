@@ -17,6 +17,7 @@ fn state() -> SetState {
     let registration = Registration {
         name: "a1".into(),
         addr: "127.0.0.1:1".into(),
+        peer_addr: "127.0.0.1:2".into(),
         token: 7,
         lease: std::time::Duration::from_millis(100),
         follows: seq_core::Incarnation(0),
@@ -43,6 +44,8 @@ fn spec() -> SetSpec {
         id,
         name: format!("s{id}"),
         addr: format!("127.0.0.1:{id}"),
+        raft: format!("127.0.0.1:2{id}"),
+        admin: None,
         http: format!("127.0.0.1:1{id}"),
     };
     let stores = (1..=3).map(store).collect();

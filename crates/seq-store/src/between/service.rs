@@ -181,7 +181,7 @@ fn arm(state: &State, plan: &Arc<Plan>, request: &ArmRequest) -> Result<ArmRespo
     let mut nodes: Vec<ArmedNode> = Vec::new();
     for (id, _) in &plan.candidates {
         let Some(record) = state.node(*id) else { continue };
-        nodes.push(ArmedNode { id: id.0, incarnation: record.incarnation.0, addr: record.addr.clone() });
+        nodes.push(ArmedNode { id: id.0, incarnation: record.incarnation.0, addr: record.peer_addr.clone() });
     }
     let index = |owner: u32| nodes.iter().position(|node| node.id == owner).unwrap_or_default() as u32;
     Ok(ArmResponse {

@@ -282,6 +282,7 @@ mod tests {
             state.apply(&Command::Register(Registration {
                 name: name.into(),
                 addr: format!("{name}:1"),
+                peer_addr: format!("{name}:2"),
                 token: lease,
                 lease: Duration::from_secs(lease),
                 follows: Incarnation(0),

@@ -216,12 +216,9 @@ impl Control {
             let text = format!("the set file of this store names no AllocSvr {:?}", request.node);
             return Err(Reason::UndeclaredNode.status(text));
         }
-        let port = request.addr.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-        if port.is_none_or(|port| port == 0) || request.addr.len() > limits::MAX_ADDR_BYTES {
-            let most = limits::MAX_ADDR_BYTES;
-            return Err(
-                Reason::BadAddr.status(format!("addr {:?} is not \"host:port\" of up to {most} bytes", request.addr))
-            );
+        check_addr("addr", &request.addr)?;
+        if !request.peer_addr.is_empty() {
+            check_addr("peer_addr", &request.peer_addr)?;
         }
         self.check_defined()?;
         let lease = Duration::from_millis(request.lease_ms);
@@ -282,14 +279,31 @@ impl Control {
         let update = self
             .replicated
             .read(|state| OwnershipUpdate::of(state, &plan, &departures, session, since).ok_or_else(|| ended(state)))?;
-        Ok((&update).into())
+        let mut update = seq_proto::v1::OwnershipUpdate::from(&update);
+        self.replicated.read(|state| {
+            for planned in update.handovers.iter_mut().filter(|planned| planned.departure.is_none()) {
+                let to = state.node(NodeId(planned.to_node_id));
+                planned.to_addr = to.map(|record| record.peer_addr.clone()).unwrap_or_default();
+            }
+        });
+        Ok(update)
     }
 }
 
+fn check_addr(field: &str, addr: &str) -> Result<(), Status> {
+    let port = addr.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    if port.is_some_and(|port| port > 0) && addr.len() <= limits::MAX_ADDR_BYTES {
+        return Ok(());
+    }
+    let most = limits::MAX_ADDR_BYTES;
+    Err(Reason::BadAddr.status(format!("{field} {addr:?} is not \"host:port\" of up to {most} bytes")))
+}
+
 fn registration(request: RegisterRequest) -> Registration {
-    let RegisterRequest { node: name, addr, token, lease_ms, follows, seen_revision, .. } = request;
+    let RegisterRequest { node: name, addr, peer_addr, token, lease_ms, follows, seen_revision, .. } = request;
     Registration {
         name,
+        peer_addr: if peer_addr.is_empty() { addr.clone() } else { peer_addr },
         addr,
         token,
         lease: Duration::from_millis(lease_ms),

@@ -18,6 +18,7 @@ pub(crate) enum Command {
     Register {
         name: String,
         addr: String,
+        peer_addr: String,
         token: u64,
         lease_nanos: u64,
         follows: u64,
@@ -208,6 +209,7 @@ impl From<&state::Command> for Command {
             state::Command::Register(registration) => Command::Register {
                 name: registration.name.clone(),
                 addr: registration.addr.clone(),
+                peer_addr: registration.peer_addr.clone(),
                 token: registration.token,
                 lease_nanos: nanos(registration.lease),
                 follows: registration.follows.0,
@@ -250,10 +252,11 @@ impl Command {
             Command::SetTerms { replaces, terms } => {
                 state::Command::SetTerms { replaces: replaces.map(state::Terms::from), terms: terms.into() }
             }
-            Command::Register { name, addr, token, lease_nanos, follows, seen } => {
+            Command::Register { name, addr, peer_addr, token, lease_nanos, follows, seen } => {
                 state::Command::Register(Registration {
                     name,
                     addr,
+                    peer_addr,
                     token,
                     lease: Duration::from_nanos(lease_nanos),
                     follows: Incarnation(follows),

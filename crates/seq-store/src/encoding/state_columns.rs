@@ -55,6 +55,7 @@ struct Sections {
 struct Nodes {
     names: Vec<String>,
     addrs: Vec<String>,
+    peer_addrs: Vec<String>,
     incarnations: Vec<u64>,
     tokens: Vec<u64>,
     renew_seqs: Vec<u64>,
@@ -176,6 +177,7 @@ impl Nodes {
         Nodes {
             names: records.iter().map(|record| record.name.clone()).collect(),
             addrs: records.iter().map(|record| record.addr.clone()).collect(),
+            peer_addrs: records.iter().map(|record| record.peer_addr.clone()).collect(),
             incarnations: records.iter().map(|record| record.incarnation.0).collect(),
             tokens: records.iter().map(|record| record.token).collect(),
             renew_seqs: records.iter().map(|record| record.renew_seq.0).collect(),
@@ -191,15 +193,16 @@ impl Nodes {
         let rows = self.names.len();
         let Nodes { addrs, incarnations, tokens, renew_seqs, liveness, drained, leaving, .. } = &self;
         let numbers = [incarnations, tokens, renew_seqs, liveness, &self.registered_at, &self.lease_nanos];
-        if addrs.len() != rows
+        if [addrs.len(), self.peer_addrs.len()] != [rows; 2]
             || numbers.iter().any(|column| column.len() != rows)
             || [drained.len(), leaving.len()] != [rows; 2]
         {
             return Err("the nodes' columns differ in length");
         }
-        let record = |(row, (name, addr))| NodeRecord {
+        let record = |(row, ((name, addr), peer_addr))| NodeRecord {
             name,
             addr,
+            peer_addr,
             incarnation: Incarnation(self.incarnations[row]),
             token: self.tokens[row],
             renew_seq: RenewSeq(self.renew_seqs[row]),
@@ -209,6 +212,6 @@ impl Nodes {
             registered_at: Liveness(self.registered_at[row]),
             lease: Duration::from_nanos(self.lease_nanos[row]),
         };
-        Ok(self.names.into_iter().zip(self.addrs).enumerate().map(record).collect())
+        Ok(self.names.into_iter().zip(self.addrs).zip(self.peer_addrs).enumerate().map(record).collect())
     }
 }

@@ -8,15 +8,15 @@ use std::time::Duration;
 use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, StoreSpec};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::status;
-use seq_proto::v1::admin_service_client::AdminServiceClient;
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::status_response::Role;
+use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient;
 use seq_proto::v1::{
     OwnershipUpdate, RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
     StatusRequest, StoreStatus,
 };
-use seq_store::{DataDir, Dial, MemoryDisk, StartError, Store, StoreConfig, StoreHandle, StoreOptions};
+use seq_store::{DataDir, Dial, MemoryDisk, Sockets, StartError, Store, StoreConfig, StoreHandle, StoreOptions};
 use socket2::{Domain, Protocol, Socket, Type};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -78,6 +78,7 @@ impl Cluster {
         let alloc = |name: &str, port| AllocSpec {
             name: name.into(),
             addr: format!("127.0.0.1:{port}"),
+            peer: format!("127.0.0.1:{}", port + 2),
             http: format!("127.0.0.1:{}", port + 1),
             redis: None,
             weight: 1,
@@ -115,8 +116,18 @@ impl Cluster {
     fn place(&mut self, disk: Disk) -> u64 {
         let id = self.data.len() as u64 + 1;
         let port = reserve();
-        let addr = port.local_addr().unwrap().as_socket().unwrap().to_string();
-        self.spec.stores.push(StoreSpec { id, name: format!("s{id}"), http: addr.clone(), addr });
+        let admin_port = reserve();
+        let addr = |port: &Socket| port.local_addr().unwrap().as_socket().unwrap().to_string();
+        let (addr, admin) = (addr(&port), Some(addr(&admin_port)));
+        self.ports.push(admin_port);
+        self.spec.stores.push(StoreSpec {
+            id,
+            name: format!("s{id}"),
+            http: addr.clone(),
+            raft: addr.clone(),
+            addr,
+            admin,
+        });
         self.data.push(match disk {
             Disk::Memory => DataDir::Memory(MemoryDisk::new()),
             Disk::Sled => {
@@ -147,7 +158,7 @@ impl Cluster {
     }
 
     pub(crate) fn config(&self, id: u64) -> StoreConfig {
-        let addr: SocketAddr = self.addr(id).parse().unwrap();
+        let listen = |addr: &str| seq_kit::listen::bind(addr.parse().unwrap(), 1).unwrap().remove(0).into();
         let mut spec = self.spec.clone();
         let named = self.files.get(&id).unwrap_or(&self.first);
         spec.stores.retain(|store| named.contains(&store.id));
@@ -158,7 +169,7 @@ impl Cluster {
             data: self.data[id as usize - 1].clone(),
             join: self.joins.contains(&id),
             form: self.forms,
-            listener: seq_kit::listen::bind(addr, 1).unwrap().remove(0).into(),
+            sockets: Sockets { peers: listen(self.addr(id)), raft: None, admin: Some(listen(self.admin_addr(id))) },
             options: self.options.clone(),
             clock: seq_api::clock::Clock::System,
             revision: "test".into(),
@@ -168,6 +179,10 @@ impl Cluster {
 
     pub(crate) fn addr(&self, id: u64) -> &str {
         &self.spec.stores[id as usize - 1].addr
+    }
+
+    pub(crate) fn admin_addr(&self, id: u64) -> &str {
+        self.spec.stores[id as usize - 1].admin.as_deref().unwrap()
     }
 
     pub(crate) fn ids(&self) -> Vec<u64> {
@@ -252,7 +267,7 @@ impl Cluster {
     }
 
     pub(crate) async fn status(&self, id: u64) -> StoreStatus {
-        let response = AdminServiceClient::new(channel(self.addr(id))).status(StatusRequest {}).await.unwrap();
+        let response = StatusServiceClient::new(channel(self.addr(id))).status(StatusRequest {}).await.unwrap();
         match response.into_inner().role {
             Some(Role::Store(status)) => status,
             other => panic!("the status of a store is {other:?}"),
@@ -278,7 +293,7 @@ impl Cluster {
     }
 
     pub(crate) fn admin(&self, id: u64) -> StoreAdminServiceClient<Channel> {
-        StoreAdminServiceClient::new(channel(self.addr(id)))
+        StoreAdminServiceClient::new(channel(self.admin_addr(id)))
     }
 
     /// Sends to members in turn until one responds without a retry hint.

@@ -250,7 +250,7 @@ async fn the_lease_wait_is_the_sets_and_a_member_with_another_one_ends() {
     cluster.ready().await;
     cluster.register("a1", 1).await;
     let (leader, follower) = (cluster.leader().await, cluster.follower().await);
-    let mut nodes = NodeAdminServiceClient::new(channel(cluster.addr(leader)));
+    let mut nodes = NodeAdminServiceClient::new(channel(cluster.admin_addr(leader)));
     let terms = async |nodes: &mut NodeAdminServiceClient<Channel>, lease_wait_ms| {
         let request = SetTermsRequest { set: "im-a".into(), lease_wait_ms };
         nodes.set_terms(request).await.map(|response| (response.get_ref().lease_wait_ms, response.get_ref().changed))

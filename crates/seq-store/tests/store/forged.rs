@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason, until};
 
 /// Format of the payloads.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// Bytes of the secret number of a data directory, which end its `identity` file.
 const NONCE_BYTES: usize = 16;
@@ -28,8 +28,8 @@ type LeaderId = (u64, u64);
 type LogId = (LeaderId, u64);
 /// Leader or candidate, and whether a majority granted it.
 type Vote = (LeaderId, bool);
-/// Name, address and fingerprint of a member.
-type Member = (String, String, [u8; 32]);
+/// Name, addresses for peers and for Raft, and fingerprint of a member.
+type Member = (String, String, String, [u8; 32]);
 /// Sets of voters, and all members.
 type Membership = (Vec<BTreeSet<u64>>, BTreeMap<u64, Member>);
 /// A list of members with its entry.
@@ -295,7 +295,7 @@ async fn install(
 async fn a_snapshot_is_judged_by_its_header_and_bounded_by_it() {
     let (cluster, forger) = Forger::beside_a_store().await;
     let (leader, follower, term, last) = followed(&cluster).await;
-    let member: Member = ("s1".into(), "s1:1".into(), forger.fingerprint(1).try_into().unwrap());
+    let member: Member = ("s1".into(), "s1:1".into(), "s1:2".into(), forger.fingerprint(1).try_into().unwrap());
     let list: Membership = (vec![[1].into()], [(1, member)].into());
     let members: StoredMembership = (Some(id(0, 1, 0)), list);
     let header = |term: u64, index: u64, length: u64| {

@@ -19,7 +19,7 @@ async fn messages_of_unknown_senders_are_refused_by_name() {
         (RaftMessage { nonce: vec![].into(), ..good.clone() }, "NO_NONCE"),
         (RaftMessage { nonce: vec![0; 16].into(), ..good.clone() }, "NO_NONCE"),
         (RaftMessage { format: 0, ..good.clone() }, "OTHER_FORMAT"),
-        (RaftMessage { format: 3, ..good.clone() }, "OTHER_FORMAT"),
+        (RaftMessage { format: 4, ..good.clone() }, "OTHER_FORMAT"),
         (RaftMessage { receiver: vec![].into(), ..good.clone() }, "OTHER_RECEIVER"),
         (RaftMessage { receiver: vec![7; 32].into(), ..good.clone() }, "OTHER_RECEIVER"),
         (RaftMessage { from: 9, ..good.clone() }, "UNKNOWN_MEMBER"),
@@ -202,7 +202,7 @@ async fn every_port_speaks_health_and_reflection() {
         panic!("no list of services")
     };
     let names: Vec<&str> = services.service.iter().map(|service| service.name.as_str()).collect();
-    for name in ["ControlService", "RaftService", "AdminService", "StoreAdminService"] {
+    for name in ["ControlService", "InterSetService", "StatusService", "ForwardService"] {
         assert!(names.contains(&format!("seqsvr.v1.{name}").as_str()), "{names:?}");
     }
     assert!(names.contains(&"grpc.health.v1.Health"), "{names:?}");

@@ -22,7 +22,7 @@ fn set(name: &str, cluster: &str, genesis: Genesis) -> Cluster {
 }
 
 pub(crate) fn sets(cluster: &Cluster, id: u64) -> SetAdminServiceClient<Channel> {
-    SetAdminServiceClient::new(channel(cluster.addr(id)))
+    SetAdminServiceClient::new(channel(cluster.admin_addr(id)))
 }
 
 fn create(cluster: &Cluster, join: &[&str]) -> CreateSetRequest {

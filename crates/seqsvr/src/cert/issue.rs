@@ -99,10 +99,13 @@ fn sets(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, SetSpec)>> {
 
 /// The nodes of a set, each with the hosts of its addresses.
 fn nodes(cluster: &str, set: &SetSpec) -> anyhow::Result<Vec<(Identity, Vec<String>)>> {
-    let stores = set.stores.iter().map(|store| (Role::Store, &store.name, vec![&store.addr, &store.http]));
+    let stores = set.stores.iter().map(|store| {
+        let addrs = [&store.addr, &store.raft, &store.http].into_iter().chain(&store.admin);
+        (Role::Store, &store.name, addrs.collect::<Vec<_>>())
+    });
     let allocs = set.allocs.iter().map(|alloc| {
-        let addrs = [&alloc.addr, &alloc.http].into_iter().chain(&alloc.redis);
-        (Role::Alloc, &alloc.name, addrs.collect())
+        let addrs = [&alloc.addr, &alloc.peer, &alloc.http].into_iter().chain(&alloc.redis);
+        (Role::Alloc, &alloc.name, addrs.collect::<Vec<_>>())
     });
     stores
         .chain(allocs)

@@ -55,8 +55,11 @@ struct FurtherSet {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Node {
     name: String,
-    /// URL of the gRPC port.
+    /// URL of the gRPC port: of an AllocSvr that for callers, of a store that for peers.
     grpc: String,
+    /// URL of the admin port, of a store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin: Option<String>,
     /// Address of the Redis port.
     #[serde(skip_serializing_if = "Option::is_none")]
     redis: Option<String>,
@@ -74,12 +77,13 @@ pub(super) fn sections(spec: &SetSpec) -> u32 {
 impl Node {
     fn store(store: &StoreSpec) -> Node {
         let (name, grpc) = (store.name.clone(), format!("http://{}", store.addr));
-        Node { name, grpc, redis: None, id: Some(store.id), leader: Some(false) }
+        let admin = store.admin.as_ref().map(|addr| format!("http://{addr}"));
+        Node { name, grpc, admin, redis: None, id: Some(store.id), leader: Some(false) }
     }
 
     fn alloc(alloc: &AllocSpec) -> Node {
         let (name, grpc) = (alloc.name.clone(), format!("http://{}", alloc.addr));
-        Node { name, grpc, redis: alloc.redis.clone(), id: None, leader: None }
+        Node { name, grpc, admin: None, redis: alloc.redis.clone(), id: None, leader: None }
     }
 }
 

@@ -14,7 +14,9 @@ use seq_alloc::{AllocConfig, Allocator};
 use seq_api::metrics::{REQUEST_MEMORY_BYTES, REQUESTS_OUT_OF_MEMORY_TOTAL, connection_metrics};
 use seq_auth::Credentials;
 use seq_channel::Dial;
+use seq_core::set_spec::AllocSpec;
 use seq_gateway::grpc::{self, AdminView};
+use seq_gateway::peers::{self, PeerNode};
 use seq_gateway::resp::{self, RespConfig, RespNode};
 use seq_kit::admission::{Admission, OwnFiles};
 use seq_kit::connection::{Listener, Tls};
@@ -24,6 +26,7 @@ use seq_kit::memory::{MemoryBudget, MemoryMetrics};
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use seq_tenant::Tenants;
+use tonic::service::Routes;
 
 use crate::exit::{Exit, Failure};
 use crate::serve::{Stage, bind, run_until_shutdown};
@@ -36,12 +39,17 @@ const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The sockets of the ports of an AllocSvr or a proxy: one of each for every serving thread.
 pub(crate) struct Ports {
+    /// The port for callers.
     pub(crate) grpc: Vec<TcpListener>,
+    /// The port for peers, if the node has one: a proxy has none.
+    peers: Vec<TcpListener>,
     /// The Redis port, if the node has one.
     redis: Option<(Vec<TcpListener>, RespConfig)>,
     /// Whether GET requests may allocate numbers.
     pub(crate) allocate_on_get: bool,
+    /// TLS of the ports for callers.
     pub(crate) tls: Option<Tls>,
+    peer_tls: Option<Tls>,
     /// The tenants of the callers.
     pub(crate) tenants: Option<Tenants>,
     /// The memory that requests may hold, in bytes.
@@ -55,19 +63,34 @@ impl Ports {
         let redis = redis.map(|addr| anyhow::Ok((bind(addr, threads)?, settings.redis.clone())));
         Ok(Ports {
             grpc,
+            peers: Vec::new(),
             redis: redis.transpose()?,
             allocate_on_get: settings.http.allocate_on_get,
             tls: None,
+            peer_tls: None,
             tenants: None,
             memory: settings.limits.memory_bytes(),
         })
     }
 
-    /// The same ports with TLS, where the node has credentials. Callers of tenants may come without a certificate.
+    /// Binds the ports of an AllocSvr: those of its callers and that of its peers.
+    pub(crate) fn of_alloc(alloc: &AllocSpec, threads: usize, settings: &Settings) -> anyhow::Result<Ports> {
+        let ports = Ports::bind(&alloc.addr, alloc.redis.as_deref(), threads, settings)?;
+        Ok(Ports { peers: bind(&alloc.peer, threads)?, ..ports })
+    }
+
+    /// The address of the port for peers.
+    pub(crate) fn peer_addr(&self) -> anyhow::Result<Option<String>> {
+        let addr = self.peers.first().map(TcpListener::local_addr).transpose()?;
+        Ok(addr.map(|addr| addr.to_string()))
+    }
+
+    /// The same ports with TLS, where the node has credentials. Callers of tenants may come without a certificate; peers may
+    /// not.
     pub(crate) fn secured(self, credentials: Option<&Credentials>, node: &str, tenants: Option<Tenants>) -> Ports {
-        let tls =
-            if tenants.is_some() { security::open(credentials, node) } else { security::certified(credentials, node) };
-        Ports { tls, tenants, ..self }
+        let peer_tls = security::certified(credentials, node);
+        let tls = if tenants.is_some() { security::open(credentials, node) } else { peer_tls.clone() };
+        Ports { tls, peer_tls, tenants, ..self }
     }
 
     /// The memory of the node's requests; its gauge is kept up to date in `tasks`.
@@ -98,13 +121,22 @@ impl Ports {
     }
 
     /// The sockets of each thread, and the configuration of the Redis port.
-    pub(crate) fn by_thread(self) -> (Vec<(Listener, Option<Listener>)>, Option<RespConfig>) {
-        let Ports { grpc, redis, tls, .. } = self;
+    pub(crate) fn by_thread(self) -> (Vec<Sockets>, Option<RespConfig>) {
+        let Ports { grpc, peers, redis, tls, peer_tls, .. } = self;
         let (listeners, config) = redis.unzip();
         let socket = |listener| Listener::socket(listener, tls.clone());
         let mut redis = listeners.into_iter().flatten().map(socket);
-        (grpc.into_iter().map(|grpc| (socket(grpc), redis.next())).collect(), config)
+        let mut peers = peers.into_iter().map(|listener| Listener::socket(listener, peer_tls.clone()));
+        let of_thread = |grpc| Sockets { grpc: socket(grpc), peers: peers.next(), redis: redis.next() };
+        (grpc.into_iter().map(of_thread).collect(), config)
     }
+}
+
+/// The sockets of one serving thread.
+pub(crate) struct Sockets {
+    pub(crate) grpc: Listener,
+    peers: Option<Listener>,
+    pub(crate) redis: Option<Listener>,
 }
 
 /// Starts an AllocSvr with one serving thread for each socket of a port. Adds its background tasks and its endpoints to
@@ -123,27 +155,34 @@ pub(crate) fn start(
         set: set.clone(),
         node: node.clone(),
         store_addrs: config.spec.stores.iter().map(|store| store.addr.clone()).collect(),
+        admin_addrs: config.spec.stores.iter().filter_map(|store| store.admin.clone()).collect(),
     };
     let allocator = start_background(config, dial, background, timeout)?;
     let admin = admin_view(allocator.clone(), identity, ports.tls.clone());
-    let (beside, mut ready) = (allocator.handover_service(), Checks::new());
+    let mut ready = Checks::new();
     allocator.add_checks(&mut ready);
+    let services = allocator.handover_service();
+    let of_peers = PeerNode { services, admin: admin.clone(), ready: ready.clone(), admission: admission.clone() };
     let (allocate_on_get, tenants) = (ports.allocate_on_get, ports.tenants.clone());
     let memory = ports.memory(&admission, endpoints.tasks());
     let (sockets, resp) = ports.by_thread();
     let resp = resp.map(|config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone()));
-    let grpc_node = grpc::Node { admin, ready, beside, admission, allocate_on_get, tenants, memory };
+    let grpc_node = grpc::Node { admin, ready, beside: Routes::default(), admission, allocate_on_get, tenants, memory };
     let (tasks, serving) = (endpoints.tasks().clone(), allocator.clone());
     let (opened, outcomes) = mpsc::channel();
     let count = sockets.len();
-    let threads = Cores::start(&node, sockets, move |(listener, redis)| {
+    let threads = Cores::start(&node, sockets, move |Sockets { grpc: listener, peers, redis }| {
         let (tasks, opened) = (tasks.clone(), opened.clone());
         let (serving, grpc_node, resp, set) = (serving.clone(), grpc_node.clone(), resp.clone(), set.clone());
+        let of_peers = of_peers.clone();
         async move {
             let allocator = serving.for_endpoints_of_this_thread();
             let open = || {
                 if let (Some(listener), Some(node)) = (redis, &resp) {
                     resp::serve(allocator.clone(), node, &set, listener, &tasks)?;
+                }
+                if let Some(listener) = peers {
+                    peers::serve(of_peers, listener, &tasks)?;
                 }
                 grpc::serve(allocator, grpc_node, listener, &tasks)
             };
@@ -170,7 +209,9 @@ pub(crate) fn start(
 fn own_files(config: &AllocConfig, serving: usize) -> OwnFiles {
     let threads = serving + 1;
     let peers = config.spec.allocs.len().saturating_sub(1);
-    OwnFiles { dials: peers * config.options.connections * threads + config.spec.stores.len(), threads }
+    // Handovers, to the ports for peers, are sent by the background tasks alone.
+    let connections = peers * config.options.connections;
+    OwnFiles { dials: connections * (threads + 1) + config.spec.stores.len(), threads }
 }
 
 fn start_background(
@@ -205,6 +246,8 @@ struct Identity {
     set: String,
     node: String,
     store_addrs: Vec<String>,
+    /// Addresses of the set's admin ports.
+    admin_addrs: Vec<String>,
 }
 
 fn admin_view(allocator: Allocator, identity: Identity, tls: Option<Tls>) -> AdminView {
@@ -224,6 +267,7 @@ fn admin_view(allocator: Allocator, identity: Identity, tls: Option<Tls>) -> Adm
             pid: std::process::id(),
             cpu_us: process::cpu_us(),
             certificate_not_after: tls.as_ref().map(Tls::certificate_not_after),
+            admin_addrs: identity.admin_addrs.clone(),
             role: Some(v1::status_response::Role::Alloc(status)),
         }
     })

@@ -6,16 +6,18 @@ const GOOD: &str = r#"name = "im"
 uids = "0..1_000"
 section_size = 100
 step = 10
-store = [{ id = 1, name = "s1", addr = "h:1", http = "h:2" }]
+store = [{ id = 1, name = "s1", addr = "h:1", raft = "h:11", admin = "h:8", http = "h:2" }]
 
 [[alloc]]
 name = "b"
 addr = "h:3"
+peer = "h:9"
 http = "h:4"
 
 [[alloc]]
 name = "a"
 addr = "h:5"
+peer = "h:10"
 http = "h:6"
 redis = "h:7"
 weight = 2
@@ -77,7 +79,7 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
     check(
         &with("weight = 2", "wait = 2"),
         expect![[r#"
-            im.toml:17: wait: unknown key; the nearest is weight
+            im.toml:19: wait: unknown key; the nearest is weight
         "#]],
     );
     check(
@@ -89,7 +91,7 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
     check(
         &with("weight = 2", "weight = -2"),
         expect![[r#"
-            im.toml:17: alloc[1].weight: -2 is not a whole number from 0 to 4,294,967,295
+            im.toml:19: alloc[1].weight: -2 is not a whole number from 0 to 4,294,967,295
         "#]],
     );
     check(
@@ -113,14 +115,14 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
     check(
         &with("h:6", "h"),
         expect![[r#"
-            im.toml:15: alloc "a": http: address "h" is not host:port
+            im.toml:17: alloc "a": http: address "h" is not host:port
         "#]],
     );
     check(
         &with("h:5", "h:3").replace("step = 10", "step = 0"),
         expect![[r#"
             im.toml:4: step: step 0 is not from 1 to 4294967296
-            im.toml:9: alloc "b": addr: "h:3" is taken by addr of alloc "a" (line 14)
+            im.toml:9: alloc "b": addr: "h:3" is taken by addr of alloc "a" (line 15)
         "#]],
     );
     check(
@@ -132,18 +134,37 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
 }
 
 #[test]
+fn every_allocator_has_a_port_for_peers_and_a_store_may_have_one_for_operators() {
+    check(
+        &with("peer = \"h:9\"\n", ""),
+        expect![[r#"
+        im.toml:7: the key peer is missing
+    "#]],
+    );
+    check(
+        &GOOD.replace("h:9", "h:3").replace("h:8", "h:1"),
+        expect![[r#"
+        im.toml:5: store "s1": admin: "h:1" is taken by addr of store "s1" (line 5)
+        im.toml:10: alloc "b": peer: "h:3" is taken by addr of alloc "b" (line 9)
+    "#]],
+    );
+    let none = parse(Path::new("im.toml"), &with("admin = \"h:8\", ", "")).unwrap();
+    assert_eq!(none.spec.stores[0].admin, None);
+}
+
+#[test]
 fn a_port_for_clients_of_redis_is_an_address_of_its_own() {
     let with = |from: &str, to: &str| GOOD.replace(from, to);
     check(
         &with("h:7", "h:0"),
         expect![[r#"
-            im.toml:16: alloc "a": redis: address "h:0" has no port from 1 to 65535
+            im.toml:18: alloc "a": redis: address "h:0" has no port from 1 to 65535
         "#]],
     );
     check(
         &with("h:7", "h:4"),
         expect![[r#"
-            im.toml:10: alloc "b": http: "h:4" is taken by redis of alloc "a" (line 16)
+            im.toml:11: alloc "b": http: "h:4" is taken by redis of alloc "a" (line 18)
         "#]],
     );
 }
@@ -199,12 +220,16 @@ fn sets_of_other_clusters_are_not_compared() {
         sets/b/b.toml:1: name: "im" is taken by another set
         sets/b/b.toml: genesis: set im begins with all sections of the cluster; any other set has genesis = "create" and gets them by migration
         sets/b/b.toml:5: store "s1": addr: "h:1" is taken by addr of store "s1" of set im (sets/a.toml:5)
+        sets/b/b.toml:5: store "s1": admin: "h:8" is taken by admin of store "s1" of set im (sets/a.toml:5)
         sets/b/b.toml:5: store "s1": http: "h:2" is taken by http of store "s1" of set im (sets/a.toml:5)
-        sets/b/b.toml:14: alloc "a": addr: "h:5" is taken by addr of alloc "a" of set im (sets/a.toml:14)
-        sets/b/b.toml:15: alloc "a": http: "h:6" is taken by http of alloc "a" of set im (sets/a.toml:15)
-        sets/b/b.toml:16: alloc "a": redis: "h:7" is taken by redis of alloc "a" of set im (sets/a.toml:16)
+        sets/b/b.toml:5: store "s1": raft: "h:11" is taken by raft of store "s1" of set im (sets/a.toml:5)
+        sets/b/b.toml:15: alloc "a": addr: "h:5" is taken by addr of alloc "a" of set im (sets/a.toml:15)
+        sets/b/b.toml:16: alloc "a": peer: "h:10" is taken by peer of alloc "a" of set im (sets/a.toml:16)
+        sets/b/b.toml:17: alloc "a": http: "h:6" is taken by http of alloc "a" of set im (sets/a.toml:17)
+        sets/b/b.toml:18: alloc "a": redis: "h:7" is taken by redis of alloc "a" of set im (sets/a.toml:18)
         sets/b/b.toml:9: alloc "b": addr: "h:3" is taken by addr of alloc "b" of set im (sets/a.toml:9)
-        sets/b/b.toml:10: alloc "b": http: "h:4" is taken by http of alloc "b" of set im (sets/a.toml:10)
+        sets/b/b.toml:10: alloc "b": peer: "h:9" is taken by peer of alloc "b" of set im (sets/a.toml:10)
+        sets/b/b.toml:11: alloc "b": http: "h:4" is taken by http of alloc "b" of set im (sets/a.toml:11)
     "#]].assert_eq(&text.replace(&*dir.path().to_string_lossy(), "sets"));
 }
 

@@ -296,7 +296,7 @@ fn described(set: &SetFile, id: u64) -> anyhow::Result<NewMember> {
         let message = format!("{}: set {} has no store with id {id}", set.path.display(), set.spec.name);
         return Err(Failure::new(Exit::Usage, message).hint("name the new member in the set file first").into());
     };
-    Ok(NewMember { id, name: store.name.clone(), addr: store.addr.clone() })
+    Ok(NewMember { id, name: store.name.clone(), addr: store.addr.clone(), raft_addr: store.raft.clone() })
 }
 
 #[derive(Serialize)]

@@ -6,7 +6,7 @@ use clap::Args;
 use seq_api::clock::Clock;
 use seq_auth::Role;
 use seq_kit::connection::Listener;
-use seq_store::{DataDir, RaftStartError, StartError, Store, StoreConfig};
+use seq_store::{DataDir, RaftStartError, Sockets, StartError, Store, StoreConfig};
 
 use crate::exit::{Exit, Failure};
 use crate::process;
@@ -53,6 +53,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
     };
     let (name, addr, http) = (spec.name.clone(), spec.addr.clone(), spec.http.clone());
+    let (raft_addr, admin_addr) = (spec.raft.clone(), spec.admin.clone());
     let options = settings.store.clone();
     let credentials = security::of_node(&set, Role::Store, &name)?;
 
@@ -61,13 +62,20 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
     let exit = runtime.block_on(async {
         let (listener, http) = (bind_one(&addr)?, bind_one(&http)?);
+        let raft = bind_one(&raft_addr)?;
+        let admin = admin_addr.as_deref().map(bind_one).transpose()?;
+        let tls = security::certified(credentials.as_ref(), &name);
         process.watch_signals()?;
         let config = StoreConfig {
             cluster: set.cluster(),
             spec: set.spec,
             id,
             data: DataDir::Path(data),
-            listener: Listener::socket(listener, security::certified(credentials.as_ref(), &name)),
+            sockets: Sockets {
+                peers: Listener::socket(listener, tls.clone()),
+                raft: Some(Listener::socket(raft, tls.clone())),
+                admin: admin.map(|admin| Listener::socket(admin, tls)),
+            },
             join: args.join,
             form: args.form,
             options,
@@ -83,7 +91,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         let (checks, removal) = (handle.readiness(), handle.removal());
         stage.store(handle);
         process.push(stage);
-        tracing::info!(name, grpc = addr, http = %http.local_addr()?, "listening");
+        tracing::info!(name, peers = addr, raft = raft_addr, admin = admin_addr, http = %http.local_addr()?, "listening");
         process.open(http, credentials.as_ref(), recorder, checks)?;
         process.ending().await;
         let exit = process.shutdown().await;

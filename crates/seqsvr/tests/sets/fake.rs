@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use seq_proto::reason::{Reason, key};
+use seq_proto::reason::Reason;
 use seq_proto::v1::set_admin_service_server::{SetAdminService, SetAdminServiceServer};
 use seq_proto::v1::{
     CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateSetRequest,
@@ -48,8 +48,6 @@ pub(crate) struct State {
 #[derive(Clone)]
 struct Member {
     state: Arc<Mutex<State>>,
-    /// The address of the leader, on a member that does not lead.
-    leader: Option<String>,
 }
 
 /// Stores of the sets im-a and im-b, whose processes are this one.
@@ -84,9 +82,9 @@ impl Cluster {
     pub(crate) fn start() -> Cluster {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (a, b) = (Arc::<Mutex<State>>::default(), Arc::<Mutex<State>>::default());
-        let leader = serve(&runtime, Member { state: a.clone(), leader: None });
-        let follower = serve(&runtime, Member { state: a.clone(), leader: Some(leader.clone()) });
-        let other = serve(&runtime, Member { state: b.clone(), leader: None });
+        let leader = serve(&runtime, Member { state: a.clone() });
+        let follower = serve(&runtime, Member { state: a.clone() });
+        let other = serve(&runtime, Member { state: b.clone() });
         let of_a = set("im-a", SECTIONS, &[leader.clone(), follower.clone()]);
         let of_b = set("im-b", 0, std::slice::from_ref(&other));
         let seen = |set: &SetInfo| SetInfo { responded_ms: 1_200, ..set.clone() };
@@ -130,11 +128,14 @@ impl Cluster {
     pub(crate) fn set_file(&self, name: &str, genesis: &str) -> String {
         let of_b = name == "im-b";
         let addr = if of_b { &self.addrs[2] } else { &self.addrs[0] };
+        // The same port: one address for two keys would be refused.
+        let admin = addr.replace("127.0.0.1", "localhost");
         let text = format!(
             "name = \"{name}\"\ncluster = \"shop\"\ngenesis = \"{genesis}\"\nuids = \"0..10_000_000\"\n\
              plaintext = true\nplaintext_on_network = true\n\
-             section_size = 100_000\nstep = 10_000\nstore = [{{ id = 1, name = \"s1\", addr = \"{addr}\", http = \"h:2\" }}]\n\
-             alloc = [{{ name = \"a1\", addr = \"{name}:3\", http = \"{name}:4\" }}]\n"
+             section_size = 100_000\nstep = 10_000\n\
+             store = [{{ id = 1, name = \"s1\", addr = \"{addr}\", admin = \"{admin}\", raft = \"{name}:5\", http = \"h:2\" }}]\n\
+             alloc = [{{ name = \"a1\", addr = \"{name}:3\", peer = \"{name}:6\", http = \"{name}:4\" }}]\n"
         )
         .replace("h:2", &format!("{name}:2"));
         let path = format!("{name}.toml");
@@ -176,14 +177,9 @@ fn serve(runtime: &tokio::runtime::Runtime, member: Member) -> String {
 }
 
 impl Member {
-    /// The state, on the leader; a follower refuses.
+    /// The state; a follower forwards to the leader.
     fn leads(&self) -> Result<parking_lot::MutexGuard<'_, State>, Status> {
-        match &self.leader {
-            None => Ok(self.state.lock()),
-            Some(leader) => {
-                Err(Reason::NotLeader.status_with("this member does not lead", [(key::LEADER, leader.clone())]))
-            }
-        }
+        Ok(self.state.lock())
     }
 
     /// The state of a set that is defined.

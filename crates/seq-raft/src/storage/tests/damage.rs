@@ -175,7 +175,7 @@ async fn a_newer_format_is_refused_by_name() {
         move |dir: &Path| fs::write(dir.join(name), record).unwrap()
     };
     let error = fixture.open_damaged(write("identity", Kind::Identity)).await.unwrap_err();
-    assert!(error.contains("DIR/identity: identity record of 48 bytes: has format version 4, newer than 3"), "{error}");
+    assert!(error.contains("DIR/identity: identity record of 48 bytes: has format version 5, newer than 4"), "{error}");
     let record = newer(Kind::Watermark);
     let slots = |dir: &Path| {
         let mut bytes = record.clone();
@@ -183,7 +183,7 @@ async fn a_newer_format_is_refused_by_name() {
         fs::write(dir.join("acknowledged"), bytes.repeat(2)).unwrap();
     };
     let error = fixture.open_damaged(slots).await.unwrap_err();
-    assert!(error.contains("has format version 4, newer than 3"), "{error}");
+    assert!(error.contains("has format version 5, newer than 4"), "{error}");
     let in_log = |key: &'static [u8], kind| {
         let record = newer(kind);
         move |dir: &Path| {
@@ -194,7 +194,7 @@ async fn a_newer_format_is_refused_by_name() {
     };
     let error = fixture.open_damaged(in_log(b"mvote", Kind::Vote)).await.unwrap_err();
     assert!(error.contains(r#"cannot read key "vote" of DIR/log: vote record"#), "{error}");
-    assert!(error.contains("has format version 4, newer than 3"), "{error}");
+    assert!(error.contains("has format version 5, newer than 4"), "{error}");
     let entry = b"e\0\0\0\0\0\0\x01\0\0\0";
     let error = fixture.open_damaged(in_log(entry, Kind::Entry)).await.unwrap_err();
     assert!(error.contains("cannot read log entry 256 of DIR/log: log entry record"), "{error}");

@@ -52,6 +52,7 @@ fn list(change: impl FnOnce(&mut BTreeMap<u64, Member>)) -> Membership {
     let member = |id: u64| Member {
         name: format!("s{id}"),
         addr: format!("s{id}:7201"),
+        raft_addr: format!("s{id}:7207"),
         fingerprint: Fingerprint::from_bytes(&[id as u8; 32]).unwrap(),
     };
     let mut nodes = (1..=3).map(|id| (id, member(id))).collect();

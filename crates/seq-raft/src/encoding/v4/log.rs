@@ -32,7 +32,7 @@ pub(crate) struct StoredMembership {
     members: Membership,
 }
 
-/// The members; `ids`, `names`, `addrs` and `fingerprints` are of the same length.
+/// The members; `ids`, `names`, `addrs`, `raft_addrs` and `fingerprints` are of the same length.
 #[derive(Archive, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
     /// The voters; two sets during a change.
@@ -40,6 +40,7 @@ pub(crate) struct Membership {
     ids: Vec<u64>,
     names: Vec<String>,
     addrs: Vec<String>,
+    raft_addrs: Vec<String>,
     fingerprints: Vec<[u8; FINGERPRINT_BYTES]>,
 }
 
@@ -105,6 +106,7 @@ impl From<&types::Membership> for Membership {
             ids: members.nodes().map(|(id, _)| *id).collect(),
             names: members.nodes().map(|(_, member)| member.name.clone()).collect(),
             addrs: members.nodes().map(|(_, member)| member.addr.clone()).collect(),
+            raft_addrs: members.nodes().map(|(_, member)| member.raft_addr.clone()).collect(),
             fingerprints: members.nodes().map(|(_, member)| member.fingerprint.bytes()).collect(),
         }
     }
@@ -113,7 +115,8 @@ impl From<&types::Membership> for Membership {
 impl Membership {
     fn into_library(self) -> Result<types::Membership, Malformed> {
         let count = self.ids.len();
-        if self.names.len() != count || self.addrs.len() != count || self.fingerprints.len() != count {
+        let columns = [self.names.len(), self.addrs.len(), self.raft_addrs.len(), self.fingerprints.len()];
+        if columns != [count; 4] {
             return Err("the members' columns differ in length");
         }
         if self.configs.is_empty() {
@@ -122,9 +125,9 @@ impl Membership {
         }
         let configs: Vec<BTreeSet<u64>> = self.configs.into_iter().map(|ids| ids.into_iter().collect()).collect();
         let mut nodes = BTreeMap::new();
-        let columns = self.names.into_iter().zip(self.addrs).zip(self.fingerprints);
-        for (id, ((name, addr), fingerprint)) in self.ids.into_iter().zip(columns) {
-            nodes.insert(id, Member { name, addr, fingerprint: Fingerprint::stored(fingerprint) });
+        let columns = self.names.into_iter().zip(self.addrs).zip(self.raft_addrs).zip(self.fingerprints);
+        for (id, (((name, addr), raft_addr), fingerprint)) in self.ids.into_iter().zip(columns) {
+            nodes.insert(id, Member { name, addr, raft_addr, fingerprint: Fingerprint::stored(fingerprint) });
         }
         types::Membership::new(configs, nodes).map_err(|_| "the voters are not among the members")
     }

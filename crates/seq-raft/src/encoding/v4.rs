@@ -1,4 +1,4 @@
-//! Format 3: the records of the log.
+//! Format 4: the records of the log.
 //!
 //! Archived types and their conversions. **Never edit a type of this module once it is released**: field order is the
 //! format. `encoding/tests` holds its bytes.
@@ -9,8 +9,8 @@ mod log;
 pub(crate) use files::{Identity, Manifest, Snapshot, Watermark};
 pub(crate) use log::{Entry, LogId, StoredMembership, Vote};
 
-/// Number of this format. Format 2 held the state inside the snapshot's own record.
-pub(crate) const VERSION: u16 = 3;
+/// Number of this format.
+pub(crate) const VERSION: u16 = 4;
 
 /// A contradiction to the format in a decoded record whose bytes are intact.
 type Malformed = &'static str;

@@ -1,0 +1,67 @@
+//! The port of an AllocSvr for its peers: handovers, status, health and reflection.
+//!
+//! It is apart from the port for callers, whose networks need no way to it.
+
+use std::io;
+use std::time::Duration;
+
+use metrics::counter;
+use seq_api::metrics::REQUESTS_DENIED_TOTAL;
+use seq_core::limits;
+use seq_kit::admission::Admission;
+use seq_kit::connection::Listener;
+use seq_kit::http::Checks;
+use seq_kit::port::{Bounds, Guard, Port};
+use seq_kit::tasks::TaskGroup;
+use seq_proto::ports;
+use seq_proto::roles::Called;
+use seq_proto::v1::status_service_server::StatusServiceServer;
+use tonic::service::Routes;
+
+use crate::grpc::{Admin, AdminView};
+
+/// Limits of one connection: those of handovers, of which one message is up to half a megabyte.
+const BOUNDS: Bounds =
+    Bounds { streams: 256, stream_window: 1 << 20, connection_window: 4 << 20, drain: Duration::from_secs(3) };
+
+/// What a node serves to its peers. The threads that serve it have clones.
+#[derive(Clone)]
+pub struct PeerNode {
+    /// The services of the port, beside the status.
+    pub services: Routes,
+    /// The node's status.
+    pub admin: AdminView,
+    /// Readiness of the node, as reported by the health service.
+    pub ready: Checks,
+    /// Admission of connections.
+    pub admission: Admission,
+}
+
+/// Serves on `listener`, in `group`, on the current runtime, until the group shuts down.
+///
+/// # Errors
+/// If the listener cannot be registered with the runtime.
+///
+/// # Panics
+/// Outside of a tokio runtime.
+pub fn serve(node: PeerNode, listener: impl Into<Listener>, group: &TaskGroup) -> io::Result<()> {
+    let PeerNode { services, admin, ready, admission } = node;
+    let (denied, set) = (counter!(REQUESTS_DENIED_TOTAL, "node" => admission.node().to_owned()), admin().set);
+    let port = Port {
+        name: "peer endpoint",
+        guard: Guard::new(
+            move |path, caller| Called::by_path(path).check(caller, &set),
+            |_, status| status.clone().into_http(),
+            denied,
+        ),
+        admission,
+        bounds: BOUNDS,
+        ready,
+        http1: false,
+        descriptors: seq_proto::DESCRIPTORS,
+        services: ports::Port::AllocPeers.services(),
+    };
+    let admin = StatusServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let services = port.complete(services.add_service(admin), group);
+    port.serve(services, listener.into(), group)
+}

@@ -1,0 +1,184 @@
+//! The ports of a cluster's processes, and what is registered on each: one table. A service that a row does not name is
+//! unknown at the port.
+
+use crate::roles::{HTTP, REDIS};
+
+/// A port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// Of an AllocSvr or a proxy, for callers.
+    Callers,
+    /// Of an AllocSvr or a proxy, for clients of Redis.
+    Redis,
+    /// Of an AllocSvr, for other AllocSvrs.
+    AllocPeers,
+    /// Of a StoreSvr, for members of the store, AllocSvrs and stores of other sets.
+    StorePeers,
+    /// Of a StoreSvr, for Raft between the members of the store.
+    Raft,
+    /// Of a StoreSvr, for operators.
+    Admin,
+    /// Of every process, for metrics and probes.
+    Metrics,
+}
+
+/// A port, and what is registered on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The port.
+    pub port: Port,
+    /// The key of the set file that has its address.
+    pub key: &'static str,
+    /// The connections it is for.
+    pub peers: &'static str,
+    /// The gRPC services, beside those of every gRPC port.
+    pub services: &'static [&'static str],
+    /// What is not gRPC.
+    pub others: &'static [&'static str],
+}
+
+/// The services of every gRPC port, beside the status.
+pub const COMMON: [&str; 3] =
+    ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
+
+/// What a node reports of itself, on every gRPC port.
+pub const STATUS: &str = "seqsvr.v1.StatusService";
+
+/// The table.
+pub const TABLE: [Row; 7] = [
+    Row {
+        port: Port::Callers,
+        key: "`addr` of an `[[alloc]]`; `--listen` of a proxy",
+        peers: "callers, and nodes that forward their calls",
+        services: &["seqsvr.v1.SequenceService", STATUS],
+        others: &[HTTP],
+    },
+    Row {
+        port: Port::Redis,
+        key: "`redis` of an `[[alloc]]`; `--redis` of a proxy",
+        peers: "clients of Redis",
+        services: &[],
+        others: &[REDIS],
+    },
+    Row {
+        port: Port::AllocPeers,
+        key: "`peer` of an `[[alloc]]`",
+        peers: "AllocSvrs, also of other sets",
+        services: &["seqsvr.v1.HandoverService", STATUS],
+        others: &[],
+    },
+    Row {
+        port: Port::StorePeers,
+        key: "`addr` of a `[[store]]`",
+        peers: "members of the store, AllocSvrs of the set, stores of other sets",
+        services: &["seqsvr.v1.ControlService", "seqsvr.v1.InterSetService", "seqsvr.v1.ForwardService", STATUS],
+        others: &[],
+    },
+    Row {
+        port: Port::Raft,
+        key: "`raft` of a `[[store]]`",
+        peers: "members of the store",
+        services: &["seqsvr.v1.RaftService", STATUS],
+        others: &[],
+    },
+    Row {
+        port: Port::Admin,
+        key: "`admin` of a `[[store]]`",
+        peers: "operators",
+        services: &[
+            "seqsvr.v1.StoreAdminService",
+            "seqsvr.v1.NodeAdminService",
+            "seqsvr.v1.SetAdminService",
+            "seqsvr.v1.BackupService",
+            STATUS,
+        ],
+        others: &[],
+    },
+    Row {
+        port: Port::Metrics,
+        key: "`http` of every entry; `--http` of a proxy",
+        peers: "metrics and probes, without a certificate",
+        services: &[],
+        others: &["metrics and probes"],
+    },
+];
+
+impl Port {
+    /// Its row.
+    ///
+    /// # Panics
+    /// Never: every port has one, which a test checks.
+    #[must_use]
+    pub fn row(self) -> &'static Row {
+        TABLE.iter().find(|row| row.port == self).expect("every port has a row")
+    }
+
+    /// Its gRPC services, beside those of every gRPC port.
+    #[must_use]
+    pub fn services(self) -> &'static [&'static str] {
+        self.row().services
+    }
+}
+
+/// Whether a path `/SERVICE/METHOD` is of a service that is registered on the admin port alone.
+#[must_use]
+pub fn is_admin(path: &str) -> bool {
+    let service = path.strip_prefix('/').and_then(|path| path.split_once('/')).map(|(service, _)| service);
+    service.is_some_and(|service| service != STATUS && Port::Admin.services().contains(&service))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fmt::Write;
+
+    use expect_test::expect_file;
+
+    use super::*;
+    use crate::roles;
+
+    const HEAD: &str = "\
+# Ports
+
+What is registered on each port. A test generates this page from `crates/seq-proto/src/ports.rs`: `UPDATE_EXPECT=1 cargo \
+test -p seq-proto ports`; another one compares it with what the ports of a real set list by reflection \
+(`e2e ports::`). A method of any other service is unknown at the port (`UNIMPLEMENTED`). Who may call what is registered \
+is in [roles.md](roles.md). Every gRPC port also has health and reflection.
+
+";
+
+    #[test]
+    fn the_reference_lists_every_port() {
+        let mut text = HEAD.to_owned();
+        text.push_str("| port | for | registered |\n|---|---|---|\n");
+        for Row { key, peers, services, others, .. } in &TABLE {
+            let services = services.iter().map(|service| format!("`{service}`"));
+            let all: Vec<String> = services.chain(others.iter().map(|&other| other.to_owned())).collect();
+            writeln!(text, "| {key} | {peers} | {} |", all.join(", ")).unwrap();
+        }
+        expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/ports.md")].assert_eq(&text);
+    }
+
+    #[test]
+    fn every_service_is_on_one_port_and_only_the_status_on_all() {
+        let placed = |service: &str| {
+            TABLE.iter().filter(|row| row.services.contains(&service) || row.others.contains(&service)).count()
+        };
+        let own: BTreeSet<&str> =
+            roles::TABLE.iter().map(|row| row.service).filter(|service| !COMMON.contains(service)).collect();
+        for service in own {
+            assert_eq!(placed(service), if service == STATUS { 5 } else { 1 }, "{service}");
+        }
+        for service in TABLE.iter().flat_map(|row| row.services) {
+            assert!(roles::TABLE.iter().any(|row| row.service == *service), "{service} has rights");
+        }
+    }
+
+    #[test]
+    fn the_services_of_operators_are_known_by_their_paths() {
+        assert!(is_admin("/seqsvr.v1.NodeAdminService/DrainNode") && is_admin("/seqsvr.v1.BackupService/CreateBackup"));
+        for other in ["/seqsvr.v1.StatusService/Status", "/seqsvr.v1.ControlService/Register", "/", ""] {
+            assert!(!is_admin(other), "{other}");
+        }
+    }
+}
