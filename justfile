@@ -92,3 +92,7 @@ sets:
 # Measures what a tenant notices of another one that sends ten times its quota: some minutes.
 tenants:
     cargo test --release -p seqsvr --test e2e -- --ignored --nocapture --test-threads 1 a_flood_of_ten_times
+
+# Measures what a hundred hostile connections of each kind take from a node, and from a light caller beside them.
+hostile:
+    cargo test --release -p seqsvr --test e2e -- --ignored --nocapture --test-threads 1 a_hundred_hostile

@@ -13,6 +13,7 @@ mod dev;
 mod dev_sets;
 mod files;
 mod forwarding;
+mod hostile;
 mod http;
 mod kill;
 mod numbers;

@@ -127,8 +127,13 @@ impl HttpBody for Sent {
     }
 }
 
+/// Size from which a frame is copied to memory of its own: buffers that messages are encoded into grow by doubling, and
+/// would be held with all that is not used of them.
+const COPIED_BYTES: usize = 32 << 10;
+
 /// Bytes of a response that are held until the transport drops them.
 fn unsent(of: &Charge, bytes: Bytes) -> Bytes {
+    let bytes = if bytes.len() >= COPIED_BYTES { Bytes::copy_from_slice(&bytes) } else { bytes };
     let charge = of.account().charge_present(bytes.len());
     Bytes::from_owner(Unsent { bytes, _charge: charge })
 }
