@@ -79,7 +79,7 @@ growth DIR="docs/growth":
 
 # Measures seqsvr beside Redis, PostgreSQL, MariaDB, etcd and the bare wire, in one run: about 10 minutes. They must be
 # installed: redis-server redis-tools postgresql mariadb-server etcd-server etcd-client.
-# `--baseline FILE` measures another build of seqsvr in turn with this one.
+# `--only tls` measures what TLS costs. `--baseline FILE` measures another build of seqsvr in turn with this one.
 compare *ARGS:
     cargo build --profile dist -p seqsvr -p seq-compare -p seq-store --bins --example propose
     target/dist/seq-compare run {{ARGS}}

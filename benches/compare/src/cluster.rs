@@ -29,18 +29,36 @@ pub(crate) struct Cluster {
     pub(crate) peer: Peer,
     /// Ports of the allocators' Redis endpoints.
     pub(crate) redis: Vec<String>,
+    /// Flags of commands that show a certificate; empty without TLS.
+    flags: String,
 }
 
 impl Cluster {
     /// Starts a store and so many allocators, and waits until each of these owns its share of the sections. `under` is a
     /// program, with its arguments, that runs the allocators.
     pub(crate) async fn start(seqsvr: &Path, dir: &Path, allocs: usize, under: &[&str]) -> anyhow::Result<Cluster> {
+        Cluster::start_with(seqsvr, dir, allocs, under, None).await
+    }
+
+    /// Starts a store and one allocator with TLS, and with their certificates in the directory `certs`.
+    pub(crate) async fn start_secure(seqsvr: &Path, dir: &Path, certs: &Path) -> anyhow::Result<Cluster> {
+        Cluster::start_with(seqsvr, dir, 1, &[], Some(&certs.to_string_lossy())).await
+    }
+
+    async fn start_with(
+        seqsvr: &Path,
+        dir: &Path,
+        allocs: usize,
+        under: &[&str],
+        certs: Option<&str>,
+    ) -> anyhow::Result<Cluster> {
         let ports: Vec<u16> = (0..3 + 4 * allocs).map(|_| free_port()).collect::<Result<_, _>>()?;
         let at = |index: usize| format!("127.0.0.1:{}", ports[index]);
         let (start, end) = (UIDS.start, UIDS.end);
         let mut text = format!(
-            "name = \"compare\"\nplaintext = true\nuids = \"{start}..{end}\"\nsection_size = {SECTION_SIZE}\nstep = 10_000\n\
+            "name = \"compare\"\n{}uids = \"{start}..{end}\"\nsection_size = {SECTION_SIZE}\nstep = 10_000\n\
              [[store]]\nid = 1\nname = \"s1\"\naddr = \"{}\"\nhttp = \"{}\"\nraft = \"{}\"\n",
+            if certs.is_some() { "" } else { "plaintext = true\n" },
             at(0),
             at(1),
             at(2)
@@ -55,20 +73,28 @@ impl Cluster {
         let set = dir.join("set.toml");
         std::fs::write(&set, text)?;
         let (set, data) = (set.to_string_lossy().into_owned(), dir.join("s1").to_string_lossy().into_owned());
+        let (mut server_flags, mut flags) = (Vec::new(), String::new());
+        if let Some(certs) = certs {
+            tool::output(seqsvr, &["cert", "issue", "--set", &set, "--certs", certs]).await?;
+            server_flags.extend(["--certs", certs]);
+            flags = format!(" --certs {certs}");
+        }
         let mut store = Peer::new(dir);
-        store.start(seqsvr, &["store", "--set", &set, "--id", "1", "--data", &data, "--form"], &at(0)).await?;
+        let args = ["store", "--set", &set, "--id", "1", "--data", &data, "--form"];
+        store.start(seqsvr, &[&args[..], &server_flags].concat(), &at(0)).await?;
         let nodes = dir.join("nodes");
         std::fs::create_dir(&nodes)?;
         let mut peer = Peer::new(&nodes);
         for alloc in 0..allocs {
             let name = format!("a{}", alloc + 1);
             let program = seqsvr.to_string_lossy();
-            let command = [under, &[&*program, "alloc", "--set", &set, "--name", &name, "--cores", "1"]].concat();
+            let args = [&*program, "alloc", "--set", &set, "--name", &name, "--cores", "1"];
+            let command = [under, &args, &server_flags].concat();
             peer.start(Path::new(command[0]), &command[1..], &at(3 + 4 * alloc)).await?;
         }
         peer.beside(store);
         let redis = (0..allocs).map(|alloc| ports[5 + 4 * alloc].to_string()).collect();
-        let cluster = Cluster { seqsvr: seqsvr.to_owned(), peer, redis };
+        let cluster = Cluster { seqsvr: seqsvr.to_owned(), peer, redis, flags };
         cluster.ready().await?;
         Ok(cluster)
     }
@@ -87,10 +113,22 @@ impl Cluster {
         anyhow::bail!("the cluster does not become ready")
     }
 
+    /// Flags of commands for it, behind a space each.
+    pub(crate) fn flags(&self) -> &str {
+        &self.flags
+    }
+
+    /// The URL of an allocator.
+    pub(crate) fn url(&self, alloc: usize) -> String {
+        let scheme = if self.flags.is_empty() { "http" } else { "https" };
+        format!("{scheme}://{}", self.peer.addrs[alloc])
+    }
+
     /// A number of each allocator's status.
     async fn field(&self, name: &str) -> anyhow::Result<Vec<u64>> {
         let mut args = vec!["status".to_owned(), "-o".to_owned(), "json".to_owned()];
-        args.extend(self.peer.addrs.iter().flat_map(|addr| ["--addr".to_owned(), format!("http://{addr}")]));
+        args.extend((0..self.peer.addrs.len()).flat_map(|alloc| ["--addr".to_owned(), self.url(alloc)]));
+        args.extend(self.flags.split_whitespace().map(str::to_owned));
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let status: Value = serde_json::from_str(&tool::output(&self.seqsvr, &args).await?)?;
         let allocs = status["allocs"].as_array().context("a status without allocators")?;

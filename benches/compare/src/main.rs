@@ -18,6 +18,7 @@ mod etcd;
 mod peer;
 mod suite;
 mod table;
+mod tls;
 mod tool;
 
 use suite::{Bench, Suite};

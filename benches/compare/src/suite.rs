@@ -9,6 +9,7 @@ use crate::cluster::{Cluster, UIDS};
 use crate::etcd::{self, Work};
 use crate::peer::{Peer, find, free_port};
 use crate::table::{Goal, Row};
+use crate::tls;
 use crate::tool::{self, Figure};
 
 /// First word of the rows of the server.
@@ -36,6 +37,8 @@ pub(crate) enum Suite {
     Etcd,
     /// Three members of a store on this machine, syncing each entry.
     Store,
+    /// The server with TLS and without it.
+    Tls,
     /// Instructions of the allocator for each number, counted by valgrind: on a machine whose speed drifts they show a
     /// change of some percent.
     Instructions,
@@ -55,7 +58,7 @@ pub(crate) struct Bench {
 
 /// The gRPC endpoints: name of the row and flags, the same for both sides. Connections and the requests in flight on
 /// each dominate the cost of a unary call.
-const WIRE: [(&str, &str); 4] = [
+pub(crate) const WIRE: [(&str, &str); 4] = [
     ("unary", "--endpoint grpc --connections 4 --concurrency 64"),
     ("unary, 100 uids", "--endpoint many --batch 100 --connections 4 --concurrency 64"),
     ("stream, 1 uid a message", "--endpoint stream --connections 8 --concurrency 8 --pipeline 512"),
@@ -77,7 +80,7 @@ const INSTRUCTIONS: [(&str, &str, u64); 5] = [
 
 /// Name of the row, pipeline depth and threads of redis-benchmark, and the number of commands for each second of a run.
 /// Without a pipeline one thread of the client is the limit of every server here.
-const REDIS: [(&str, u32, u32, u64); 4] = [
+pub(crate) const REDIS: [(&str, u32, u32, u64); 4] = [
     ("pipeline 1", 1, 1, 60_000),
     ("pipeline 1, two client threads", 1, 2, 60_000),
     ("pipeline 16", 16, 1, 600_000),
@@ -88,7 +91,7 @@ const REDIS: [(&str, u32, u32, u64); 4] = [
 const NODES: usize = 3;
 
 impl Bench {
-    fn add(&mut self, name: String, figure: Figure) {
+    pub(crate) fn add(&mut self, name: String, figure: Figure) {
         match figure.instructions {
             Some(instructions) => eprintln!("  {name}: {instructions:.1} instructions"),
             None => eprintln!("  {name}: {:.0}/s, {:.3} us", figure.per_second, figure.cpu_us.unwrap_or(f64::NAN)),
@@ -111,6 +114,7 @@ impl Bench {
             Suite::Mariadb => self.mariadb(dir.path()).await,
             Suite::Etcd => self.etcd(dir.path()).await,
             Suite::Store => self.store().await,
+            Suite::Tls => tls::measure(self, dir.path()).await,
             Suite::Instructions => self.instructions(dir.path()).await,
         }
     }
@@ -193,7 +197,7 @@ impl Bench {
             for (name, port, peer) in &peers {
                 let before = peer.cpu();
                 let numbers = per_second * u64::from(self.seconds);
-                let (figure, output) = tool::redis(port, pipeline, threads, numbers).await?;
+                let (figure, output) = tool::redis(port, &[], pipeline, threads, numbers).await?;
                 let cpu_us = Some((peer.cpu() - before) * 1e6 / figure.numbers as f64);
                 eprintln!("  {name}, {case}: {output}");
                 self.add(format!("{name}, {case}"), Figure { cpu_us, ..figure });
@@ -433,5 +437,6 @@ pub(crate) fn goals() -> Vec<Goal> {
     }
     let unary = goal("seqsvr unary, at another node", "seqsvr unary, at the owner", Some(0.6), None, None);
     goals.push(Goal { p99: Some(2.0), ..unary });
+    goals.extend(tls::goals());
     goals
 }

@@ -64,7 +64,7 @@ pub(crate) async fn bench_calls(
 }
 
 async fn report(seqsvr: &Path, addr: &str, end: &[&str], uids: Range<u64>, flags: &str) -> anyhow::Result<Value> {
-    let addr = format!("http://{addr}");
+    let addr = if addr.contains("://") { addr.to_owned() } else { format!("http://{addr}") };
     let (first, uids) = (uids.start.to_string(), (uids.end - uids.start).to_string());
     let mut args = vec!["bench", "--addr", &addr, "--first-uid", &first, "--uids", &uids, "-o", "json"];
     args.extend(end);
@@ -97,13 +97,20 @@ pub(crate) fn instructions(dir: &Path) -> anyhow::Result<u64> {
 }
 
 /// `redis-benchmark` with random keys out of a million. Returns also its result line.
-pub(crate) async fn redis(port: &str, pipeline: u32, threads: u32, numbers: u64) -> anyhow::Result<(Figure, String)> {
+pub(crate) async fn redis(
+    port: &str,
+    flags: &[&str],
+    pipeline: u32,
+    threads: u32,
+    numbers: u64,
+) -> anyhow::Result<(Figure, String)> {
     let (pipeline, threads, count) = (pipeline.to_string(), threads.to_string(), numbers.to_string());
     let mut args = vec!["-p", port, "-c", "50", "-P", &pipeline, "-n", &count, "-r", "1000000", "--csv"];
     // One thread is the tool's own loop; with `--threads 1` it starts another one.
     if threads != "1" {
         args.extend(["--threads", &threads]);
     }
+    args.extend(flags);
     args.extend(["INCR", "seq:__rand_int__"]);
     let text = output(&crate::peer::find("redis-benchmark")?, &args).await?;
     // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"

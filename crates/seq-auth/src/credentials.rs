@@ -205,6 +205,12 @@ pub fn peer<S>(stream: &server::TlsStream<S>) -> Option<Identity> {
     Certificate::read(presented).ok().map(|certificate| certificate.identity)
 }
 
+/// Whether a connection resumed an earlier session, and its peer was not checked again.
+#[must_use]
+pub fn is_resumed<S>(stream: &client::TlsStream<S>) -> bool {
+    stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+}
+
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("files", &self.0.files).finish_non_exhaustive()

@@ -142,8 +142,8 @@ mod tests {
 
 What is registered on each port. A test generates this page from `crates/seq-proto/src/ports.rs`: `UPDATE_EXPECT=1 cargo \
 test -p seq-proto ports`; another one compares it with what the ports of a real set list by reflection \
-(`e2e ports::`). A method of any other service is unknown at the port (`UNIMPLEMENTED`). Who may call what is registered \
-is in [roles.md](roles.md). Every gRPC port also has health and reflection.
+(`e2e ports::`). A method of any other service is unknown at the port (`UNIMPLEMENTED`). The roles that may call what is registered \
+are in [roles.md](roles.md). Every gRPC port also has health and reflection.
 
 ";
 

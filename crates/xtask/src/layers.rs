@@ -75,7 +75,7 @@ const LAYERS: &[Layer] = &[
         ],
         tests_use: &[],
     },
-    Layer { name: "seq-compare", uses: &["seq-kit", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-compare", uses: &["seq-auth", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer {
         name: "seq-growth",
         uses: &["seq-alloc", "seq-api", "seq-core", "seq-gateway", "seq-kit", "seq-proto", "seq-store"],

@@ -45,8 +45,8 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     ArmRequest ArmResponse ArmedNode ArriveRequest ArriveResponse BackupHeader Between ClaimRun CloseSetRequest
     CloseSetResponse CompleteArrivalRequest CompleteArrivalResponse CompleteMigrationRequest CompleteMigrationResponse
     CreateBackupRequest CreateBackupResponse CreateSetRequest CreateSetResponse DepartRequest DepartResponse Departure
-    ExchangeRequest ExchangeResponse FenceRequest FenceResponse ListMigrationsRequest ListMigrationsResponse
-    ListSectionsRequest ListSectionsResponse ListSetsRequest ListSetsResponse MigrationPace MigrationPlan MigrationStatus
+    ExchangeRequest ExchangeResponse FenceRequest FenceResponse ForwardRequest ForwardResponse ListMigrationsRequest
+    ListMigrationsResponse ListSectionsRequest ListSectionsResponse ListSetsRequest ListSetsResponse MigrationPace MigrationPlan MigrationStatus
     PlanMigrationRequest PlanMigrationResponse RollbackMigrationRequest RollbackMigrationResponse RouteSet SectionInfo
     SectionRange SetFacts SetInfo SetPaceRequest SetPaceResponse StartMigrationRequest StartMigrationResponse
     StartReturnRequest StartReturnResponse

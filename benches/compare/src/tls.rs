@@ -1,0 +1,103 @@
+//! What TLS costs: the server with it beside the server without, and handshakes with and without the resumption of a session.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use seq_auth::{Credentials, Files};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use crate::cluster::{Cluster, UIDS};
+use crate::suite::{Bench, OURS, REDIS, WIRE};
+use crate::table::Goal;
+use crate::tool::{self, Figure};
+
+/// The holder that loads come from: that of commands by default.
+const HOLDER: &str = "operator/admin";
+
+/// Rows of the gRPC endpoints: unary, and a stream of small messages.
+const ENDPOINTS: [usize; 2] = [0, 2];
+
+/// Rows of the Redis endpoint: pipelines of 1, 16 and 64.
+const PIPELINES: [usize; 3] = [0, 2, 3];
+
+/// Measures both sides once, in turn.
+pub(crate) async fn measure(bench: &mut Bench, dir: &Path) -> anyhow::Result<()> {
+    let sides = [dir.join("plaintext"), dir.join("tls")];
+    sides.iter().try_for_each(std::fs::create_dir)?;
+    let certs = dir.join("certs");
+    let plaintext = Cluster::start(&bench.seqsvr, &sides[0], 1, &[]).await?;
+    let secure = Cluster::start_secure(&bench.seqsvr, &sides[1], &certs).await?;
+    for (name, flags) in ENDPOINTS.map(|index| WIRE[index]) {
+        for (side, cluster) in [("plaintext", &plaintext), ("TLS", &secure)] {
+            let flags = format!("{flags}{}", cluster.flags());
+            let figure = tool::bench(&bench.seqsvr, &cluster.url(0), bench.seconds, UIDS, &flags).await?;
+            bench.add(format!("{OURS} {name}, {side}"), figure);
+        }
+    }
+    let pem = Files::in_dir(&certs, HOLDER);
+    let [bundle, own] = [&pem.bundle, &pem.certificate].map(|path| path.to_string_lossy().into_owned());
+    let tls = ["--tls", "--cacert", &bundle, "--cert", &own, "--key", &own];
+    for (case, pipeline, threads, per_second) in PIPELINES.map(|index| REDIS[index]) {
+        for (side, cluster, flags) in [("plaintext", &plaintext, &[][..]), ("TLS", &secure, &tls)] {
+            let before = cluster.peer.cpu();
+            let numbers = per_second * u64::from(bench.seconds);
+            let (figure, _) = tool::redis(&cluster.redis[0], flags, pipeline, threads, numbers).await?;
+            let cpu_us = Some((cluster.peer.cpu() - before) * 1e6 / figure.numbers as f64);
+            bench.add(format!("{OURS} RESP, {case}, {side}"), Figure { cpu_us, ..figure });
+        }
+    }
+    for resumes in [false, true] {
+        let before = secure.peer.cpu();
+        let figure = handshakes(&secure.peer.addrs[0], &pem, resumes, bench.seconds).await?;
+        let cpu_us = Some((secure.peer.cpu() - before) * 1e6 / figure.numbers as f64);
+        let kind = if resumes { "resumed" } else { "full" };
+        bench.add(format!("{OURS} handshakes, {kind}"), Figure { cpu_us, ..figure });
+    }
+    plaintext.peer.stop().await?;
+    secure.peer.stop().await
+}
+
+/// Makes connections one after the other, each with a handshake of its kind.
+async fn handshakes(addr: &str, files: &Files, resumes: bool, seconds: u32) -> anyhow::Result<Figure> {
+    let (host, _) = addr.rsplit_once(':').context("an address has a port")?;
+    let mut credentials = Credentials::load(files.clone())?;
+    // The first handshake is full in any case, and brings what the next ones resume.
+    connect(&credentials, host, addr).await?;
+    let (began, time) = (Instant::now(), Duration::from_secs(seconds.into()));
+    let mut numbers = 0;
+    while began.elapsed() < time {
+        if !resumes {
+            // Sessions are kept with the credentials.
+            credentials = Credentials::load(files.clone())?;
+        }
+        ensure!(connect(&credentials, host, addr).await? == resumes, "resumed: not {resumes}");
+        numbers += 1;
+    }
+    Ok(Figure { numbers, per_second: numbers as f64 / began.elapsed().as_secs_f64(), ..Figure::default() })
+}
+
+/// Connects once; returns whether a session was resumed.
+async fn connect(credentials: &Credentials, host: &str, addr: &str) -> anyhow::Result<bool> {
+    let stream = TcpStream::connect(addr).await?;
+    let mut stream = credentials.connect(host, stream, Some(b"h2")).await?;
+    // The first bytes of the server come behind the tickets of the session.
+    stream.read_u8().await?;
+    Ok(seq_auth::is_resumed(&stream))
+}
+
+/// What TLS may cost.
+pub(crate) fn goals() -> Vec<Goal> {
+    let goal = |name: String, rate| Goal {
+        ours: format!("{OURS} {name}, TLS"),
+        theirs: format!("{OURS} {name}, plaintext"),
+        rate: Some(rate),
+        cpu: None,
+        p50: None,
+        p99: None,
+    };
+    let [unary, stream] = ENDPOINTS.map(|index| WIRE[index].0.to_owned());
+    let pipeline = format!("RESP, {}", REDIS[PIPELINES[2]].0);
+    vec![goal(unary, 0.85), goal(stream, 0.8), goal(pipeline, 0.8)]
+}
