@@ -87,12 +87,12 @@ pub(crate) fn use_tls(secure: bool) -> Result<(), Failure> {
         Some(shown) => shown.as_ref(),
         None => {
             let hint = "`seqsvr cert issue` makes them; --certs and --identity name others";
-            let files = Files::in_dir(dir(), &args().identity);
+            let files = || Files::in_dir(dir(), &args().identity);
             let load = || match args().token {
                 Some(_) => {
                     Authorities::load(&files).map(Trust::from).map_err(|error| unusable(&error, Exit::Usage, hint))
                 }
-                None => load(files, Exit::Usage, hint).map(Trust::from),
+                None => load(files(), Exit::Usage, hint).map(Trust::from),
             };
             let loaded = secure.then(load).transpose()?;
             SHOWN.get_or_init(|| loaded).as_ref()

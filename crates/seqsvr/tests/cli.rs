@@ -53,6 +53,7 @@ fn the_help_is_a_page() {
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
               node         Lists a set's allocators; drains one, and lets it serve again
               cert         Makes certificates of a cluster, shows, renews and revokes them
+              tenant       Makes tokens of tenants, and checks tenants files
               backup       Makes a backup of a set, or shows one
               restore      Forms a store's data directory from a backup, before the store starts
               set          Defines, lists and closes the sets of a cluster; splits and merges them
