@@ -7,12 +7,13 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -205,6 +206,22 @@ pub fn peer<S>(stream: &server::TlsStream<S>) -> Option<Identity> {
     Certificate::read(presented).ok().map(|certificate| certificate.identity)
 }
 
+/// Checks that the certificate of the peer of an accepted connection has not expired: the handshake of a session that is resumed
+/// does not. (A revocation is a new reading of the files, which ends all sessions.)
+///
+/// # Errors
+/// It has expired.
+pub fn check_validity<S>(stream: &server::TlsStream<S>) -> io::Result<()> {
+    let presented = stream.get_ref().1.peer_certificates().and_then(|chain| Certificate::read(chain.first()?).ok());
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(UnixTime::now().as_secs());
+    match presented.filter(|certificate| certificate.left(now).is_zero()) {
+        Some(Certificate { identity, .. }) => {
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("the certificate of {identity} has expired")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Whether a connection resumed an earlier session, and its peer was not checked again.
 #[must_use]
 pub fn is_resumed<S>(stream: &client::TlsStream<S>) -> bool {
@@ -296,7 +313,7 @@ fn serving(
     let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(own, key)?;
     config.alpn_protocols = SERVER_PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     // Sessions are resumed from what the client keeps, so their number is no matter of this process' memory. A reload makes
-    // new keys for it: a holder that was accepted before is checked again.
+    // new keys for it: a holder that was accepted before is checked again. See also `check_validity`.
     config.ticketer = aws_lc_rs::Ticketer::new()?;
     Ok(Arc::new(config))
 }

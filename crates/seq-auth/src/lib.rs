@@ -12,7 +12,7 @@ pub mod identity;
 mod verify;
 
 pub use authorities::{Authorities, Trust};
-pub use credentials::{ClientCertificate, Credentials, CredentialsError, Files, is_resumed, peer};
+pub use credentials::{ClientCertificate, Credentials, CredentialsError, Files, check_validity, is_resumed, peer};
 pub use identity::{Identity, Role};
 pub use tokio_rustls::Accept;
 pub use tokio_rustls::client::TlsStream as ClientStream;

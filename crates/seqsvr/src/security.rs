@@ -90,7 +90,7 @@ pub(crate) fn use_tls(secure: bool) -> Result<(), Failure> {
             let files = || Files::in_dir(dir(), &args().identity);
             let load = || match args().token {
                 Some(_) => {
-                    Authorities::load(&files).map(Trust::from).map_err(|error| unusable(&error, Exit::Usage, hint))
+                    Authorities::load(&files()).map(Trust::from).map_err(|error| unusable(&error, Exit::Usage, hint))
                 }
                 None => load(files(), Exit::Usage, hint).map(Trust::from),
             };

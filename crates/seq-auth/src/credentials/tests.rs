@@ -223,3 +223,36 @@ async fn files_are_read_again_and_damaged_ones_change_nothing() {
     assert_ne!(store.certificate().serial, first.serial);
     meet(&store, ClientCertificate::Required, &client, HOST).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_session_is_resumed_until_the_certificate_expires() {
+    let place = Place::new("c");
+    let server = place.credentials("alloc/a/a1");
+    let client = Credentials::load(place.files("client/backend", now() - 10 * DAY + Duration::from_secs(6))).unwrap();
+    let resumed = async || {
+        let (near, far) = duplex(16 << 10);
+        let serving = async {
+            let mut stream = server.accept(ClientCertificate::Required, far).await?;
+            check_validity(&stream)?;
+            stream.write_all(b"x").await?;
+            stream.flush().await
+        };
+        let dialing = async {
+            let mut stream = client.connect(HOST, near, Some(b"h2")).await?;
+            stream.read_exact(&mut [0]).await?;
+            io::Result::Ok(is_resumed(&stream))
+        };
+        let (served, dialed) = tokio::join!(serving, dialing);
+        served.and(dialed)
+    };
+    assert!(!resumed().await.unwrap(), "the first handshake is full");
+    assert!(resumed().await.unwrap());
+    let until = now() + Duration::from_secs(60);
+    let error = loop {
+        match resumed().await {
+            Err(error) => break error,
+            Ok(resumed) => assert!(resumed && now() < until, "it expires within six seconds"),
+        }
+    };
+    assert!(error.to_string().contains("client/backend has expired"), "{error}");
+}

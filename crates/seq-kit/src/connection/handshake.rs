@@ -122,7 +122,7 @@ impl Handshake {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<TlsStream<TcpStream>>> {
         let opened = match Pin::new(&mut self.accept).poll(cx) {
-            Poll::Ready(opened) => opened,
+            Poll::Ready(opened) => opened.and_then(|stream| seq_auth::check_validity(&stream).map(|()| stream)),
             Poll::Pending => {
                 std::task::ready!(self.timeout.as_mut().poll(cx));
                 Err(io::Error::new(io::ErrorKind::TimedOut, "the handshake is not complete"))
