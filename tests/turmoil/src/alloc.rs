@@ -107,7 +107,15 @@ pub async fn run(node: Node) -> turmoil::Result {
     let mut ready = Checks::new();
     allocator.add_checks(&mut ready);
     let (beside, admission) = (allocator.handover_service(), Admission::of(&name, 1_000, ConnectionMetrics::none()));
-    let door = grpc::Node { admin: Arc::new(admin), ready, beside, admission, allocate_on_get: false, tenants: None, memory: MemoryBudget::unlimited() };
+    let door = grpc::Node {
+        admin: Arc::new(admin),
+        ready,
+        beside,
+        admission,
+        allocate_on_get: false,
+        tenants: None,
+        memory: MemoryBudget::unlimited(),
+    };
     grpc::serve(allocator.clone(), door, listener, &tasks)?;
     nodes.0.borrow_mut().running.insert(name.clone(), allocator.clone());
     while !nodes.is_leaving(&name) {
