@@ -88,6 +88,14 @@ impl Place {
         self.start(name, shell, args)
     }
 
+    /// Starts a server whose threads all run on one CPU.
+    pub(crate) fn server_on_cpu(&self, name: &str, args: &[&str], cpu: &str) -> Server {
+        // `taskset` replaces itself: the child's id is the server's.
+        let mut command = Command::new("taskset");
+        command.args(["-c", cpu, env!("CARGO_BIN_EXE_seqsvr")]);
+        self.start(name, command, args)
+    }
+
     fn start<S: AsRef<OsStr>>(&self, name: &str, mut command: Command, args: &[S]) -> Server {
         let log = self.path(&format!("{name}.log"));
         let stderr = File::options().create(true).append(true).open(&log).unwrap();

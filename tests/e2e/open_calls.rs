@@ -1,0 +1,285 @@
+//! Calls at a fixed rate, whatever becomes of them: each is due at a time, waits where its connection has as many requests
+//! as the server accepts, is cancelled at its deadline, and counts as served only if its response came before.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::raw_http2::{Decoder, Event, OPEN_WINDOW, Requests, is_blocked};
+
+/// Interval of sending what is due and cancelling what is late.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Pause before a connection is made again.
+const RECONNECT: Duration = Duration::from_millis(100);
+
+/// The method that is called.
+const NEXT: &str = "/seqsvr.v1.SequenceService/Next";
+
+/// What became of the calls that were due in one second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Second {
+    pub(crate) due: u64,
+    /// Responses within the deadline.
+    pub(crate) served: u64,
+    /// Refused by the server.
+    pub(crate) refused: u64,
+    /// Sent, and cancelled at the deadline.
+    pub(crate) late: u64,
+    /// Not sent before the deadline.
+    pub(crate) unsent: u64,
+    /// Lost with their connection.
+    pub(crate) lost: u64,
+    /// Sum of the latencies of those served, in microseconds.
+    pub(crate) latency_us: u64,
+}
+
+/// A plan of calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenCalls {
+    pub(crate) addr: SocketAddr,
+    pub(crate) connections: usize,
+    /// Calls per second.
+    pub(crate) rate: f64,
+    /// In a closed loop, `rate` is not used: each connection has so many calls in flight.
+    pub(crate) closed: Option<usize>,
+    pub(crate) deadline: Duration,
+    pub(crate) duration: Duration,
+    pub(crate) first_uid: u64,
+    pub(crate) uids: u64,
+}
+
+struct Call {
+    stream: u32,
+    due: Instant,
+    open: bool,
+}
+
+/// One connection and its calls.
+struct Connection {
+    stream: Rc<TcpStream>,
+    requests: Requests,
+    unsent: Vec<u8>,
+    decoder: Decoder,
+    /// Requests that the server accepts at a time.
+    streams: usize,
+    in_flight: usize,
+    calls: VecDeque<Call>,
+    waiting: VecDeque<Instant>,
+    closing: bool,
+}
+
+struct Run {
+    plan: OpenCalls,
+    began: Instant,
+    seconds: RefCell<Vec<Second>>,
+    uid: std::cell::Cell<u64>,
+}
+
+/// Runs the plan; returns what became of the calls of each second.
+pub(crate) fn run(plan: OpenCalls) -> Vec<Second> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(tokio::task::LocalSet::new().run_until(drive(plan)))
+}
+
+async fn drive(plan: OpenCalls) -> Vec<Second> {
+    let mut connections = Vec::new();
+    for _ in 0..plan.connections {
+        connections.push(Rc::new(RefCell::new(Connection::open(&plan).await.unwrap())));
+    }
+    let run = Rc::new(Run {
+        plan,
+        began: Instant::now(),
+        seconds: RefCell::new(vec![Second::default(); plan.duration.as_secs() as usize + 1]),
+        uid: std::cell::Cell::new(0),
+    });
+    for connection in &connections {
+        tokio::task::spawn_local(receive(run.clone(), connection.clone()));
+    }
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let (mut issued, mut turn) = (0_u64, 0);
+    loop {
+        tick.tick().await;
+        let now = Instant::now();
+        let elapsed = now - run.began;
+        if elapsed > plan.duration + plan.deadline {
+            break;
+        }
+        let sending = elapsed < plan.duration;
+        if plan.closed.is_none() && sending {
+            let due = (elapsed.as_secs_f64() * plan.rate) as u64;
+            while issued < due {
+                let at = run.began + Duration::from_secs_f64(issued as f64 / plan.rate);
+                issued += 1;
+                turn = (turn + 1) % connections.len();
+                run.second(at, |second| second.due += 1);
+                connections[turn].borrow_mut().waiting.push_back(at);
+            }
+        }
+        for connection in &connections {
+            let mut connection = connection.borrow_mut();
+            connection.expire(&run, now);
+            if sending || plan.closed.is_none() {
+                connection.send(&run);
+            }
+        }
+    }
+    let mut seconds = run.seconds.borrow().clone();
+    seconds.truncate(plan.duration.as_secs() as usize);
+    seconds
+}
+
+impl Run {
+    fn second(&self, at: Instant, count: impl FnOnce(&mut Second)) {
+        let index = (at - self.began).as_secs() as usize;
+        if let Some(second) = self.seconds.borrow_mut().get_mut(index) {
+            count(second);
+        }
+    }
+}
+
+impl Connection {
+    async fn open(plan: &OpenCalls) -> io::Result<Connection> {
+        let stream = TcpStream::connect(plan.addr).await?;
+        stream.set_nodelay(true)?;
+        Ok(Connection {
+            stream: Rc::new(stream),
+            requests: Requests::new(NEXT, &format!("{}m", plan.deadline.as_millis())),
+            unsent: Requests::open(OPEN_WINDOW),
+            decoder: Decoder::default(),
+            streams: 100,
+            in_flight: 0,
+            calls: VecDeque::new(),
+            waiting: VecDeque::new(),
+            closing: false,
+        })
+    }
+
+    /// Gives up calls past their deadline.
+    fn expire(&mut self, run: &Run, now: Instant) {
+        let deadline = run.plan.deadline;
+        while self.waiting.front().is_some_and(|due| now >= *due + deadline) {
+            let due = self.waiting.pop_front().unwrap();
+            run.second(due, |second| second.unsent += 1);
+        }
+        while let Some(call) = self.calls.front().filter(|call| !call.open || now >= call.due + deadline) {
+            if call.open {
+                Requests::cancel(&mut self.unsent, call.stream);
+                self.in_flight -= 1;
+                run.second(call.due, |second| second.late += 1);
+            }
+            self.calls.pop_front();
+        }
+    }
+
+    /// Sends the calls that the server accepts now.
+    fn send(&mut self, run: &Run) {
+        if let Some(most) = run.plan.closed {
+            let now = Instant::now();
+            while self.in_flight + self.waiting.len() < most {
+                self.waiting.push_back(now);
+                run.second(now, |second| second.due += 1);
+            }
+        }
+        while self.in_flight < self.streams && !self.closing && self.unsent.len() < 64 << 10 {
+            let Some(due) = self.waiting.pop_front() else { break };
+            let uid = run.uid.get();
+            run.uid.set(uid + 1);
+            let mut message = vec![0x08];
+            varint(&mut message, run.plan.first_uid + uid.wrapping_mul(7_919) % run.plan.uids);
+            // A count of 1.
+            message.extend([0x10, 1]);
+            let stream = self.requests.whole(&mut self.unsent, &message);
+            self.calls.push_back(Call { stream, due, open: true });
+            self.in_flight += 1;
+        }
+        self.write();
+    }
+
+    fn write(&mut self) {
+        while !self.unsent.is_empty() {
+            match self.stream.try_write(&self.unsent) {
+                Ok(bytes) => drop(self.unsent.drain(..bytes)),
+                Err(_) => break,
+            }
+        }
+    }
+
+    /// Decodes what the server sent.
+    fn received(&mut self, run: &Run, bytes: &[u8]) {
+        let Connection { decoder, unsent, calls, in_flight, streams, closing, .. } = self;
+        let now = Instant::now();
+        decoder.decode(bytes, unsent, |event| {
+            let (stream, served) = match event {
+                Event::Message(stream) => (stream, true),
+                Event::End(stream) | Event::Refused(stream) => (stream, false),
+                Event::Streams(most) => return *streams = most as usize,
+                Event::GoAway => return *closing = true,
+            };
+            let Some(first) = calls.front() else { return };
+            let Some(at) = stream.checked_sub(first.stream) else { return };
+            let Some(call) = calls.get_mut(at as usize / 2).filter(|call| call.open) else { return };
+            call.open = false;
+            *in_flight -= 1;
+            let latency = now - call.due;
+            run.second(call.due, |second| match served {
+                true if latency <= run.plan.deadline => {
+                    second.served += 1;
+                    second.latency_us += latency.as_micros() as u64;
+                }
+                true => second.late += 1,
+                false => second.refused += 1,
+            });
+        });
+    }
+}
+
+/// Receives responses; connects again where the server closes the connection.
+async fn receive(run: Rc<Run>, connection: Rc<RefCell<Connection>>) {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let stream = connection.borrow().stream.clone();
+        if stream.readable().await.is_err() {
+            return;
+        }
+        match stream.try_read(&mut buffer) {
+            Ok(bytes) if bytes > 0 => {
+                let mut connection = connection.borrow_mut();
+                connection.received(&run, &buffer[..bytes]);
+                if run.plan.closed.is_some() {
+                    connection.send(&run);
+                }
+                continue;
+            }
+            Err(error) if is_blocked(&error) => continue,
+            _ => {}
+        }
+        let again = loop {
+            tokio::time::sleep(RECONNECT).await;
+            if let Ok(again) = Connection::open(&run.plan).await {
+                break again;
+            }
+        };
+        let mut connection = connection.borrow_mut();
+        for call in connection.calls.iter().filter(|call| call.open) {
+            run.second(call.due, |second| second.lost += 1);
+        }
+        let waiting = std::mem::take(&mut connection.waiting);
+        *connection = Connection { waiting, ..again };
+    }
+}
+
+fn varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
