@@ -1,7 +1,7 @@
 //! Calls at a fixed rate, whatever becomes of them: each is due at a time, waits where its connection has as many requests
 //! as the server accepts, is cancelled at its deadline, and counts as served only if its response came before.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::raw_http2::{Decoder, Event, OPEN_WINDOW, Requests, is_blocked};
+use crate::raw_http2::{Decoder, Event, OPEN_WINDOW, Requests, is_blocked, varint};
 
 /// Interval of sending what is due and cancelling what is late.
 const TICK: Duration = Duration::from_millis(1);
@@ -32,12 +32,10 @@ pub(crate) struct Second {
     pub(crate) refused: u64,
     /// Sent, and cancelled at the deadline.
     pub(crate) late: u64,
-    /// Not sent before the deadline.
+    /// Not sent within the caller's patience.
     pub(crate) unsent: u64,
     /// Lost with their connection.
     pub(crate) lost: u64,
-    /// Sum of the latencies of those served, in microseconds.
-    pub(crate) latency_us: u64,
 }
 
 /// A plan of calls.
@@ -50,6 +48,8 @@ pub(crate) struct OpenCalls {
     /// In a closed loop, `rate` is not used: each connection has so many calls in flight.
     pub(crate) closed: Option<usize>,
     pub(crate) deadline: Duration,
+    /// Most time that a call waits where its connection has as many requests as the server accepts.
+    pub(crate) patience: Duration,
     pub(crate) duration: Duration,
     pub(crate) first_uid: u64,
     pub(crate) uids: u64,
@@ -79,16 +79,23 @@ struct Run {
     plan: OpenCalls,
     began: Instant,
     seconds: RefCell<Vec<Second>>,
-    uid: std::cell::Cell<u64>,
+    latencies_us: RefCell<Vec<u64>>,
+    uid: Cell<u64>,
 }
 
-/// Runs the plan; returns what became of the calls of each second.
-pub(crate) fn run(plan: OpenCalls) -> Vec<Second> {
+/// What became of the calls of each second, and the latencies of those served, in microseconds and in order of size.
+pub(crate) struct Outcome {
+    pub(crate) seconds: Vec<Second>,
+    pub(crate) latencies_us: Vec<u64>,
+}
+
+/// Runs the plan.
+pub(crate) fn run(plan: OpenCalls) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(tokio::task::LocalSet::new().run_until(drive(plan)))
 }
 
-async fn drive(plan: OpenCalls) -> Vec<Second> {
+async fn drive(plan: OpenCalls) -> Outcome {
     let mut connections = Vec::new();
     for _ in 0..plan.connections {
         connections.push(Rc::new(RefCell::new(Connection::open(&plan).await.unwrap())));
@@ -97,7 +104,8 @@ async fn drive(plan: OpenCalls) -> Vec<Second> {
         plan,
         began: Instant::now(),
         seconds: RefCell::new(vec![Second::default(); plan.duration.as_secs() as usize + 1]),
-        uid: std::cell::Cell::new(0),
+        latencies_us: RefCell::default(),
+        uid: Cell::new(0),
     });
     for connection in &connections {
         tokio::task::spawn_local(receive(run.clone(), connection.clone()));
@@ -133,7 +141,9 @@ async fn drive(plan: OpenCalls) -> Vec<Second> {
     }
     let mut seconds = run.seconds.borrow().clone();
     seconds.truncate(plan.duration.as_secs() as usize);
-    seconds
+    let mut latencies_us = run.latencies_us.take();
+    latencies_us.sort_unstable();
+    Outcome { seconds, latencies_us }
 }
 
 impl Run {
@@ -165,7 +175,7 @@ impl Connection {
     /// Gives up calls past their deadline.
     fn expire(&mut self, run: &Run, now: Instant) {
         let deadline = run.plan.deadline;
-        while self.waiting.front().is_some_and(|due| now >= *due + deadline) {
+        while self.waiting.front().is_some_and(|due| now >= *due + run.plan.patience) {
             let due = self.waiting.pop_front().unwrap();
             run.second(due, |second| second.unsent += 1);
         }
@@ -222,6 +232,7 @@ impl Connection {
                 Event::End(stream) | Event::Refused(stream) => (stream, false),
                 Event::Streams(most) => return *streams = most as usize,
                 Event::GoAway => return *closing = true,
+                Event::Window(_) | Event::More(..) => return,
             };
             let Some(first) = calls.front() else { return };
             let Some(at) = stream.checked_sub(first.stream) else { return };
@@ -232,7 +243,7 @@ impl Connection {
             run.second(call.due, |second| match served {
                 true if latency <= run.plan.deadline => {
                     second.served += 1;
-                    second.latency_us += latency.as_micros() as u64;
+                    run.latencies_us.borrow_mut().push(latency.as_micros() as u64);
                 }
                 true => second.late += 1,
                 false => second.refused += 1,
@@ -276,10 +287,10 @@ async fn receive(run: Rc<Run>, connection: Rc<RefCell<Connection>>) {
     }
 }
 
-fn varint(bytes: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
+impl Outcome {
+    /// The latency that so large a part of the calls served did not exceed, in milliseconds.
+    pub(crate) fn latency_ms(&self, part: f64) -> f64 {
+        let at = (self.latencies_us.len() as f64 * part) as usize;
+        self.latencies_us.get(at).map_or(f64::NAN, |us| *us as f64 / 1e3)
     }
-    bytes.push(value as u8);
 }

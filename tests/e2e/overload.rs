@@ -17,6 +17,9 @@ const OTHER_CPU: &str = "1";
 /// Deadline of each call.
 const DEADLINE: Duration = Duration::from_secs(1);
 
+/// Most time that a caller waits for a free stream of its connection.
+const PATIENCE: Duration = Duration::from_millis(50);
+
 /// Length of the overload, and of the load before and after it.
 const OVERLOAD: Duration = Duration::from_secs(60);
 const CALM: Duration = Duration::from_secs(5);
@@ -30,8 +33,8 @@ const CALM_SHARE: f64 = 0.5;
 /// Connections of the callers.
 const CONNECTIONS: [usize; 3] = [16, 128, 1_000];
 
-/// In a closed loop: connections, and calls in flight of each. What they get is what the server can serve.
-const CLOSED: (usize, usize) = (32, 8);
+/// Calls in flight in a closed loop, over as many connections as later: what they get is what the server can serve.
+const CLOSED: usize = 4_096;
 
 const SET: &str = r#"
 name = "overload"
@@ -119,7 +122,6 @@ fn total(seconds: &[Second]) -> Second {
         late: sum.late + second.late,
         unsent: sum.unsent + second.unsent,
         lost: sum.lost + second.lost,
-        latency_us: sum.latency_us + second.latency_us,
     })
 }
 
@@ -131,39 +133,40 @@ fn goodput_under_three_times_the_capacity() {
         Err(_) => CONNECTIONS.to_vec(),
     };
     let overload = std::env::var("OVERLOAD_S").map_or(OVERLOAD, |given| Duration::from_secs(given.parse().unwrap()));
+    let patience = std::env::var("OVERLOAD_PATIENCE").map_or(PATIENCE, |given| Duration::from_millis(given.parse().unwrap()));
     let node = OneNode::start("");
     let addr = std::net::SocketAddr::from((node.place.host, 7400));
-    let (closed_connections, in_flight) = CLOSED;
-    let closed = OpenCalls {
-        addr,
-        connections: closed_connections,
-        rate: 0.0,
-        closed: Some(in_flight),
-        deadline: DEADLINE,
-        duration: CALM,
-        first_uid: 0,
-        uids: 10_000_000,
-    };
-    // The first one touches memory.
-    run(closed);
-    let cpu = node.cpu_s();
-    let served = total(&run(closed)).served as f64;
-    let capacity = served / CALM.as_secs_f64();
-    println!("closed loop: {capacity:.0}/s, {:.1} us of CPU each", (node.cpu_s() - cpu) / served * 1e6);
-    println!("connections  phase      due/s  served/s  of capacity  refused/s  late/s  unsent/s  lost/s  mean ms  least/s  CPU us  RSS");
+    println!("connections  phase      due/s  served/s  of capacity  refused/s  late/s  unsent/s  lost/s  p50 ms  p99 ms  least/s  CPU us  RSS");
     for connections in connections {
+        let closed = OpenCalls {
+            addr,
+            connections,
+            rate: 0.0,
+            closed: Some(CLOSED.div_ceil(connections)),
+            patience: DEADLINE,
+            deadline: DEADLINE,
+            duration: CALM,
+            first_uid: 0,
+            uids: 10_000_000,
+        };
+        // The first one touches memory.
+        run(closed);
+        let cpu = node.cpu_s();
+        let served = total(&run(closed).seconds).served as f64;
+        let capacity = served / CALM.as_secs_f64();
+        println!("{connections:11}  closed   {capacity:7.0}/s, {:.1} us of CPU each", (node.cpu_s() - cpu) / served * 1e6);
         for (phase, rate, duration) in [
             ("before", CALM_SHARE * capacity, CALM),
             ("overload", FACTOR * capacity, overload),
             ("after", CALM_SHARE * capacity, CALM),
         ] {
             let cpu = node.cpu_s();
-            let seconds = run(OpenCalls { connections, rate, duration, closed: None, ..closed });
-            let (cpu, all) = (node.cpu_s() - cpu, total(&seconds));
+            let outcome = run(OpenCalls { connections, rate, duration, closed: None, patience, ..closed });
+            let (cpu, all) = (node.cpu_s() - cpu, total(&outcome.seconds));
             let per_s = |count: u64| count as f64 / duration.as_secs_f64();
-            let least = seconds.iter().map(|second| second.served).min().unwrap();
+            let least = outcome.seconds.iter().map(|second| second.served).min().unwrap();
             println!(
-                "{connections:11}  {phase:8} {:7.0} {:9.0} {:11.0}% {:10.0} {:7.0} {:9.0} {:7.0} {:8.1} {least:8} {:7.1} {:4}",
+                "{connections:11}  {phase:8} {:7.0} {:9.0} {:11.0}% {:10.0} {:7.0} {:9.0} {:7.0} {:7.1} {:7.1} {least:8} {:7.1} {:4}",
                 per_s(all.due),
                 per_s(all.served),
                 100.0 * per_s(all.served) / capacity,
@@ -171,7 +174,8 @@ fn goodput_under_three_times_the_capacity() {
                 per_s(all.late),
                 per_s(all.unsent),
                 per_s(all.lost),
-                all.latency_us as f64 / all.served as f64 / 1e3,
+                outcome.latency_ms(0.5),
+                outcome.latency_ms(0.99),
                 cpu / all.served as f64 * 1e6,
                 node.rss_mib(),
             );

@@ -30,7 +30,7 @@ const MAX_CONCURRENT_STREAMS: u16 = 3;
 const CANCEL: u32 = 8;
 
 /// Largest payload of a frame that every server accepts.
-const MAX_PAYLOAD: usize = 16 << 10;
+pub(crate) const MAX_PAYLOAD: usize = 16 << 10;
 
 /// Largest window.
 pub(crate) const OPEN_WINDOW: u32 = (1 << 31) - 1;
@@ -92,11 +92,9 @@ impl Requests {
         stream
     }
 
-    /// Appends part of a request's body, which does not end it.
-    pub(crate) fn part(bytes: &mut Vec<u8>, stream: u32, part: &[u8]) {
-        for part in part.chunks(MAX_PAYLOAD) {
-            put(bytes, frame::DATA, 0, stream, part);
-        }
+    /// Appends a part of a request's body of up to [`MAX_PAYLOAD`] bytes.
+    pub(crate) fn part(bytes: &mut Vec<u8>, stream: u32, part: &[u8], ends: bool) {
+        put(bytes, frame::DATA, if ends { END_STREAM } else { 0 }, stream, part);
     }
 
     /// Appends the cancellation of a request.
@@ -124,6 +122,10 @@ pub(crate) enum Event {
     Refused(u32),
     /// The server accepts so many requests at a time.
     Streams(u32),
+    /// The server accepts so many bytes in each new request.
+    Window(u32),
+    /// The server accepts so many bytes more in a request, or on the connection (0).
+    More(u32, u32),
     /// The server closes the connection.
     GoAway,
 }
@@ -152,13 +154,18 @@ impl Decoder {
                 frame::SETTINGS if flags & ACK == 0 => {
                     for setting in payload.chunks_exact(6) {
                         let value = u32::from_be_bytes(setting[2..].try_into().unwrap());
-                        if setting[..2] == MAX_CONCURRENT_STREAMS.to_be_bytes() {
-                            event(Event::Streams(value));
+                        match u16::from_be_bytes(setting[..2].try_into().unwrap()) {
+                            MAX_CONCURRENT_STREAMS => event(Event::Streams(value)),
+                            INITIAL_WINDOW_SIZE => event(Event::Window(value)),
+                            _ => {}
                         }
                     }
                     put(send, frame::SETTINGS, ACK, 0, &[]);
                 }
                 frame::PING if flags & ACK == 0 => put(send, frame::PING, ACK, 0, payload),
+                frame::WINDOW_UPDATE => {
+                    event(Event::More(stream, u32::from_be_bytes(payload.try_into().unwrap())));
+                }
                 frame::GOAWAY => event(Event::GoAway),
                 _ => {}
             }
@@ -199,4 +206,13 @@ fn put(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
 /// Whether a socket just has no more space or bytes now.
 pub(crate) fn is_blocked(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
+}
+
+/// Appends a number as protobuf encodes it.
+pub(crate) fn varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
 }

@@ -19,13 +19,18 @@ use crate::connection::{Listener, paced};
 use crate::http::Checks;
 use crate::tasks::{Kind, TaskGroup};
 
+mod frames;
 mod guard;
 mod health;
+mod limited;
+mod stream_limit;
 
 pub use guard::{Guard, Respond};
 
 use guard::Guarded;
 use health::Health;
+use limited::Limited;
+use stream_limit::StreamLimit;
 
 /// Interval of keepalive pings to an idle peer; half-open connections end after this plus [`KEEPALIVE_TIMEOUT`].
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
@@ -61,7 +66,7 @@ pub struct Port {
 /// The limits of one connection of a port, and of its shutdown.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Concurrent requests; above it they wait at the client.
+    /// Concurrent requests; above it they wait at the client. Fewer are accepted while the thread is late.
     pub streams: u32,
     /// Flow-control window of one request, in bytes.
     pub stream_window: u32,
@@ -114,9 +119,14 @@ impl Port {
     {
         let Port { name, admission, bounds, http1, guard, .. } = self;
         let service = Guarded { service, guard: Some(guard).filter(|_| listener.is_secure()) };
+        let limit = StreamLimit::new(bounds.streams);
+        let of_connections = limit.clone();
         // A connection above the limit is closed at once: in the kernel's queue its client would wait in vain.
         let incoming = listener.incoming()?.then(paced).filter_map(move |accepted| match accepted {
-            Ok(connection) => admission.watch(connection).map(Ok),
+            Ok(connection) => {
+                let watched = admission.watch(connection);
+                watched.map(|watched| Ok(Limited::new(watched, of_connections.clone(), bounds.streams)))
+            }
             Err(error) => Some(Err(error)),
         });
         let stopping = tasks.token();
@@ -139,6 +149,7 @@ impl Port {
                         tracing::error!(error = &error as &dyn std::error::Error, "the gRPC port stopped");
                     }
                 }
+                () = limit.follow_delay() => unreachable!("it follows for ever"),
                 () = cut => tracing::info!("closed connections that did not end within {:?}", bounds.drain),
             }
         });

@@ -1,0 +1,111 @@
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+use super::*;
+
+const MOST: u32 = 256;
+
+/// SETTINGS without content, and the acknowledgement of one.
+const EMPTY: [u8; HEAD] = [0, 0, 0, SETTINGS, 0, 0, 0, 0, 0];
+const ACKNOWLEDGED: [u8; HEAD] = [0, 0, 0, SETTINGS, ACK, 0, 0, 0, 0];
+const HIDDEN: [u8; HEAD] = [0, 0, 0, IGNORED, ACK, 0, 0, 0, 0];
+
+/// A frame of another type.
+const OTHER: [u8; HEAD + 3] = [0, 0, 3, 0, 0, 0, 0, 0, 1, b'a', b'b', b'c'];
+
+fn stating(limit: u8) -> Vec<u8> {
+    [&[0, 0, 6, SETTINGS, 0, 0, 0, 0, 0][..], &[0, 3, 0, 0, 0, limit]].concat()
+}
+
+fn open() -> (StreamLimit, Limited<DuplexStream>, DuplexStream) {
+    let (near, far) = duplex(1_024);
+    let limit = StreamLimit::new(MOST);
+    (limit.clone(), Limited::new(near, limit, MOST), far)
+}
+
+/// Sends and receives what opens a connection.
+async fn established() -> (StreamLimit, Limited<DuplexStream>, DuplexStream) {
+    let (limit, mut near, mut far) = open();
+    far.write_all(&[PREFACE, &EMPTY, &ACKNOWLEDGED].concat()).await.unwrap();
+    near.write_all(&[EMPTY, ACKNOWLEDGED].concat()).await.unwrap();
+    read(&mut far, &[EMPTY, ACKNOWLEDGED].concat()).await;
+    read(&mut near, &[PREFACE, &EMPTY, &ACKNOWLEDGED].concat()).await;
+    (limit, near, far)
+}
+
+#[track_caller]
+fn same(found: &[u8], expected: &[u8]) {
+    assert_eq!(found.escape_ascii().to_string(), expected.escape_ascii().to_string());
+}
+
+async fn read(from: &mut (impl AsyncRead + Unpin), expected: &[u8]) {
+    let mut bytes = vec![0; expected.len()];
+    from.read_exact(&mut bytes).await.unwrap();
+    same(&bytes, expected);
+}
+
+#[tokio::test]
+async fn a_changed_limit_is_stated_between_frames_and_its_acknowledgement_is_hidden() {
+    let (limit, mut near, mut far) = established().await;
+    near.write_all(&OTHER[..5]).await.unwrap();
+    limit.set(4);
+    near.write_all(&OTHER[5..]).await.unwrap();
+    near.write_all(&OTHER).await.unwrap();
+    read(&mut far, &[&OTHER[..], &stating(4), &OTHER].concat()).await;
+    // One at a time.
+    limit.set(2);
+    near.write_all(&OTHER).await.unwrap();
+    near.flush().await.unwrap();
+    read(&mut far, &OTHER).await;
+    far.write_all(&[&OTHER[..], &ACKNOWLEDGED, &OTHER].concat()).await.unwrap();
+    read(&mut near, &[&OTHER[..], &HIDDEN, &OTHER].concat()).await;
+    near.flush().await.unwrap();
+    read(&mut far, &stating(2)).await;
+}
+
+#[tokio::test]
+async fn an_acknowledgement_is_hidden_wherever_it_is_cut() {
+    for cut in 1..HEAD {
+        let (limit, mut near, mut far) = established().await;
+        limit.set(1);
+        near.flush().await.unwrap();
+        read(&mut far, &stating(1)).await;
+        far.write_all(&ACKNOWLEDGED[..cut]).await.unwrap();
+        let mut bytes = vec![0; cut];
+        near.read_exact(&mut bytes).await.unwrap();
+        far.write_all(&[&ACKNOWLEDGED[cut..], &OTHER].concat()).await.unwrap();
+        let mut rest = vec![0; HEAD - cut + OTHER.len()];
+        near.read_exact(&mut rest).await.unwrap();
+        bytes.extend(rest);
+        same(&bytes, &[&HIDDEN[..], &OTHER].concat());
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_inserted_before_the_connection_is_open() {
+    let (limit, mut near, mut far) = open();
+    limit.set(8);
+    near.write_all(&EMPTY).await.unwrap();
+    far.write_all(&[PREFACE, &EMPTY].concat()).await.unwrap();
+    read(&mut near, &[PREFACE, &EMPTY].concat()).await;
+    near.write_all(&OTHER).await.unwrap();
+    read(&mut far, &[&EMPTY[..], &OTHER].concat()).await;
+    // The library's settings are acknowledged: its acknowledgement is not hidden.
+    far.write_all(&ACKNOWLEDGED).await.unwrap();
+    read(&mut near, &ACKNOWLEDGED).await;
+    near.flush().await.unwrap();
+    read(&mut far, &stating(8)).await;
+}
+
+#[tokio::test]
+async fn other_protocols_are_left_alone() {
+    let (limit, mut near, mut far) = open();
+    limit.set(8);
+    let request = b"PRI / HTTP/1.1\r\nhost: x\r\n\r\n";
+    far.write_all(request).await.unwrap();
+    read(&mut near, request).await;
+    near.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+    near.flush().await.unwrap();
+    read(&mut far, b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    far.write_all(&ACKNOWLEDGED).await.unwrap();
+    read(&mut near, &ACKNOWLEDGED).await;
+}
