@@ -93,6 +93,10 @@ sets:
 tenants:
     cargo test --release -p seqsvr --test e2e -- --ignored --nocapture --test-threads 1 a_flood_of_ten_times
 
+# Measures what one AllocSvr serves of three times the calls that it can serve: some minutes, on an idle machine of two CPUs.
+overload:
+    cargo test --release -p seqsvr --test e2e -- --ignored --nocapture --test-threads 1 goodput_under
+
 # Measures what a hundred hostile connections of each kind take from a node, and from a light caller beside them.
 hostile:
     cargo test --release -p seqsvr --test e2e -- --ignored --nocapture --test-threads 1 a_hundred_hostile

@@ -1,5 +1,5 @@
-//! Calls at a fixed rate, whatever becomes of them: each is due at a time, waits where its connection has as many requests
-//! as the server accepts, is cancelled at its deadline, and counts as served only if its response came before.
+//! Calls at a fixed rate, whatever becomes of them: each is due at a time, waits where its connection has as many
+//! requests as the server accepts, is cancelled at its deadline, and counts as served only if its response came before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! Measures one AllocSvr, on a CPU of its own, under more calls than it can serve; wants an optimized build and an idle machine
-//! of two CPUs: `just overload`.
+//! Measures one AllocSvr, on a CPU of its own, under more calls than it can serve; wants an optimized build and an idle
+//! machine of two CPUs: `just overload`.
 //!
 //! Each call counts for the second in which it was due. Goodput is the responses within the deadline of their call.
 
@@ -128,16 +128,12 @@ fn total(seconds: &[Second]) -> Second {
 #[test]
 #[ignore = "measures: minutes, with an optimized build; `just overload`"]
 fn goodput_under_three_times_the_capacity() {
-    let connections: Vec<usize> = match std::env::var("OVERLOAD_CONNECTIONS") {
-        Ok(given) => given.split(',').map(|count| count.parse().unwrap()).collect(),
-        Err(_) => CONNECTIONS.to_vec(),
-    };
-    let overload = std::env::var("OVERLOAD_S").map_or(OVERLOAD, |given| Duration::from_secs(given.parse().unwrap()));
-    let patience = std::env::var("OVERLOAD_PATIENCE").map_or(PATIENCE, |given| Duration::from_millis(given.parse().unwrap()));
     let node = OneNode::start("");
     let addr = std::net::SocketAddr::from((node.place.host, 7400));
-    println!("connections  phase      due/s  served/s  of capacity  refused/s  late/s  unsent/s  lost/s  p50 ms  p99 ms  least/s  CPU us  RSS");
-    for connections in connections {
+    println!(
+        "connections  phase      due/s  served/s  of capacity  refused/s  late/s  unsent/s  lost/s  p50 ms  p99 ms  least/s  CPU us  RSS"
+    );
+    for connections in CONNECTIONS {
         let closed = OpenCalls {
             addr,
             connections,
@@ -154,14 +150,17 @@ fn goodput_under_three_times_the_capacity() {
         let cpu = node.cpu_s();
         let served = total(&run(closed).seconds).served as f64;
         let capacity = served / CALM.as_secs_f64();
-        println!("{connections:11}  closed   {capacity:7.0}/s, {:.1} us of CPU each", (node.cpu_s() - cpu) / served * 1e6);
+        println!(
+            "{connections:11}  closed   {capacity:7.0}/s, {:.1} us of CPU each",
+            (node.cpu_s() - cpu) / served * 1e6
+        );
         for (phase, rate, duration) in [
             ("before", CALM_SHARE * capacity, CALM),
-            ("overload", FACTOR * capacity, overload),
+            ("overload", FACTOR * capacity, OVERLOAD),
             ("after", CALM_SHARE * capacity, CALM),
         ] {
             let cpu = node.cpu_s();
-            let outcome = run(OpenCalls { connections, rate, duration, closed: None, patience, ..closed });
+            let outcome = run(OpenCalls { connections, rate, duration, closed: None, patience: PATIENCE, ..closed });
             let (cpu, all) = (node.cpu_s() - cpu, total(&outcome.seconds));
             let per_s = |count: u64| count as f64 / duration.as_secs_f64();
             let least = outcome.seconds.iter().map(|second| second.served).min().unwrap();

@@ -1,5 +1,6 @@
-//! A client of HTTP/2 that costs next to no CPU, and can do what a library prevents: leave responses unread, end requests
-//! half-way, cancel them at any time. Requests are encoded by hand; responses are only told apart by their frames.
+//! A client of HTTP/2 that costs next to no CPU, and can do what a library prevents: leave responses unread, end
+//! requests half-way, cancel them at any time. Requests are encoded by hand; responses are only told apart by their
+//! frames.
 
 use std::io;
 
@@ -65,8 +66,8 @@ impl Requests {
     pub(crate) fn head(&mut self, bytes: &mut Vec<u8>) -> u32 {
         let stream = self.next_stream;
         self.next_stream += 2;
-        // POST and http of the static table. The others are added to the dynamic table by the first request, the last one
-        // at 62, and are indexed by the others, as by any library.
+        // POST and http of the static table. The others are added to the dynamic table by the first request, the last
+        // one at 62, and are indexed by the others, as by any library.
         let mut block = vec![0x83, 0x86];
         if stream == 1 {
             literal(&mut block, Name::Indexed(4), self.path);

@@ -7,6 +7,7 @@ mod hostile;
 mod http;
 mod json;
 mod memory;
+mod overload;
 mod raw;
 mod resp;
 mod resp_bad_input;

@@ -1,10 +1,16 @@
-//! The frames of one direction of an HTTP/2 connection, as far as their borders: where one ends, another may be inserted.
+//! The frames of one direction of an HTTP/2 connection, as far as their borders: where one ends, another may be
+//! inserted.
 
 /// Length of a frame's header: three bytes of length, its type, flags, four bytes of stream.
 pub(super) const HEAD: usize = 9;
 
-/// Position of the type in it.
+/// Positions of the type and the flags in it.
 const KIND: usize = 3;
+const FLAGS: usize = 4;
+
+/// The types of frames that carry a block of headers, and the flag of its end: until then nothing may be between them.
+const BLOCK: [u8; 3] = [1, 5, 9];
+const END_HEADERS: u8 = 4;
 
 /// Where in a frame the connection is.
 #[derive(Debug, Default)]
@@ -13,12 +19,21 @@ pub(super) struct Frames {
     head: usize,
     /// Length of the payload, and what is left of it within one.
     payload: usize,
+    kind: u8,
+    /// Whether a block of headers goes on in the next frame.
+    has_open_block: bool,
 }
 
 impl Frames {
-    /// Whether a frame is complete and no other one has begun.
+    /// Whether another frame may be inserted: one is complete, the next one has not begun, and need not follow at once.
     pub(super) fn is_between(&self) -> bool {
-        self.head == 0
+        self.head == 0 && !self.has_open_block
+    }
+
+    fn flags(&mut self, flags: u8) {
+        if BLOCK.contains(&self.kind) {
+            self.has_open_block = flags & END_HEADERS == 0;
+        }
     }
 
     /// Follows bytes. Calls `kind` with the position of each frame's type and the length of its payload.
@@ -32,6 +47,8 @@ impl Frames {
             } else if let (0, Some(head)) = (self.head, bytes.get(at..at + HEAD)) {
                 // The usual header, which is there as a whole.
                 self.payload = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+                self.kind = head[KIND];
+                self.flags(head[FLAGS]);
                 kind(at + KIND, self.payload);
                 self.head = HEAD;
                 at += HEAD;
@@ -39,7 +56,11 @@ impl Frames {
                 match self.head {
                     0 => self.payload = bytes[at].into(),
                     1 | 2 => self.payload = self.payload << 8 | usize::from(bytes[at]),
-                    KIND => kind(at, self.payload),
+                    KIND => {
+                        self.kind = bytes[at];
+                        kind(at, self.payload);
+                    }
+                    FLAGS => self.flags(bytes[at]),
                     _ => {}
                 }
                 self.head += 1;
@@ -59,20 +80,22 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However the bytes are cut, the same frames are found, and the border only after each.
+        /// However the bytes are cut, the same frames are found, and the same places between them.
         #[test]
         fn frames_are_found_in_any_parts(
-            frames in prop::collection::vec((any::<u8>(), prop::collection::vec(any::<u8>(), 0..300)), 0..8),
+            frames in prop::collection::vec((0..12_u8, 0..8_u8, prop::collection::vec(any::<u8>(), 0..300)), 0..8),
             cuts in prop::collection::vec(1..40usize, 1..50),
         ) {
             let mut bytes = Vec::new();
             let (mut kinds, mut borders) = (Vec::new(), vec![0]);
-            for (kind, payload) in &frames {
+            let mut is_open = false;
+            for (kind, flags, payload) in &frames {
                 kinds.push((bytes.len() + KIND, payload.len()));
                 bytes.extend(&(payload.len() as u32).to_be_bytes()[1..]);
-                bytes.extend([*kind, 0, 0, 0, 0, 1]);
+                bytes.extend([*kind, *flags, 0, 0, 0, 1]);
                 bytes.extend(payload);
-                borders.push(bytes.len());
+                is_open = if BLOCK.contains(kind) { flags & END_HEADERS == 0 } else { is_open };
+                borders.extend(Some(bytes.len()).filter(|_| !is_open));
             }
             let (mut follower, mut found, mut at) = (Frames::default(), Vec::new(), 0);
             for cut in cuts.iter().cycle() {

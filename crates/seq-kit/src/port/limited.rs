@@ -1,11 +1,11 @@
-//! A connection of a port that tells its peer the present [`StreamLimit`].
+//! A connection of a port that states the present [`StreamLimit`] to its peer.
 //!
-//! The library states a limit once, when a connection opens, and enforces it. A lower one for some time is stated here: a
-//! SETTINGS frame is inserted between two of the library's frames. The peer acknowledges each one; the library does not expect
-//! that, so the type of the acknowledgement is changed to one that every implementation must ignore.
+//! The library states a limit once, when a connection opens, and enforces it. A lower one for some time is stated here:
+//! a SETTINGS frame is inserted between two of the library's frames. The peer acknowledges each one; the library does
+//! not expect that, so the type of the acknowledgement is changed to one that every implementation must ignore.
 //!
-//! **Invariant:** the library sends SETTINGS once, when the connection opens. So every acknowledgement after the first one is
-//! of a frame that was inserted here, and one of these is under way at a time.
+//! **Invariant:** the library sends SETTINGS once, when the connection opens. So every acknowledgement after the first
+//! one is of a frame that was inserted here, and one of these is under way at a time.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -87,7 +87,8 @@ impl<C> Limited<C> {
         let Protocol::Http2 { acknowledged } = &mut self.protocol else { return };
         let mut acks = Vec::new();
         self.received.follow(bytes, |kind, length| {
-            // A header that is cut just here is taken for an acknowledgement: nothing else has this type and no content.
+            // A header that is cut just here is taken for an acknowledgement: nothing else has this type and no
+            // content.
             if bytes[kind] == SETTINGS && length == 0 && bytes.get(kind + 1).is_none_or(|flags| flags & ACK != 0) {
                 acks.push(kind);
             }
