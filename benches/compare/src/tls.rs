@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use seq_auth::{Credentials, Files};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::cluster::{Cluster, UIDS};
@@ -21,6 +21,9 @@ const ENDPOINTS: [usize; 2] = [0, 2];
 
 /// Rows of the Redis endpoint: pipelines of 1, 16 and 64.
 const PIPELINES: [usize; 3] = [0, 2, 3];
+
+/// How a client of HTTP/2 begins: the preface, and SETTINGS without a setting.
+const HTTP2_OPENING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// Measures both sides once, in turn.
 pub(crate) async fn measure(bench: &mut Bench, dir: &Path) -> anyhow::Result<()> {
@@ -82,6 +85,8 @@ async fn handshakes(addr: &str, files: &Files, resumes: bool, seconds: u32) -> a
 async fn connect(credentials: &Credentials, host: &str, addr: &str) -> anyhow::Result<bool> {
     let stream = TcpStream::connect(addr).await?;
     let mut stream = credentials.connect(host, stream, Some(b"h2")).await?;
+    stream.write_all(HTTP2_OPENING).await?;
+    stream.flush().await?;
     // The first bytes of the server come behind the tickets of the session.
     stream.read_u8().await?;
     Ok(seq_auth::is_resumed(&stream))

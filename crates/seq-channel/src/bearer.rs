@@ -9,6 +9,9 @@ use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::http::{HeaderValue, Request, Response};
 use tonic::transport::{Channel, Error};
 
+/// What the header begins with.
+const SCHEME: &str = "Bearer ";
+
 /// The token of a tenant, as requests carry it. Clones are the same.
 #[derive(Clone)]
 pub struct Bearer(HeaderValue);
@@ -27,9 +30,25 @@ impl Bearer {
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) || !token.contains('.') {
             return Err(BadToken);
         }
-        let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| BadToken)?;
+        let mut value = HeaderValue::try_from(format!("{SCHEME}{token}")).map_err(|_| BadToken)?;
         value.set_sensitive(true);
         Ok(Bearer(value))
+    }
+
+    /// The value of an `authorization` header.
+    #[must_use]
+    pub fn header(&self) -> &HeaderValue {
+        &self.0
+    }
+
+    /// The token itself: `TENANT.SECRET`.
+    ///
+    /// # Panics
+    /// Never: a token is of ASCII characters.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        let value = self.0.to_str().expect("a token is of ASCII characters");
+        value.strip_prefix(SCHEME).expect("it begins with its scheme")
     }
 }
 

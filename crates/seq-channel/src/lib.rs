@@ -6,6 +6,7 @@
 //! **Architecture Invariant:** it decides nothing about a call. Which failure is retried, where, and what a refusal means,
 //! is decided by its users.
 
+mod access;
 pub mod batch;
 mod bearer;
 mod failure;
@@ -13,6 +14,7 @@ mod pool;
 mod tasks;
 pub mod tls;
 
+pub use access::{Access, Socket};
 pub use bearer::{BadToken, Bearer, CallerChannel};
 pub use failure::{caused_by, is_broken, is_transport, not_processed};
 pub use pool::{

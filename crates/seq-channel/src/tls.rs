@@ -7,6 +7,7 @@ use seq_auth::{ClientStream, Trust};
 use seq_proto::dial::Dial;
 use tokio::net::TcpStream;
 use tonic::codegen::http::Uri;
+use tonic::codegen::http::uri::Authority;
 use tonic::transport::Endpoint;
 
 /// The application protocol of gRPC.
@@ -21,17 +22,29 @@ pub fn dial(trust: impl Into<Trust>) -> Dial {
         let trust = trust.clone();
         endpoint.connect_with_connector_lazy(tower::service_fn(move |to: Uri| {
             let trust = trust.clone();
-            async move { connect(&trust, &to).await.map(TokioIo::new) }
+            async move {
+                let addr = to.authority().map(Authority::as_str).unwrap_or_default();
+                connect(&trust, addr, Some(HTTP2)).await.map(TokioIo::new)
+            }
         }))
     })
 }
 
-async fn connect(trust: &Trust, to: &Uri) -> io::Result<ClientStream<TcpStream>> {
-    let invalid = || io::Error::new(io::ErrorKind::InvalidInput, format!("{to} has no host and port"));
-    let (Some(host), Some(port)) = (to.host(), to.port_u16()) else { return Err(invalid()) };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((host, port)).await?;
+/// Connects to `addr`, as `host:port`, over TLS.
+pub(crate) async fn connect(
+    trust: &Trust,
+    addr: &str,
+    protocol: Option<&'static [u8]>,
+) -> io::Result<ClientStream<TcpStream>> {
+    let stream = tcp(addr).await?;
+    let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
+    trust.connect(host.trim_start_matches('[').trim_end_matches(']'), stream, protocol).await
+}
+
+/// Connects to `addr`, as `host:port`.
+pub(crate) async fn tcp(addr: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(addr).await?;
     // A small message could otherwise wait 40 ms for the acknowledgement of the one before it.
     stream.set_nodelay(true)?;
-    trust.connect(host, stream, Some(HTTP2)).await
+    Ok(stream)
 }

@@ -7,8 +7,8 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use seq_channel::{Dial, Pool, PoolError};
-use seq_client::{Client, ConnectError};
+use seq_channel::{Access, PoolError};
+use seq_client::{Client, ClientBuilder, ConnectError};
 use seq_proto::reason::{Outcome, Reason, code_name};
 use seq_proto::status;
 use serde::Serialize;
@@ -58,8 +58,8 @@ pub struct EndpointOptions {
     pub batch: usize,
     /// Whether calls of the SDK share messages.
     pub coalesce: bool,
-    /// Makes the connections of gRPC; those of JSON and of the Redis protocol are plain TCP.
-    pub dial: Dial,
+    /// Makes the connections, and has the token that calls carry.
+    pub access: Access,
 }
 
 /// One worker's client of an endpoint.
@@ -130,7 +130,7 @@ pub async fn open(
 ) -> Result<Vec<AnyTransport>, OpenError> {
     let addrs: Vec<&str> = options.addrs.iter().map(|addr| host_port(addr)).collect();
     let addr = |worker: usize| addrs[worker % addrs.len()];
-    let pool = Pool::with_dial(options.connections, options.dial.clone());
+    let pool = options.access.pool(options.connections);
     let mut transports = Vec::with_capacity(workers);
     match endpoint {
         Endpoint::Sdk => {
@@ -165,7 +165,8 @@ pub async fn open(
 
 async fn connect(options: &EndpointOptions) -> Result<Client, ConnectError> {
     let settings = Client::builder().connections(options.connections).coalesce(options.coalesce);
-    let settings = settings.dial(options.dial.clone());
+    let settings = settings.dial(options.access.dial());
+    let settings = options.access.bearer.clone().into_iter().fold(settings, ClientBuilder::token);
     options
         .addrs
         .iter()

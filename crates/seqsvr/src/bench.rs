@@ -232,7 +232,7 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
     };
     let options = EndpointOptions {
         addrs: args.target.addrs()?.to_vec(),
-        dial: security::dial(),
+        access: security::access()?,
         redis: args.redis.unwrap_or_else(|| REDIS.to_owned()),
         prefix: args.key_prefix.unwrap_or_else(|| KEY_PREFIX.to_owned()),
         connections: args.connections.map_or(CONNECTIONS, usize::from),

@@ -98,7 +98,7 @@ pub(crate) async fn run(command: CheckCommand, output: &Output) -> anyhow::Resul
     };
     let options = EndpointOptions {
         addrs: args.target.addrs()?.to_vec(),
-        dial: security::dial(),
+        access: security::access()?,
         redis: String::new(),
         prefix: String::new(),
         connections: seq_channel::CONNECTIONS,

@@ -5,13 +5,12 @@
 
 use std::time::Duration;
 
-use seq_channel::Pool;
+use seq_channel::{Access, Pool};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{GetRoutesRequest, StatusRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tonic::{Code, Status};
 
 use crate::exit::{Exit, Failure};
@@ -23,6 +22,9 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Limit on the bytes of a probe's reply that are read: its first line.
 const REPLY_BYTES: usize = 256;
+
+/// A request that any HTTP port responds to.
+const PROBE: &[u8] = b"GET /livez HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n";
 
 /// What listens at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +90,7 @@ pub(crate) async fn identify(addr: &str) -> Option<PortKind> {
         (false, _) => {}
     }
     if status.message().starts_with("grpc-status header missing") {
-        let reply = exchange(addr, b"GET /livez HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n").await;
+        let reply = exchange(&Access::default(), addr, PROBE).await;
         let is_metrics = reply.is_some_and(|reply| reply.starts_with(b"HTTP/1.1 200"));
         return Some(if is_metrics { PortKind::Metrics } else { PortKind::Http });
     }
@@ -109,14 +111,14 @@ async fn has_sequences(pool: &Pool, addr: &str) -> bool {
 
 /// Whether a server at `host:port` replies to `PING` as Redis does, with or without a password.
 pub(crate) async fn speaks_redis(addr: &str) -> bool {
-    let reply = exchange(addr, b"PING\r\n").await.unwrap_or_default();
+    let reply = exchange(&security::without_token(), addr, b"PING\r\n").await.unwrap_or_default();
     reply.starts_with(b"+PONG") || reply.starts_with(b"-NOAUTH")
 }
 
 /// Whether a server at `host:port` has TLS; `None` where it does not respond. A server that has it refuses other bytes with
 /// an alert (RFC 8446, section 6: content type 21, legacy version 3.x).
 async fn speaks_tls(addr: &str) -> Option<bool> {
-    let reply = exchange(addr, b"GET /livez HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n").await?;
+    let reply = exchange(&Access::default(), addr, PROBE).await?;
     Some(matches!(*reply, [21, 3, ..]))
 }
 
@@ -127,10 +129,11 @@ fn is_no_http2(status: &Status) -> bool {
 }
 
 /// Sends bytes and returns the first bytes of the reply.
-async fn exchange(addr: &str, request: &[u8]) -> Option<Vec<u8>> {
+async fn exchange(access: &Access, addr: &str, request: &[u8]) -> Option<Vec<u8>> {
     let exchange = async {
-        let mut stream = TcpStream::connect(addr).await.ok()?;
+        let mut stream = access.connect(addr, None).await.ok()?;
         stream.write_all(request).await.ok()?;
+        stream.flush().await.ok()?;
         let mut reply = vec![0; REPLY_BYTES];
         let length = stream.read(&mut reply).await.ok()?;
         reply.truncate(length);

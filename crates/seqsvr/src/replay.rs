@@ -106,7 +106,7 @@ pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exi
 
     let endpoint = EndpointOptions {
         addrs: args.target.addrs()?.to_vec(),
-        dial: security::dial(),
+        access: security::access()?,
         redis: String::new(),
         prefix: String::new(),
         connections: usize::from(args.connections),

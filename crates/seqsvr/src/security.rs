@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use clap::Args;
 use seq_api::metrics::handshake_metrics;
 use seq_auth::{Authorities, ClientCertificate, Credentials, CredentialsError, Files, Identity, Role, Trust};
-use seq_channel::{Bearer, Dial, Pool};
+use seq_channel::{Access, Bearer, Dial, Pool};
 use seq_kit::connection::Tls;
 
 use crate::exit::{Exit, Failure};
@@ -105,26 +105,26 @@ pub(crate) fn use_tls(secure: bool) -> Result<(), Failure> {
     Err(Failure::new(Exit::Usage, what).hint("write https:// before all of them, or http://"))
 }
 
-/// Makes the connections of this command. Without an earlier [`use_tls`] they have no TLS, and a later one fails.
-pub(crate) fn dial() -> Dial {
-    match SHOWN.get_or_init(|| None) {
-        Some(trust) => seq_channel::tls::dial(trust.clone()),
-        None => Dial::tcp(),
-    }
-}
-
-/// The token that requests of this command carry.
+/// What this command makes its connections with, and the token that its requests carry. Without an earlier [`use_tls`] they
+/// have no TLS, and a later one fails.
 ///
 /// # Errors
-/// It is none.
-pub(crate) fn bearer() -> Result<Option<Bearer>, Failure> {
-    let bearer = ARGS
-        .get()
-        .and_then(|args| args.token.as_deref())
-        .filter(|token| !token.is_empty())
-        .map(Bearer::new)
-        .transpose();
-    bearer.map_err(|error| Failure::new(Exit::Usage, format!("--token: {error}")))
+/// The token is none.
+pub(crate) fn access() -> Result<Access, Failure> {
+    let token = ARGS.get().and_then(|args| args.token.as_deref()).filter(|token| !token.is_empty());
+    let bearer = token.map(Bearer::new).transpose();
+    let bearer = bearer.map_err(|error| Failure::new(Exit::Usage, format!("--token: {error}")))?;
+    Ok(Access { bearer, ..without_token() })
+}
+
+/// What this command makes its connections with, for requests that carry no token.
+pub(crate) fn without_token() -> Access {
+    Access { trust: SHOWN.get_or_init(|| None).clone(), bearer: None }
+}
+
+/// Makes the connections of this command, as [`access`] does.
+pub(crate) fn dial() -> Dial {
+    without_token().dial()
 }
 
 /// Whether this command's connections are over TLS.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use seq_channel::Access;
 use seq_client::{Client, ClientBuilder, ConnectError};
 use seq_load::endpoint::{self, AnyTransport, Endpoint, EndpointOptions, OpenError};
 use seq_load::raises::RaiseWatch;
@@ -38,8 +39,9 @@ impl Target {
     /// Connects through the first nodes that respond.
     pub(crate) async fn connect(&self, deadline: Duration) -> anyhow::Result<Client> {
         let addrs = self.addrs()?;
+        let Access { bearer, .. } = security::access()?;
         let settings = Client::builder().deadline(deadline).dial(security::dial());
-        let settings = security::bearer()?.into_iter().fold(settings, ClientBuilder::token);
+        let settings = bearer.into_iter().fold(settings, ClientBuilder::token);
         let settings = addrs.iter().fold(settings, |settings, addr| settings.seed(host_port(addr)));
         match settings.connect().await {
             Ok(client) => Ok(client),
@@ -111,10 +113,6 @@ pub(crate) async fn open(
     options: &EndpointOptions,
     workers: usize,
 ) -> Result<Vec<AnyTransport>, Failure> {
-    if security::is_tls() && matches!(endpoint, Endpoint::Json | Endpoint::Resp) {
-        let what = "loads of JSON and of the Redis protocol are sent without TLS only";
-        return Err(Failure::new(Exit::Usage, what).hint("--endpoint sdk, grpc, many and stream have TLS"));
-    }
     check_ports(endpoint, options).await?;
     match endpoint::open(endpoint, options, workers).await {
         Ok(transports) => Ok(transports),

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use seq_channel::{Pool, PoolError};
+use seq_channel::{CallerChannel, Pool, PoolError};
 use seq_core::Seq;
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
-use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use super::{EndpointOptions, failed, refused_item};
@@ -16,14 +15,14 @@ use crate::reply::Reply;
 pub(crate) struct Transport {
     /// Drives the connection of `client`.
     _pool: Pool,
-    client: SequenceServiceClient<Channel>,
+    client: SequenceServiceClient<CallerChannel>,
     deadline: Duration,
     batch: usize,
 }
 
 impl Transport {
     pub(crate) fn new(pool: &Pool, addr: &str, options: &EndpointOptions) -> Result<Transport, PoolError> {
-        let client = SequenceServiceClient::new(pool.get(addr)?);
+        let client = SequenceServiceClient::new(pool.get_for_caller(addr)?);
         Ok(Transport { _pool: pool.clone(), client, deadline: options.deadline, batch: options.batch })
     }
 

@@ -7,19 +7,24 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::AUTHORIZATION;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use seq_channel::Access;
 use seq_core::Seq;
 use seq_proto::reason::ClientReason;
-use tokio::net::TcpStream;
 
 use super::{EndpointOptions, failure};
 use crate::reply::Reply;
+
+/// The application protocol of HTTP/1.1.
+const HTTP1: &[u8] = b"http/1.1";
 
 type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>>>>;
 
 pub(crate) struct Transport {
     addr: String,
+    access: Access,
     deadline: Duration,
     batch: usize,
     open: Option<(SendRequest<Full<Bytes>>, Connection)>,
@@ -27,15 +32,19 @@ pub(crate) struct Transport {
 
 impl Transport {
     pub(crate) async fn connect(addr: &str, options: &EndpointOptions) -> io::Result<Transport> {
-        let mut transport =
-            Transport { addr: addr.to_owned(), deadline: options.deadline, batch: options.batch, open: None };
+        let mut transport = Transport {
+            addr: addr.to_owned(),
+            access: options.access.clone(),
+            deadline: options.deadline,
+            batch: options.batch,
+            open: None,
+        };
         transport.dial().await?;
         Ok(transport)
     }
 
     async fn dial(&mut self) -> io::Result<()> {
-        let stream = TcpStream::connect(&self.addr).await?;
-        stream.set_nodelay(true)?;
+        let stream = self.access.connect(&self.addr, Some(HTTP1)).await?;
         let (send, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         self.open = Some((send, Box::pin(connection)));
         Ok(())
@@ -53,12 +62,15 @@ impl Transport {
                 ("NextMany", serde_json::json!({ "uids": uids }))
             }
         };
-        let request = Request::post(format!("/seqsvr.v1.SequenceService/{method}"))
+        let mut request = Request::post(format!("/seqsvr.v1.SequenceService/{method}"))
             .header("host", &*self.addr)
             .header("content-type", "application/json")
             .header("connect-timeout-ms", self.deadline.as_millis().to_string())
             .body(Full::from(body.to_string()))
             .map_err(io::Error::other)?;
+        if let Some(bearer) = &self.access.bearer {
+            request.headers_mut().insert(AUTHORIZATION, bearer.header().clone());
+        }
         let exchange = async {
             let response: Response<_> = send.send_request(request).await?;
             let ok = response.status().is_success();

@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
+use seq_channel::{Access, Socket};
 use seq_core::Seq;
 use seq_proto::reason::ClientReason;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use super::{EndpointOptions, failure};
 use crate::reply::Reply;
@@ -19,9 +19,10 @@ const MAX_LINE: usize = 4 * 1024;
 
 pub(crate) struct Transport {
     addr: String,
+    access: Access,
     prefix: String,
     deadline: Duration,
-    stream: Option<TcpStream>,
+    stream: Option<Socket>,
     /// Buffers of the request and of unparsed input; kept to reuse their memory.
     out: Vec<u8>,
     input: Vec<u8>,
@@ -31,6 +32,7 @@ impl Transport {
     pub(crate) async fn connect(options: &EndpointOptions) -> io::Result<Transport> {
         let mut transport = Transport {
             addr: options.redis.clone(),
+            access: options.access.clone(),
             prefix: options.prefix.clone(),
             deadline: options.deadline,
             stream: None,
@@ -42,10 +44,24 @@ impl Transport {
     }
 
     async fn dial(&mut self) -> io::Result<()> {
-        let stream = TcpStream::connect(&self.addr).await?;
-        stream.set_nodelay(true)?;
-        self.stream = Some(stream);
+        let mut stream = self.access.connect(&self.addr, None).await?;
         self.input.clear();
+        if let Some(bearer) = &self.access.bearer {
+            let token = bearer.token();
+            stream.write_all(format!("*2\r\n$4\r\nAUTH\r\n${}\r\n{token}\r\n", token.len()).as_bytes()).await?;
+            stream.flush().await?;
+            while !self.input.ends_with(b"\r\n") {
+                if self.input.len() > MAX_LINE || stream.read_buf(&mut self.input).await? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            if !self.input.starts_with(b"+") {
+                let reply = String::from_utf8_lossy(&self.input).trim_end().to_owned();
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, reply));
+            }
+            self.input.clear();
+        }
+        self.stream = Some(stream);
         Ok(())
     }
 
@@ -64,6 +80,7 @@ impl Transport {
             )?;
         }
         stream.write_all(&self.out).await?;
+        stream.flush().await?;
         let mut left = uids.len();
         let mut read = 0;
         loop {

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use seq_channel::{Pool, PoolError};
+use seq_channel::{CallerChannel, Pool, PoolError};
 use seq_proto::v1;
 use seq_proto::v1::next_stream_response::Outcome;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 use super::grpc::listed;
@@ -21,7 +20,7 @@ const MAX_ROUND: usize = 4_096;
 pub(crate) struct Transport {
     /// Drives the connection of `client`.
     _pool: Pool,
-    client: SequenceServiceClient<Channel>,
+    client: SequenceServiceClient<CallerChannel>,
     deadline: Duration,
     batch: usize,
     open: Option<Open>,
@@ -41,7 +40,7 @@ impl Transport {
     pub(crate) fn new(pool: &Pool, addr: &str, options: &EndpointOptions) -> Result<Transport, PoolError> {
         Ok(Transport {
             _pool: pool.clone(),
-            client: SequenceServiceClient::new(pool.get(addr)?),
+            client: SequenceServiceClient::new(pool.get_for_caller(addr)?),
             deadline: options.deadline,
             batch: options.batch,
             open: None,
