@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::task::LocalSet;
 use tokio::time::Instant;
 
 use crate::raw_http2::{Decoder, Event, OPEN_WINDOW, Requests, is_blocked, varint};
@@ -23,7 +24,7 @@ const RECONNECT: Duration = Duration::from_millis(100);
 const NEXT: &str = "/seqsvr.v1.SequenceService/Next";
 
 /// What became of the calls that were due in one second.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Second {
     pub(crate) due: u64,
     /// Responses within the deadline.
@@ -36,21 +37,24 @@ pub(crate) struct Second {
     pub(crate) unsent: u64,
     /// Lost with their connection.
     pub(crate) lost: u64,
+    /// Latencies of those served, in microseconds.
+    pub(crate) latencies_us: Vec<u32>,
+    /// When in the second the last call was due that was not served.
+    pub(crate) last_failed: Duration,
 }
 
 /// A plan of calls.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct OpenCalls {
     pub(crate) addr: SocketAddr,
     pub(crate) connections: usize,
-    /// Calls per second.
-    pub(crate) rate: f64,
-    /// In a closed loop, `rate` is not used: each connection has so many calls in flight.
+    /// Calls per second in each second.
+    pub(crate) rates: Vec<f64>,
+    /// In a closed loop the rates are not used: each connection has so many calls in flight.
     pub(crate) closed: Option<usize>,
     pub(crate) deadline: Duration,
     /// Most time that a call waits where its connection has as many requests as the server accepts.
     pub(crate) patience: Duration,
-    pub(crate) duration: Duration,
     pub(crate) first_uid: u64,
     pub(crate) uids: u64,
 }
@@ -79,57 +83,60 @@ struct Run {
     plan: OpenCalls,
     began: Instant,
     seconds: RefCell<Vec<Second>>,
-    latencies_us: RefCell<Vec<u64>>,
     uid: Cell<u64>,
 }
 
-/// What became of the calls of each second, and the latencies of those served, in microseconds and in order of size.
-pub(crate) struct Outcome {
-    pub(crate) seconds: Vec<Second>,
-    pub(crate) latencies_us: Vec<u64>,
-}
-
-/// Runs the plan.
-pub(crate) fn run(plan: OpenCalls) -> Outcome {
+/// Runs the plan; returns what became of the calls of each second. `at_second` is called as each one begins.
+pub(crate) fn run(plan: OpenCalls, at_second: impl FnMut(usize)) -> Vec<Second> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(tokio::task::LocalSet::new().run_until(drive(plan)))
+    let tasks = LocalSet::new();
+    runtime.block_on(tasks.run_until(drive(&tasks, plan, at_second)))
 }
 
-async fn drive(plan: OpenCalls) -> Outcome {
+async fn drive(tasks: &LocalSet, plan: OpenCalls, mut at_second: impl FnMut(usize)) -> Vec<Second> {
+    let duration = plan.rates.len();
     let mut connections = Vec::new();
     for _ in 0..plan.connections {
         connections.push(Rc::new(RefCell::new(Connection::open(&plan).await.unwrap())));
     }
     let run = Rc::new(Run {
-        plan,
         began: Instant::now(),
-        seconds: RefCell::new(vec![Second::default(); plan.duration.as_secs() as usize + 1]),
-        latencies_us: RefCell::default(),
+        seconds: RefCell::new(vec![Second::default(); duration]),
+        plan,
         uid: Cell::new(0),
     });
     for connection in &connections {
-        tokio::task::spawn_local(receive(run.clone(), connection.clone()));
+        tasks.spawn_local(receive(run.clone(), connection.clone()));
     }
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut issued, mut turn) = (0_u64, 0);
+    let plan = &run.plan;
+    let (mut begun, mut due, mut last, mut turn) = (0, 0.0, Duration::ZERO, 0);
     loop {
         tick.tick().await;
         let now = Instant::now();
         let elapsed = now - run.began;
-        if elapsed > plan.duration + plan.deadline {
+        let second = elapsed.as_secs() as usize;
+        if begun <= second.min(duration) {
+            at_second(begun);
+            begun += 1;
+        }
+        if elapsed > Duration::from_secs(duration as u64) + plan.deadline {
             break;
         }
-        let sending = elapsed < plan.duration;
+        let sending = second < duration;
         if plan.closed.is_none() && sending {
-            let due = (elapsed.as_secs_f64() * plan.rate) as u64;
-            while issued < due {
-                let at = run.began + Duration::from_secs_f64(issued as f64 / plan.rate);
-                issued += 1;
+            // Those due since the last time, at equal distances.
+            due += (elapsed - last).as_secs_f64() * plan.rates[second];
+            let (calls, since) = (due as u32, elapsed - last);
+            for call in 0..calls {
+                let at = run.began + last + since * call / calls;
                 turn = (turn + 1) % connections.len();
                 run.second(at, |second| second.due += 1);
                 connections[turn].borrow_mut().waiting.push_back(at);
             }
+            due -= f64::from(calls);
+            last = elapsed;
         }
         for connection in &connections {
             let mut connection = connection.borrow_mut();
@@ -139,18 +146,18 @@ async fn drive(plan: OpenCalls) -> Outcome {
             }
         }
     }
-    let mut seconds = run.seconds.borrow().clone();
-    seconds.truncate(plan.duration.as_secs() as usize);
-    let mut latencies_us = run.latencies_us.take();
-    latencies_us.sort_unstable();
-    Outcome { seconds, latencies_us }
+    run.seconds.take()
 }
 
 impl Run {
     fn second(&self, at: Instant, count: impl FnOnce(&mut Second)) {
-        let index = (at - self.began).as_secs() as usize;
-        if let Some(second) = self.seconds.borrow_mut().get_mut(index) {
+        let at = at - self.began;
+        if let Some(second) = self.seconds.borrow_mut().get_mut(at.as_secs() as usize) {
+            let served = second.served + second.due;
             count(second);
+            if second.served + second.due == served {
+                second.last_failed = second.last_failed.max(at - Duration::from_secs(at.as_secs()));
+            }
         }
     }
 }
@@ -243,7 +250,7 @@ impl Connection {
             run.second(call.due, |second| match served {
                 true if latency <= run.plan.deadline => {
                     second.served += 1;
-                    run.latencies_us.borrow_mut().push(latency.as_micros() as u64);
+                    second.latencies_us.push(latency.as_micros() as u32);
                 }
                 true => second.late += 1,
                 false => second.refused += 1,
@@ -284,13 +291,5 @@ async fn receive(run: Rc<Run>, connection: Rc<RefCell<Connection>>) {
         }
         let waiting = std::mem::take(&mut connection.waiting);
         *connection = Connection { waiting, ..again };
-    }
-}
-
-impl Outcome {
-    /// The latency that so large a part of the calls served did not exceed, in milliseconds.
-    pub(crate) fn latency_ms(&self, part: f64) -> f64 {
-        let at = (self.latencies_us.len() as f64 * part) as usize;
-        self.latencies_us.get(at).map_or(f64::NAN, |us| *us as f64 / 1e3)
     }
 }

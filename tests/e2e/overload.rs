@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::process::Command;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::cluster::{Place, Server, eventually, seqsvr};
@@ -20,9 +21,12 @@ const DEADLINE: Duration = Duration::from_secs(1);
 /// Most time that a caller waits for a free stream of its connection.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Length of the overload, and of the load before and after it.
-const OVERLOAD: Duration = Duration::from_secs(60);
-const CALM: Duration = Duration::from_secs(5);
+/// Length of the overload, and of the load before and after it, in seconds.
+const OVERLOAD: usize = 60;
+const CALM: usize = 5;
+
+/// Interval of reading the lease.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The overload, in multiples of what the server can serve.
 const FACTOR: f64 = 3.0;
@@ -98,13 +102,13 @@ impl OneNode {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
     }
 
-    /// The value of a metric of the AllocSvr; 0 if it has none yet.
-    pub(crate) fn metric(&self, name: &str) -> f64 {
+    /// Time left of the AllocSvr's lease, in seconds.
+    fn lease_s(&self) -> f64 {
         let url = format!("http://{}:7480/metrics", self.place.host);
-        let output = Command::new("curl").args(["-s", "--max-time", "5", &url]).output().unwrap();
+        let output = Command::new("curl").args(["--silent", "--max-time", "5", &url]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        let line = text.lines().find(|line| line.starts_with(name));
-        line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        let line = text.lines().find(|line| line.starts_with("seqsvr_lease_remaining_seconds{"));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
     }
 }
 
@@ -114,14 +118,40 @@ fn pin_this_thread(cpu: &str) {
     assert!(Command::new("taskset").args(["-cp", cpu, &id]).output().unwrap().status.success());
 }
 
+/// What became of the calls of some seconds together.
 fn total(seconds: &[Second]) -> Second {
-    seconds.iter().fold(Second::default(), |sum, second| Second {
-        due: sum.due + second.due,
-        served: sum.served + second.served,
-        refused: sum.refused + second.refused,
-        late: sum.late + second.late,
-        unsent: sum.unsent + second.unsent,
-        lost: sum.lost + second.lost,
+    let mut all = seconds.iter().fold(Second::default(), |mut sum, second| {
+        sum.latencies_us.extend(&second.latencies_us);
+        Second {
+            due: sum.due + second.due,
+            served: sum.served + second.served,
+            refused: sum.refused + second.refused,
+            late: sum.late + second.late,
+            unsent: sum.unsent + second.unsent,
+            lost: sum.lost + second.lost,
+            ..sum
+        }
+    });
+    all.latencies_us.sort_unstable();
+    all
+}
+
+/// Runs the plan. Returns what became of the calls, the CPU time of the AllocSvr at the start of each second and at the
+/// end, and the least that was left of its lease, both in seconds.
+fn observed(node: &OneNode, plan: OpenCalls) -> (Vec<Second>, Vec<f64>, f64) {
+    let (ended, end) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(move || {
+            let mut least = f64::MAX;
+            while end.recv_timeout(SAMPLE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                least = least.min(node.lease_s());
+            }
+            least
+        });
+        let mut cpu_s = Vec::new();
+        let seconds = run(plan, |_| cpu_s.push(node.cpu_s()));
+        drop(ended);
+        (seconds, cpu_s, looking.join().unwrap())
     })
 }
 
@@ -131,41 +161,45 @@ fn goodput_under_three_times_the_capacity() {
     let node = OneNode::start("");
     let addr = std::net::SocketAddr::from((node.place.host, 7400));
     println!(
-        "connections  phase      due/s  served/s  of capacity  refused/s  late/s  unsent/s  lost/s  p50 ms  p99 ms  least/s  CPU us  RSS"
+        "connections  phase      due/s  served/s  of capacity  refused/s  late/s  unsent/s  lost/s  p50 ms  p99 ms  least/s  CPU us"
     );
     for connections in CONNECTIONS {
         let closed = OpenCalls {
             addr,
             connections,
-            rate: 0.0,
+            rates: vec![0.0; CALM],
             closed: Some(CLOSED.div_ceil(connections)),
             patience: DEADLINE,
             deadline: DEADLINE,
-            duration: CALM,
             first_uid: 0,
             uids: 10_000_000,
         };
         // The first one touches memory.
-        run(closed);
-        let cpu = node.cpu_s();
-        let served = total(&run(closed).seconds).served as f64;
-        let capacity = served / CALM.as_secs_f64();
+        run(closed.clone(), |_| ());
+        let (seconds, cpu_s, _) = observed(&node, closed.clone());
+        let served = total(&seconds).served as f64;
+        let capacity = served / CALM as f64;
         println!(
             "{connections:11}  closed   {capacity:7.0}/s, {:.1} us of CPU each",
-            (node.cpu_s() - cpu) / served * 1e6
+            (cpu_s[CALM] - cpu_s[0]) / served * 1e6
         );
-        for (phase, rate, duration) in [
-            ("before", CALM_SHARE * capacity, CALM),
-            ("overload", FACTOR * capacity, OVERLOAD),
-            ("after", CALM_SHARE * capacity, CALM),
-        ] {
-            let cpu = node.cpu_s();
-            let outcome = run(OpenCalls { connections, rate, duration, closed: None, patience: PATIENCE, ..closed });
-            let (cpu, all) = (node.cpu_s() - cpu, total(&outcome.seconds));
-            let per_s = |count: u64| count as f64 / duration.as_secs_f64();
-            let least = outcome.seconds.iter().map(|second| second.served).min().unwrap();
+        let phases = [("before", CALM_SHARE, CALM), ("overload", FACTOR, OVERLOAD), ("after", CALM_SHARE, CALM)];
+        let rates = phases.iter().flat_map(|(_, share, seconds)| vec![share * capacity; *seconds]).collect();
+        let (seconds, cpu_s, lease_s) =
+            observed(&node, OpenCalls { rates, closed: None, patience: PATIENCE, ..closed });
+        let mut begin = 0;
+        for (phase, _, length) in phases {
+            let of_phase = &seconds[begin..begin + length];
+            let (cpu, all) = (cpu_s[begin + length] - cpu_s[begin], total(of_phase));
+            begin += length;
+            let per_s = |count: u64| count as f64 / length as f64;
+            let least = of_phase.iter().map(|second| second.served).min().unwrap();
+            let latency_ms = |part: f64| {
+                let at = (all.latencies_us.len() as f64 * part) as usize;
+                all.latencies_us.get(at).map_or(f64::NAN, |us| f64::from(*us) / 1e3)
+            };
             println!(
-                "{connections:11}  {phase:8} {:7.0} {:9.0} {:11.0}% {:10.0} {:7.0} {:9.0} {:7.0} {:7.1} {:7.1} {least:8} {:7.1} {:4}",
+                "{connections:11}  {phase:8} {:7.0} {:9.0} {:11.0}% {:10.0} {:7.0} {:9.0} {:7.0} {:7.1} {:7.1} {least:8} {:7.1}",
                 per_s(all.due),
                 per_s(all.served),
                 100.0 * per_s(all.served) / capacity,
@@ -173,11 +207,17 @@ fn goodput_under_three_times_the_capacity() {
                 per_s(all.late),
                 per_s(all.unsent),
                 per_s(all.lost),
-                outcome.latency_ms(0.5),
-                outcome.latency_ms(0.99),
+                latency_ms(0.5),
+                latency_ms(0.99),
                 cpu / all.served as f64 * 1e6,
-                node.rss_mib(),
             );
         }
+        let after = &seconds[CALM + OVERLOAD..];
+        let last = after.iter().rposition(|second| second.served < second.due);
+        let recovered =
+            last.map_or(Duration::ZERO, |second| Duration::from_secs(second as u64) + after[second].last_failed);
+        let rss = node.rss_mib();
+        println!("{connections:11}  recovered after {recovered:?}, least lease {lease_s:.2} s, resident {rss} MiB");
+        assert!(lease_s > 0.0, "the lease was lost");
     }
 }

@@ -93,11 +93,6 @@ impl Requests {
         stream
     }
 
-    /// Appends a part of a request's body of up to [`MAX_PAYLOAD`] bytes.
-    pub(crate) fn part(bytes: &mut Vec<u8>, stream: u32, part: &[u8], ends: bool) {
-        put(bytes, frame::DATA, if ends { END_STREAM } else { 0 }, stream, part);
-    }
-
     /// Appends the cancellation of a request.
     pub(crate) fn cancel(bytes: &mut Vec<u8>, stream: u32) {
         put(bytes, frame::RST_STREAM, 0, stream, &CANCEL.to_be_bytes());
