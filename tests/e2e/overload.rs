@@ -50,10 +50,12 @@ plaintext = true
 id = 1
 name = "s1"
 addr = "HOST:7301"
+raft = "HOST:7307"
 http = "HOST:7311"
 [[alloc]]
 name = "a1"
 addr = "HOST:7400"
+peer = "HOST:7404"
 http = "HOST:7480"
 redis = "HOST:7479"
 "#;
