@@ -71,6 +71,8 @@ catalogue! {
     FORWARDED_TO_SETS_TOTAL = "seqsvr_forwarded_to_sets_total", Counter, Count, ["set", "node", "to"];
     /// Forwarded items that arrived at a node without their section.
     WRONG_OWNER_TOTAL = "seqsvr_wrong_owner_total", Counter, Count, ["set", "node"];
+    /// Times that a late serving thread halved the requests that its HTTP/2 connections may have at a time.
+    REQUEST_LIMIT_LOWERED_TOTAL = "seqsvr_request_limit_lowered_total", Counter, Count, ["node"];
     /// Time left of an AllocSvr's lease; at 0 it serves no section.
     LEASE_REMAINING_SECONDS = "seqsvr_lease_remaining_seconds", Gauge, Seconds, ["node"];
     /// Handovers of sections from an AllocSvr, by outcome (made, refused, thawed).

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::counter;
-use seq_api::metrics::REQUESTS_DENIED_TOTAL;
+use seq_api::metrics::{REQUEST_LIMIT_LOWERED_TOTAL, REQUESTS_DENIED_TOTAL};
 use seq_api::service::SequenceService;
 use seq_auth::Identity;
 use seq_core::limits;
@@ -90,6 +90,7 @@ pub fn serve<F: SequenceService>(
     let port = Port {
         name: "grpc endpoint",
         guard: guard(admission.node(), admin().set, tenants.is_some()),
+        lowered: Some(counter!(REQUEST_LIMIT_LOWERED_TOTAL, "node" => admission.node().to_owned())),
         admission,
         bounds: BOUNDS,
         ready,

@@ -55,6 +55,7 @@ pub fn serve(node: PeerNode, listener: impl Into<Listener>, group: &TaskGroup) -
             denied,
         ),
         admission,
+        lowered: None,
         bounds: BOUNDS,
         ready,
         http1: false,

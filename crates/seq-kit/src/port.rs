@@ -3,9 +3,11 @@
 //! [`Port`] has the parameters of a port; half-open peers, accept errors and shutdown are handled alike on all ports.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::time::Duration;
 
+use metrics::Counter;
 use tokio_stream::StreamExt;
 use tonic::body::Body;
 use tonic::codegen::Service;
@@ -53,6 +55,9 @@ pub struct Port {
     pub bounds: Bounds,
     /// The readiness checks that health reports.
     pub ready: Checks,
+    /// Counts how often a thread that is late has its connections' requests lowered; `None` where they keep
+    /// [`Bounds::streams`].
+    pub lowered: Option<Counter>,
     /// Whether HTTP/1.1 is accepted as well, for services that serve more than gRPC.
     pub http1: bool,
     /// The descriptors of all services, encoded.
@@ -66,7 +71,7 @@ pub struct Port {
 /// The limits of one connection of a port, and of its shutdown.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Concurrent requests; above it they wait at the client. Fewer are accepted while the thread is late.
+    /// Concurrent requests; above it they wait at the client.
     pub streams: u32,
     /// Flow-control window of one request, in bytes.
     pub stream_window: u32,
@@ -117,19 +122,20 @@ impl Port {
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
     {
-        let Port { name, admission, bounds, http1, guard, .. } = self;
+        let Port { name, admission, bounds, lowered, http1, guard, .. } = self;
         let service = Guarded { service, guard: Some(guard).filter(|_| listener.is_secure()) };
-        let limit = StreamLimit::new(bounds.streams);
+        let limit = lowered.map(|lowered| StreamLimit::new(bounds.streams, lowered));
         let of_connections = limit.clone();
         // A connection above the limit is closed at once: in the kernel's queue its client would wait in vain.
         let incoming = listener.incoming()?.then(paced).filter_map(move |accepted| match accepted {
             Ok(connection) => {
                 let watched = admission.watch(connection);
-                watched.map(|watched| Ok(Limited::new(watched, of_connections.clone(), bounds.streams)))
+                watched.map(|watched| Ok(Limited::new(watched, of_connections.as_ref().map(StreamLimit::join))))
             }
             Err(error) => Some(Err(error)),
         });
         let stopping = tasks.token();
+        let following = async { if let Some(limit) = limit { limit.follow_delay().await } else { pending().await } };
         tasks.spawn(name, Kind::Critical, async move {
             let serving = Server::builder()
                 .accept_http1(http1)
@@ -149,7 +155,7 @@ impl Port {
                         tracing::error!(error = &error as &dyn std::error::Error, "the gRPC port stopped");
                     }
                 }
-                () = limit.follow_delay() => unreachable!("it follows for ever"),
+                () = following => unreachable!("it follows for ever"),
                 () = cut => tracing::info!("closed connections that did not end within {:?}", bounds.drain),
             }
         });

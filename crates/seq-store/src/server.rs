@@ -125,6 +125,7 @@ impl Services {
             name,
             guard: guard(self.admission.node(), set.to_owned()),
             admission: self.admission.clone(),
+            lowered: None,
             bounds: BOUNDS,
             ready: self.readiness(),
             http1: false,

@@ -1,4 +1,4 @@
-//! A connection of a port that states the present [`StreamLimit`] to its peer.
+//! A connection of a port that states its present limit on requests to its peer.
 //!
 //! The library states a limit once, when a connection opens, and enforces it. A lower one for some time is stated here:
 //! a SETTINGS frame is inserted between two of the library's frames. The peer acknowledges each one; the library does
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 
 use crate::port::frames::{Frames, HEAD};
-use crate::port::stream_limit::StreamLimit;
+use crate::port::stream_limit::Member;
 
 /// How every HTTP/2 client begins.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -40,14 +40,15 @@ enum Protocol {
     Preface(usize),
     /// HTTP/2, with or without the acknowledgement of the library's settings.
     Http2 { acknowledged: bool },
-    /// HTTP/1.1.
+    /// HTTP/1.1, or one whose limit does not change.
     Other,
 }
 
 /// A connection and the limit that its peer knows.
 pub(super) struct Limited<C> {
     connection: C,
-    limit: StreamLimit,
+    /// `None` where the limit does not change.
+    member: Option<Member>,
     /// The limit that was stated last.
     stated: u32,
     protocol: Protocol,
@@ -60,12 +61,12 @@ pub(super) struct Limited<C> {
 }
 
 impl<C> Limited<C> {
-    pub(super) fn new(connection: C, limit: StreamLimit, most: u32) -> Limited<C> {
+    pub(super) fn new(connection: C, member: Option<Member>) -> Limited<C> {
         Limited {
             connection,
-            limit,
-            stated: most,
-            protocol: Protocol::Preface(0),
+            stated: member.as_ref().map_or(0, Member::most),
+            protocol: if member.is_some() { Protocol::Preface(0) } else { Protocol::Other },
+            member,
             received: Frames::default(),
             sent: Frames::default(),
             inserted: None,
@@ -114,17 +115,20 @@ impl<C: AsyncWrite + Unpin> Limited<C> {
     /// Sends a changed limit where a frame may begin. The library's bytes follow when it is `Ready`.
     #[inline]
     fn poll_insert(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.inserted.is_none() && self.limit.get() == self.stated {
-            return Poll::Ready(Ok(()));
+        match &self.member {
+            Some(member) if self.inserted.is_some() || member.limit() != self.stated => {
+                let limit = member.limit();
+                self.poll_changed(limit, cx)
+            }
+            _ => Poll::Ready(Ok(())),
         }
-        self.poll_changed(cx)
     }
 
     #[cold]
-    fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_changed(&mut self, limit: u32, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let may_begin = self.protocol == Protocol::Http2 { acknowledged: true };
         if self.inserted.is_none() && may_begin && !self.awaits_ack && self.sent.is_between() {
-            self.stated = self.limit.get();
+            self.stated = limit;
             let mut frame = [0; HEAD + SETTING];
             (frame[2], frame[3]) = (SETTING as u8, SETTINGS);
             frame[HEAD..HEAD + 2].copy_from_slice(&MAX_CONCURRENT_STREAMS);

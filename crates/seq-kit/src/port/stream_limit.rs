@@ -1,4 +1,4 @@
-//! How many requests at a time the connections of a listener may have: fewer while its thread is late.
+//! How many requests at a time the connections of a listener may have.
 //!
 //! A thread that is given more requests than it can serve has a queue. It is not in this process alone: requests lie
 //! unread in the sockets, and the last one to be served has waited for all others. Past the deadlines of the callers
@@ -7,71 +7,111 @@
 //! lets a server limit, at any time (SETTINGS_MAX_CONCURRENT_STREAMS). What is above the limit waits at the callers,
 //! and costs nothing when it expires.
 //!
-//! The delay that counts is that of a timer: how much later than its time it runs, behind everything that was ready
-//! before it.
+//! The connections of a listener share a number of requests. It falls while the thread is late, for whatever reason: the
+//! delay that counts is that of a timer, how much later than its time it runs, behind everything that was ready before
+//! it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
+use metrics::Counter;
 use tokio::time::Instant;
+
+/// Most requests that the connections share: with small requests a few tenths of a second of work for a thread, and enough
+/// of them in each read to serve them at the lowest cost.
+const MAX_SHARED: u32 = 16_384;
+
+/// Fewest, for a thread that has little time or large requests.
+const MIN_SHARED: u32 = 256;
+
+/// Least that one connection may have, however many there are: streams that stay open, and requests beside them.
+const LEAST: u32 = 4;
 
 /// Interval of measuring the delay.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Delay above which the limit falls: a small part of the time that callers wait, and well above what a busy thread has
-/// at times.
-const TOO_LATE: Duration = Duration::from_millis(40);
+/// Delay above which the number is halved. A request passes the thread's queue some three times, when it is read, served
+/// and responded to, so it takes about three times this.
+const TOO_LATE: Duration = Duration::from_millis(200);
 
-/// Delay below which the limit rises again.
-const IN_TIME: Duration = Duration::from_millis(10);
-
-/// Lowest limit: streams that stay open, and requests beside them.
-const LEAST: u32 = 4;
-
-/// Most that the limit falls in one step: the delay of one moment may have another cause than requests.
-const MAX_FALL: u32 = 8;
+/// Delay below which the number doubles again, once it was so in this many intervals in turn: a change is a frame for each
+/// connection.
+const IN_TIME: Duration = Duration::from_millis(25);
+const IN_TIME_FOR: u32 = 10;
 
 /// The limit of the connections of one listener. Clones are the same.
-#[derive(Clone, Debug)]
-pub(super) struct StreamLimit(Arc<AtomicU32>);
+#[derive(Clone)]
+pub(super) struct StreamLimit(Arc<Inner>);
+
+struct Inner {
+    /// The most that a connection may have, however few there are.
+    most: u32,
+    /// Requests that all of them share.
+    shared: AtomicU32,
+    connections: AtomicU32,
+    /// How often a late thread had the number halved.
+    lowered: Counter,
+}
 
 impl StreamLimit {
-    pub(super) fn new(most: u32) -> StreamLimit {
-        StreamLimit(Arc::new(AtomicU32::new(most)))
+    pub(super) fn new(most: u32, lowered: Counter) -> StreamLimit {
+        let (shared, connections) = (AtomicU32::new(MAX_SHARED), AtomicU32::new(0));
+        StreamLimit(Arc::new(Inner { most, shared, connections, lowered }))
     }
 
-    /// Requests that a connection may have now.
-    #[inline]
-    pub(super) fn get(&self) -> u32 {
-        self.0.load(Relaxed)
+    /// Counts a connection until the value is dropped.
+    pub(super) fn join(&self) -> Member {
+        self.0.connections.fetch_add(1, Relaxed);
+        Member(self.clone())
+    }
+
+    #[cfg(test)]
+    pub(super) fn share(&self, requests: u32) {
+        self.0.shared.store(requests, Relaxed);
     }
 
     /// Follows the delay of the current thread, for ever.
     pub(super) async fn follow_delay(self) {
-        let most = self.get();
+        let Inner { shared, lowered, .. } = &*self.0;
+        let mut in_time_for = 0;
         loop {
             let due = Instant::now() + INTERVAL;
             tokio::time::sleep_until(due).await;
-            self.0.store(next(self.get(), most, due.elapsed()), Relaxed);
+            let (now, delay) = (shared.load(Relaxed), due.elapsed());
+            in_time_for = if delay < IN_TIME { in_time_for + 1 } else { 0 };
+            if delay > TOO_LATE && now > MIN_SHARED {
+                shared.store(now / 2, Relaxed);
+                lowered.increment(1);
+            } else if in_time_for == IN_TIME_FOR {
+                in_time_for = 0;
+                shared.store((now * 2).min(MAX_SHARED), Relaxed);
+            }
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn set(&self, limit: u32) {
-        self.0.store(limit, Relaxed);
     }
 }
 
-/// The limit after a delay.
-fn next(limit: u32, most: u32, delay: Duration) -> u32 {
-    if delay > TOO_LATE {
-        let times = u32::try_from(delay.as_millis() / TOO_LATE.as_millis()).unwrap_or(MAX_FALL);
-        (limit / times.clamp(2, MAX_FALL)).max(LEAST)
-    } else if delay < IN_TIME {
-        limit.saturating_mul(2).min(most)
-    } else {
-        limit
+/// A connection of a listener.
+pub(super) struct Member(StreamLimit);
+
+impl Member {
+    /// The most requests that a connection may ever have.
+    pub(super) fn most(&self) -> u32 {
+        self.0.0.most
+    }
+
+    /// Requests that the connection may have now; a power of two, so that it does not change with each other connection.
+    #[inline]
+    pub(super) fn limit(&self) -> u32 {
+        let Inner { most, shared, connections, .. } = &*self.0.0;
+        let connections = connections.load(Relaxed).next_power_of_two();
+        (shared.load(Relaxed) / connections).clamp(LEAST, *most)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.0.0.connections.fetch_sub(1, Relaxed);
     }
 }
 
@@ -79,31 +119,51 @@ fn next(limit: u32, most: u32, delay: Duration) -> u32 {
 mod tests {
     use super::*;
 
+    const MOST: u32 = 256;
+
+    fn limit() -> StreamLimit {
+        StreamLimit::new(MOST, Counter::noop())
+    }
+
     #[test]
-    fn the_limit_falls_with_the_delay_and_rises_to_where_it_was() {
-        let after = |limit, millis| next(limit, 256, Duration::from_millis(millis));
-        assert_eq!([after(256, 41), after(256, 160), after(256, 60_000)], [128, 64, 32]);
-        assert_eq!([after(6, 100), after(LEAST, 100), after(LEAST, 60_000)], [LEAST; 3]);
-        assert_eq!([after(LEAST, 20), after(200, 40)], [LEAST, 200], "it stays in between");
-        assert_eq!([after(LEAST, 0), after(100, 9), after(256, 0)], [8, 200, 256]);
-        let rises = std::iter::successors(Some(LEAST), |limit| Some(after(*limit, 1)));
-        assert_eq!(rises.take_while(|limit| *limit < 256).count(), 6, "within half a second");
+    fn many_connections_share_what_a_few_do_not_reach() {
+        let limit = limit();
+        let mut members = Vec::new();
+        for (connections, share) in [(1, 256), (64, 256), (65, 128), (1_000, 16), (1_024, 16), (5_000, LEAST)] {
+            members.resize_with(connections, || limit.join());
+            assert_eq!(members[0].limit(), share, "{connections} connections");
+        }
+        members.truncate(64);
+        assert_eq!(members[0].limit(), 256);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_thread_that_is_late_lowers_the_limit() {
-        let limit = StreamLimit::new(256);
-        let following = tokio::spawn(limit.clone().follow_delay());
-        tokio::time::sleep(INTERVAL * 10).await;
-        assert_eq!(limit.get(), 256, "it is in time");
-        for _ in 0..10 {
-            // Nothing else of the thread runs meanwhile.
-            tokio::time::advance(INTERVAL * 10).await;
-            tokio::task::yield_now().await;
+    async fn a_thread_that_is_late_lowers_the_limit_until_it_is_in_time() {
+        let (limit, other) = (limit(), limit());
+        let members: Vec<_> = (0..64).map(|_| limit.join()).collect();
+        let test = async {
+            tokio::time::sleep(INTERVAL * 10).await;
+            assert_eq!(members[0].limit(), 256, "it is in time");
+            let late = async |intervals: u32, delay: Duration| {
+                for _ in 0..intervals {
+                    // Nothing else of the thread runs meanwhile.
+                    tokio::time::advance(INTERVAL + delay).await;
+                    tokio::task::yield_now().await;
+                }
+                members[0].limit()
+            };
+            assert_eq!(late(1, TOO_LATE * 2).await, 128);
+            assert_eq!(late(40, TOO_LATE / 2).await, 128, "it stays in between");
+            assert_eq!(late(40, TOO_LATE * 2).await, LEAST);
+            assert_eq!(other.join().limit(), 256);
+            tokio::time::sleep(INTERVAL * (IN_TIME_FOR + 2)).await;
+            assert_eq!(members[0].limit(), 8, "it doubles");
+            tokio::time::sleep(INTERVAL * IN_TIME_FOR * 6).await;
+            assert_eq!(members[0].limit(), 256);
+        };
+        tokio::select! {
+            () = limit.follow_delay() => unreachable!("it follows for ever"),
+            () = test => {}
         }
-        assert!(limit.get() < 16, "{}", limit.get());
-        tokio::time::sleep(INTERVAL * 20).await;
-        assert_eq!(limit.get(), 256);
-        following.abort();
     }
 }

@@ -1,6 +1,8 @@
+use metrics::Counter;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
+use crate::port::stream_limit::StreamLimit;
 
 const MOST: u32 = 256;
 
@@ -18,8 +20,9 @@ fn stating(limit: u8) -> Vec<u8> {
 
 fn open() -> (StreamLimit, Limited<DuplexStream>, DuplexStream) {
     let (near, far) = duplex(1_024);
-    let limit = StreamLimit::new(MOST);
-    (limit.clone(), Limited::new(near, limit, MOST), far)
+    let limit = StreamLimit::new(MOST, Counter::noop());
+    let near = Limited::new(near, Some(limit.join()));
+    (limit, near, far)
 }
 
 /// Sends and receives what opens a connection.
@@ -47,28 +50,28 @@ async fn read(from: &mut (impl AsyncRead + Unpin), expected: &[u8]) {
 async fn a_changed_limit_is_stated_between_frames_and_its_acknowledgement_is_hidden() {
     let (limit, mut near, mut far) = established().await;
     near.write_all(&OTHER[..5]).await.unwrap();
-    limit.set(4);
+    limit.share(8);
     near.write_all(&OTHER[5..]).await.unwrap();
     near.write_all(&OTHER).await.unwrap();
-    read(&mut far, &[&OTHER[..], &stating(4), &OTHER].concat()).await;
+    read(&mut far, &[&OTHER[..], &stating(8), &OTHER].concat()).await;
     // One at a time.
-    limit.set(2);
+    limit.share(4);
     near.write_all(&OTHER).await.unwrap();
     near.flush().await.unwrap();
     read(&mut far, &OTHER).await;
     far.write_all(&[&OTHER[..], &ACKNOWLEDGED, &OTHER].concat()).await.unwrap();
     read(&mut near, &[&OTHER[..], &HIDDEN, &OTHER].concat()).await;
     near.flush().await.unwrap();
-    read(&mut far, &stating(2)).await;
+    read(&mut far, &stating(4)).await;
 }
 
 #[tokio::test]
 async fn an_acknowledgement_is_hidden_wherever_it_is_cut() {
     for cut in 1..HEAD {
         let (limit, mut near, mut far) = established().await;
-        limit.set(1);
+        limit.share(16);
         near.flush().await.unwrap();
-        read(&mut far, &stating(1)).await;
+        read(&mut far, &stating(16)).await;
         far.write_all(&ACKNOWLEDGED[..cut]).await.unwrap();
         let mut bytes = vec![0; cut];
         near.read_exact(&mut bytes).await.unwrap();
@@ -83,7 +86,7 @@ async fn an_acknowledgement_is_hidden_wherever_it_is_cut() {
 #[tokio::test]
 async fn nothing_is_inserted_before_the_connection_is_open() {
     let (limit, mut near, mut far) = open();
-    limit.set(8);
+    limit.share(8);
     near.write_all(&EMPTY).await.unwrap();
     far.write_all(&[PREFACE, &EMPTY].concat()).await.unwrap();
     read(&mut near, &[PREFACE, &EMPTY].concat()).await;
@@ -99,7 +102,7 @@ async fn nothing_is_inserted_before_the_connection_is_open() {
 #[tokio::test]
 async fn other_protocols_are_left_alone() {
     let (limit, mut near, mut far) = open();
-    limit.set(8);
+    limit.share(8);
     let request = b"PRI / HTTP/1.1\r\nhost: x\r\n\r\n";
     far.write_all(request).await.unwrap();
     read(&mut near, request).await;
