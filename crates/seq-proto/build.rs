@@ -43,6 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     json.register_descriptors(&encoded)?.emit_fields().ignore_unknown_fields().build(&IN_JSON)?;
     read_numbers_strictly(&PathBuf::from(std::env::var("OUT_DIR")?).join("seqsvr.v1.serde.rs"))?;
     tonic_prost_build::configure()
+        .codec_path("crate::codec::Codec")
         .bytes(".seqsvr.v1.RaftMessage")
         .bytes(".seqsvr.v1.SnapshotChunk")
         .bytes(".seqsvr.v1.CreateBackupResponse")

@@ -12,7 +12,7 @@ use seq_proto::v1::handover_service_client::HandoverServiceClient;
 use serde_json::Value;
 
 use crate::cluster::{Place, eventually, seqsvr_json};
-use crate::tls::{Cluster, text};
+use crate::tls::{Cluster, LOADS, text};
 
 /// The tenants of these tests. `chat` proves itself by the certificate of client/backend, `push` by a token or the
 /// certificate of client/push.
@@ -115,6 +115,8 @@ fn a_tenant_uses_its_own_uids_within_its_quotas_through_every_endpoint() {
     );
     assert!(text(&cluster.redis(Some("client.backend"), &["INCR", "seq:42"]).stdout).trim().parse::<u64>().is_ok());
 
+    loads_carry_the_token(&cluster, &secret);
+
     // What needs no certificate for a token needs one for everything else.
     let denied = tokio::runtime::Runtime::new().unwrap().block_on(async {
         let authorities = Authorities::load(&Files::in_dir(&place.path("certs"), "")).unwrap();
@@ -145,6 +147,18 @@ fn a_tenant_uses_its_own_uids_within_its_quotas_through_every_endpoint() {
         assert!(!logs.iter().any(|log| log.contains(part)), "{logs:?}");
     }
     cluster.stop();
+}
+
+/// Loads of every endpoint with a token, the right one and another.
+fn loads_carry_the_token(cluster: &Cluster, secret: &str) {
+    let redis = format!("{}:7478", cluster.place.host);
+    for endpoint in LOADS {
+        let load = ["bench", "--endpoint", endpoint, "--redis", &redis, "--calls", "200", "--check"];
+        let load = [&load[..], &["--concurrency", "8", "--first-uid", "5000000", "--uids", "1000"]].concat();
+        let output = with_token(cluster, secret, &load);
+        assert!(output.status.success(), "{endpoint}: {output:?}");
+        assert!(!with_token(cluster, "push.wrong", &load).status.success(), "{endpoint}");
+    }
 }
 
 #[test]
@@ -212,7 +226,8 @@ fn a_flood_of_ten_times_a_quota_beside_a_calm_tenant() {
         let [sent, admitted, refused] = match &flood {
             None => [0.0; 3],
             Some(flood) => {
-                let refused = flood["failed_items"]["QUOTA_EXCEEDED"].as_u64().unwrap_or_default();
+                // Each protocol has its own name for it.
+                let refused = flood["failed_items"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
                 let admitted = flood["numbers"].as_u64().unwrap_or_default();
                 [per_s(admitted + refused), per_s(admitted), per_s(refused)]
             }
@@ -222,8 +237,10 @@ fn a_flood_of_ten_times_a_quota_beside_a_calm_tenant() {
     };
     row("none", None, &calm());
     let rate = FLOOD.to_string();
-    for endpoint in ["grpc", "many", "stream"] {
-        let args = ["--endpoint", endpoint, "--rate", &rate, "--first-uid", "5000000", "--uids", "4000000"];
+    let redis = format!("{}:7479", place.host);
+    for endpoint in ["grpc", "many", "stream", "json", "resp"] {
+        let args = ["--endpoint", endpoint, "--redis", &redis, "--rate", &rate, "--concurrency", "40"];
+        let args = [&args[..], &["--first-uid", "5000000", "--uids", "4000000"]].concat();
         let (flood, calm) = std::thread::scope(|scope| {
             let flood = scope.spawn(|| load("client/push", &args));
             let calm = calm();

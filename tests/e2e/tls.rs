@@ -11,6 +11,9 @@ use serde_json::Value;
 
 use crate::cluster::{Place, Server, eventually, seqsvr};
 
+/// The endpoints of `seqsvr bench`.
+pub(crate) const LOADS: [&str; 6] = ["sdk", "grpc", "many", "stream", "resp", "json"];
+
 /// The set of `three-node.toml`, with a certificate for each process.
 pub(crate) struct Cluster {
     servers: Vec<Server>,
@@ -125,6 +128,14 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
         text(&cluster.redis(Some("client.backend"), &["INCR", "seq:42"]).stdout).trim().parse::<u64>().unwrap() > 2
     );
     assert!(text(&cluster.redis(None, &["INCR", "seq:42"]).stdout).trim().parse::<u64>().is_err());
+
+    // Loads.
+    let (url, redis) = (cluster.url(7401), format!("{}:7478", place.host));
+    for endpoint in LOADS {
+        let load = ["bench", "--endpoint", endpoint, "--addr", &url, "--redis", &redis, "--calls", "200", "--check"];
+        let output = place.seqsvr_as("client/backend", &load);
+        assert!(output.status.success(), "{endpoint}: {output:?}");
+    }
 
     // Without a certificate: probes and metrics only. TLS 1.2 nowhere.
     let bare = cluster.curl(None, &["-X", "POST"], 7401, path);

@@ -120,7 +120,7 @@ impl Future for ResponseFuture {
             ResponseFuture::Sequence(response, memory) => {
                 let Ok(response) = std::task::ready!(response.as_mut().poll(context));
                 let memory = memory.take().expect(polled_once);
-                Poll::Ready(Ok(normalize_status(response).map(|body| memory.send(body))))
+                Poll::Ready(Ok(normalize_status(response).map(|body| memory.send(body, context))))
             }
             ResponseFuture::Refused(response) => Poll::Ready(Ok(response.take().expect(polled_once))),
         }

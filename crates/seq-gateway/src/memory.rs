@@ -59,9 +59,9 @@ impl Memory {
     }
 
     /// A body whose bytes are held until they are sent. Of the rest of the request only what a stream states is held on.
-    pub(crate) fn send(self, body: Body) -> Body {
+    pub(crate) fn send(self, body: Body, cx: &mut Context<'_>) -> Body {
         self.0.set(REQUEST_BYTES);
-        Body::new(Sent { body, charge: self.0 })
+        Body::new(Sent::new(body, self.0, cx))
     }
 }
 
@@ -102,10 +102,49 @@ impl HttpBody for Received<Body> {
 }
 
 /// The body of a response.
+///
+/// What waits for the transport is a copy of the encoded message alone: neither the message, nor the buffer that it was encoded
+/// into. So the first message is encoded at once, not when the transport has space for it; and the body of a single one, which
+/// has its trailers next, is dropped then.
 struct Sent {
+    /// The first frames, if they were ready, until they are sent.
+    first: Option<Result<Frame<Bytes>, Status>>,
+    second: Option<Result<Frame<Bytes>, Status>>,
     body: Body,
+    /// The size of the body, until the first frame is sent.
+    size: SizeHint,
     /// The request's, as long as its response goes on.
     charge: Arc<Charge>,
+}
+
+impl Sent {
+    fn new(body: Body, charge: Arc<Charge>, cx: &mut Context<'_>) -> Sent {
+        let mut sent = Sent { first: None, second: None, size: body.size_hint(), body, charge };
+        if sent.body.is_end_stream() {
+            return sent;
+        }
+        let Poll::Ready(first) = sent.poll_body(cx) else { return sent };
+        sent.first = first;
+        if is_message(sent.first.as_ref()) {
+            let Poll::Ready(second) = sent.poll_body(cx) else { return sent };
+            sent.second = second;
+            if is_message(sent.second.as_ref()) {
+                return sent;
+            }
+        }
+        // It is over: nothing comes behind trailers or an error.
+        sent.body = Body::empty();
+        sent
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        Poll::Ready(frame.map(|frame| Ok(frame?.map_data(|bytes| unsent(&self.charge, &bytes)))))
+    }
+}
+
+fn is_message(frame: Option<&Result<Frame<Bytes>, Status>>) -> bool {
+    matches!(frame, Some(Ok(frame)) if frame.is_data())
 }
 
 impl HttpBody for Sent {
@@ -114,37 +153,123 @@ impl HttpBody for Sent {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = self.get_mut();
-        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
-        Poll::Ready(frame.map(|frame| Ok(frame?.map_data(|bytes| unsent(&this.charge, bytes)))))
+        if let Some(frame) = this.first.take().or_else(|| this.second.take()) {
+            this.size = SizeHint::default();
+            return Poll::Ready(Some(frame));
+        }
+        this.poll_body(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.first.is_none() && self.second.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.size
     }
 }
 
-/// Size from which a frame is copied to memory of its own: buffers that messages are encoded into grow by doubling, and
-/// would be held with all that is not used of them.
-const COPIED_BYTES: usize = 32 << 10;
-
-/// Bytes of a response that are held until the transport drops them.
-fn unsent(of: &Charge, bytes: Bytes) -> Bytes {
-    let bytes = if bytes.len() >= COPIED_BYTES { Bytes::copy_from_slice(&bytes) } else { bytes };
+/// A copy of a part of a response, which is held until the transport drops it.
+fn unsent(of: &Charge, bytes: &[u8]) -> Bytes {
     let charge = of.account().charge_present(bytes.len());
-    Bytes::from_owner(Unsent { bytes, _charge: charge })
+    Bytes::from_owner(Unsent { bytes: bytes.into(), _charge: charge })
 }
 
 struct Unsent {
-    bytes: Bytes,
+    bytes: Box<[u8]>,
     _charge: Charge,
 }
 
 impl AsRef<[u8]> for Unsent {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::future::poll_fn;
+    use std::task::Waker;
+
+    use tonic::codegen::http::HeaderMap;
+
+    use super::*;
+
+    /// A body of these frames, until the last one of which something else holds it.
+    struct Frames(VecDeque<Frame<Bytes>>, Arc<()>);
+
+    impl HttpBody for Frames {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+            let frames = &mut self.get_mut().0;
+            if frames.front().is_some_and(|frame| frame.data_ref().is_some_and(Bytes::is_empty)) {
+                // A message that comes later.
+                frames.pop_front();
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(frames.pop_front().map(Ok))
+        }
+    }
+
+    fn data(text: &'static str) -> Frame<Bytes> {
+        Frame::data(Bytes::from_static(text.as_bytes()))
+    }
+
+    fn trailers() -> Frame<Bytes> {
+        Frame::trailers(HeaderMap::new())
+    }
+
+    fn body(frames: impl IntoIterator<Item = Frame<Bytes>>) -> (Body, Arc<()>, MemoryBudget) {
+        let (budget, held) = (MemoryBudget::unlimited(), Arc::new(()));
+        let memory = Memory::of(&budget, None).unwrap();
+        let frames = Body::new(Frames(frames.into_iter().collect(), held.clone()));
+        (memory.send(frames, &mut Context::from_waker(Waker::noop())), held, budget)
+    }
+
+    /// The frames of a body: their data, or `None` for trailers.
+    async fn all(body: &mut Body) -> Vec<Option<Bytes>> {
+        let mut frames = Vec::new();
+        while let Some(frame) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
+            frames.push(frame.unwrap().into_data().ok());
+        }
+        frames
+    }
+
+    #[tokio::test]
+    async fn a_message_that_waits_for_the_transport_holds_itself_alone() {
+        let (mut sent, held, _budget) = body([data("message"), trailers()]);
+        assert_eq!(Arc::strong_count(&held), 1, "the body below is dropped");
+        let first = poll_fn(|cx| Pin::new(&mut sent).poll_frame(cx)).await.unwrap().unwrap();
+        assert_eq!(first.into_data().unwrap(), "message");
+        assert!(!sent.is_end_stream());
+        assert_eq!(all(&mut sent).await, [None]);
+        assert!(sent.is_end_stream());
+    }
+
+    #[tokio::test]
+    async fn frames_pass_in_their_order() {
+        let later = || data("");
+        for frames in [
+            vec![],
+            vec![trailers()],
+            vec![data("a")],
+            vec![data("a"), data("b"), trailers()],
+            vec![data("a"), later(), data("b"), data("c"), later(), trailers()],
+            vec![later(), data("a"), data("b")],
+        ] {
+            let expected: Vec<_> = frames
+                .iter()
+                .filter(|frame| frame.data_ref().is_none_or(|data| !data.is_empty()))
+                .map(|frame| frame.data_ref().cloned())
+                .collect();
+            let (mut sent, held, budget) = body(frames);
+            assert_eq!(all(&mut sent).await, expected);
+            drop(sent);
+            assert_eq!((Arc::strong_count(&held), budget.used()), (1, 0));
+        }
     }
 }
