@@ -32,8 +32,9 @@ const SECONDS: &str = "10";
 /// Interval at which the node is looked at.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a node holds beside the budget: itself, and for each connection unread bytes and buffers of sockets.
-const BESIDE_MIB: f64 = 200.0;
+/// What a node holds beside the budget: itself, 50; for each connection a window of bytes that no stream has read and a buffer of
+/// reads, 1 each; and what the allocator keeps of freed memory for a while, a quarter of the rest.
+const BESIDE_MIB: f64 = 250.0;
 
 /// The budget by default.
 const BUDGET_MIB: f64 = 256.0;

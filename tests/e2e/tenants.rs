@@ -12,7 +12,7 @@ use seq_proto::v1::handover_service_client::HandoverServiceClient;
 use serde_json::Value;
 
 use crate::cluster::{Place, eventually, seqsvr_json};
-use crate::tls::{Cluster, LOADS, text};
+use crate::tls::{Cluster, LOADS, load, text};
 
 /// The tenants of these tests. `chat` proves itself by the certificate of client/backend, `push` by a token or the
 /// certificate of client/push.
@@ -101,20 +101,7 @@ fn a_tenant_uses_its_own_uids_within_its_quotas_through_every_endpoint() {
         assert_eq!(json["code"], "permission_denied", "{json}");
     }
 
-    // The Redis protocol.
-    let redis = |args: &[&str]| text(&cluster.redis(None, args).stdout).trim().to_owned();
-    let login = ["--no-auth-warning", "--user", "push", "--pass", &secret];
-    assert!(redis(&[&login[..], &["INCR", "seq:5000001"]].concat()).parse::<u64>().unwrap() > 12);
-    assert!(redis(&["--no-auth-warning", "-a", &secret, "INCR", "seq:5000001"]).parse::<u64>().is_ok());
-    assert!(redis(&[&login[..], &["INCR", "seq:42"]].concat()).contains("is not one of the tenant's"));
-    assert!(redis(&[&login[..], &["MGET", "seq:5000001", "seq:42"]].concat()).contains("is not one of the tenant's"));
-    assert!(redis(&[&login[..], &["SET", "seq:5000001", "5000"]].concat()).contains("ERR"));
-    assert!(redis(&["INCR", "seq:5000001"]).starts_with("NOAUTH"));
-    assert!(
-        redis(&["--no-auth-warning", "--user", "push", "--pass", "wrong", "INCR", "seq:5000001"]).contains("NOAUTH")
-    );
-    assert!(text(&cluster.redis(Some("client.backend"), &["INCR", "seq:42"]).stdout).trim().parse::<u64>().is_ok());
-
+    redis_has_the_quotas(&cluster, &secret);
     loads_carry_the_token(&cluster, &secret);
 
     // What needs no certificate for a token needs one for everything else.
@@ -149,12 +136,28 @@ fn a_tenant_uses_its_own_uids_within_its_quotas_through_every_endpoint() {
     cluster.stop();
 }
 
+/// Logins, uids and quotas over the Redis protocol.
+fn redis_has_the_quotas(cluster: &Cluster, secret: &str) {
+    let redis = |args: &[&str]| text(&cluster.redis(None, args).stdout).trim().to_owned();
+    let login = ["--no-auth-warning", "--user", "push", "--pass", secret];
+    assert!(redis(&[&login[..], &["INCR", "seq:5000001"]].concat()).parse::<u64>().unwrap() > 12);
+    assert!(redis(&["--no-auth-warning", "-a", secret, "INCR", "seq:5000001"]).parse::<u64>().is_ok());
+    assert!(redis(&[&login[..], &["INCR", "seq:42"]].concat()).contains("is not one of the tenant's"));
+    assert!(redis(&[&login[..], &["MGET", "seq:5000001", "seq:42"]].concat()).contains("is not one of the tenant's"));
+    assert!(redis(&[&login[..], &["SET", "seq:5000001", "5000"]].concat()).contains("ERR"));
+    assert!(redis(&["INCR", "seq:5000001"]).starts_with("NOAUTH"));
+    assert!(
+        redis(&["--no-auth-warning", "--user", "push", "--pass", "wrong", "INCR", "seq:5000001"]).contains("NOAUTH")
+    );
+    assert!(text(&cluster.redis(Some("client.backend"), &["INCR", "seq:42"]).stdout).trim().parse::<u64>().is_ok());
+}
+
 /// Loads of every endpoint with a token, the right one and another.
 fn loads_carry_the_token(cluster: &Cluster, secret: &str) {
     let redis = format!("{}:7478", cluster.place.host);
     for endpoint in LOADS {
-        let load = ["bench", "--endpoint", endpoint, "--redis", &redis, "--calls", "200", "--check"];
-        let load = [&load[..], &["--concurrency", "8", "--first-uid", "5000000", "--uids", "1000"]].concat();
+        let uids = ["--concurrency", "8", "--first-uid", "5000000", "--uids", "1000"];
+        let load = [&load(endpoint, &redis)[..], &uids, &["--calls", "200", "--check"]].concat();
         let output = with_token(cluster, secret, &load);
         assert!(output.status.success(), "{endpoint}: {output:?}");
         assert!(!with_token(cluster, "push.wrong", &load).status.success(), "{endpoint}");
@@ -200,24 +203,14 @@ fn a_flood_of_ten_times_a_quota_beside_a_calm_tenant() {
     let cluster = start(&format!("calls_per_s = {QUOTA}\nconnections = 50\n"));
     let place = &cluster.place;
     let urls = [cluster.url(7400), cluster.url(7401)];
-    let load = |holder: &str, args: &[&str]| {
-        let common = [
-            "bench",
-            "--addr",
-            &urls[0],
-            "--addr",
-            &urls[1],
-            "--duration-s",
-            "20",
-            "--deadline-ms",
-            "5000",
-            "-o",
-            "json",
-        ];
-        let output = place.seqsvr_as(holder, &[&common[..], args].concat());
+    let run = |holder: &str, args: &[&str]| {
+        let common =
+            ["--addr", &urls[0], "--addr", &urls[1], "--duration-s", "20", "--deadline-ms", "5000", "-o", "json"];
+        let output = place.seqsvr_as(holder, &[args, &common[..]].concat());
         serde_json::from_slice::<Value>(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
     };
-    let calm = || load("client/backend", &["--endpoint", "grpc", "--rate", "500", "--uids", "4000000", "--check"]);
+    let calm =
+        || run("client/backend", &["bench", "--endpoint", "grpc", "--rate", "500", "--uids", "4000000", "--check"]);
     assert!(place.seqsvr(&["cert", "issue", "client/push"]).status.success());
     let mut table = "flood      sent/s  admitted/s  refused/s  calm p50 us  p99 us  failed\n".to_owned();
     let mut row = |name: &str, flood: Option<Value>, calm: &Value| {
@@ -239,10 +232,10 @@ fn a_flood_of_ten_times_a_quota_beside_a_calm_tenant() {
     let rate = FLOOD.to_string();
     let redis = format!("{}:7479", place.host);
     for endpoint in ["grpc", "many", "stream", "json", "resp"] {
-        let args = ["--endpoint", endpoint, "--redis", &redis, "--rate", &rate, "--concurrency", "40"];
-        let args = [&args[..], &["--first-uid", "5000000", "--uids", "4000000"]].concat();
+        let args = ["--rate", &rate, "--concurrency", "40", "--first-uid", "5000000", "--uids", "4000000"];
+        let args = [&load(endpoint, &redis)[..], &args].concat();
         let (flood, calm) = std::thread::scope(|scope| {
-            let flood = scope.spawn(|| load("client/push", &args));
+            let flood = scope.spawn(|| run("client/push", &args));
             let calm = calm();
             (flood.join().unwrap(), calm)
         });

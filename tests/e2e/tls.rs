@@ -14,6 +14,13 @@ use crate::cluster::{Place, Server, eventually, seqsvr};
 /// The endpoints of `seqsvr bench`.
 pub(crate) const LOADS: [&str; 6] = ["sdk", "grpc", "many", "stream", "resp", "json"];
 
+/// The arguments of a load of an endpoint; `redis` is the address of the Redis port.
+pub(crate) fn load<'a>(endpoint: &'a str, redis: &'a str) -> Vec<&'a str> {
+    let redis = ["--redis", redis];
+    let redis = if endpoint == "resp" { &redis[..] } else { &[] };
+    [&["bench", "--endpoint", endpoint], redis].concat()
+}
+
 /// The set of `three-node.toml`, with a certificate for each process.
 pub(crate) struct Cluster {
     servers: Vec<Server>,
@@ -132,7 +139,7 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     // Loads.
     let (url, redis) = (cluster.url(7401), format!("{}:7478", place.host));
     for endpoint in LOADS {
-        let load = ["bench", "--endpoint", endpoint, "--addr", &url, "--redis", &redis, "--calls", "200", "--check"];
+        let load = [load(endpoint, &redis), vec!["--addr", &url, "--calls", "200", "--check"]].concat();
         let output = place.seqsvr_as("client/backend", &load);
         assert!(output.status.success(), "{endpoint}: {output:?}");
     }

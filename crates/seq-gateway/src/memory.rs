@@ -6,6 +6,7 @@
 use std::mem::size_of;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -19,14 +20,21 @@ use tonic::Status;
 use tonic::body::Body;
 
 /// What a request takes beside its message: the state of a stream of HTTP/2, its headers, and its task.
-pub(crate) const REQUEST_BYTES: usize = 2 << 10;
+pub(crate) const REQUEST_BYTES: usize = 4 << 10;
 
 /// What an item takes until the response is encoded: as it was decoded, its result, and its part of the response.
 pub(crate) const ITEM_BYTES: usize = size_of::<DecodedItem>() + size_of::<ItemReply<Allocation>>() + 32;
 
 /// The memory of one request. Clones are of the same request.
 #[derive(Clone, Debug)]
-pub(crate) struct Memory(Arc<Charge>);
+pub(crate) struct Memory(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    charge: Charge,
+    /// Bytes of the body that have arrived, wrapping around.
+    received: AtomicUsize,
+}
 
 impl Memory {
     /// The memory of a request that begins, of the connection's account.
@@ -35,32 +43,37 @@ impl Memory {
             Some(peer) => peer.account(budget).charge(REQUEST_BYTES),
             None => budget.account().charge(REQUEST_BYTES),
         };
-        charge.map(|charge| Memory(Arc::new(charge))).map_err(status)
+        charge.map(|charge| Memory(Arc::new(Held { charge, received: AtomicUsize::new(0) }))).map_err(status)
     }
 
     /// Adds items that are about to be processed.
     pub(crate) fn add_items(&self, items: usize) -> Result<(), Refusal> {
-        self.0.grow(items * ITEM_BYTES).map_err(|OutOfMemory| Refusal::OutOfMemory)
+        self.0.charge.grow(items * ITEM_BYTES).map_err(|OutOfMemory| Refusal::OutOfMemory)
     }
 
     /// Adds a response that is about to be encoded.
     pub(crate) fn add_response(&self, bytes: usize) -> Result<(), Refusal> {
-        self.0.grow(bytes).map_err(|OutOfMemory| Refusal::OutOfMemory)
+        self.0.charge.grow(bytes).map_err(|OutOfMemory| Refusal::OutOfMemory)
     }
 
-    /// States what a stream holds now: unread bytes of its messages, and items.
-    pub(crate) fn set_stream(&self, unread: usize, items: usize) {
-        self.0.set(REQUEST_BYTES + unread + items * ITEM_BYTES);
+    /// States what a stream holds now: its buffers, in bytes, and items.
+    pub(crate) fn set_stream(&self, buffers: usize, items: usize) {
+        self.0.charge.set(REQUEST_BYTES + buffers + items * ITEM_BYTES);
+    }
+
+    /// Bytes of the body that have arrived so far, wrapping around.
+    pub(crate) fn received(&self) -> usize {
+        self.0.received.load(Relaxed)
     }
 
     /// A body whose bytes are held as they arrive.
     pub(crate) fn receive<B>(&self, body: B) -> Received<B> {
-        Received { body, charge: self.0.clone() }
+        Received { body, memory: self.0.clone() }
     }
 
     /// A body whose bytes are held until they are sent. Of the rest of the request only what a stream states is held on.
     pub(crate) fn send(self, body: Body, cx: &mut Context<'_>) -> Body {
-        self.0.set(REQUEST_BYTES);
+        self.0.charge.set(REQUEST_BYTES);
         Body::new(Sent::new(body, self.0, cx))
     }
 }
@@ -73,7 +86,7 @@ fn status(out: OutOfMemory) -> Status {
 /// The body of a request.
 pub(crate) struct Received<B> {
     body: B,
-    charge: Arc<Charge>,
+    memory: Arc<Held>,
 }
 
 impl HttpBody for Received<Body> {
@@ -86,7 +99,10 @@ impl HttpBody for Received<Body> {
         Poll::Ready(frame.map(|frame| {
             let frame = frame?;
             match frame.data_ref() {
-                Some(data) => this.charge.grow(data.len()).map(|()| frame).map_err(status),
+                Some(data) => {
+                    this.memory.received.fetch_add(data.len(), Relaxed);
+                    this.memory.charge.grow(data.len()).map(|()| frame).map_err(status)
+                }
                 None => Ok(frame),
             }
         }))
@@ -114,12 +130,12 @@ struct Sent {
     /// The size of the body, until the first frame is sent.
     size: SizeHint,
     /// The request's, as long as its response goes on.
-    charge: Arc<Charge>,
+    memory: Arc<Held>,
 }
 
 impl Sent {
-    fn new(body: Body, charge: Arc<Charge>, cx: &mut Context<'_>) -> Sent {
-        let mut sent = Sent { first: None, second: None, size: body.size_hint(), body, charge };
+    fn new(body: Body, memory: Arc<Held>, cx: &mut Context<'_>) -> Sent {
+        let mut sent = Sent { first: None, second: None, size: body.size_hint(), body, memory };
         if sent.body.is_end_stream() {
             return sent;
         }
@@ -139,7 +155,7 @@ impl Sent {
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        Poll::Ready(frame.map(|frame| Ok(frame?.map_data(|bytes| unsent(&self.charge, &bytes)))))
+        Poll::Ready(frame.map(|frame| Ok(frame?.map_data(|bytes| unsent(&self.memory.charge, &bytes)))))
     }
 }
 
@@ -197,14 +213,17 @@ mod tests {
     use super::*;
 
     /// A body of these frames, until the last one of which something else holds it.
-    struct Frames(VecDeque<Frame<Bytes>>, Arc<()>);
+    struct Frames {
+        frames: VecDeque<Frame<Bytes>>,
+        _held: Arc<()>,
+    }
 
     impl HttpBody for Frames {
         type Data = Bytes;
         type Error = Status;
 
         fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-            let frames = &mut self.get_mut().0;
+            let frames = &mut self.get_mut().frames;
             if frames.front().is_some_and(|frame| frame.data_ref().is_some_and(Bytes::is_empty)) {
                 // A message that comes later.
                 frames.pop_front();
@@ -226,7 +245,7 @@ mod tests {
     fn body(frames: impl IntoIterator<Item = Frame<Bytes>>) -> (Body, Arc<()>, MemoryBudget) {
         let (budget, held) = (MemoryBudget::unlimited(), Arc::new(()));
         let memory = Memory::of(&budget, None).unwrap();
-        let frames = Body::new(Frames(frames.into_iter().collect(), held.clone()));
+        let frames = Body::new(Frames { frames: frames.into_iter().collect(), _held: held.clone() });
         (memory.send(frames, &mut Context::from_waker(Waker::noop())), held, budget)
     }
 

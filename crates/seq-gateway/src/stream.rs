@@ -4,6 +4,7 @@
 //! completed separately and block no other. When the endpoint shuts down, nothing more is read, messages that were read
 //! get their responses, and the stream ends.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
@@ -12,6 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, Stream, StreamExt};
+use prost::Message as _;
 use seq_api::service::{Allocation, Call, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_proto::convert::{self, Items};
 use seq_proto::{status, v1};
@@ -35,8 +37,13 @@ const MAX_PENDING_MESSAGES: usize = 512;
 /// Most items of the pending messages of one stream, and of a batch: twice a full message, 2 MiB.
 const MAX_PENDING_ITEMS: usize = 2 * seq_core::limits::MAX_ITEMS;
 
-/// Bytes of messages that are received and not decoded: the rest of one frame, of the largest size by default.
-const UNREAD_BYTES: usize = 16 << 10;
+/// Bytes of a message's frame in front of it: whether it is compressed, and its length.
+const FRAME_BYTES: usize = 5;
+
+thread_local! {
+    /// The buffers of a batch. They are empty but while the responses of one stream are polled, so a stream that waits holds none.
+    static BATCH: RefCell<Batch> = RefCell::default();
+}
 
 /// A message that waits: its number of items, and its response.
 type Pending = Pin<Box<dyn Future<Output = (usize, v1::NextStreamResponse)> + Send>>;
@@ -49,7 +56,10 @@ pub(crate) struct Responses<F: SequenceService> {
     /// `None` once the caller has sent its last message, or the endpoint shuts down.
     messages: Option<Streaming<v1::NextStreamRequest>>,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
-    batch: Batch,
+    /// Bytes of the messages that were decoded, with their frames, wrapping around.
+    decoded: usize,
+    /// Most bytes that were received and not decoded at a time: the library's buffer for them does not shrink.
+    most_unread: usize,
     done: VecDeque<v1::NextStreamResponse>,
     pending: FuturesUnordered<Pending>,
     /// Items of the messages in `pending`.
@@ -58,7 +68,7 @@ pub(crate) struct Responses<F: SequenceService> {
     done_items: usize,
 }
 
-/// The messages that are processed together. Reused from batch to batch for its memory.
+/// The messages that are processed together.
 #[derive(Default)]
 struct Batch {
     messages: Vec<Message>,
@@ -92,7 +102,8 @@ impl<F: SequenceService> Responses<F> {
             memory,
             closing,
             messages: Some(messages),
-            batch: Batch::default(),
+            decoded: 0,
+            most_unread: 0,
             done: VecDeque::new(),
             pending: FuturesUnordered::new(),
             pending_items: 0,
@@ -100,16 +111,16 @@ impl<F: SequenceService> Responses<F> {
         }
     }
 
-    /// Reads the messages that have arrived. Returns whether there were any.
-    fn read_available(&mut self, context: &mut Context<'_>) -> Result<bool, Status> {
+    /// Reads the messages that have arrived into the batch. Returns whether there were any.
+    fn read_available(&mut self, batch: &mut Batch, context: &mut Context<'_>) -> Result<bool, Status> {
         let mut any = false;
         if self.messages.is_some() && self.closing.as_mut().poll(context).is_ready() {
             self.messages = None;
         }
         while let Some(messages) = &mut self.messages
-            && self.batch.messages.len() < MAX_BATCH
-            && self.pending.len() + self.batch.messages.len() < MAX_PENDING_MESSAGES
-            && self.pending_items + self.batch.items.len() < MAX_PENDING_ITEMS
+            && batch.messages.len() < MAX_BATCH
+            && self.pending.len() + batch.messages.len() < MAX_PENDING_MESSAGES
+            && self.pending_items + batch.items.len() < MAX_PENDING_ITEMS
         {
             match messages.poll_next_unpin(context) {
                 Poll::Pending => break,
@@ -117,10 +128,12 @@ impl<F: SequenceService> Responses<F> {
                 Poll::Ready(Some(message)) => {
                     let message = message.map_err(|status| status::unread(&status))?;
                     let tag = message.tag;
+                    self.most_unread = self.most_unread.max(self.memory.received().wrapping_sub(self.decoded));
+                    self.decoded = self.decoded.wrapping_add(FRAME_BYTES + message.encoded_len());
                     self.session.refresh()?;
                     let items = message.request.as_ref().map_or(0, |request| request.uids.len());
                     let fits = self.memory.add_items(items);
-                    let added = fits.and_then(|()| self.batch.add(message, self.session.caller()));
+                    let added = fits.and_then(|()| batch.add(message, self.session.caller()));
                     if let Err(refusal) = added {
                         let refusal = v1::next_stream_response::Outcome::Refusal(status::to_item(0, &refusal));
                         self.done.push_back(v1::NextStreamResponse { tag, outcome: Some(refusal) });
@@ -133,8 +146,8 @@ impl<F: SequenceService> Responses<F> {
     }
 
     /// Processes the batch: completes messages, or moves them to `pending`.
-    fn process(&mut self) {
-        let Batch { messages, items, results } = &mut self.batch;
+    fn process(&mut self, batch: &mut Batch) {
+        let Batch { messages, items, results } = batch;
         if messages.is_empty() {
             return;
         }
@@ -170,11 +183,19 @@ impl<F: SequenceService> Responses<F> {
 
     /// States what the stream holds, once a batch is processed or its responses are taken.
     fn state_memory(&self) {
-        self.memory.set_stream(UNREAD_BYTES, self.pending_items + self.done_items);
+        // Both grow by doubling.
+        let buffers = self.most_unread.next_power_of_two() + self.done.capacity() * size_of::<v1::NextStreamResponse>();
+        self.memory.set_stream(buffers, self.pending_items + self.done_items);
     }
 }
 
 impl Batch {
+    fn clear(&mut self) {
+        self.messages.clear();
+        self.items.clear();
+        self.results.clear();
+    }
+
     fn add(&mut self, message: v1::NextStreamRequest, caller: &Caller) -> Result<(), seq_core::Refusal> {
         let v1::NextStreamRequest { tag, request, timeout_ms, now_only } = message;
         let v1::NextManyRequest { uids, counts, route_version, hops, known_epochs } = request.unwrap_or_default();
@@ -211,11 +232,17 @@ impl<F: SequenceService> Stream for Responses<F> {
                 }
                 return Poll::Ready(Some(Ok(response)));
             }
-            match this.read_available(context) {
-                Ok(true) => {
-                    this.process();
-                    continue;
+            let read = BATCH.with_borrow_mut(|batch| {
+                // A panic may have left something there.
+                batch.clear();
+                let read = this.read_available(batch, context);
+                if let Ok(true) = read {
+                    this.process(batch);
                 }
+                read
+            });
+            match read {
+                Ok(true) => continue,
                 Ok(false) => {}
                 Err(status) => return Poll::Ready(Some(Err(status))),
             }

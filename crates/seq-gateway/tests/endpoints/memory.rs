@@ -114,6 +114,28 @@ async fn responses_are_held_until_they_are_read() {
 }
 
 #[tokio::test]
+async fn an_idle_stream_holds_the_buffer_of_its_messages_and_no_items() {
+    let budget = MemoryBudget::new(64 << 20, 2, MemoryMetrics { used: Gauge::noop(), refused: Counter::noop() });
+    let server = TestServer::open_within(budget.clone()).await;
+    let (send, messages) = tokio::sync::mpsc::channel(1);
+    let mut responses =
+        server.client().next_stream(tokio_stream::wrappers::ReceiverStream::new(messages)).await.unwrap().into_inner();
+    send.send(v1::NextStreamRequest { request: Some(batch(10_000)), ..v1::NextStreamRequest::default() })
+        .await
+        .unwrap();
+    responses.message().await.unwrap().expect("a response");
+    let idle = async {
+        // The message has 20 KB; its items had a megabyte.
+        while !(20_000..80_000).contains(&budget.used()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, idle).await.unwrap_or_else(|_| panic!("{budget:?}"));
+    drop((send, responses));
+    released(&budget).await;
+}
+
+#[tokio::test]
 async fn a_redis_command_that_does_not_fit_closes_its_connection_only() {
     let budget = small();
     let port = Port::open_within(budget.clone());
