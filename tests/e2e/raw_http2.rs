@@ -1,5 +1,5 @@
 //! A client of HTTP/2 that costs next to no CPU, and can do what a library prevents: leave responses unread, end
-//! requests half-way, cancel them at any time. Requests are encoded by hand; responses are only told apart by their
+//! requests half-way, cancel them at any time. Requests are encoded by hand; responses are only distinguished by their
 //! frames.
 
 use std::io;

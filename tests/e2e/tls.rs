@@ -220,10 +220,23 @@ fn strangers_move_nothing() {
     let refused = stranger.seqsvr(&drain);
     assert!(!refused.status.success(), "{}", text(&refused.stdout));
 
-    // Revoked: refused within seconds, without a restart of any server.
+    // Revoked: refused within seconds, without a restart of any server, and its open connections end.
     assert!(cluster.next("client/backend").status.success());
-    assert!(place.seqsvr(&["cert", "revoke", "client/backend"]).status.success());
-    eventually("the revocation is read", || (!cluster.next("client/backend").status.success()).then_some(()));
+    let url = cluster.url(7400);
+    let connections = || cluster.metric(7480, "seqsvr_connections{node=\"a1\"}");
+    let load = std::thread::scope(|scope| {
+        let before = connections();
+        let load = scope.spawn(|| {
+            let load = ["bench", "--endpoint", "grpc", "--addr", &url, "--rate", "100", "--duration-s", "12"];
+            place.seqsvr_as("client/backend", &[&load[..], &["--warmup-s", "0", "-o", "json"]].concat())
+        });
+        eventually("the load is connected", || (connections() >= before + 4.0).then_some(()));
+        assert!(place.seqsvr(&["cert", "revoke", "client/backend"]).status.success());
+        eventually("the revocation is read", || (!cluster.next("client/backend").status.success()).then_some(()));
+        load.join().unwrap()
+    });
+    let load: Value = serde_json::from_slice(&load.stdout).unwrap_or_else(|_| panic!("{load:?}"));
+    assert!(load["numbers"].as_u64() > Some(0) && load["failed"].as_u64() > Some(0), "{load:#}");
     assert!(cluster.next("operator/admin").status.success());
     let after = place.seqsvr_json(&["node", "list", "--set", &cluster.set]);
     assert_eq!(nodes(&before), nodes(&after), "nothing has moved");

@@ -1,12 +1,14 @@
 //! The credentials of a process: its certificate, its key, and the authorities it trusts, read from files and read again
 //! when these change.
 //!
-//! TLS 1.3 only. A connection keeps the credentials that it began with: a reload ends none, and counts for the next one.
+//! TLS 1.3 only. A connection keeps the credentials that it began with: a reload counts for the next one, and ends only those of
+//! holders that it revokes.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Release};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -27,6 +29,7 @@ use zeroize::Zeroizing;
 use crate::authority::revoked_by;
 use crate::certificate::{Certificate, CertificateError, chain};
 use crate::identity::Identity;
+use crate::standing::Standing;
 use crate::verify::{Accepted, Clients, Servers};
 
 /// The application protocols of a server, in its order of preference. A client of Redis offers none.
@@ -93,6 +96,8 @@ pub struct Credentials(Arc<Inner>);
 struct Inner {
     files: Files,
     current: ArcSwap<Current>,
+    /// Number of the reading that `current` is of, from 1 on; increased after `current` is replaced.
+    reading: AtomicU64,
 }
 
 /// What one reading of the files made.
@@ -102,6 +107,7 @@ struct Current {
     clients_required: Arc<ServerConfig>,
     clients_optional: Arc<ServerConfig>,
     dialing: Arc<ClientConfig>,
+    accepted: Arc<Accepted>,
 }
 
 /// Whether a port accepts connections without a certificate.
@@ -120,10 +126,11 @@ impl Credentials {
     /// A file is missing or damaged, or the certificate is not of the authorities in the bundle, or has another key.
     pub fn load(files: Files) -> Result<Credentials, CredentialsError> {
         let current = Current::new(&files, files.read()?)?;
-        Ok(Credentials(Arc::new(Inner { files, current: ArcSwap::from_pointee(current) })))
+        Ok(Credentials(Arc::new(Inner { files, current: ArcSwap::from_pointee(current), reading: AtomicU64::new(1) })))
     }
 
-    /// Reads the files again; returns whether they have changed. Connections that are open stay open.
+    /// Reads the files again; returns whether they have changed. Connections that are open stay open, but for those of
+    /// revoked holders: see [`Standing`].
     ///
     /// # Errors
     /// As [`Credentials::load`], or the certificate is another holder's; what was loaded stays in use.
@@ -142,6 +149,7 @@ impl Credentials {
             });
         }
         self.0.current.store(Arc::new(next));
+        self.0.reading.fetch_add(1, Release);
         Ok(true)
     }
 
@@ -155,6 +163,20 @@ impl Credentials {
     #[must_use]
     pub fn certificate(&self) -> Certificate {
         self.0.current.load().certificate.clone()
+    }
+
+    pub(crate) fn reading(&self) -> &AtomicU64 {
+        &self.0.reading
+    }
+
+    pub(crate) fn has_revoked(&self, serial: &str) -> bool {
+        self.0.current.load().accepted.revoked.contains(serial)
+    }
+
+    /// Follows whether the peer of an accepted connection is still accepted.
+    #[must_use]
+    pub fn follow<S>(&self, stream: &server::TlsStream<S>) -> Standing {
+        Standing::new(self.clone(), stream)
     }
 
     /// Begins the handshake of an accepted connection. Cancel safe: dropped, it ends the connection.
@@ -272,7 +294,7 @@ impl Current {
         };
         let clients_required = serving(ClientCertificate::Required)?;
         let clients_optional = serving(ClientCertificate::Optional)?;
-        Ok(Current { certificate, clients_required, clients_optional, dialing, contents })
+        Ok(Current { certificate, clients_required, clients_optional, dialing, accepted, contents })
     }
 }
 

@@ -9,11 +9,13 @@ pub mod certificate;
 pub mod credentials;
 pub mod identity;
 
+mod standing;
 mod verify;
 
 pub use authorities::{Authorities, Trust};
 pub use credentials::{ClientCertificate, Credentials, CredentialsError, Files, check_validity, is_resumed, peer};
 pub use identity::{Identity, Role};
+pub use standing::Standing;
 pub use tokio_rustls::Accept;
 pub use tokio_rustls::client::TlsStream as ClientStream;
 pub use tokio_rustls::server::TlsStream;

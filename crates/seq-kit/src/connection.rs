@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use seq_auth::{Identity, TlsStream};
+use seq_auth::Identity;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -26,8 +26,8 @@ use crate::memory::{Account, MemoryBudget};
 
 mod handshake;
 
-use handshake::Handshake;
 pub use handshake::{HANDSHAKE_TIMEOUT, HandshakeMetrics, MAX_HANDSHAKES, Tls};
+use handshake::{Handshake, Secure};
 
 thread_local! {
     static READS: Cell<u64> = const { Cell::new(0) };
@@ -207,7 +207,7 @@ enum Transport {
     Socket(TcpStream),
     /// In the handshake of TLS.
     Opening(Box<Handshake>),
-    Secure(Box<TlsStream<TcpStream>>),
+    Secure(Box<Secure>),
     Other(Box<dyn Duplex>),
 }
 
@@ -246,7 +246,7 @@ impl Connection {
         match &self.transport {
             Transport::Socket(stream) => Some(stream),
             Transport::Opening(handshake) => handshake.socket(),
-            Transport::Secure(stream) => Some(stream.get_ref().0),
+            Transport::Secure(secure) => Some(secure.stream.get_ref().0),
             Transport::Other(_) => None,
         }
     }
@@ -273,16 +273,16 @@ impl Connection {
     /// The transport, once its handshake is made.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Duplex>>> {
         if let Transport::Opening(handshake) = &mut self.transport {
-            let stream = std::task::ready!(handshake.poll(self.peer.addr, cx))?;
-            if let Some(identity) = seq_auth::peer(&stream) {
+            let secure = std::task::ready!(handshake.poll(self.peer.addr, cx))?;
+            if let Some(identity) = seq_auth::peer(&secure.stream) {
                 let first = self.peer.state.identity.set(identity);
                 debug_assert!(first.is_ok(), "one handshake");
             }
-            self.transport = Transport::Secure(Box::new(stream));
+            self.transport = Transport::Secure(Box::new(secure));
         }
         Poll::Ready(Ok(match &mut self.transport {
             Transport::Socket(stream) => Pin::new(stream),
-            Transport::Secure(stream) => Pin::new(&mut **stream),
+            Transport::Secure(secure) => Pin::new(&mut secure.stream),
             Transport::Other(transport) => Pin::new(&mut **transport),
             Transport::Opening(_) => unreachable!("opened above"),
         }))
@@ -318,6 +318,9 @@ impl AsyncRead for Connection {
         };
         if read.is_ready() {
             READS.set(READS.get().wrapping_add(1));
+            if let Transport::Secure(secure) = &mut self.transport {
+                secure.standing.check()?;
+            }
         }
         read
     }

@@ -92,7 +92,7 @@ pub(crate) struct BenchArgs {
     /// The endpoint to measure.
     #[arg(long, value_enum, default_value_t = EndpointArg::Sdk)]
     endpoint: EndpointArg,
-    /// Address of the Redis port, for --endpoint resp [default: 127.0.0.1:7179]
+    /// Address of the Redis port, for --endpoint resp; over TLS where --addr has https:// [default: 127.0.0.1:7179]
     #[arg(long, value_name = "HOST:PORT", value_parser = target::host_and_port)]
     redis: Option<String>,
     /// Prefix of the keys, for --endpoint resp [default: seq:]

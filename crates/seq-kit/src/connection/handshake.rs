@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use metrics::{Counter, Gauge};
 use parking_lot::Mutex;
-use seq_auth::{Accept, ClientCertificate, Credentials, TlsStream};
+use seq_auth::{Accept, ClientCertificate, Credentials, Standing, TlsStream};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
@@ -87,6 +87,7 @@ impl Tls {
     pub(super) fn begin(&self, stream: TcpStream, peer: Option<IpAddr>) -> Option<Handshake> {
         let permit = self.under_way.admit(peer)?;
         Some(Handshake {
+            credentials: self.credentials.clone(),
             accept: self.credentials.accept(self.clients, stream),
             timeout: Box::pin(tokio::time::sleep(HANDSHAKE_TIMEOUT)),
             failures: self.failures.clone(),
@@ -101,8 +102,15 @@ impl fmt::Debug for Tls {
     }
 }
 
+/// A connection after its handshake.
+pub(super) struct Secure {
+    pub(super) stream: TlsStream<TcpStream>,
+    pub(super) standing: Standing,
+}
+
 /// A handshake under way. Dropped, it ends the connection.
 pub(super) struct Handshake {
+    credentials: Credentials,
     accept: Accept<TcpStream>,
     timeout: Pin<Box<Sleep>>,
     failures: Arc<Failures>,
@@ -116,11 +124,7 @@ impl Handshake {
     }
 
     /// Continues the handshake, until its timeout.
-    pub(super) fn poll(
-        &mut self,
-        peer: Option<SocketAddr>,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<TlsStream<TcpStream>>> {
+    pub(super) fn poll(&mut self, peer: Option<SocketAddr>, cx: &mut Context<'_>) -> Poll<io::Result<Secure>> {
         let opened = match Pin::new(&mut self.accept).poll(cx) {
             Poll::Ready(opened) => opened.and_then(|stream| seq_auth::check_validity(&stream).map(|()| stream)),
             Poll::Pending => {
@@ -128,7 +132,8 @@ impl Handshake {
                 Err(io::Error::new(io::ErrorKind::TimedOut, "the handshake is not complete"))
             }
         };
-        Poll::Ready(opened.inspect_err(|error| self.failures.failed(peer, error)))
+        let secure = opened.map(|stream| Secure { standing: self.credentials.follow(&stream), stream });
+        Poll::Ready(secure.inspect_err(|error| self.failures.failed(peer, error)))
     }
 }
 

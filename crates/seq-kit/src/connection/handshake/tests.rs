@@ -75,6 +75,47 @@ async fn meet(more: usize) -> io::Result<()> {
 }
 
 #[tokio::test]
+async fn a_revocation_ends_the_open_connections_of_its_holder_alone() {
+    let place = Place::new();
+    let (server, metrics) =
+        (place.credentials("store/dev/s1", 0), HandshakeMetrics { failed: Counter::noop(), refused: Counter::noop() });
+    let tls = Tls::new(server.clone(), ClientCertificate::Required, metrics);
+    let mut open = Vec::new();
+    for holder in ["client/stays", "client/goes"] {
+        let (client, (near, far)) = (place.credentials(holder, 0), sockets().await);
+        let mut accepted = Connection::accepted(near, Some(&tls)).unwrap();
+        let (opened, dialed) = tokio::join!(accepted.open(), client.connect("127.0.0.1", far, None));
+        opened.unwrap();
+        open.push((client, accepted, dialed.unwrap()));
+    }
+    let mut send = async |index: usize| {
+        let (_, accepted, dialed) = &mut open[index];
+        dialed.write_all(b"x").await.unwrap();
+        dialed.flush().await.unwrap();
+        accepted.read_u8().await
+    };
+    assert!(send(0).await.is_ok() && send(1).await.is_ok());
+    let serial = place.credentials("client/other", 0).certificate().serial;
+    let mut revoked = vec![serial];
+    for (is_revoked, holder) in [(false, "client/other"), (true, "client/goes")] {
+        if is_revoked {
+            revoked.push(open_serial(&place, holder));
+        }
+        let list = place.authority.revoke(None, &revoked, now()).unwrap();
+        fs::write(&server.files().revocations, list).unwrap();
+        assert!(server.reload().unwrap());
+        assert!(send(0).await.is_ok());
+        let sent = send(1).await;
+        assert_eq!(sent.as_ref().err().map(io::Error::kind), is_revoked.then_some(io::ErrorKind::PermissionDenied));
+    }
+}
+
+/// The serial of the certificate that a holder has now.
+fn open_serial(place: &Place, holder: &str) -> String {
+    Credentials::load(Files::in_dir(place.dir.path(), holder)).unwrap().certificate().serial
+}
+
+#[tokio::test]
 async fn a_connection_above_the_limit_of_handshakes_is_closed_until_one_ends() {
     let (place, mut far) = (Place::new(), Vec::new());
     let tls = place.tls(2);
