@@ -86,6 +86,18 @@ compare *ARGS:
 
 # Migrates a thousand sections between two sets under 20,000 numbers a second over every endpoint, then has one set lost, and
 # measures both: some minutes.
+# Needs cargo-deb.
+dist *ARGS:
+    cargo xtask dist {{ARGS}}
+
+# The package on a bare Debian system, under systemd; as root.
+install *PACKAGES:
+    tests/install/run {{PACKAGES}}
+
+# The image as the manifests of Kubernetes start it; as root, after `just dist`.
+pods:
+    cargo test -p seqsvr --test deploy -- --ignored --nocapture
+
 sets:
     cargo test --release -p seqsvr --test e2e -- --ignored --nocapture --test-threads 1 sets_at_scale
 

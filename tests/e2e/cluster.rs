@@ -80,6 +80,18 @@ impl Place {
         self.start(name, Command::new(env!("CARGO_BIN_EXE_seqsvr")), args)
     }
 
+    /// Starts a server with these variables in its environment.
+    pub(crate) fn server_with_environment(
+        &self,
+        name: &str,
+        args: &[&str],
+        environment: [(&str, String); 2],
+    ) -> Server {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seqsvr"));
+        command.envs(environment);
+        self.start(name, command, args)
+    }
+
     /// Starts a server that may open so many files.
     pub(crate) fn server_with_files(&self, name: &str, args: &[&str], files: usize) -> Server {
         let mut shell = Command::new("sh");
@@ -146,6 +158,11 @@ impl Server {
     /// Resumes the process.
     pub(crate) fn thaw(&self) {
         self.signal(rustix::process::Signal::CONT);
+    }
+
+    /// Has the process read its settings again.
+    pub(crate) fn hang_up(&self) {
+        self.signal(rustix::process::Signal::HUP);
     }
 
     fn signal(&self, signal: rustix::process::Signal) {

@@ -34,6 +34,7 @@ mod sets;
 mod sets_at_scale;
 mod sim;
 mod status;
+mod supervisor;
 mod tenants;
 mod three_node;
 mod tls;

@@ -5,6 +5,8 @@ use std::io::IsTerminal;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{Format, JsonFields};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::Registry;
+use tracing_subscriber::reload;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 mod limit;
@@ -38,13 +40,30 @@ pub enum TelemetryError {
     Twice(#[source] TryInitError),
 }
 
+/// The filter of a process' log.
+#[derive(Clone, Debug)]
+pub struct LogFilter(reload::Handle<Targets, Registry>);
+
+impl LogFilter {
+    /// Replaces the filter; it applies to all later events.
+    ///
+    /// # Errors
+    /// [`TelemetryError::Filter`]
+    pub fn set(&self, filter: &str) -> Result<(), TelemetryError> {
+        // It fails only if the logger is gone or a thread panicked in it: then nothing is logged.
+        let _ = self.0.reload(parse(filter)?);
+        Ok(())
+    }
+}
+
 /// Starts logging to stderr; once per process. `filter` is a list such as "info,seq_store=debug". Colour is used on a
 /// terminal if `color` is set.
 ///
 /// # Errors
 /// [`TelemetryError`]
-pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<(), TelemetryError> {
-    let registry = tracing_subscriber::registry().with(parse(filter)?);
+pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<LogFilter, TelemetryError> {
+    let (filter, handle) = reload::Layer::new(parse(filter)?);
+    let registry = tracing_subscriber::registry().with(filter);
     // Without the library's internal errors: it prints them to stderr, and panics if that pipe is closed.
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     let started = match format {
@@ -58,7 +77,8 @@ pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<(), Telemetr
             registry.with(layer.fmt_fields(JsonFields::new()).event_format(limit)).try_init()
         }
     };
-    started.map_err(TelemetryError::Twice)
+    started.map_err(TelemetryError::Twice)?;
+    Ok(LogFilter(handle))
 }
 
 /// Parses a filter. Targets and levels only: the patterns of spans and fields would cost the regular expressions of a large

@@ -11,7 +11,7 @@ use seq_kit::http::Checks;
 use crate::exit::{Exit, Failure};
 use crate::serve::alloc_node::{self, Ports};
 use crate::serve::{Banner, Process, Stage, bind_one};
-use crate::settings::{Settings, SettingsArgs};
+use crate::settings::{Loaded, Settings, SettingsArgs};
 use crate::{security, set_file};
 
 #[derive(Debug, Args)]
@@ -36,8 +36,9 @@ pub(crate) struct AllocArgs {
 }
 
 pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
-    let settings =
-        args.settings.load(&Settings::default(), |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
+    let (settings_args, cores) = (args.settings.clone(), args.cores);
+    let load = move || settings_args.load(&Settings::default(), |layers| layers.flag("--cores", "alloc.cores", cores));
+    let Loaded { value: settings, keys, .. } = load()?;
     let set = set_file::load_for_server(&args.set)?;
     let Some(spec) = set.spec.allocs.iter().find(|alloc| alloc.name == args.name) else {
         let known: Vec<&str> = set.spec.allocs.iter().map(|alloc| alloc.name.as_str()).collect();
@@ -67,6 +68,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         let dial = process.secure(credentials.as_ref(), &args.name);
         let ports = ports.secured(credentials.as_ref(), &args.name, process.tenants(&args.name)?);
         process.watch_signals()?;
+        process.reload_at_hangups(keys, load)?;
         let (mut background, mut endpoints) = (Stage::new("allocator"), Stage::new("endpoints"));
         let allocator = alloc_node::start(config, (ports, dial), &mut background, &mut endpoints, process.shutdown_timeout())?;
         let mut checks = Checks::new();

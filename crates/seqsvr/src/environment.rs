@@ -3,8 +3,9 @@
 //! Invariant: nothing else in the product reads the environment; `cargo xtask tidy` checks it.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::time::Duration;
 
 /// The variables that are UTF-8: no settings key has another name or takes another value.
 pub(crate) fn utf8_variables() -> impl Iterator<Item = (String, String)> {
@@ -20,6 +21,18 @@ pub(crate) fn is_empty(name: &OsStr) -> bool {
 pub(crate) fn refuses_color() -> bool {
     env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// The socket of the supervisor that started the process, where it has one (`sd_notify(3)`).
+pub(crate) fn notify_socket() -> Option<OsString> {
+    env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty())
+}
+
+/// The timeout of the supervisor's watchdog for this process, where it has one (`sd_watchdog_enabled(3)`).
+pub(crate) fn watchdog() -> Option<Duration> {
+    let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let is_other = number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id()));
+    number("WATCHDOG_USEC").filter(|us| *us > 0 && !is_other).map(Duration::from_micros)
 }
 
 /// Whether a shell finds `program` in directory `dir` of the PATH.

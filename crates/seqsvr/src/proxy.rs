@@ -25,7 +25,7 @@ use seq_proto::v1;
 use crate::exit::{Exit, Failure};
 use crate::serve::alloc_node::{Ports, Sockets};
 use crate::serve::{Banner, Process, Stage, bind_one, run_until_shutdown};
-use crate::settings::{Settings, SettingsArgs};
+use crate::settings::{Loaded, Settings, SettingsArgs};
 use crate::target::host_and_port;
 use crate::version::{REVISION, VERSION};
 use crate::{process, security, set_file};
@@ -104,8 +104,9 @@ impl ProxyArgs {
 }
 
 pub(crate) fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
-    let settings =
-        args.settings.load(&Settings::default(), |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
+    let (settings_args, cores) = (args.settings.clone(), args.cores);
+    let load = move || settings_args.load(&Settings::default(), |layers| layers.flag("--cores", "alloc.cores", cores));
+    let Loaded { value: settings, keys, .. } = load()?;
     let (seeds, credentials) = args.backends()?;
     settings.check_secure(credentials.is_some())?;
     let seeds: Arc<[String]> = seeds.into();
@@ -119,6 +120,7 @@ pub(crate) fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
         let http = bind_one(&args.http)?;
         let dial = process.secure(credentials.as_ref(), &args.name);
         process.watch_signals()?;
+        process.reload_at_hangups(keys, load)?;
         let readiness = Arc::new(Readiness::new(threads));
         let (mut checks, timeout) = (Checks::new(), process.shutdown_timeout());
         readiness.add_checks(&mut checks);

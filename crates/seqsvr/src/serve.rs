@@ -15,21 +15,25 @@ use seq_alloc::{Allocator, Halt};
 use seq_api::metrics;
 use seq_auth::Credentials;
 use seq_channel::Dial;
+use seq_kit::config::Key;
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::metrics::Recorder;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
+use seq_kit::telemetry::LogFilter;
 use seq_kit::{http, listen, telemetry};
 use seq_store::StoreHandle;
 use seq_tenant::Tenants;
 
 use crate::exit::{Exit, Failure};
-use crate::settings::Settings;
+use crate::settings::{Loaded, Settings};
 use crate::version::{REVISION, VERSION};
 use crate::{environment, panic, process, security, signals};
 
 pub(crate) mod alloc_node;
 mod credentials;
+mod reload;
+mod supervisor;
 mod tenants;
 
 /// Identity of a process; its first log line.
@@ -106,9 +110,11 @@ pub(crate) async fn run_until_shutdown(tasks: TaskGroup, timeout: Duration) {
 /// A server process: its port for metrics and probes, and its stages in start order.
 pub(crate) struct Process {
     settings: Settings,
+    filter: LogFilter,
     /// Cancelled when a stop is requested: the node is not ready from then on.
     root: TaskGroup,
-    /// The signal handler; ends last, because a second signal must end a shutdown that hangs.
+    /// The signal handler and the notifications to the supervisor; they end last, because a second signal must end a
+    /// shutdown that hangs, and its watchdog runs throughout.
     signals: TaskGroup,
     stages: Vec<Stage>,
 }
@@ -117,13 +123,14 @@ impl Process {
     /// Sets up the process-wide parts: logging, the panic hook, the open-file limit, metrics. Opens no socket.
     pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, Recorder)> {
         let color = !environment::refuses_color();
-        telemetry::init(settings.log.format, &settings.log.filter, color)?;
+        let filter = telemetry::init(settings.log.format, &settings.log.filter, color)?;
         is.log();
         panic::abort_on_panic();
         process::raise_file_limit().map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
         let recorder = metrics::install()?;
         metrics::build_info(VERSION, REVISION);
-        Ok((Process { settings, root: TaskGroup::new(), signals: TaskGroup::new(), stages: Vec::new() }, recorder))
+        let (root, signals) = (TaskGroup::new(), TaskGroup::new());
+        Ok((Process { settings, filter, root, signals, stages: Vec::new() }, recorder))
     }
 
     /// Timeout of each step of the shutdown.
@@ -134,6 +141,20 @@ impl Process {
     /// Installs the signal handlers, on the current runtime.
     pub(crate) fn watch_signals(&self) -> anyhow::Result<()> {
         signals::watch(&self.root, &self.signals).context("cannot listen for signals")
+    }
+
+    /// Reads the settings again at each SIGHUP, on the current runtime; `running` are those of this process.
+    pub(crate) fn reload_at_hangups(
+        &self,
+        running: Vec<Key>,
+        load: impl Fn() -> Result<Loaded, Failure> + Send + Sync + 'static,
+    ) -> anyhow::Result<()> {
+        let reloading = reload::watch(running, load, self.filter.clone()).context("cannot listen for signals")?;
+        let end = self.signals.token();
+        self.signals.spawn("reload", Kind::Disposable, async move {
+            end.run_until_cancelled(reloading).await;
+        });
+        Ok(())
     }
 
     /// Completes when a signal requests a stop.
@@ -166,7 +187,7 @@ impl Process {
         Ok(Some(tenants))
     }
 
-    /// Opens the port for metrics and probes, on the current runtime.
+    /// Opens the port for metrics and probes, and notifies the supervisor of the same checks, on the current runtime.
     pub(crate) fn open(
         &self,
         listener: TcpListener,
@@ -174,6 +195,10 @@ impl Process {
         recorder: Recorder,
         checks: Checks,
     ) -> anyhow::Result<()> {
+        let (end, notifying) = (self.signals.token(), supervisor::notify(checks.clone(), self.stop_requested()));
+        self.signals.spawn("supervisor", Kind::Disposable, async move {
+            end.run_until_cancelled(notifying).await;
+        });
         let connections = metrics::connection_metrics(http::NODE);
         http::serve(listener, security::open(credentials, http::NODE), recorder, checks, connections, &self.root)
             .context("cannot serve metrics and probes")

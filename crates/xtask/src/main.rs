@@ -1,10 +1,11 @@
 //! The repository's own checks, run as `cargo xtask NAME`.
 //!
 //! A rule that a program can check is checked here or by a lint, so reviews can focus on the rest. No check changes a
-//! file.
+//! file. `cargo xtask dist` builds the packages.
 
 mod alerts;
 mod check;
+mod dist;
 mod fuzz;
 mod layers;
 mod report;
@@ -19,7 +20,7 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "The repository's own checks")]
+#[command(name = "cargo xtask", about = "The repository's own checks, and its packages")]
 struct Args {
     #[command(subcommand)]
     task: Task,
@@ -29,6 +30,8 @@ struct Args {
 enum Task {
     /// Everything that must hold before a change lands: format, lints, docs, tests, and the checks below.
     Check(check::CheckArgs),
+    /// Builds the packages: tar.gz, .deb, container image and their checksums.
+    Dist(dist::DistArgs),
     /// Sizes, module heads, comments in the protos, links, numbering of the ADRs.
     Tidy,
     /// Runs each fuzz target for some seconds.
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
     let outcome = match Args::parse().task {
         Task::Check(args) => check::run(&root, &args),
         Task::Tidy => tidy::run(&root),
+        Task::Dist(args) => dist::run(&root, &args),
         Task::Fuzz(args) => fuzz::run(&root, &args),
         Task::Layers => layers::run(&root),
         Task::Turmoil => turmoil::run(&root),

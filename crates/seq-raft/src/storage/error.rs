@@ -14,6 +14,19 @@ pub enum OpenError {
         /// The directory.
         dir: PathBuf,
     },
+    /// It belongs to another user than the process.
+    #[error(
+        "data directory {dir} belongs to user {owner}, and this process runs as user {user}: what it writes, the other could \
+         not read; run it as user {owner}"
+    )]
+    OtherUser {
+        /// The directory.
+        dir: PathBuf,
+        /// The id of its owner.
+        owner: u32,
+        /// The id of the user that the process runs as.
+        user: u32,
+    },
     /// Users other than its owner may write in it.
     #[error(
         "data directory {dir} may be written by others than its owner (mode {mode:04o}): they could forge acknowledged data; \

@@ -4,7 +4,7 @@
 //! the others refuse leaves nothing behind that looks like data.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,7 +52,12 @@ pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
             // Files of this process are readable by its user only: a copy of the nonce could pose as this member.
             rustix::process::umask(Mode::RWXG | Mode::RWXO);
             files::create_dir(dir).map_err(failed)?;
-            let mode = fs::metadata(dir).map_err(failed)?.permissions().mode() & 0o7777;
+            let metadata = fs::metadata(dir).map_err(failed)?;
+            let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
+            if owner != user {
+                return Err(OpenError::OtherUser { dir: dir.clone(), owner, user });
+            }
+            let mode = metadata.permissions().mode() & 0o7777;
             if mode & OTHERS_WRITE != 0 {
                 return Err(OpenError::WritableByOthers { dir: dir.clone(), mode });
             }

@@ -222,6 +222,14 @@ async fn a_directory_is_its_owners_alone() {
     }
     std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o755)).unwrap();
     close(open(&at(&made)).unwrap()).await;
+
+    // Only root can give a directory away, and only root could then open it nonetheless.
+    let user = rustix::process::geteuid().as_raw();
+    if user == 0 {
+        std::os::unix::fs::chown(&made, Some(1), None).unwrap();
+        let error = open(&at(&made)).unwrap_err().to_string();
+        assert!(error.contains("belongs to user 1, and this process runs as user 0"), "{error}");
+    }
 }
 
 #[tokio::test]

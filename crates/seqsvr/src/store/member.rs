@@ -11,7 +11,7 @@ use seq_store::{DataDir, RaftStartError, Sockets, StartError, Store, StoreConfig
 use crate::exit::{Exit, Failure};
 use crate::process;
 use crate::serve::{Banner, Process, Stage, bind_one};
-use crate::settings::{Settings, SettingsArgs};
+use crate::settings::{Loaded, Settings, SettingsArgs};
 use crate::target::Chain;
 use crate::version::REVISION;
 use crate::{security, set_file};
@@ -45,7 +45,8 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
     let (Some(file), Some(id), Some(data)) = (args.set, args.id, args.data) else {
         unreachable!("without a subcommand they are required")
     };
-    let settings = args.settings.load(&Settings::default(), Ok)?.value;
+    let load = move || args.settings.load(&Settings::default(), Ok);
+    let Loaded { value: settings, keys, .. } = load()?;
     let set = set_file::load_for_server(&file)?;
     let Some(spec) = set.spec.stores.iter().find(|store| store.id == id) else {
         let known: Vec<String> = set.spec.stores.iter().map(|store| store.id.to_string()).collect();
@@ -66,6 +67,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         let admin = admin_addr.as_deref().map(bind_one).transpose()?;
         let tls = security::certified(credentials.as_ref(), &name);
         process.watch_signals()?;
+        process.reload_at_hangups(keys, load)?;
         let config = StoreConfig {
             cluster: set.cluster(),
             spec: set.spec,

@@ -1,0 +1,182 @@
+//! Packages: a static binary with its manual pages, completions and units, as tar.gz, .deb and container image.
+//!
+//! Invariant: the files depend on the commit and the toolchain only, not on the time, the user or the place of the
+//! checkout.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use sha2::{Digest, Sha256};
+
+mod image;
+
+/// The version of cargo-deb that the packages are made with.
+const CARGO_DEB: &str = "3.8.0";
+
+/// The one platform of the packages.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+#[derive(Args)]
+pub(crate) struct DistArgs {
+    /// Where the packages go.
+    #[arg(long, value_name = "DIR", default_value = "target/packages")]
+    out: PathBuf,
+    /// Packages this binary instead of building one, for tests of the packages themselves.
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// The packages' revision: the number after the version, which a rebuild of one version increments.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    revision: u32,
+}
+
+/// One build of the packages.
+struct Dist {
+    root: PathBuf,
+    /// Where the packages go.
+    out: PathBuf,
+    /// The files of the packages: the binary, and what it prints.
+    staged: PathBuf,
+    version: String,
+    /// Time of the commit, which all files carry, in seconds since 1970.
+    epoch: String,
+}
+
+/// Builds all packages.
+pub(crate) fn run(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
+    let out = std::path::absolute(&args.out)?;
+    let staged = crate::target_dir(root).join("staged");
+    for dir in [&out, &staged] {
+        fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    }
+    let epoch = text_of(Command::new("git").current_dir(root).args(["log", "-1", "--format=%ct"]))?;
+    let version = version(root)?;
+    let dist = Dist { root: root.to_owned(), out, staged, version, epoch };
+    let binary = match &args.binary {
+        Some(binary) => binary.clone(),
+        None => dist.build()?,
+    };
+    dist.stage(&binary)?;
+    let files = [dist.archive()?, dist.deb(args.revision)?, image::write(&dist)?];
+    let sums = dist.out.join("SHA256SUMS");
+    let mut text = String::new();
+    for file in &files {
+        let path = dist.out.join(file);
+        let size = fs::metadata(&path)?.len();
+        println!("{:>7.1} MiB  {}", size as f64 / f64::from(1 << 20), path.display());
+        text.push_str(&format!("{}  {file}\n", sha256(&path)?));
+    }
+    fs::write(&sums, text)?;
+    println!("             {}", sums.display());
+    Ok(())
+}
+
+impl Dist {
+    /// Builds the binary: static, so that it runs on any distribution and in an empty image. glibc has the resolvers of
+    /// files and DNS built in since 2.34.
+    fn build(&self) -> anyhow::Result<PathBuf> {
+        let dir = crate::target_dir(&self.root).join("dist-static");
+        let cargo_home = text_of(Command::new("sh").args(["-c", "echo ${CARGO_HOME:-$HOME/.cargo}"]))?;
+        let places = [(self.root.display().to_string(), "/seqsvr"), (cargo_home, "/cargo")];
+        let rust = places.iter().map(|(from, to)| format!("--remap-path-prefix={from}={to}"));
+        let rust: Vec<String> = ["-Ctarget-feature=+crt-static".to_owned()].into_iter().chain(rust).collect();
+        let c: Vec<String> = places.iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}")).collect();
+        let mut cargo = crate::cargo(&self.root);
+        cargo.args(["build", "--locked", "--profile", "dist", "--package", "seqsvr", "--target", TARGET, "--target-dir"]);
+        cargo.arg(&dir).env("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}")).env("CFLAGS", c.join(" "));
+        let status = cargo.env("SOURCE_DATE_EPOCH", &self.epoch).status().context("starting cargo")?;
+        ensure!(status.success(), "cargo build: {status}");
+        Ok(dir.join(TARGET).join("dist/seqsvr"))
+    }
+
+    /// Copies the binary and lets it write its manual pages and completions.
+    fn stage(&self, binary: &Path) -> anyhow::Result<()> {
+        fs::remove_dir_all(&self.staged)?;
+        for dir in ["man", "completions"] {
+            fs::create_dir_all(self.staged.join(dir))?;
+        }
+        let seqsvr = self.staged.join("seqsvr");
+        fs::copy(binary, &seqsvr).with_context(|| format!("cannot copy {}", binary.display()))?;
+        run_to_end(Command::new("strip").args(["--strip-all"]).arg(&seqsvr))?;
+        run_to_end(Command::new(&seqsvr).args(["man", "--dir"]).arg(self.staged.join("man")))?;
+        for (shell, file) in [("bash", "seqsvr"), ("zsh", "_seqsvr"), ("fish", "seqsvr.fish")] {
+            let completions = text_of(Command::new(&seqsvr).args(["completions", shell]))?;
+            fs::write(self.staged.join("completions").join(file), completions + "\n")?;
+        }
+        Ok(())
+    }
+
+    /// The archive for other distributions. Returns its name.
+    fn archive(&self) -> anyhow::Result<String> {
+        let name = format!("seqsvr-{}-{TARGET}", self.version);
+        let dir = self.staged.join("archive").join(&name);
+        fs::create_dir_all(&dir)?;
+        let deploy = self.root.join("deploy");
+        for (from, to) in [
+            (self.staged.join("seqsvr"), "seqsvr"),
+            (self.staged.join("man"), "man"),
+            (self.staged.join("completions"), "completions"),
+            (deploy.join("systemd"), "systemd"),
+            (deploy.join("config"), "config"),
+            (deploy.join("prometheus"), "prometheus"),
+            (self.root.join("README.md"), "README.md"),
+            (self.root.join("CHANGELOG.md"), "CHANGELOG.md"),
+            (self.root.join("LICENSE"), "LICENSE"),
+        ] {
+            run_to_end(Command::new("cp").arg("-r").arg(from).arg(dir.join(to)))?;
+        }
+        let file = format!("{name}.tar.gz");
+        let tar = self.out.join(format!("{name}.tar"));
+        self.tar(&self.staged.join("archive"), &name, &tar)?;
+        // Without a name and a time in its header.
+        run_to_end(Command::new("gzip").args(["-9nf"]).arg(&tar))?;
+        Ok(file)
+    }
+
+    /// Packs `what` of a directory, with the owner, times and order that any build gives it.
+    fn tar(&self, dir: &Path, what: &str, to: &Path) -> anyhow::Result<()> {
+        let mut tar = Command::new("tar");
+        tar.args(["--sort=name", "--format=gnu", "--owner=0", "--group=0", "--numeric-owner", "--mode=u+w,go-w"]);
+        tar.arg(format!("--mtime=@{}", self.epoch)).arg("-cf").arg(to).arg("-C").arg(dir).arg(what);
+        run_to_end(&mut tar)
+    }
+
+    /// The Debian package, as `[package.metadata.deb]` of the crate describes it. Returns its name.
+    fn deb(&self, revision: u32) -> anyhow::Result<String> {
+        let file = format!("seqsvr_{}-{revision}_amd64.deb", self.version);
+        let mut cargo = crate::cargo(&self.root);
+        cargo.args(["deb", "--package", "seqsvr", "--no-build", "--no-strip", "--no-separate-debug-symbols"]);
+        cargo.args(["--deb-revision", &revision.to_string(), "--output"]).arg(self.out.join(&file));
+        cargo.env("SOURCE_DATE_EPOCH", &self.epoch).env("CARGO_TARGET_DIR", crate::target_dir(&self.root));
+        let status = cargo.status().context("starting cargo")?;
+        ensure!(status.success(), "cargo deb: {status}; install it with: cargo install --locked cargo-deb@{CARGO_DEB}");
+        Ok(file)
+    }
+}
+
+/// The version of all crates.
+fn version(root: &Path) -> anyhow::Result<String> {
+    let metadata = cargo_metadata::MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec()?;
+    let seqsvr = metadata.packages.iter().find(|package| package.name == "seqsvr").context("no crate seqsvr")?;
+    Ok(seqsvr.version.to_string())
+}
+
+fn sha256(path: &Path) -> anyhow::Result<String> {
+    let hash = Sha256::digest(fs::read(path)?);
+    Ok(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Runs a command that must succeed.
+fn run_to_end(command: &mut Command) -> anyhow::Result<()> {
+    text_of(command).map(drop)
+}
+
+/// Runs a command that must succeed; returns what it printed, without the space around it.
+fn text_of(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.output().with_context(|| format!("starting {:?}", command.get_program()))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{:?}: {}: {}", command.get_program(), output.status, error.trim());
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}

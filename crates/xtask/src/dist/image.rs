@@ -1,0 +1,107 @@
+//! The container image, as an archive in the layout of OCI (image-spec 1.1): one layer with the binary alone.
+//!
+//! `podman load` and `docker load` (25 and later) read it. No registry and no container engine is needed to make it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use super::{Dist, TARGET, run_to_end, sha256};
+
+/// User and group of the processes, which no file of the image belongs to: 65532 is "nonroot" in the images of distroless.
+const USER: &str = "65532:65532";
+
+/// Writes the archive; returns its name.
+pub(super) fn write(dist: &Dist) -> anyhow::Result<String> {
+    let layout = dist.staged.join("image");
+    let blobs = layout.join("blobs/sha256");
+    fs::create_dir_all(&blobs)?;
+
+    let layer = layer(dist)?;
+    let layer_digest = sha256(&layer)?;
+    let layer_size = fs::metadata(&layer)?.len();
+    fs::rename(&layer, blobs.join(&layer_digest))?;
+
+    let config = json!({
+        "architecture": "amd64",
+        "os": "linux",
+        "created": rfc3339(&dist.epoch)?,
+        "config": {
+            "User": USER,
+            "Entrypoint": ["/seqsvr"],
+            "Cmd": ["--help"],
+            "WorkingDir": "/",
+            "StopSignal": "SIGTERM",
+            "Volumes": { "/data": {} },
+            "Labels": {
+                "org.opencontainers.image.title": "seqsvr",
+                "org.opencontainers.image.version": dist.version,
+                "org.opencontainers.image.licenses": "Apache-2.0",
+            },
+        },
+        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{layer_digest}")] },
+    });
+    let config = blob(&blobs, "application/vnd.oci.image.config.v1+json", &config)?;
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": config,
+        "layers": [{
+            "mediaType": "application/vnd.oci.image.layer.v1.tar",
+            "digest": format!("sha256:{layer_digest}"),
+            "size": layer_size,
+        }],
+    });
+    let mut manifest = blob(&blobs, "application/vnd.oci.image.manifest.v1+json", &manifest)?;
+    manifest["annotations"] = json!({
+        "org.opencontainers.image.ref.name": dist.version,
+        "io.containerd.image.name": format!("docker.io/library/seqsvr:{}", dist.version),
+    });
+    fs::write(layout.join("oci-layout"), json!({ "imageLayoutVersion": "1.0.0" }).to_string())?;
+    let index = json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [manifest],
+    });
+    fs::write(layout.join("index.json"), index.to_string())?;
+
+    let file = format!("seqsvr-{}-{TARGET}.oci.tar", dist.version);
+    dist.tar(&layout, ".", &dist.out.join(&file))?;
+    Ok(file)
+}
+
+/// The only layer: the binary, and a directory for data that belongs to the user of the processes.
+fn layer(dist: &Dist) -> anyhow::Result<std::path::PathBuf> {
+    let root = dist.staged.join("layer");
+    fs::create_dir_all(root.join("data"))?;
+    fs::copy(dist.staged.join("seqsvr"), root.join("seqsvr"))?;
+    let tar = dist.staged.join("layer.tar");
+    let mut command = Command::new("tar");
+    command.args(["--sort=name", "--format=gnu", "--numeric-owner"]).arg(format!("--mtime=@{}", dist.epoch));
+    command.args(["-cf"]).arg(&tar).arg("-C").arg(&root);
+    // tar gives one owner to all files that it adds.
+    run_to_end(command.args(["--owner=0", "--group=0", "--mode=0755", "seqsvr"]))?;
+    let mut command = Command::new("tar");
+    command.args(["--format=gnu", "--numeric-owner"]).arg(format!("--mtime=@{}", dist.epoch));
+    command.args(["-rf"]).arg(&tar).arg("-C").arg(&root);
+    run_to_end(command.args(["--owner=65532", "--group=65532", "--mode=0700", "data"]))?;
+    Ok(tar)
+}
+
+/// Writes a document under its digest; returns its descriptor.
+fn blob(blobs: &Path, media_type: &str, content: &Value) -> anyhow::Result<Value> {
+    let text = content.to_string();
+    let path = blobs.join("new");
+    fs::write(&path, &text)?;
+    let digest = sha256(&path)?;
+    fs::rename(&path, blobs.join(&digest))?;
+    Ok(json!({ "mediaType": media_type, "digest": format!("sha256:{digest}"), "size": text.len() }))
+}
+
+fn rfc3339(epoch: &str) -> anyhow::Result<String> {
+    super::text_of(Command::new("date").args(["--utc", "+%Y-%m-%dT%H:%M:%SZ", "--date"]).arg(format!("@{epoch}")))
+        .context("the time of the commit")
+}

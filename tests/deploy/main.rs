@@ -1,0 +1,12 @@
+//! What deploy/ ships: manifests are parsed into typed objects and checked, and what they start is started.
+
+mod image;
+mod kubernetes;
+#[path = "../chaos/machine.rs"]
+#[allow(dead_code, reason = "the faults of the chaos tests are not used here")]
+mod machine;
+mod manifest;
+#[path = "../chaos/net.rs"]
+#[allow(dead_code, reason = "the faults of the chaos tests are not used here")]
+mod net;
+mod pods;
