@@ -16,12 +16,11 @@ pub(crate) struct Image {
 impl Image {
     /// Unpacks the image in the directory `PACKAGES`, or in target/packages.
     pub(crate) fn unpack(to: &Path) -> Image {
-        let packages = std::env::var_os("PACKAGES").map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/packages"),
-            PathBuf::from,
-        );
+        let packages = std::env::var_os("PACKAGES")
+            .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/packages"), PathBuf::from);
         let files = fs::read_dir(&packages).unwrap_or_else(|error| panic!("{}: {error}", packages.display()));
-        let archive = files.map(|entry| entry.unwrap().path()).find(|path| path.to_string_lossy().ends_with(".oci.tar"));
+        let archive =
+            files.map(|entry| entry.unwrap().path()).find(|path| path.to_string_lossy().ends_with(".oci.tar"));
         let archive = archive.unwrap_or_else(|| panic!("no image in {}", packages.display()));
         let layout = to.join("layout");
         fs::create_dir_all(&layout).unwrap();
@@ -36,12 +35,17 @@ impl Image {
         let config = read(&blob(&manifest["config"]["digest"]));
         let root = to.join("root");
         fs::create_dir_all(&root).unwrap();
-        for (layer, diff) in manifest["layers"].as_array().unwrap().iter().zip(config["rootfs"]["diff_ids"].as_array().unwrap()) {
+        for (layer, diff) in
+            manifest["layers"].as_array().unwrap().iter().zip(config["rootfs"]["diff_ids"].as_array().unwrap())
+        {
             let path = blob(&layer["digest"]);
             assert_eq!(fs::metadata(&path).unwrap().len(), layer["size"].as_u64().unwrap());
-            let sum = sh(&format!("sha256sum {}", path.display()));
+            let layer = to.join("layer.tar");
+            sh(&format!("cp {} {}.gz", path.display(), layer.display()));
+            sh(&format!("gzip -df {}.gz", layer.display()));
+            let sum = sh(&format!("sha256sum {}", layer.display()));
             assert_eq!(Some(sum.split(' ').next().unwrap()), diff.as_str().unwrap().strip_prefix("sha256:"));
-            sh(&format!("tar -xf {} -C {}", path.display(), root.display()));
+            sh(&format!("tar -xf {} -C {}", layer.display(), root.display()));
         }
         println!("image: {:.1} MiB", fs::metadata(&archive).unwrap().len() as f64 / f64::from(1 << 20));
         Image { root, config }

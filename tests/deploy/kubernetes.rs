@@ -166,12 +166,22 @@ fn faults_are_found() {
         ("kustomization.yaml", "im-a-config", "im-b-config", "nothing makes ConfigMap im-a-config"),
         ("proxy.yaml", "targetPort: redis", "targetPort: resp", "have no port resp"),
         ("network.yaml", "component: proxy", "component: router", "selects no pods"),
-        ("alloc.yaml", "kind: PodDisruptionBudget\nmetadata:\n  name: im-a-alloc", "kind: Namespace\nmetadata:\n  name: x", ""),
+        (
+            "alloc.yaml",
+            "kind: PodDisruptionBudget\nmetadata:\n  name: im-a-alloc",
+            "kind: Namespace\nmetadata:\n  name: x",
+            "",
+        ),
         ("network.yaml", "- {port: raft}", "- {port: rafts}", "have no port rafts"),
         ("store.yaml", "enableServiceLinks: false", "enableServiceLinks: true", "variables of Services"),
         ("store.yaml", "runAsNonRoot: true", "runAsNonRoot: false", ""),
         ("store.yaml", "drop: [ALL]", "drop: [NET_RAW]", ""),
-        ("store.yaml", "mountPath: /data}", "mountPath: /data}\n            - {name: more, mountPath: /more}", "no volume more"),
+        (
+            "store.yaml",
+            "mountPath: /data}",
+            "mountPath: /data}\n            - {name: more, mountPath: /more}",
+            "no volume more",
+        ),
         ("alloc.yaml", "$(POD_NAME)", "$(NODE_NAME)", "no variable for $(NODE_NAME)"),
         ("alloc.yaml", "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 20", "20 s are less"),
         ("alloc.yaml", "            limits: {memory: 1Gi}", "", "no limit on memory"),
@@ -244,7 +254,10 @@ fn check_container(at: &str, container: &Container) {
         let probe: &Probe = probe.as_ref().unwrap_or_else(|| panic!("{at}: no {name}"));
         let get = probe.http_get.as_ref().unwrap_or_else(|| panic!("{at}: {name} is no httpGet"));
         assert_eq!(get.path.as_deref(), Some(path), "{at}: {name}");
-        assert!(matches!(&get.port, IntOrString::String(port) if ports.contains(&**port)), "{at}: {name}: no such port");
+        assert!(
+            matches!(&get.port, IntOrString::String(port) if ports.contains(&**port)),
+            "{at}: {name}: no such port"
+        );
     }
     let resources = container.resources.as_ref().unwrap_or_else(|| panic!("{at}: no resources"));
     let has = |of: &Option<BTreeMap<String, _>>, what: &str| of.as_ref().is_some_and(|of| of.contains_key(what));
@@ -287,7 +300,10 @@ fn check_selection(object: &Object, workloads: &[(String, &PodTemplateSpec)]) {
         }
         Object::Deployment(deployment) => {
             let spec = deployment.spec.as_ref().unwrap();
-            assert!(selects(&required(&spec.selector), &labels(&spec.template)), "{id}: its selector is not of its pods");
+            assert!(
+                selects(&required(&spec.selector), &labels(&spec.template)),
+                "{id}: its selector is not of its pods"
+            );
         }
         Object::Service(service) => {
             let spec = service.spec.as_ref().unwrap();

@@ -14,6 +14,12 @@ use crate::machine::{eventually, sh, try_run};
 use crate::manifest::Object;
 use crate::net::{Host, Net};
 
+/// The devices that a container has.
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+
+/// The name that callers reach the proxies by.
+const SERVICE: &str = "seqsvr.seqsvr.svc";
+
 /// One pod of a workload.
 struct Pod {
     name: String,
@@ -104,9 +110,15 @@ impl Pod {
     /// Starts the container's process: on a file system that is read-only but for the volume of its data, as the image's user.
     fn start(&mut self) {
         let root = self.root.display();
-        // A user other than root has no capabilities, and chroot changes to it.
+        // The file systems that every runtime of OCI adds (runtime-spec, "Default Filesystems", "Default Devices"). A user other
+        // than root has no capabilities, and chroot changes to it.
+        let devices: String = DEVICES
+            .iter()
+            .map(|device| format!("touch {root}/dev/{device} && mount --bind /dev/{device} {root}/dev/{device} && "))
+            .collect();
         let script = format!(
-            "mount --bind {root} {root} && mount -o remount,bind,ro {root} && mount --bind {root}.data {root}/data && \
+            "mkdir -p {root}/dev {root}/proc && mount --bind {root} {root} && {devices} mount -t proc proc {root}/proc && \
+             mount -o remount,bind,ro {root} && mount --bind {root}.data {root}/data && \
              exec chroot --userspec=65532:65532 --groups= {root} /seqsvr \"$@\""
         );
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
@@ -160,19 +172,24 @@ fn pods(built: &Built, image: &Image, net: &mut Net, dir: &Path) -> Vec<Pod> {
                 let first = spec.ordinals.as_ref().and_then(|ordinals| ordinals.start).unwrap_or(0);
                 (set.metadata.name.clone().unwrap(), first, spec.replicas.unwrap(), spec.service_name.clone())
             }
-            Object::Deployment(deployment) => {
-                (deployment.metadata.name.clone().unwrap(), 0, deployment.spec.as_ref().unwrap().replicas.unwrap(), None)
-            }
+            Object::Deployment(deployment) => (
+                deployment.metadata.name.clone().unwrap(),
+                0,
+                deployment.spec.as_ref().unwrap().replicas.unwrap(),
+                None,
+            ),
             _ => continue,
         };
         for ordinal in first..first + replicas {
             let name = format!("{name}-{ordinal}");
-            let dns = format!("{name}.{}.{}.svc.cluster.local", service.as_deref().unwrap_or("none"), built.namespace());
+            let dns =
+                format!("{name}.{}.{}.svc.cluster.local", service.as_deref().unwrap_or("none"), built.namespace());
             let root = dir.join(&name);
             image.copy_to(&root);
             let data = dir.join(format!("{name}.data"));
             fs::create_dir(&data).unwrap();
-            sh(&format!("chown 65532:65532 {0} && chmod 700 {0}", data.display()));
+            sh(&format!("chmod 700 {}", data.display()));
+            sh(&format!("chown 65532:65532 {}", data.display()));
             // The name of an interface has 15 characters at most.
             let host = net.host(&format!("p{}", pods.len()));
             pods.push(Pod { name, dns, ordinal, host, spec: object.pods().unwrap().clone(), root, child: None });
@@ -190,16 +207,20 @@ fn a_set_runs_from_the_image_as_the_manifests_start_it() {
     let (mut net, built) = (Net::new(), build(&root().join("base")));
     let set = built.config_maps["im-a-config"].iter().find(|file| file.ends_with("set.toml")).unwrap();
     let certs = dir.path().join("certs");
+    let hosts_file = dir.path().join("hosts");
+    // Names are those of the pods.
+    let script = format!("[ ! -e {0} ] || mount --bind {0} /etc/hosts; exec \"$@\"", hosts_file.display());
     let seqsvr = |args: &[&str]| {
-        let mut command = Command::new(image.binary());
-        command.env("SEQSVR_CERTS", &certs).env("SEQSVR_IDENTITY", "client/backend").args(args);
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &script, "sh"]).arg(image.binary()).args(args);
+        command.env("SEQSVR_CERTS", &certs).env("SEQSVR_IDENTITY", "client/backend");
         let output = command.stdin(Stdio::null()).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "seqsvr {args:?}: {error}");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     let set = set.display().to_string();
-    seqsvr(&["cert", "issue", "--set", &set, "proxy/proxy", "client/backend", "--host", "seqsvr.seqsvr.svc"]);
+    seqsvr(&["cert", "issue", "--set", &set, "proxy/proxy", "client/backend", "--host", SERVICE]);
 
     let mut pods = pods(&built, &image, &mut net, dir.path());
     let hosts: String = pods.iter().map(|pod| format!("{} {}\n", pod.host.ip, pod.dns)).collect();
@@ -207,16 +228,15 @@ fn a_set_runs_from_the_image_as_the_manifests_start_it() {
         pod.mount(&built, &certs, &format!("127.0.0.1 localhost\n{hosts}"));
         pod.start();
     }
+    let proxy = pods.iter().find(|pod| pod.name.starts_with("proxy")).unwrap().host.ip;
+    fs::write(&hosts_file, format!("{hosts}{proxy} {SERVICE}\n")).unwrap();
     for pod in &pods {
         eventually(&format!("{} is ready", pod.name), || pod.passes(&pod.container().readiness_probe).then_some(()));
         assert!(pod.passes(&pod.container().liveness_probe), "{}", pod.name);
     }
-    let addr = |name: &str, port: u16| {
-        let pod = pods.iter().find(|pod| pod.name.starts_with(name)).unwrap();
-        format!("https://{}:{port}", pod.host.ip)
-    };
-    assert_eq!(seqsvr(&["next", "42", "--addr", &addr("proxy", 7600)]), "1");
-    assert_eq!(seqsvr(&["next", "42", "--addr", &addr("im-a-alloc-1", 7100)]), "2");
+    assert_eq!(seqsvr(&["next", "42", "--addr", &format!("https://{SERVICE}:7600")]), "1");
+    let alloc = pods.iter().find(|pod| pod.name.starts_with("im-a-alloc")).unwrap();
+    assert_eq!(seqsvr(&["next", "42", "--addr", &format!("https://{}:7100", alloc.dns)]), "2");
     for pod in &pods {
         println!("{:14} {:3} MiB resident, idle", pod.name, pod.resident_mib());
     }

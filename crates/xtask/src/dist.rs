@@ -13,6 +13,9 @@ use sha2::{Digest, Sha256};
 
 mod image;
 
+/// The name of the package and of its crate.
+const PACKAGE: &str = "seqsvr";
+
 /// The version of cargo-deb that the packages are made with.
 const CARGO_DEB: &str = "3.8.0";
 
@@ -84,7 +87,17 @@ impl Dist {
         let rust: Vec<String> = ["-Ctarget-feature=+crt-static".to_owned()].into_iter().chain(rust).collect();
         let c: Vec<String> = places.iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}")).collect();
         let mut cargo = crate::cargo(&self.root);
-        cargo.args(["build", "--locked", "--profile", "dist", "--package", "seqsvr", "--target", TARGET, "--target-dir"]);
+        cargo.args([
+            "build",
+            "--locked",
+            "--profile",
+            "dist",
+            "--package",
+            "seqsvr",
+            "--target",
+            TARGET,
+            "--target-dir",
+        ]);
         cargo.arg(&dir).env("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}")).env("CFLAGS", c.join(" "));
         let status = cargo.env("SOURCE_DATE_EPOCH", &self.epoch).status().context("starting cargo")?;
         ensure!(status.success(), "cargo build: {status}");
@@ -145,13 +158,14 @@ impl Dist {
 
     /// The Debian package, as `[package.metadata.deb]` of the crate describes it. Returns its name.
     fn deb(&self, revision: u32) -> anyhow::Result<String> {
-        let file = format!("seqsvr_{}-{revision}_amd64.deb", self.version);
+        let file = format!("{PACKAGE}_{}-{revision}_amd64.deb", self.version);
         let mut cargo = crate::cargo(&self.root);
-        cargo.args(["deb", "--package", "seqsvr", "--no-build", "--no-strip", "--no-separate-debug-symbols"]);
+        cargo.args(["deb", "--package", PACKAGE, "--no-build", "--no-strip", "--no-separate-debug-symbols"]);
         cargo.args(["--deb-revision", &revision.to_string(), "--output"]).arg(self.out.join(&file));
         cargo.env("SOURCE_DATE_EPOCH", &self.epoch).env("CARGO_TARGET_DIR", crate::target_dir(&self.root));
-        let status = cargo.status().context("starting cargo")?;
-        ensure!(status.success(), "cargo deb: {status}; install it with: cargo install --locked cargo-deb@{CARGO_DEB}");
+        // It warns of each file that is not below target/release.
+        run_to_end(&mut cargo)
+            .with_context(|| format!("is it installed? cargo install --locked cargo-deb@{CARGO_DEB}"))?;
         Ok(file)
     }
 }
@@ -159,7 +173,11 @@ impl Dist {
 /// The version of all crates.
 fn version(root: &Path) -> anyhow::Result<String> {
     let metadata = cargo_metadata::MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec()?;
-    let seqsvr = metadata.packages.iter().find(|package| package.name == "seqsvr").context("no crate seqsvr")?;
+    let seqsvr = metadata
+        .packages
+        .iter()
+        .find(|package| package.name == PACKAGE)
+        .with_context(|| format!("no crate {PACKAGE}"))?;
     Ok(seqsvr.version.to_string())
 }
 

@@ -57,7 +57,8 @@ impl Failures {
     fn failed(&self, peer: Option<SocketAddr>, error: &io::Error) {
         self.count.increment(1);
         if let Some(suppressed) = self.logged.lock().admit() {
-            tracing::warn!(?peer, %error, suppressed, "TLS handshake failed");
+            let peer = peer.map(tracing::field::display);
+            tracing::warn!(peer, %error, suppressed, "TLS handshake failed");
         }
     }
 }

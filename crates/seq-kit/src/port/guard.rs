@@ -53,7 +53,8 @@ impl Guard {
         decided.inspect_err(|status| {
             self.0.denied.increment(1);
             if let Some(suppressed) = self.0.logged.lock().admit() {
-                tracing::warn!(peer = ?peer.and_then(Peer::addr), why = status.message(), suppressed, "request denied");
+                let peer = peer.and_then(Peer::addr).map(tracing::field::display);
+                tracing::warn!(peer, why = status.message(), suppressed, "request denied");
             }
         })
     }

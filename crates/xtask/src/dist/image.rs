@@ -21,6 +21,10 @@ pub(super) fn write(dist: &Dist) -> anyhow::Result<String> {
     fs::create_dir_all(&blobs)?;
 
     let layer = layer(dist)?;
+    // The identity of a layer is that of its content; its digest is that of what is transferred.
+    let diff_id = sha256(&layer)?;
+    run_to_end(Command::new("gzip").args(["-9nf"]).arg(&layer))?;
+    let layer = layer.with_extension("tar.gz");
     let layer_digest = sha256(&layer)?;
     let layer_size = fs::metadata(&layer)?.len();
     fs::rename(&layer, blobs.join(&layer_digest))?;
@@ -42,7 +46,7 @@ pub(super) fn write(dist: &Dist) -> anyhow::Result<String> {
                 "org.opencontainers.image.licenses": "Apache-2.0",
             },
         },
-        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{layer_digest}")] },
+        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{diff_id}")] },
     });
     let config = blob(&blobs, "application/vnd.oci.image.config.v1+json", &config)?;
     let manifest = json!({
@@ -50,7 +54,7 @@ pub(super) fn write(dist: &Dist) -> anyhow::Result<String> {
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": config,
         "layers": [{
-            "mediaType": "application/vnd.oci.image.layer.v1.tar",
+            "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip",
             "digest": format!("sha256:{layer_digest}"),
             "size": layer_size,
         }],
