@@ -160,3 +160,26 @@ fn a_store_that_was_down_catches_up_and_compacts_its_log() {
     let before = cluster.take("5000000");
     assert_eq!(cluster.take("5000000"), before + 1);
 }
+
+#[test]
+fn the_sections_with_the_most_writes_are_listed() {
+    let cluster = Cluster::start();
+    let set = cluster.set.display().to_string();
+    let top = || seqsvr_json(&["section", "list", "--top-writes", "3", "--interval-s", "1", "--set", &set]);
+    assert_eq!(top()["items"].as_array().unwrap().len(), 0, "nothing is allocated");
+    // A hundred uids of section 30, so that its ceiling is raised often.
+    let load = ["--first-uid", "3000000", "--uids", "100", "--batch", "100", "--duration-s", "60"];
+    let addr = cluster.addr(7400);
+    let args = [&["bench", "--endpoint", "many", "--addr", &addr], &load[..]].concat();
+    let mut bench = cluster.place.server("bench", &args);
+    let items = eventually("a ceiling rises", || {
+        let items = top()["items"].as_array().unwrap().clone();
+        (!items.is_empty()).then_some(items)
+    });
+    assert_eq!((items.len(), &items[0]["first_section"]), (1, &30.into()), "{items:?}");
+    assert!(
+        digits(&items[0]["raised"]) >= 10_000 && items[0]["raised_per_second"].as_f64().unwrap() > 0.0,
+        "{items:?}"
+    );
+    bench.terminate();
+}

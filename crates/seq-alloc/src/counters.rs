@@ -50,6 +50,7 @@ pub(crate) struct Counters {
     handovers: [Count; 3],
     handover_seconds: Histogram,
     copies_lost: Count,
+    leases_expired: Count,
     lease: Gauge,
     sections: Gauge,
     route_version: Gauge,
@@ -122,6 +123,7 @@ impl Counters {
             handovers: handovers.map(Count::new),
             handover_seconds: histogram!(names::HANDOVER_PAUSE_SECONDS, "set" => set.clone()),
             copies_lost: Count::new(counter!(names::HANDOVER_COPIES_LOST_TOTAL, "set" => set.clone())),
+            leases_expired: Count::new(counter!(names::LEASE_EXPIRED_TOTAL, "node" => node.clone())),
             lease: gauge!(names::LEASE_REMAINING_SECONDS, "node" => node.clone()),
             shards: (0..SHARDS).map(shard).collect(),
             published: Mutex::default(),
@@ -223,6 +225,11 @@ impl Counters {
     /// A section of a handover to this node started at the ceiling.
     pub(crate) fn copy_lost(&self) {
         self.copies_lost.add(1);
+    }
+
+    /// The lease expired.
+    pub(crate) fn lease_expired(&self) {
+        self.leases_expired.add(1);
     }
 
     /// Brings the process' metrics up to date with the shards.

@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use metrics_process::Collector;
 use seq_kit::admission::ConnectionMetrics;
 use seq_kit::connection::HandshakeMetrics;
 use seq_kit::metrics::{InstallError, Kind, Metric, Recorder, Unit};
@@ -75,6 +76,8 @@ catalogue! {
     REQUEST_LIMIT_LOWERED_TOTAL = "seqsvr_request_limit_lowered_total", Counter, Count, ["node"];
     /// Time left of an AllocSvr's lease; at 0 it serves no section.
     LEASE_REMAINING_SECONDS = "seqsvr_lease_remaining_seconds", Gauge, Seconds, ["node"];
+    /// Times that an AllocSvr's lease expired: from then on it served no section, until a renewal succeeded.
+    LEASE_EXPIRED_TOTAL = "seqsvr_lease_expired_total", Counter, Count, ["node"];
     /// Handovers of sections from an AllocSvr, by outcome (made, refused, thawed).
     HANDOVERS_TOTAL = "seqsvr_handovers_total", Counter, Count, ["set", "outcome"];
     /// Pause of a section during a handover: from freeze at the source to serving at the target.
@@ -107,6 +110,10 @@ catalogue! {
     RAFT_SNAPSHOT_INDEX = "seqsvr_raft_snapshot_index", Gauge, Count, ["set", "node"];
     /// Time from the proposal of a command to its output from the state machine, on the leader.
     RAFT_COMMIT_SECONDS = "seqsvr_raft_commit_seconds", Histogram, Seconds, ["set"], LATENCY;
+    /// Bytes of the files in a store's data directory.
+    DATA_BYTES = "seqsvr_data_bytes", Gauge, Bytes, ["set", "node"];
+    /// Bytes left on the file system of a store's data directory, for the user of the process.
+    DATA_FREE_BYTES = "seqsvr_data_free_bytes", Gauge, Bytes, ["set", "node"];
     /// Time of one sync of the store's log to disk.
     STORAGE_SYNC_SECONDS = "seqsvr_storage_sync_seconds", Histogram, Seconds, ["set", "node"], DISK;
     /// Log entries that shared one sync.
@@ -153,7 +160,14 @@ catalogue! {
 /// When the process has a recorder already.
 pub fn install() -> Result<Recorder, InstallError> {
     let started = Instant::now();
-    Recorder::install(CATALOGUE, move || metrics::gauge!(UPTIME_SECONDS).set(started.elapsed().as_secs_f64()))
+    let process = Collector::default();
+    let described = process.clone();
+    let recorder = Recorder::install(CATALOGUE, move || {
+        metrics::gauge!(UPTIME_SECONDS).set(started.elapsed().as_secs_f64());
+        process.collect();
+    })?;
+    described.describe();
+    Ok(recorder)
 }
 
 /// Sets the labels of [`BUILD_INFO`].

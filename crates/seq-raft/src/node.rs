@@ -28,7 +28,7 @@ use crate::membership::service::MemberAdmin;
 use crate::propose::{Batches, Proposer};
 use crate::state_machine::StateMachine;
 use crate::status;
-use crate::storage::{self, AppliedState, Closed, Observer, Opened, Prepared, Raft, Stall};
+use crate::storage::{self, AppliedState, Closed, DataDir, Observer, Opened, Prepared, Raft, Stall};
 use crate::transport::client::Network;
 use crate::transport::identity::Identity;
 use crate::transport::link::LinkTimeouts;
@@ -167,6 +167,10 @@ impl<M: StateMachine> LoadedNode<M> {
         spawn(tasks, "store members", Kind::Critical, changes.complete_joint_changes());
         spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft.clone(), stall, proposer));
         spawn(tasks, "store raft gauges", Kind::Disposable, status::update_gauges(raft, quorum));
+        if let DataDir::Path(dir) = config.data {
+            let gauges = status::update_disk_gauges(dir, config.set, config.node);
+            spawn(tasks, "store disk gauges", Kind::Disposable, gauges);
+        }
         RunningNode { handle, evicted, closed }
     }
 }

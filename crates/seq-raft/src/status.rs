@@ -1,13 +1,15 @@
 //! What operators, probes and metrics see of a member.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
 use openraft::metrics::RaftMetrics;
 use seq_api::metrics::{
-    RAFT_APPLIED_INDEX, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX, RAFT_QUORUM, RAFT_ROUND_TRIP_SECONDS, RAFT_SNAPSHOT_INDEX,
-    RAFT_TERM, RAFT_VOTERS,
+    DATA_BYTES, DATA_FREE_BYTES, RAFT_APPLIED_INDEX, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX, RAFT_QUORUM,
+    RAFT_ROUND_TRIP_SECONDS, RAFT_SNAPSHOT_INDEX, RAFT_TERM, RAFT_VOTERS,
 };
 
 use crate::leadership::quorum::{Quorum, QuorumStatus};
@@ -16,6 +18,9 @@ use crate::types::{LogId, TypeConfig};
 
 /// Interval at which gauges are set.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Interval at which the data directory is measured: it has some dozens of files.
+const DISK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// One member of the group, as the reporting member sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +129,41 @@ pub(crate) async fn update_gauges(raft: Raft, quorum: Quorum) {
         set_gauges(&metrics, &quorum);
         set_member_gauges(&metrics, &quorum);
     }
+}
+
+/// Sets the gauges of a data directory until it is dropped. A disk that does not respond delays these gauges only.
+pub(crate) async fn update_disk_gauges(dir: PathBuf, set: String, node: String) {
+    let mut tick = tokio::time::interval(DISK_INTERVAL);
+    let gauge = |name| metrics::gauge!(name, "set" => set.clone(), "node" => node.clone());
+    let (used, free) = (gauge(DATA_BYTES), gauge(DATA_FREE_BYTES));
+    loop {
+        tick.tick().await;
+        let dir = dir.clone();
+        let Ok(Ok((used_now, free_now))) = tokio::task::spawn_blocking(move || disk_use(&dir)).await else { continue };
+        used.set(used_now as f64);
+        free.set(free_now as f64);
+    }
+}
+
+/// Bytes of the files in a directory, and bytes that are left for this user on its file system.
+fn disk_use(dir: &Path) -> io::Result<(u64, u64)> {
+    let system = rustix::fs::statvfs(dir)?;
+    Ok((bytes_below(dir)?, system.f_bavail * system.f_frsize))
+}
+
+fn bytes_below(dir: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        bytes += match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path())?,
+            Ok(metadata) => metadata.len(),
+            // A snapshot that was replaced meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(error),
+        };
+    }
+    Ok(bytes)
 }
 
 fn set_gauges(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) {

@@ -1,5 +1,7 @@
 //! The command `section`: where sections are, and which allocators own them.
 
+use std::time::{Duration, Instant};
+
 use clap::{Args, Subcommand, ValueEnum};
 use seq_proto::v1::{ListSectionsRequest, SectionInfo, SectionState};
 use serde::Serialize;
@@ -9,6 +11,8 @@ use crate::exit::{Exit, Failure, json_error};
 use crate::output::{Output, Table, digits, grouped};
 use crate::selection::{Sections, Selection, range_text, run_text, uid};
 use crate::store_client::{SetAddress, StoreClient, TimeoutArgs};
+
+mod writes;
 
 /// The commands for sections.
 #[derive(Debug, Subcommand)]
@@ -22,7 +26,8 @@ pub(crate) enum SectionCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr section list --summarize\n  seqsvr section list --uids \
                         3_000_000..4_000_000\n  \
-                        seqsvr section list im-b --owner a1 -o json | jq '.items[].first_section'\n\n\
+                        seqsvr section list im-b --owner a1 -o json | jq '.items[].first_section'\n  \
+                        seqsvr section list --top-writes 10\n\n\
                         Sections that were never in the set are left out, unless --state never names them.\n\n\
                         Exit codes: 0 listed, 1 there is no such set, 2 a wrong range, file or address, 3 the store \
                         has no set or no majority, 4 no node responded, 7 not done within --timeout-s.")]
@@ -41,6 +46,14 @@ pub(crate) struct ListArgs {
     /// Neighbouring sections in the same state as one line.
     #[arg(long)]
     summarize: bool,
+    /// Only the N sections whose ceilings rise most within --interval-s: those with the most section writes.
+    #[arg(long, value_name = "N", conflicts_with = "summarize",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    top_writes: Option<u32>,
+    /// For how long ceilings are observed, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 10, requires = "top_writes",
+          value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    interval_s: u64,
     #[command(flatten)]
     target: SetAddress,
     #[command(flatten)]
@@ -183,6 +196,28 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
         None => cluster.into_own(),
     };
     let layout = Sections::of(client.info())?;
+    let records = select(args, &mut client, &layout).await?;
+    if let Some(count) = args.top_writes {
+        let before = records;
+        let since = Instant::now();
+        tokio::time::sleep(Duration::from_secs(args.interval_s)).await;
+        let after = select(args, &mut client, &layout).await?;
+        let risen = writes::top(&before, after, count as usize, since.elapsed());
+        writes::print(&risen, output)?;
+    } else if output.is_json() {
+        output.json_items(&records.iter().map(SectionView::new).collect::<Vec<_>>())?;
+    } else if records.is_empty() {
+        output.line("no sections")?;
+    } else if args.summarize {
+        output.table(&summary(&records))?;
+    } else {
+        output.table(&table(&records))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// The records that the arguments select, as the store has them now.
+async fn select(args: &ListArgs, client: &mut SetClient, layout: &Sections) -> anyhow::Result<Vec<SectionInfo>> {
     let runs = layout.runs(&args.selection)?;
     let mut records = Vec::new();
     if runs.is_empty() {
@@ -193,7 +228,7 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
         let (first, end) = (run.first_section, u64::from(run.first_section) + u64::from(run.sections));
         let request = ListSectionsRequest { first_section: first, summarize: args.summarize, limit: 0 };
         let fetched = fetch(&mut client.store, request, Some(end)).await?;
-        records.extend(fetched.into_iter().filter_map(|record| cut(record, &layout, u64::from(first), end)));
+        records.extend(fetched.into_iter().filter_map(|record| cut(record, layout, u64::from(first), end)));
     }
     let state = args.state.map(SectionState::from);
     records.retain(|record| match state {
@@ -201,16 +236,7 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
         None => record.state() != SectionState::Never,
     });
     records.retain(|record| args.owner.as_ref().is_none_or(|owner| record.owner == *owner));
-    if output.is_json() {
-        output.json_items(&records.iter().map(SectionView::new).collect::<Vec<_>>())?;
-    } else if records.is_empty() {
-        output.line("no sections")?;
-    } else if args.summarize {
-        output.table(&summary(&records))?;
-    } else {
-        output.table(&table(&records))?;
-    }
-    Ok(Exit::Ok)
+    Ok(records)
 }
 
 /// The part of a record that is inside of `first..end`.

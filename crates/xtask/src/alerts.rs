@@ -1,4 +1,5 @@
-//! The alert rules: their metrics are in the catalogue, their runbooks exist, each has a case, and promtool accepts them.
+//! The rules for Prometheus and the dashboards: their metrics are in the catalogue or recorded, alerts have runbooks and
+//! cases, and promtool accepts them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,26 +12,38 @@ use crate::report::{self, Finding};
 use crate::source::{self, Source};
 use crate::tidy;
 
-const RULES: &str = "deploy/prometheus/alerts.yaml";
-const CASES: &str = "deploy/prometheus/alerts_test.yaml";
+const RULES: &str = "deploy/prometheus/rules/";
+const CASES: &str = "deploy/prometheus/tests/";
+const DASHBOARDS: &str = "deploy/grafana/";
+const SCRAPE: &str = "deploy/prometheus/prometheus.yaml";
 const CATALOGUE: &str = "crates/seq-api/src/metrics.rs";
 
 /// The start of the name of every metric.
 const PREFIX: &str = "seqsvr_";
+
+/// The start of the name of every recorded series.
+const RECORDED: &str = "seqsvr:";
 
 /// What a histogram's series have after its name.
 const SERIES: [&str; 3] = ["_bucket", "_sum", "_count"];
 
 /// Checks the rules, and runs promtool on them where it is installed.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
-    let mut findings = Vec::new();
-    check(&source::read_all(root)?, &mut findings);
+    let (mut findings, sources) = (Vec::new(), source::read_all(root)?);
+    check(&sources, &mut findings);
     report::conclude("alerts", findings)?;
-    for (command, file) in [("check", RULES), ("test", CASES)] {
-        match Command::new("promtool").args([command, "rules", file]).current_dir(root).status() {
-            Ok(status) => anyhow::ensure!(status.success(), "promtool {command} rules {file}: {status}"),
+    let of = |dir: &'static str| -> Vec<&str> { in_dir(&sources, dir).map(|source| &*source.path).collect() };
+    for (words, files) in
+        [(["check", "rules"], of(RULES)), (["test", "rules"], of(CASES)), (["check", "config"], vec![SCRAPE])]
+    {
+        match Command::new("promtool").args(words).args(&files).current_dir(root).output() {
+            Ok(output) => {
+                let text = [output.stdout, output.stderr].concat();
+                let text = String::from_utf8_lossy(&text);
+                anyhow::ensure!(output.status.success(), "promtool {}: {}\n{text}", words.join(" "), output.status);
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                eprintln!("promtool is not installed (Debian package prometheus): {file} is not tested");
+                eprintln!("promtool is not installed (Debian package prometheus): {} is not tested", files.join(", "));
             }
             Err(error) => return Err(error).context("starting promtool"),
         }
@@ -38,37 +51,57 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn in_dir<'a>(sources: &'a [Source], dir: &'static str) -> impl Iterator<Item = &'a Source> {
+    sources.iter().filter(move |source| source.path.starts_with(dir))
+}
+
 fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     let text = |path: &str| sources.iter().find(|source| source.path == path).map(|source| &*source.text);
-    let (Some(rules), Some(cases), Some(catalogue)) = (text(RULES), text(CASES), text(CATALOGUE)) else {
-        findings.push(Finding::new(RULES, 0, format!("this file, {CASES} or {CATALOGUE} is missing")));
-        return;
+    let Some(catalogue) = text(CATALOGUE) else {
+        return findings.push(Finding::new(CATALOGUE, 0, "this file is missing".to_owned()));
     };
-    let known: BTreeSet<&str> = tidy::metric_names(catalogue).collect();
-    for (path, text) in [(RULES, rules), (CASES, cases)] {
-        for (number, line) in (1..).zip(text.lines()) {
-            for name in metrics(line).filter(|name| !is_known(name, &known)) {
-                findings.push(Finding::new(path, number, format!("no metric {name} in {CATALOGUE}")));
+    let mut known: BTreeSet<&str> = tidy::metric_names(catalogue).collect();
+    for rules in in_dir(sources, RULES) {
+        known.extend(values(&rules.text, "record:").map(|(_, name)| name));
+    }
+    for dir in [RULES, CASES, DASHBOARDS] {
+        for source in in_dir(sources, dir) {
+            for (number, line) in (1..).zip(source.text.lines()) {
+                for name in metrics(line).filter(|name| !is_known(name, &known)) {
+                    findings.push(Finding::new(&source.path, number, format!("no metric {name} in {CATALOGUE}")));
+                }
             }
         }
     }
-    for (number, alert, runbook) in alerts(rules) {
-        if !values(cases, "alertname:").any(|(_, name)| name == alert) {
-            findings.push(Finding::new(CASES, 0, format!("{alert} has no case")));
-        }
-        let found = runbook
-            .and_then(|runbook| runbook.split_once('#'))
-            .is_some_and(|(path, anchor)| text(path).is_some_and(|page| tidy::anchors(page).contains(anchor)));
-        if !found {
-            let message = format!("{alert} has no runbook that is a heading of a page: {}", runbook.unwrap_or("none"));
-            findings.push(Finding::new(RULES, number, message));
+    for rules in in_dir(sources, RULES) {
+        let path = rules.path.replace(RULES, CASES);
+        let cases = text(&path).unwrap_or_default();
+        for (number, alert, runbook) in alerts(&rules.text) {
+            // One that expects the alert, beside those in which it is silent.
+            if !values(cases, "alertname:").any(|(number, name)| name == alert && fires(cases, number)) {
+                findings.push(Finding::new(&path, 0, format!("{alert} has no case in which it fires")));
+            }
+            let found = runbook
+                .and_then(|runbook| runbook.split_once('#'))
+                .is_some_and(|(path, anchor)| text(path).is_some_and(|page| tidy::anchors(page).contains(anchor)));
+            if !found {
+                let runbook = runbook.unwrap_or("none");
+                let message = format!("{alert} has no runbook that is a heading of a page: {runbook}");
+                findings.push(Finding::new(&rules.path, number, message));
+            }
         }
     }
 }
 
-/// The names of metrics in a line.
+/// Whether the case whose alert is named in this line expects it.
+fn fires(cases: &str, number: usize) -> bool {
+    cases.lines().nth(number).is_some_and(|line| line.trim() == "exp_alerts:")
+}
+
+/// The names of metrics in a line, of recorded ones as well.
 fn metrics(line: &str) -> impl Iterator<Item = &str> {
-    line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| word.starts_with(PREFIX))
+    let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'));
+    words.filter(|word| word.starts_with(PREFIX) || word.starts_with(RECORDED))
 }
 
 fn is_known(name: &str, known: &BTreeSet<&str>) -> bool {
@@ -96,11 +129,12 @@ mod tests {
     use super::*;
 
     const RULE: &str = "- alert: A\n  expr: rate(seqsvr_a_total[5m]) > 0\n  runbook: docs/a.md#what-to-do\n";
-    const CASE: &str = "series: seqsvr_a_total{node=\"a1\"}\nalertname: A\n";
+    const CASE: &str = "series: seqsvr_a_total{node=\"a1\"}\nalertname: A\nexp_alerts:\n";
+    const PATHS: [&str; 2] = ["deploy/prometheus/rules/a.yaml", "deploy/prometheus/tests/a.yaml"];
 
     fn messages(rules: &str, cases: &str) -> Vec<String> {
         let catalogue = "/// Help.\nA = \"seqsvr_a_total\", Counter, Count, [];\n/// Help.\nB = \"seqsvr_b\", Histogram, Count, [];";
-        let sources = [(RULES, rules), (CASES, cases), (CATALOGUE, catalogue), ("docs/a.md", "# What to do\n")];
+        let sources = [(PATHS[0], rules), (PATHS[1], cases), (CATALOGUE, catalogue), ("docs/a.md", "# What to do\n")];
         let mut findings = Vec::new();
         check(&sources.map(|(path, text)| Source::planted(path, text)), &mut findings);
         findings.into_iter().map(|finding| finding.message).collect()
@@ -110,6 +144,9 @@ mod tests {
     fn a_rule_with_a_metric_a_case_and_a_runbook_passes() {
         assert_eq!(messages(RULE, CASE), [""; 0]);
         assert_eq!(messages(&RULE.replace("a_total", "b_bucket"), CASE), [""; 0]);
+        let recorded =
+            format!("- record: seqsvr:a:rate5m\n{}", RULE.replace("rate(seqsvr_a_total[5m])", "seqsvr:a:rate5m"));
+        assert_eq!(messages(&recorded, CASE), [""; 0]);
     }
 
     #[test]
@@ -119,14 +156,18 @@ mod tests {
             [format!("no metric seqsvr_c_total in {CATALOGUE}")]
         );
         assert_eq!(messages(RULE, &CASE.replace("a_total", "a_bucket")).len(), 1);
-        assert_eq!(messages(RULE, "alertname: AA\n"), ["A has no case"]);
+        for silent in ["alertname: AA\nexp_alerts:\n", "alertname: A\nexp_alerts: []\n", ""] {
+            assert_eq!(messages(RULE, silent), ["A has no case in which it fires"]);
+        }
+        let unrecorded = RULE.replace("rate(seqsvr_a_total[5m])", "seqsvr:a:rate1m");
+        assert_eq!(messages(&unrecorded, CASE), [format!("no metric seqsvr:a:rate1m in {CATALOGUE}")]);
         for runbook in ["docs/a.md#other", "docs/b.md#what-to-do", "docs/a.md", ""] {
             let rules = RULE.replace("docs/a.md#what-to-do", runbook);
             assert!(messages(&rules, CASE)[0].starts_with("A has no runbook"), "{runbook}");
         }
         let two = format!("{}{}", "- alert: A\n  expr: seqsvr_b\n", RULE.replace("alert: A", "alert: B"));
         assert_eq!(
-            messages(&two, &format!("{CASE}alertname: B\n")),
+            messages(&two, &format!("{CASE}alertname: B\nexp_alerts:\n")),
             ["A has no runbook that is a heading of a page: none"]
         );
     }

@@ -9,7 +9,9 @@ use super::*;
 #[test]
 fn the_reference_lists_every_metric() {
     let mut text = String::from(
-        "# Metrics\n\nServed as Prometheus text at `/metrics` of every role. No label carries a uid or a section.\n\n\
+        "# Metrics\n\nServed as Prometheus text at `/metrics` of every role. No label carries a uid or a section. \
+         The metrics of the process that Prometheus defines for all languages (`process_cpu_seconds_total`, \
+         `process_resident_memory_bytes`, `process_open_fds`, `process_max_fds` and so on) are there as well.\n\n\
          | metric | kind | unit | labels | meaning |\n|---|---|---|---|---|\n",
     );
     for metric in CATALOGUE {
