@@ -86,6 +86,10 @@ compare *ARGS:
 
 # Migrates a thousand sections between two sets under 20,000 numbers a second over every endpoint, then has one set lost, and
 # measures both: some minutes.
+# Faults, and the seconds until each alert fires and resolves; as root.
+alerts:
+    cargo test -p seqsvr --test e2e -- --ignored --nocapture alerts_fire_and_resolve
+
 # Needs cargo-deb.
 dist *ARGS:
     cargo xtask dist {{ARGS}}

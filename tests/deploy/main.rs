@@ -1,5 +1,7 @@
 //! What deploy/ ships: manifests are parsed into typed objects and checked, and what they start is started.
 
+mod compose;
+mod container;
 mod image;
 mod kubernetes;
 #[path = "../chaos/machine.rs"]
