@@ -88,7 +88,7 @@ compare *ARGS:
 # measures both: some minutes.
 # Faults, and the seconds until each alert fires and resolves; as root.
 alerts:
-    cargo test -p seqsvr --test e2e -- --ignored --nocapture alerts_fire_and_resolve
+    cargo test -p seqsvr --test e2e -- --ignored --nocapture --test-threads 3 fire_and_resolve
 
 # Needs cargo-deb.
 dist *ARGS:
