@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-use crate::cluster::{Place, Server, TIMEOUT, eventually};
+use crate::cluster::{Place, Server, TIMEOUT, digits, eventually, seqsvr, seqsvr_json};
 
 /// The notifications of one server.
 struct Notifications {
@@ -95,4 +95,63 @@ fn settings_are_reloaded_at_a_hangup() {
     hang_up("[log]\nfilter = 7\n", "settings not reloaded; those in use stay");
     hang_up("[limits]\nmemory_mib = 512\n", "settings changed that a restart applies keys=\"limits.memory_mib\"");
     assert_eq!(alloc.terminate(), Some(0), "{}", alloc.log());
+}
+
+/// The step, the weights, and an allocator that the set did not have: no restart of any node.
+#[test]
+fn a_set_file_is_reloaded_at_a_hangup() {
+    let place = Place::new();
+    let set = place.set_file("three-node.toml");
+    let config = place.path("seqsvr.toml");
+    std::fs::write(&config, "[store]\nrebalance_after_ms = 300\nregistration_grace_ms = 500\n").unwrap();
+    let (path, config) = (set.display().to_string(), config.display().to_string());
+    let both = std::fs::read_to_string(&set).unwrap();
+    let write = |text: &str| std::fs::write(&set, text).unwrap();
+    let (first, _) = both.split_once("# A weight of 2").unwrap();
+    write(first);
+    let stores: Vec<Server> = (1..=3_u64)
+        .map(|id| {
+            let (name, id) = (format!("s{id}"), id.to_string());
+            let data = place.path(&name).display().to_string();
+            place.server(&name, &["store", "--set", &path, "--id", &id, "--data", &data, "--config", &config])
+        })
+        .collect();
+    let a1 = place.server("a1", &["alloc", "--set", &path, "--name", "a1"]);
+    let addr = format!("http://{}:7400", place.host);
+    let next = || seqsvr(&["next", "42", "--addr", &addr]).status.success().then_some(());
+    eventually("a number is allocated", next);
+    let ceiling = || digits(&seqsvr_json(&["section", "show", "0", "--set", &path])["ceiling"]);
+    assert_eq!(ceiling(), 10_000);
+
+    // The step: a thousand numbers need one raise of the old step and ten of the new one.
+    write(&first.replace("step = 10_000", "step = 100_000"));
+    a1.hang_up();
+    eventually("the set file is reloaded", || a1.log().contains("set file reloaded").then_some(()));
+    assert!(seqsvr(&["next", "42", "-n", "10000", "--addr", &addr]).status.success());
+    eventually("the ceiling is raised by the new step", || (ceiling() >= 100_000).then_some(()));
+
+    // A second allocator, with three quarters of the weight.
+    write(&both.replace("weight = 1", "weight = 3"));
+    stores.iter().for_each(Server::hang_up);
+    for store in &stores {
+        eventually("the set file is reloaded", || store.log().contains("set file reloaded").then_some(()));
+    }
+    let _a2 = place.server("a2", &["alloc", "--set", &path, "--name", "a2"]);
+    let owned = || -> Vec<u64> {
+        let list = seqsvr_json(&["node", "list", "--set", &path]);
+        list["nodes"].as_array().unwrap().iter().map(|node| node["sections"].as_u64().unwrap()).collect()
+    };
+    // No node has more than a tenth above its share, of which a2's are 75 of 100.
+    eventually("a2 has its share", || matches!(owned()[..], [few, 67..=83] if few <= 33).then_some(()));
+
+    // What a restart applies is named, and a file that is wrong changes nothing.
+    write(&both.replace(":7301", ":7391"));
+    a1.hang_up();
+    eventually("the change is named", || a1.log().contains("in what a restart applies").then_some(()));
+    write("name = 7\n");
+    eventually("the set file is refused", || {
+        a1.hang_up();
+        a1.log().contains("set file not reloaded; the one in use stays").then_some(())
+    });
+    eventually("a number is allocated", next);
 }

@@ -120,7 +120,6 @@ impl Allocator {
             peers: Peers::new(options.connections, dial.clone()),
             other_sets: OtherSets::new(&set, &name, options.connections, dial.clone()),
             shutdown: group.token(),
-            step: Step(spec.step),
             set,
             name,
             advertise,
@@ -217,6 +216,14 @@ impl Allocator {
             });
             if routed { Ok(()) } else { Err(reason()) }
         });
+    }
+
+    /// Changes how far raises go, from the next raise of each section on.
+    ///
+    /// # Panics
+    /// When the step is 0.
+    pub fn set_step(&self, step: Step) {
+        self.shared.ownership.set_raise_step(step);
     }
 
     /// Whether every check of [`Allocator::add_checks`] holds.

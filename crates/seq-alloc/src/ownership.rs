@@ -8,7 +8,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -32,7 +32,8 @@ use table::{Change, SectionTable};
 #[derive(Debug)]
 pub(crate) struct Ownership {
     layout: Layout,
-    step: Step,
+    /// How far a raise goes. Changed under the machine's lock, with the sections of the table.
+    step: AtomicU64,
     /// How long a lease is served under.
     served: Duration,
     clock: Clock,
@@ -96,7 +97,7 @@ impl Ownership {
         Ownership {
             sections: SectionTable::new(layout.sections()),
             layout,
-            step,
+            step: step.0.into(),
             served,
             clock,
             machine: Mutex::new(machine),
@@ -104,6 +105,19 @@ impl Ownership {
             lease: Lease::default(),
             confirmed: AtomicU64::new(0),
         }
+    }
+
+    /// How far a raise goes.
+    pub(crate) fn raise_step(&self) -> Step {
+        Step(self.step.load(Relaxed))
+    }
+
+    /// Changes how far raises go, of the sections that are owned and of those to come.
+    pub(crate) fn set_raise_step(&self, step: Step) {
+        let machine = self.machine.lock();
+        self.step.store(step.0, Relaxed);
+        self.sections.load().iter().for_each(|owned| owned.set_step(step));
+        drop(machine);
     }
 
     /// What is served, if the lease holds at `now`, a reading of the clocks from after the calls at hand had arrived.
@@ -231,10 +245,10 @@ impl Ownership {
     ) -> Arc<OwnedSection> {
         let uids = self.layout.uids_of(id);
         let uids = (uids.end - uids.start) as u32;
-        let exact = copy.map(|copy| Section::handed_over(uids, copy, ceiling, self.step));
+        let exact = copy.map(|copy| Section::handed_over(uids, copy, ceiling, self.raise_step()));
         let exact = exact
             .and_then(|exact| exact.inspect_err(|misfit| transitions.lose_copy(id, epoch, &(*misfit).into())).ok());
-        let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, self.step));
+        let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, self.raise_step()));
         OwnedSection::new(id, epoch, section)
     }
 

@@ -13,7 +13,7 @@ use seq_core::calls::SetRoute;
 use seq_core::owner::{Effects, Owner};
 use seq_core::route::RouteTable;
 use seq_core::section::RaiseTicket;
-use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SetId, SlotIndex, Step, Take, Target};
+use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SetId, SlotIndex, Take, Target};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +41,6 @@ pub(crate) struct Shared {
     /// Whether to replace a running process of this name at another address.
     pub(crate) replace: bool,
     pub(crate) layout: Layout,
-    pub(crate) step: Step,
     pub(crate) options: AllocOptions,
     pub(crate) clock: Clock,
     /// What is owned and for how long. Changed by [`Shared::step`].
@@ -162,7 +161,7 @@ impl Shared {
     /// Whether an advance burns so many of the section's numbers that an operator should know of it.
     pub(crate) fn is_far(&self, owned: &OwnedSection, to: Target) -> bool {
         let distance = to.seq().0.saturating_sub(owned.ceiling().0);
-        distance / self.step.0 >= FAR_ADVANCE_STEPS
+        distance / self.ownership.raise_step().0 >= FAR_ADVANCE_STEPS
     }
 
     /// Another node that owns a section, by the routes as they stand.

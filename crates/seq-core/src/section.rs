@@ -21,10 +21,8 @@ pub struct Section {
     base: Seq,
     /// The last number that a slot can hold: [`Distance::MAX`] above the base, or [`Seq::MAX`].
     last: Seq,
-    /// How far a raise goes.
-    step: Step,
-    /// With more than this left no raise is due; spares a call of [`raise::is_due`].
-    half_step: u64,
+    /// How far a raise goes; above 0. Any value is right at any time, so it is no atomic of the model checker's.
+    step: core::sync::atomic::AtomicU64,
     /// The committed ceiling, or `last` where that is less. Invariant: never falls, and no slot's value is ever above
     /// it.
     ceiling: AtomicU64,
@@ -36,6 +34,8 @@ pub struct Section {
 
 // The target of every advance fits a slot, also in a section whose base is 0.
 const _: () = assert!(limits::MAX_ADVANCE <= Distance::MAX);
+
+const ZERO_STEP: &str = "a step of 0 raises nothing";
 
 /// The duty to put a section into the raise queue: a section issues one, and the next one only after the raise was answered.
 /// A ticket that is dropped while the section is owned leaves its callers at the ceiling.
@@ -193,17 +193,36 @@ impl Section {
 
     fn new(uids: u32, base: Seq, ceiling: Seq, step: Step) -> Section {
         assert!(ceiling <= Seq::MAX, "ceiling {ceiling}");
-        assert!(step.0 > 0, "a step of 0 raises nothing");
+        assert!(step.0 > 0, "{ZERO_STEP}");
         let last = Seq(base.0 + Distance::MAX).min(Seq::MAX);
         Section {
             base,
             last,
-            step,
-            half_step: step.0 / 2,
+            step: step.0.into(),
             ceiling: AtomicU64::new(ceiling.min(last).0),
             wanted: AtomicU64::new(0),
             slots: Slots::new(uids),
         }
+    }
+
+    /// Changes how far raises go, from the next one on.
+    ///
+    /// # Panics
+    /// When the step is 0.
+    pub fn set_step(&self, step: Step) {
+        assert!(step.0 > 0, "{ZERO_STEP}");
+        self.step.store(step.0, Relaxed);
+    }
+
+    #[inline]
+    fn step(&self) -> Step {
+        Step(self.step.load(Relaxed))
+    }
+
+    /// With more than this left no raise is due; spares a call of [`raise::is_due`].
+    #[inline]
+    fn half_step(&self) -> u64 {
+        self.step().0 / 2
     }
 
     /// Takes the next `count` numbers of a uid.
@@ -263,7 +282,7 @@ impl Section {
 
     #[inline]
     fn given(&self, value: Seq, prev: Seq, ceiling: Seq) -> Take {
-        let due = ceiling.0 - value.0 <= self.half_step;
+        let due = ceiling.0 - value.0 <= self.half_step();
         Take::Given { value, prev, ticket: if due { self.want_early(value, ceiling) } else { None } }
     }
 
@@ -303,7 +322,7 @@ impl Section {
             let advanced = if distance < wanted { wanted | ADVANCED } else { word };
             match slot.compare_exchange_weak(word, advanced, Relaxed, Relaxed) {
                 Ok(_) => {
-                    let due = wanted > 0 && ceiling - to.0 <= self.half_step;
+                    let due = wanted > 0 && ceiling - to.0 <= self.half_step();
                     return Advance::Done { ticket: if due { self.want_early(to, Seq(ceiling)) } else { None } };
                 }
                 Err(seen) => word = seen,
@@ -345,8 +364,8 @@ impl Section {
         let mut wanted = self.wanted.load(Relaxed);
         loop {
             let ceiling = self.ceiling();
-            if wanted > 0 && ceiling < self.last && raise::is_due(Seq(wanted), ceiling, self.step) {
-                return Some(raise::target(ceiling, Seq(wanted), self.step));
+            if wanted > 0 && ceiling < self.last && raise::is_due(Seq(wanted), ceiling, self.step()) {
+                return Some(raise::target(ceiling, Seq(wanted), self.step()));
             }
             match self.wanted.compare_exchange(wanted, 0, Relaxed, Relaxed) {
                 Ok(_) => return None,
@@ -420,7 +439,7 @@ impl Section {
     fn want_early(&self, value: Seq, ceiling: Seq) -> Option<RaiseTicket> {
         // Most calls that come here find a raise requested; they only read.
         let due = ceiling < self.last
-            && raise::is_due(value, ceiling, self.step)
+            && raise::is_due(value, ceiling, self.step())
             && self.wanted.load(Relaxed) == 0
             && self.wanted.compare_exchange(0, value.0, Relaxed, Relaxed).is_ok();
         due.then_some(RaiseTicket(()))

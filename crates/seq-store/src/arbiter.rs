@@ -27,7 +27,8 @@ const RETRY: Duration = Duration::from_millis(200);
 /// Evaluates and proposes while this member leads.
 pub(crate) struct ArbiterShell {
     set: ReplicatedSet,
-    allocs: Vec<AllocSpec>,
+    /// The allocators of the set file. A sender, so that the channel stays open.
+    allocs: watch::Sender<Arc<[AllocSpec]>>,
     timeouts: ArbiterTimeouts,
     clock: Clock,
     /// The current plan; empty while this member does not lead.
@@ -38,7 +39,7 @@ impl ArbiterShell {
     /// A shell with these timeouts, by that clock; and its plan, updated after each evaluation.
     pub(crate) fn new(
         set: ReplicatedSet,
-        allocs: Vec<AllocSpec>,
+        allocs: watch::Sender<Arc<[AllocSpec]>>,
         (timeouts, clock): (ArbiterTimeouts, Clock),
     ) -> (ArbiterShell, watch::Receiver<Arc<Plan>>) {
         let (plan, published) = watch::channel(Arc::default());
@@ -47,6 +48,7 @@ impl ArbiterShell {
 
     /// Runs until it is dropped, or the Raft library has stopped.
     pub(crate) async fn run(self) {
+        let mut declared = self.allocs.subscribe();
         let mut changes = self.set.raft().changes();
         // Made when leadership begins and dropped when it ends: no timer outlives a term.
         let mut machine: Option<Arbiter> = None;
@@ -77,14 +79,16 @@ impl ArbiterShell {
             tokio::select! {
                 () = timer => {}
                 changed = changes.changed() => if changed.is_err() { return },
+                _ = declared.changed() => {}
             }
         }
     }
 
     /// Evaluates the state and reads the clock, in that order: nothing is applied between the two, because the state is locked.
     fn evaluate(&self, machine: &mut Arbiter, origin: Clocks) -> Arc<Plan> {
+        let allocs = self.allocs.borrow().clone();
         let declared: Vec<Declared<'_>> =
-            self.allocs.iter().map(|node| Declared { name: &node.name, weight: node.weight }).collect();
+            allocs.iter().map(|node| Declared { name: &node.name, weight: node.weight }).collect();
         let clock = || self.clock.now().at_least_since(origin);
         self.set.read(|state| machine.evaluate(state, &declared, clock).clone())
     }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use seq_api::metrics::connection_metrics;
-use seq_core::set_spec::{SetSpec, StoreSpec};
+use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_core::state::Terms;
 use seq_kit::admission::{Admission, FewFiles, OwnFiles};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
 use seq_proto::dial::Dial;
 use seq_raft::{DataDir, Peer, RaftConfig, RaftNode, RunningNode};
+use tokio::sync::watch;
 
 use crate::admin::nodes::NodeAdmin;
 use crate::admin::status::View;
@@ -65,10 +66,26 @@ impl Store {
 pub struct StoreHandle {
     node: RunningNode<SetState>,
     view: View,
+    allocs: watch::Sender<Arc<[AllocSpec]>>,
     tasks: TaskGroup,
 }
 
 impl StoreHandle {
+    /// Replaces the AllocSvrs of the set file, with their weights, from now on. While this member leads, sections are
+    /// distributed by them; one that is not among them cannot register.
+    pub fn declarer(&self) -> impl Fn(&[AllocSpec]) + Send + Sync + use<> {
+        let allocs = self.allocs.clone();
+        move |declared| {
+            allocs.send_if_modified(|current| {
+                let changed = **current != *declared;
+                if changed {
+                    *current = declared.into();
+                }
+                changed
+            });
+        }
+    }
+
     /// Raft id of the leader, where this member knows one.
     #[must_use]
     pub fn leader(&self) -> Option<u64> {
@@ -114,7 +131,7 @@ impl StoreHandle {
     /// # Errors
     /// [`Hung`] when storage did not end in time.
     pub async fn shutdown(self) -> Result<(), Hung> {
-        let StoreHandle { node, view, tasks } = self;
+        let StoreHandle { node, view, tasks, .. } = self;
         node.shutdown(&tasks, || drop(view)).await
     }
 }
@@ -193,11 +210,12 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         started,
     };
     let timeouts = (options.arbiter_timeouts(), clock);
-    let (arbiter, plan) = ArbiterShell::new(replicated.clone(), spec.allocs.clone(), timeouts);
+    let (allocs, declared) = watch::channel(Arc::from(spec.allocs.clone()));
+    let (arbiter, plan) = ArbiterShell::new(replicated.clone(), allocs.clone(), timeouts);
     let between = Between::new(&cluster, replicated.clone(), plan.clone());
     let (migrations, departures, progress) = Migrations::new(between.clone());
     let departing = (departures, between.arrivals.clone(), awaited);
-    let control = Control::new(set.clone(), &spec.allocs, replicated.clone(), plan.clone(), departing);
+    let control = Control::new(set.clone(), declared, replicated.clone(), plan.clone(), departing);
     let calls = control.calls.clone();
     services.control.local.0.open(control);
     services.admin.0.open(view.clone());
@@ -216,7 +234,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     spawn(tasks, "store set", Kind::Critical, agree_on_definition(replicated, set.clone(), terms));
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());
     tracing::info!(store = name, cluster, set = set.name, id, round_trip = ?options.max_round_trip(), "the store member listens");
-    Ok(StoreHandle { node, view, tasks: tasks.clone() })
+    Ok(StoreHandle { node, view, allocs, tasks: tasks.clone() })
 }
 
 /// The members of the set file; `apart`: Raft has a port of its own.

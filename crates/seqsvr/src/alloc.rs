@@ -3,16 +3,19 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use seq_alloc::AllocConfig;
+use seq_alloc::{AllocConfig, Allocator};
 use seq_api::clock::Clock;
 use seq_auth::Role;
+use seq_core::Step;
+use seq_core::set_spec::{AllocSpec, SetSpec};
 use seq_kit::http::Checks;
 
 use crate::exit::{Exit, Failure};
 use crate::serve::alloc_node::{self, Ports};
+use crate::serve::reload::{LiveSet, Reload};
 use crate::serve::{Banner, Process, Stage, bind_one};
 use crate::settings::{Loaded, Settings, SettingsArgs};
-use crate::{security, set_file};
+use crate::{security, set_file, signals};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr alloc --set sets/three-node.toml --name a1\n\n\
@@ -48,7 +51,7 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     let spec = spec.clone();
     let credentials = security::of_node(&set, Role::Alloc, &args.name)?;
     settings.check_secure(credentials.is_some())?;
-    let set_name = set.spec.name.clone();
+    let (set_name, running) = (set.spec.name.clone(), set.spec.clone());
     let config = AllocConfig {
         name: args.name.clone(),
         advertise: spec.addr.clone(),
@@ -68,11 +71,13 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         let dial = process.secure(credentials.as_ref(), &args.name);
         let ports = ports.secured(credentials.as_ref(), &args.name, process.tenants(&args.name)?);
         process.watch_signals()?;
-        process.reload_at_hangups(keys, load)?;
+        let hangups = signals::hangups()?;
         let (mut background, mut endpoints) = (Stage::new("allocator"), Stage::new("endpoints"));
         let allocator = alloc_node::start(config, (ports, dial), &mut background, &mut endpoints, process.shutdown_timeout())?;
         let mut checks = Checks::new();
         allocator.add_checks(&mut checks);
+        let set = live_set(args, running, allocator.clone());
+        process.reload_at(hangups, Reload { running: keys, load: Box::new(load), set: Some(set) });
         process.push(background);
         process.push(endpoints);
         tracing::info!(name = args.name, grpc = spec.addr, peers = spec.peer, redis = spec.redis, http = %http.local_addr()?, threads, "listening");
@@ -82,4 +87,19 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     })?;
     process.join();
     Ok(exit)
+}
+
+/// What an allocator applies of its set file: the step. Of the other allocators it reads nothing.
+fn live_set(args: &AllocArgs, running: SetSpec, allocator: Allocator) -> LiveSet {
+    let name = args.name.clone();
+    LiveSet {
+        path: args.set.clone(),
+        running,
+        fixed: Box::new(move |set| {
+            let own = set.allocs.iter().filter(|alloc| alloc.name == name);
+            let allocs = own.map(|own| AllocSpec { weight: 1, ..own.clone() }).collect();
+            SetSpec { step: 1, allocs, ..set.clone() }
+        }),
+        apply: Box::new(move |set| allocator.set_step(Step(set.step))),
+    }
 }

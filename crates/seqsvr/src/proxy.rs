@@ -24,11 +24,12 @@ use seq_proto::v1;
 
 use crate::exit::{Exit, Failure};
 use crate::serve::alloc_node::{Ports, Sockets};
+use crate::serve::reload::Reload;
 use crate::serve::{Banner, Process, Stage, bind_one, run_until_shutdown};
 use crate::settings::{Loaded, Settings, SettingsArgs};
 use crate::target::host_and_port;
 use crate::version::{REVISION, VERSION};
-use crate::{process, security, set_file};
+use crate::{process, security, set_file, signals};
 
 mod readiness;
 mod service;
@@ -120,7 +121,7 @@ pub(crate) fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
         let http = bind_one(&args.http)?;
         let dial = process.secure(credentials.as_ref(), &args.name);
         process.watch_signals()?;
-        process.reload_at_hangups(keys, load)?;
+        process.reload_at(signals::hangups()?, Reload { running: keys, load: Box::new(load), set: None });
         let readiness = Arc::new(Readiness::new(threads));
         let (mut checks, timeout) = (Checks::new(), process.shutdown_timeout());
         readiness.add_checks(&mut checks);

@@ -15,7 +15,6 @@ use seq_alloc::{Allocator, Halt};
 use seq_api::metrics;
 use seq_auth::Credentials;
 use seq_channel::Dial;
-use seq_kit::config::Key;
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::metrics::Recorder;
@@ -24,15 +23,18 @@ use seq_kit::telemetry::LogFilter;
 use seq_kit::{http, listen, telemetry};
 use seq_store::StoreHandle;
 use seq_tenant::Tenants;
+use tokio::signal::unix::Signal;
+
+use reload::Reload;
 
 use crate::exit::{Exit, Failure};
-use crate::settings::{Loaded, Settings};
+use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
 use crate::{environment, panic, process, security, signals};
 
 pub(crate) mod alloc_node;
 mod credentials;
-mod reload;
+pub(crate) mod reload;
 mod supervisor;
 mod tenants;
 
@@ -143,18 +145,12 @@ impl Process {
         signals::watch(&self.root, &self.signals).context("cannot listen for signals")
     }
 
-    /// Reads the settings again at each SIGHUP, on the current runtime; `running` are those of this process.
-    pub(crate) fn reload_at_hangups(
-        &self,
-        running: Vec<Key>,
-        load: impl Fn() -> Result<Loaded, Failure> + Send + Sync + 'static,
-    ) -> anyhow::Result<()> {
-        let reloading = reload::watch(running, load, self.filter.clone()).context("cannot listen for signals")?;
-        let end = self.signals.token();
+    /// Applies what it reads again at each SIGHUP of `hangups`, on the current runtime.
+    pub(crate) fn reload_at(&self, hangups: Signal, reload: Reload) {
+        let (end, reloading) = (self.signals.token(), reload.watch(hangups, self.filter.clone()));
         self.signals.spawn("reload", Kind::Disposable, async move {
             end.run_until_cancelled(reloading).await;
         });
-        Ok(())
     }
 
     /// Completes when a signal requests a stop.

@@ -46,6 +46,14 @@ impl Interrupts {
     }
 }
 
+/// Handles SIGHUP from now on: it ends no process any more.
+///
+/// # Errors
+/// When the system refuses the handler.
+pub(crate) fn hangups() -> io::Result<Signal> {
+    signal(SignalKind::hangup())
+}
+
 /// Ends the process at a second signal, without an orderly shutdown.
 pub(crate) fn exit_at_once() -> ! {
     std::process::exit(EXIT_INTERRUPTED)

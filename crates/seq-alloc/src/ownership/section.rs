@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use seq_core::section::{RaiseTicket, SectionCopy};
-use seq_core::{Advance, AdvanceLimit, Count, Epoch, Reading, Section, SectionId, Seq, SlotIndex, Take, Target};
+use seq_core::{Advance, AdvanceLimit, Count, Epoch, Reading, Section, SectionId, Seq, SlotIndex, Step, Take, Target};
 use tokio::sync::Notify;
 
 /// A section under one ownership.
@@ -28,6 +28,11 @@ impl OwnedSection {
     /// The committed ceiling as known here.
     pub(crate) fn ceiling(&self) -> Seq {
         self.section.ceiling()
+    }
+
+    /// Changes how far raises go: see [`Section::set_step`].
+    pub(crate) fn set_step(&self, step: Step) {
+        self.section.set_step(step);
     }
 
     /// Number of uids.

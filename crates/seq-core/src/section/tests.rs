@@ -298,6 +298,20 @@ fn only_the_first_call_that_needs_a_raise_enqueues_it() {
 }
 
 #[test]
+fn a_changed_step_counts_from_the_next_raise_on() {
+    let section = Section::takeover(1, Seq(0), Step(10));
+    let Take::AtCeiling { .. } = section.take(SlotIndex(0), count(1)) else { panic!("the ceiling is 0") };
+    section.set_step(Step(1_000));
+    assert_eq!(section.raise_target(), Some(raise::target(Seq(0), Seq(1), Step(1_000))));
+    let _ = section.raised(Seq(1_000));
+    // Half of the new step is left: that is when the next raise is due.
+    for value in 1..=499 {
+        assert!(matches!(section.take(SlotIndex(0), count(1)), Take::Given { ticket: None, .. }), "{value}");
+    }
+    assert!(matches!(section.take(SlotIndex(0), count(1)), Take::Given { ticket: Some(_), .. }));
+}
+
+#[test]
 fn the_last_number_is_given_and_then_none() {
     let section = Section::takeover(10, Seq(Seq::MAX.0 - 3), Step(10_000));
     assert!(matches!(section.take(SlotIndex(0), count(3)), Take::AtCeiling { needed: Seq::MAX, .. }));

@@ -5,7 +5,6 @@
 //! The response to a renewal is read from the applied state after the renewal itself was applied, on the member that proposed
 //! it; a response from memory alone could come from a leader that was deposed long ago.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,8 +42,8 @@ const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct Control {
     pub(crate) set: Arc<DeclaredSet>,
-    /// Names of the AllocSvrs in the set file.
-    pub(crate) allocs: Arc<BTreeSet<String>>,
+    /// The AllocSvrs in the set file.
+    pub(crate) allocs: watch::Receiver<Arc<[AllocSpec]>>,
     pub(crate) replicated: ReplicatedSet,
     /// The plan of the arbiter beside the leader.
     pub(crate) plan: watch::Receiver<Arc<Plan>>,
@@ -155,12 +154,11 @@ impl ControlService for ControlServer {
 impl Control {
     pub(crate) fn new(
         set: Arc<DeclaredSet>,
-        allocs: &[AllocSpec],
+        allocs: watch::Receiver<Arc<[AllocSpec]>>,
         replicated: ReplicatedSet,
         plan: watch::Receiver<Arc<Plan>>,
         (departures, arrivals, awaited): (watch::Receiver<Departures>, Arc<Arrivals>, Awaited),
     ) -> Control {
-        let allocs = Arc::new(allocs.iter().map(|alloc| alloc.name.clone()).collect());
         Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls: ControlCalls::default() }
     }
 
@@ -212,7 +210,7 @@ impl Control {
             let text = format!("this is the store of set {:?}, not of {:?}", self.set.name, request.set);
             return Err(Reason::OtherSet.status(text));
         }
-        if !self.allocs.contains(&request.node) {
+        if !self.allocs.borrow().iter().any(|alloc| alloc.name == request.node) {
             let text = format!("the set file of this store names no AllocSvr {:?}", request.node);
             return Err(Reason::UndeclaredNode.status(text));
         }

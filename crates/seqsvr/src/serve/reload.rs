@@ -1,35 +1,49 @@
-//! SIGHUP: reads the settings again, and applies those that need no restart.
+//! SIGHUP: reads the settings and the set file again, and applies what needs no restart.
 
-use std::io;
+use std::path::PathBuf;
 
+use seq_core::set_spec::SetSpec;
 use seq_kit::config::Key;
 use seq_kit::telemetry::LogFilter;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::Signal;
 
 use crate::exit::Failure;
+use crate::set_file;
 use crate::settings::Loaded;
 
 /// The key that is applied while a process runs; the certificates and the tenants are read again without a signal.
 const LIVE: &str = "log.filter";
 
-/// Applies the settings at each SIGHUP until it is dropped. Wrong settings change nothing: those in use stay.
-///
-/// # Errors
-/// When the system refuses the handler.
-pub(super) fn watch(
-    running: Vec<Key>,
-    load: impl Fn() -> Result<Loaded, Failure>,
-    filter: LogFilter,
-) -> io::Result<impl Future<Output = ()>> {
-    let mut hangups = signal(SignalKind::hangup())?;
-    Ok(async move {
-        let mut live = running.clone();
+/// What a process reads again.
+pub(crate) struct Reload {
+    /// The settings that it started with.
+    pub(crate) running: Vec<Key>,
+    /// Reads the settings as at the start.
+    pub(crate) load: Box<dyn Fn() -> Result<Loaded, Failure> + Send + Sync>,
+    /// The set file, where the process has one.
+    pub(crate) set: Option<LiveSet>,
+}
+
+/// The set file of a running node.
+pub(crate) struct LiveSet {
+    pub(crate) path: PathBuf,
+    /// The set as the process started with it.
+    pub(crate) running: SetSpec,
+    /// A set without what [`LiveSet::apply`] applies and without what is no concern of this node: a restart applies the rest.
+    pub(crate) fixed: Box<dyn Fn(&SetSpec) -> SetSpec + Send + Sync>,
+    pub(crate) apply: Box<dyn Fn(&SetSpec) + Send + Sync>,
+}
+
+impl Reload {
+    /// Applies settings and set file at each SIGHUP until it is dropped. Wrong ones change nothing: those in use stay.
+    pub(super) async fn watch(self, mut hangups: Signal, filter: LogFilter) {
+        let mut live = self.running.clone();
         while hangups.recv().await.is_some() {
-            match load() {
+            match (self.load)() {
                 Ok(loaded) => {
                     apply(&live, &loaded, &filter);
-                    let pending = changed(&running, &loaded.keys).filter(|name| *name != LIVE);
-                    let pending: Vec<&str> = pending.collect();
+                    let pending: Vec<&str> =
+                        changed(&self.running, &loaded.keys).filter(|name| *name != LIVE).collect();
                     if !pending.is_empty() {
                         tracing::warn!(keys = pending.join(", "), "settings changed that a restart applies");
                     }
@@ -37,8 +51,25 @@ pub(super) fn watch(
                 }
                 Err(error) => tracing::error!(%error, "settings not reloaded; those in use stay"),
             }
+            if let Some(set) = &self.set {
+                set.reload();
+            }
         }
-    })
+    }
+}
+
+impl LiveSet {
+    fn reload(&self) {
+        let (spec, path) = match set_file::load_for_server(&self.path) {
+            Ok(file) => (file.spec, self.path.display()),
+            Err(error) => return tracing::error!(%error, "set file not reloaded; the one in use stays"),
+        };
+        if (self.fixed)(&spec) != (self.fixed)(&self.running) {
+            tracing::warn!(%path, "the set file changed in what a restart applies");
+        }
+        (self.apply)(&spec);
+        tracing::info!(%path, step = spec.step, allocs = spec.allocs.len(), "set file reloaded");
+    }
 }
 
 /// Applies what can be applied, where it differs from what is in use.

@@ -5,16 +5,18 @@ use std::path::PathBuf;
 use clap::Args;
 use seq_api::clock::Clock;
 use seq_auth::Role;
+use seq_core::set_spec::SetSpec;
 use seq_kit::connection::Listener;
 use seq_store::{DataDir, RaftStartError, Sockets, StartError, Store, StoreConfig};
 
 use crate::exit::{Exit, Failure};
 use crate::process;
+use crate::serve::reload::{LiveSet, Reload};
 use crate::serve::{Banner, Process, Stage, bind_one};
 use crate::settings::{Loaded, Settings, SettingsArgs};
 use crate::target::Chain;
 use crate::version::REVISION;
-use crate::{security, set_file};
+use crate::{security, set_file, signals};
 
 /// Threads of the runtime: one can block on the disk while the other responds to heartbeats.
 const THREADS: usize = 2;
@@ -55,7 +57,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
     };
     let (name, addr, http) = (spec.name.clone(), spec.addr.clone(), spec.http.clone());
     let (raft_addr, admin_addr) = (spec.raft.clone(), spec.admin.clone());
-    let options = settings.store.clone();
+    let (options, running) = (settings.store.clone(), set.spec.clone());
     let credentials = security::of_node(&set, Role::Store, &name)?;
 
     let (mut process, recorder) =
@@ -67,7 +69,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         let admin = admin_addr.as_deref().map(bind_one).transpose()?;
         let tls = security::certified(credentials.as_ref(), &name);
         process.watch_signals()?;
-        process.reload_at_hangups(keys, load)?;
+        let hangups = signals::hangups()?;
         let config = StoreConfig {
             cluster: set.cluster(),
             spec: set.spec,
@@ -91,6 +93,15 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
             .await
             .map_err(|error| start_failure(&name, &error))?;
         let (checks, removal) = (handle.readiness(), handle.removal());
+        let declare = handle.declarer();
+        let live = LiveSet {
+            path: file,
+            running,
+            // An allocator is none of a store's; its name and its weight are applied.
+            fixed: Box::new(|set| SetSpec { step: 1, allocs: Vec::new(), ..set.clone() }),
+            apply: Box::new(move |set| declare(&set.allocs)),
+        };
+        process.reload_at(hangups, Reload { running: keys, load: Box::new(load), set: Some(live) });
         stage.store(handle);
         process.push(stage);
         tracing::info!(name, peers = addr, raft = raft_addr, admin = admin_addr, http = %http.local_addr()?, "listening");
