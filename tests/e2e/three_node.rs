@@ -183,3 +183,16 @@ fn the_sections_with_the_most_writes_are_listed() {
     );
     bench.terminate();
 }
+
+#[test]
+fn an_allocator_with_another_set_file_ends() {
+    let mut cluster = Cluster::start();
+    assert_eq!(cluster.allocs[1].terminate(), Some(0), "{}", cluster.allocs[1].log());
+    let other = cluster.place.path("other.toml").display().to_string();
+    let text = std::fs::read_to_string(&cluster.set).unwrap();
+    std::fs::write(&other, text.replace("10_000_000", "20_000_000").replace("= 100_000", "= 200_000")).unwrap();
+    let mut alloc = cluster.place.server("other", &["alloc", "--set", &other, "--name", "a2"]);
+    assert_eq!(alloc.wait_exit(), Some(64), "{}", alloc.log());
+    let what = "the store holds set im-a with uids 0..10000000 in sections of 100000, and the set file says otherwise";
+    assert!(alloc.log().contains(what), "{}", alloc.log());
+}

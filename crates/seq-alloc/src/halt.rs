@@ -1,8 +1,8 @@
 //! Why this process no longer serves, for good.
 //!
-//! Two things end its work: another process took its name, or the store lost entries that it had reported. Both are latched: a
-//! store that lost committed entries looks sound again once others have written to it, and a process that went on would give
-//! out numbers twice.
+//! Three things end its work: another process took its name, the set of the store is not that of its set file, or the store
+//! lost entries that it had reported. They are latched: a store that lost committed entries looks sound again once others have
+//! written to it, and a process that went on would give out numbers twice.
 
 use seq_core::high_water::{Refused, StoreBehind};
 use seq_core::owner::Session;
@@ -22,6 +22,12 @@ pub enum Halt {
         /// Its address, "host:port".
         addr: String,
     },
+    /// The store's set has other uids or sections than the set file. They never change, so waiting does not help.
+    #[error("{what}")]
+    OtherSet {
+        /// What differs.
+        what: String,
+    },
     /// The store lost committed entries. It must not be served from before an operator has decided what to do.
     #[error(
         "the store lost what it had answered to this process ({evidence}): its data directories were restored from older \
@@ -38,7 +44,7 @@ pub enum Halt {
 #[derive(Debug)]
 pub(crate) struct HaltLatch {
     set: watch::Sender<Option<Halt>>,
-    /// The allocator's shutdown. An evicted process ends; one whose store lost entries stays, and shows what it knows.
+    /// The allocator's shutdown. A process whose store lost entries stays, and shows what it knows; any other ends.
     shutdown: CancellationToken,
 }
 
@@ -50,7 +56,7 @@ impl HaltLatch {
 
     /// The first reason counts.
     fn set(&self, halt: Halt) {
-        let evicted = matches!(halt, Halt::Evicted { .. });
+        let ends = !matches!(halt, Halt::StoreBehind { .. });
         let first = self.set.send_if_modified(|current| {
             let first = current.is_none();
             if first {
@@ -59,7 +65,7 @@ impl HaltLatch {
             }
             first
         });
-        if first && evicted {
+        if first && ends {
             // After the reason: what stops because of it can read why.
             self.shutdown.cancel();
         }
@@ -87,6 +93,11 @@ impl HaltLatch {
         if let Some(halt) = judge(session, renewed, addr, error) {
             self.set(halt);
         }
+    }
+
+    /// The store's set is not that of the set file.
+    pub(crate) fn other_set(&self, what: String) {
+        self.set(Halt::OtherSet { what });
     }
 
     /// Judges the refusal of a handover because its target, which the store had reported in incarnation `target`, is in

@@ -227,6 +227,11 @@ impl Sessions {
                     });
                 if let Err(error) = &adopted {
                     tracing::error!(%error, "cannot use the store's ownership update");
+                    // With routes the set file was right once: then it is the store that errs, and the lease runs out.
+                    if matches!(error, UnusableUpdate::Adopt(AdoptError::OtherSet { .. })) && shared.routes().is_none()
+                    {
+                        shared.halt.other_set(error.to_string());
+                    }
                 }
                 shared.note_fault(adopted.err().map(|error| error.to_string()));
                 fault.end(shared, session);

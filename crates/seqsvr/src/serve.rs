@@ -240,9 +240,16 @@ impl Process {
             exit = Exit::Failed;
         }
         let halt = self.stages.iter().flat_map(|stage| &stage.allocators).find_map(Allocator::halt);
-        if let Some(Halt::Evicted { addr }) = halt.filter(|_| exit == Exit::Ok) {
-            tracing::error!(addr, "evicted; if restarted, this process waits until the one at that address ends");
-            exit = Exit::Evicted;
+        match halt.filter(|_| exit == Exit::Ok) {
+            Some(Halt::Evicted { addr }) => {
+                tracing::error!(addr, "evicted; if restarted, this process waits until the one at that address ends");
+                exit = Exit::Evicted;
+            }
+            Some(Halt::OtherSet { what }) => {
+                tracing::error!("{what}; a restart does not help before the set file is that of the store");
+                exit = Exit::Config;
+            }
+            Some(Halt::StoreBehind { .. }) | None => {}
         }
         if let Err(hung) = self.root.shutdown(timeout).await {
             tracing::error!(stage = "probes", "{hung}");
