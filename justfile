@@ -95,8 +95,8 @@ dist *ARGS:
     cargo xtask dist {{ARGS}}
 
 # The package on a bare Debian system, under systemd; as root.
-install *PACKAGES:
-    tests/install/run {{PACKAGES}}
+install *ARGS:
+    tests/install/run {{ARGS}}
 
 # The image as the manifests of Kubernetes start it; as root, after `just dist`.
 pods:
