@@ -276,15 +276,15 @@ fn alerts_of_allocators_fire_and_resolve() {
         |_| {},
     );
     scene.stage(
-        "callers of allocator 1 use its files up",
-        &["SeqsvrConnectionsRefused", "SeqsvrFilesLow"],
+        "callers of allocator 1 open more connections than its files allow",
+        &["SeqsvrConnectionsRefused"],
         |scene| {
             scene.allocs[0].take().unwrap().terminate();
-            scene.start_alloc(0, 2_000);
+            scene.start_alloc(0, 600);
             let addr = scene.addr(7400);
             let next = || seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(());
             eventually("the allocator serves again", next);
-            let args = ["bench", "--endpoint", "json", "--addr", &addr, "--concurrency", "2500", "--rate", "900"];
+            let args = ["bench", "--endpoint", "json", "--addr", &addr, "--concurrency", "900", "--rate", "900"];
             let callers = scene.place.server("callers", &[&args[..], &["--duration-s", "3000"]].concat());
             // In the place of a third allocator, which ends with the fault.
             scene.allocs.push(Some(callers));
