@@ -100,6 +100,10 @@ catalogue! {
     RAFT_UNREACHED_TRANSFERS_TOTAL = "seqsvr_raft_unreached_transfers_total", Counter, Count, ["set", "node"];
     /// Requests that a follower forwarded to the leader, by outcome (answered, unreachable).
     CONTROL_FORWARDED_TOTAL = "seqsvr_control_forwarded_total", Counter, Count, ["set", "node", "outcome"];
+    /// Format in which a store's commands and states are written, as a member has applied it.
+    RAFT_FORMAT = "seqsvr_raft_format", Gauge, Count, ["set", "node"];
+    /// Newest format that a member's release reads.
+    RAFT_NEWEST_FORMAT = "seqsvr_raft_newest_format", Gauge, Count, ["set", "node"];
     /// Raft term that a member of the store is in.
     RAFT_TERM = "seqsvr_raft_term", Gauge, Count, ["set", "node"];
     /// Index of the last entry in a member's log.

@@ -450,6 +450,8 @@ reasons! {
         OtherReceiver = "OTHER_RECEIVER", [PermissionDenied], Never, Unchanged;
         /// The members use different message formats: run one version.
         OtherFormat = "OTHER_FORMAT", [FailedPrecondition], Never, Unchanged;
+        /// A member runs a release that does not read the format which the group writes, or is to write.
+        OutdatedMember = "OUTDATED_MEMBER", [FailedPrecondition], Never, Unchanged;
         /// The sender was removed from the cluster for good; it stops.
         RemovedMember = "REMOVED_MEMBER", [FailedPrecondition], Never, Unchanged;
         /// The sender has another data directory than the member of its id; it stops.

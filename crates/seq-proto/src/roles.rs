@@ -82,7 +82,7 @@ pub const TABLE: &[Row] = &[
     Row { service: "seqsvr.v1.StatusService", methods: &["Status"], allowed: EVERYONE },
     Row {
         service: "seqsvr.v1.StoreAdminService",
-        methods: &["ListMembers", "AddLearners", "ChangeVoters", "TransferLeader"],
+        methods: &["ListMembers", "AddLearners", "ChangeVoters", "TransferLeader", "RaiseFormat"],
         allowed: OPERATORS,
     },
     Row { service: "seqsvr.v1.NodeAdminService", methods: &["ListNodes", "DrainNode", "SetTerms"], allowed: OPERATORS },

@@ -3,8 +3,9 @@
 //! Types of the rules are never archived themselves: renaming a field there must not change what is on disk. A format that
 //! was ever released is never edited; a change of it is a new module, a new version number and a conversion.
 //!
-//! Writers write the newest format, readers read all of them. Commands and states are bodies of the state machine's own
-//! formats.
+//! Writers of the log's own records write the newest format, readers read all of them. Commands and states are bodies of the
+//! state machine's own formats, and the one that is written is the group's: every member reads it, and it is raised by a
+//! [`Record::RaiseFormat`] once all members read the next one.
 
 pub(crate) mod envelope;
 pub(crate) mod v4;
@@ -28,39 +29,73 @@ pub struct CommandTooLarge {
     pub bytes: usize,
 }
 
-/// Encodes a command in the newest format.
+/// What one record of an entry does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record<C> {
+    /// Changes the state.
+    Command(C),
+    /// Raises the format in which the group's commands and states are written from there on. On the wire it is a command of
+    /// that format without a body: a member that does not read the format refuses it by that name.
+    RaiseFormat(u16),
+}
+
+/// Encodes a command in the group's format.
 ///
 /// # Errors
 /// [`CommandTooLarge`]; the proposer bounds its batches.
-pub(crate) fn write_command<M: StateMachine>(command: &M::Command) -> Result<EncodedCommand, CommandTooLarge> {
-    let record = envelope::seal_body(Kind::Command, M::FORMAT, &M::encode_command(command));
+pub(crate) fn write_command<M: StateMachine>(
+    format: u16,
+    command: &M::Command,
+) -> Result<EncodedCommand, CommandTooLarge> {
+    let record = envelope::seal_body(Kind::Command, format, &M::encode_command(format, command));
     if record.len() > MAX_COMMAND_BYTES {
         return Err(CommandTooLarge { bytes: record.len() });
     }
     Ok(EncodedCommand::from_bytes(Bytes::from(record)))
 }
 
-pub(crate) fn read_command<M: StateMachine>(record: &[u8]) -> Result<M::Command, ReadError> {
-    let opened = envelope::open(Kind::Command, record)?;
-    opened.check_version(M::OLDEST_FORMAT..=M::FORMAT)?;
-    M::decode_command(opened.version, opened.body()).map_err(|malformed| opened.malformed(malformed.0))
+/// Encodes [`Record::RaiseFormat`].
+pub(crate) fn write_raise(to: u16) -> EncodedCommand {
+    EncodedCommand::from_bytes(Bytes::from(envelope::seal_body(Kind::Command, to, &[])))
 }
 
-/// Reads the commands of one entry, in order.
+pub(crate) fn read_record<M: StateMachine>(record: &[u8]) -> Result<Record<M::Command>, ReadError> {
+    let opened = envelope::open(Kind::Command, record)?;
+    opened.check_version(M::OLDEST_FORMAT..=M::FORMAT)?;
+    if opened.body().is_empty() {
+        return Ok(Record::RaiseFormat(opened.version));
+    }
+    let command = M::decode_command(opened.version, opened.body());
+    command.map(Record::Command).map_err(|malformed| opened.malformed(malformed.0))
+}
+
+/// Reads the records of one entry, in order.
 ///
 /// # Errors
-/// That of the first command which cannot be read; no command at all is one.
-pub(crate) fn read_batch<M: StateMachine>(records: &[u8]) -> Result<Vec<M::Command>, ReadError> {
-    let mut commands = Vec::new();
-    let mut rest = records;
-    while commands.is_empty() || !rest.is_empty() {
-        // What is no whole record is refused by its reader.
-        let whole = envelope::record_len(rest).and_then(|len| rest.split_at_checked(len));
-        let (record, next) = whole.unwrap_or((rest, &[]));
-        commands.push(read_command::<M>(record)?);
-        rest = next;
-    }
-    Ok(commands)
+/// That of the first record which cannot be read; no record at all is one.
+pub(crate) fn read_batch<M: StateMachine>(records: &[u8]) -> Result<Vec<Record<M::Command>>, ReadError> {
+    split(records).map(read_record::<M>).collect()
+}
+
+/// The records of one entry, at least one. What is no whole record is the last one, which its reader refuses.
+fn split(records: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(records);
+    std::iter::from_fn(move || {
+        let records = rest.take()?;
+        let whole = envelope::record_len(records).and_then(|len| records.split_at_checked(len));
+        let (record, next) = whole.unwrap_or((records, &[]));
+        rest = (!next.is_empty()).then_some(next);
+        Some(record)
+    })
+}
+
+/// Checks that an entry's commands are of formats that this machine reads.
+///
+/// # Errors
+/// That of the first one that is not.
+pub(crate) fn check_formats<M: StateMachine>(records: &[u8]) -> Result<(), ReadError> {
+    split(records)
+        .try_for_each(|record| envelope::open(Kind::Command, record)?.check_version(M::OLDEST_FORMAT..=M::FORMAT))
 }
 
 pub(crate) fn write_entry(entry: &Entry) -> Vec<u8> {

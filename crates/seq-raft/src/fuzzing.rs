@@ -28,7 +28,7 @@ type Reader = fn(&[u8]) -> bool;
 fn readers<M: StateMachine>() -> [(Kind, u16, Reader); 10] {
     let log = newest::VERSION;
     [
-        (Kind::Command, M::FORMAT, |record| encoding::read_command::<M>(record).is_ok()),
+        (Kind::Command, M::FORMAT, |record| encoding::read_record::<M>(record).is_ok()),
         (Kind::Entry, log, |record| encoding::read_entry(record).is_ok()),
         (Kind::Vote, log, |record| encoding::read_vote(record).is_ok()),
         (Kind::Committed, log, |record| encoding::read_log_id(Kind::Committed, record).is_ok()),

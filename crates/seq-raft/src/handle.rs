@@ -14,6 +14,7 @@ use crate::leadership::quorum::{Quorum, QuorumStatus};
 use crate::leadership::transfer;
 use crate::membership::Refusal;
 use crate::membership::changes::MemberChanges;
+use crate::membership::format::FormatRaise;
 use crate::propose::{ProposeError, Proposer};
 use crate::state_machine::StateMachine;
 use crate::status::RaftStatus;
@@ -38,7 +39,7 @@ impl<M: StateMachine> RaftHandle<M> {
     /// # Errors
     /// [`ProposeError`]; some of its cases leave open whether the command is applied.
     pub async fn propose(&self, command: &M::Command) -> Result<M::Output, ProposeError> {
-        let command = encoding::write_command::<M>(command)?;
+        let command = encoding::write_command::<M>(self.state.format(), command)?;
         Ok(self.proposer.propose(command).await?.downcast())
     }
 
@@ -130,6 +131,15 @@ impl<M: StateMachine> RaftHandle<M> {
         self.changes.transfer_to_any().await.map_err(|error| NotTransferred { why: error.to_string() })
     }
 
+    /// Raises the group's format to the newest one of this member's program, once every member has reported that it reads it.
+    /// A member that has not responded lately is waited for as long as makes it silent.
+    ///
+    /// # Errors
+    /// [`NotRaised`] where this member does not lead, a member reads only older formats, or one is silent.
+    pub async fn raise_format(&self) -> Result<FormatRaise, NotRaised> {
+        self.changes.raise_format(false).await.map_err(|error| NotRaised { why: error.to_string() })
+    }
+
     /// What operators and probes see of this member.
     #[must_use]
     pub fn status(&self) -> RaftStatus {
@@ -175,6 +185,14 @@ impl<M: StateMachine> fmt::Debug for RaftHandle<M> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct NotTransferred {
+    /// The refusal.
+    pub why: String,
+}
+
+/// Why the group's format was not raised.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct NotRaised {
     /// The refusal.
     pub why: String,
 }

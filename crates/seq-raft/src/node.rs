@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
@@ -23,6 +24,7 @@ use crate::handle::RaftHandle;
 use crate::leadership::quorum::Quorum;
 use crate::leadership::slow_disk;
 use crate::membership::changes::MemberChanges;
+use crate::membership::format::{self, Formats};
 use crate::membership::probe::{self, PeerProbe, Prober};
 use crate::membership::service::MemberAdmin;
 use crate::propose::{Batches, Proposer};
@@ -38,26 +40,29 @@ use crate::transport::server::{self, RaftServer};
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A member whose data directory is locked and known to be its own. Nothing is loaded, and nothing durable is made.
-pub struct RaftNode {
+pub struct RaftNode<M> {
     config: RaftConfig,
     me: Identity,
     prepared: Prepared,
     server: RaftServer,
     members: Gate<MemberAdmin>,
     stopping: CancellationToken,
+    machine: PhantomData<fn() -> M>,
 }
 
-impl RaftNode {
+impl<M: StateMachine> RaftNode<M> {
     /// Locks the data directory and reads its identity. Calls of the services end when `tasks` shuts down.
     ///
     /// # Errors
     /// The directory is another cluster's or member's, of a newer format, damaged, or in use.
-    pub fn prepare(config: RaftConfig, tasks: &TaskGroup) -> Result<RaftNode, StartError> {
+    pub fn prepare(config: RaftConfig, tasks: &TaskGroup) -> Result<RaftNode<M>, StartError> {
         let prepared = storage::prepare(&config.data, &config.cluster, config.id)?.named(&config.set, &config.node);
-        let me = Identity { cluster: config.cluster.clone(), id: config.id, nonce: prepared.nonce() };
+        let (cluster, id, nonce) = (config.cluster.clone(), config.id, prepared.nonce());
+        let me = Identity { cluster, id, nonce, newest_format: M::FORMAT };
         let (is_fresh, stopping) = (prepared.is_fresh(), tasks.token());
         let server = RaftServer { me: me.clone(), is_fresh, gate: Gate::closed(), stopping: stopping.clone() };
-        Ok(RaftNode { config, me, prepared, server, members: Gate::closed(), stopping })
+        let (members, machine) = (Gate::closed(), PhantomData);
+        Ok(RaftNode { config, me, prepared, server, members, stopping, machine })
     }
 
     /// Whether the data directory holds nothing yet.
@@ -84,12 +89,12 @@ impl RaftNode {
     ///
     /// # Errors
     /// [`StartError`], or the error of `check`; the data directory is free again then.
-    pub async fn load<M: StateMachine, E: From<StartError>>(
+    pub async fn load<E: From<StartError>>(
         self,
         observe: Observer<M>,
         check: impl FnOnce(&AppliedState<M>) -> Result<(), E>,
     ) -> Result<LoadedNode<M>, E> {
-        let RaftNode { config, me, prepared, server, members, stopping } = self;
+        let RaftNode { config, me, prepared, server, members, stopping, machine: PhantomData } = self;
         let addrs: BTreeMap<u64, String> = config.peers.iter().map(|peer| (peer.id, peer.addr.clone())).collect();
         let of_raft: BTreeMap<u64, String> =
             config.peers.iter().map(|peer| (peer.id, peer.raft_addr.clone())).collect();
@@ -108,7 +113,9 @@ impl RaftNode {
         let quorum = Quorum::new(raft.clone(), names, &config.options, network.round_trips());
         let prober = Prober { me: me.clone(), dial: config.dial.clone() };
         let replica = state.replica();
-        let changes = MemberChanges::new(raft.clone(), replica.clone(), proposer.clone(), prober, &config.options);
+        let formats = Formats { mine: M::FORMAT, reported: network.formats() };
+        let changes =
+            MemberChanges::new(raft.clone(), replica.clone(), proposer.clone(), prober, formats, &config.options);
         let receiver = server::Receiver::new(&raft, &replica, &reader, &network);
         let dial = config.dial.clone();
         let handle = RaftHandle { raft, state, proposer, quorum, changes, dial, timeouts };
@@ -164,9 +171,12 @@ impl<M: StateMachine> LoadedNode<M> {
         spawn(tasks, "store proposals", Kind::Critical, batches.run());
         spawn(tasks, "store quorum", Kind::Critical, quorum.clone().watch());
         spawn(tasks, "store probe", Kind::Critical, probe.run());
-        spawn(tasks, "store members", Kind::Critical, changes.complete_joint_changes());
+        if config.auto_upgrade {
+            spawn(tasks, "store format", Kind::Critical, format::raise_when_read(changes.clone()));
+        }
+        spawn(tasks, "store members", Kind::Critical, changes.clone().complete_joint_changes());
         spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft.clone(), stall, proposer));
-        spawn(tasks, "store raft gauges", Kind::Disposable, status::update_gauges(raft, quorum));
+        spawn(tasks, "store raft gauges", Kind::Disposable, status::update_gauges(raft, quorum, changes));
         if let DataDir::Path(dir) = config.data {
             let gauges = status::update_disk_gauges(dir, config.set, config.node);
             spawn(tasks, "store disk gauges", Kind::Disposable, gauges);

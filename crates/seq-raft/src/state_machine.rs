@@ -14,17 +14,21 @@ pub trait StateMachine: Clone + Default + Send + Sync + 'static {
     /// What applying a command returns to its proposer. It never leaves the process.
     type Output: Send + Sync + 'static;
 
-    /// Number of the format that is written.
+    /// The newest format that is read and written. The group's own may be older.
     const FORMAT: u16;
 
-    /// The oldest format that is read; up to [`StateMachine::FORMAT`].
+    /// The oldest format that is read and written; up to [`StateMachine::FORMAT`].
     const OLDEST_FORMAT: u16;
+
+    /// The format of a group that has never raised its own. It stays what it is in all releases: members that begin with an
+    /// empty log must agree on it.
+    const FIRST_FORMAT: u16;
 
     /// Applies one committed command. A panic stops the process: the state may be half changed.
     fn apply(&mut self, command: &Self::Command) -> Self::Output;
 
-    /// Encodes a command in the newest format.
-    fn encode_command(command: &Self::Command) -> Vec<u8>;
+    /// Encodes a command in a format that this machine writes. No body is empty.
+    fn encode_command(format: u16, command: &Self::Command) -> Vec<u8>;
 
     /// Decodes a command.
     ///
@@ -32,8 +36,8 @@ pub trait StateMachine: Clone + Default + Send + Sync + 'static {
     /// [`Malformed`] when the body is not a command of that format.
     fn decode_command(format: u16, body: &[u8]) -> Result<Self::Command, Malformed>;
 
-    /// Encodes the state in the newest format.
-    fn encode(&self) -> Vec<u8>;
+    /// Encodes the state in a format that this machine writes.
+    fn encode(&self, format: u16) -> Vec<u8>;
 
     /// Decodes a state.
     ///

@@ -8,11 +8,12 @@ use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
 use openraft::metrics::RaftMetrics;
 use seq_api::metrics::{
-    DATA_BYTES, DATA_FREE_BYTES, RAFT_APPLIED_INDEX, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX, RAFT_QUORUM,
-    RAFT_ROUND_TRIP_SECONDS, RAFT_SNAPSHOT_INDEX, RAFT_TERM, RAFT_VOTERS,
+    DATA_BYTES, DATA_FREE_BYTES, RAFT_APPLIED_INDEX, RAFT_FORMAT, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX,
+    RAFT_NEWEST_FORMAT, RAFT_QUORUM, RAFT_ROUND_TRIP_SECONDS, RAFT_SNAPSHOT_INDEX, RAFT_TERM, RAFT_VOTERS,
 };
 
 use crate::leadership::quorum::{Quorum, QuorumStatus};
+use crate::membership::changes::MemberChanges;
 use crate::storage::Raft;
 use crate::types::{LogId, TypeConfig};
 
@@ -121,13 +122,18 @@ fn members(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) -> Vec<MemberStat
 }
 
 /// Sets the gauges of a member until it is dropped.
-pub(crate) async fn update_gauges(raft: Raft, quorum: Quorum) {
+pub(crate) async fn update_gauges(raft: Raft, quorum: Quorum, changes: MemberChanges) {
     let mut tick = tokio::time::interval(GAUGE_INTERVAL);
     loop {
         tick.tick().await;
         let metrics = raft.metrics().borrow_watched().clone();
         set_gauges(&metrics, &quorum);
         set_member_gauges(&metrics, &quorum);
+        let (set, node) = quorum.names();
+        let formats = [(RAFT_FORMAT, changes.format()), (RAFT_NEWEST_FORMAT, changes.own_format())];
+        for (name, format) in formats {
+            metrics::gauge!(name, "set" => set.to_owned(), "node" => node.to_owned()).set(f64::from(format));
+        }
     }
 }
 

@@ -160,8 +160,9 @@ impl Prepared {
                 let (contents, snapshot) = Snapshots::load(&files, manifest)?;
                 (contents, Some(snapshot))
             }
-            None => (Contents::default(), None),
+            None => (Contents::empty(), None),
         };
+        loaded.check_formats::<M>(&log_dir)?;
         Snapshots::remove_leftovers(&files, loaded.manifest.as_ref())
             .map_err(|source| LoadError::Io { place: log_dir.clone(), source })?;
 

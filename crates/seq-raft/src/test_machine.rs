@@ -10,25 +10,29 @@ pub(crate) enum Command {
     ClaimId(u64),
 }
 
-/// All words so far, and the claimed ids.
+/// All words so far, and the claimed ids. Releases differ in the newest format that they read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Journal {
+pub(crate) struct Journal<const NEWEST: u16 = OLDEST> {
     pub(crate) words: Vec<Vec<u8>>,
     pub(crate) ids: Vec<u64>,
 }
 
-/// Observes nothing.
+/// The oldest format. The next one has other numbers for the commands, and the columns of the state in another order.
+pub(crate) const OLDEST: u16 = 3;
+
+/// Observes nothing, of any release.
 pub(crate) fn unobserved() -> Observer<Journal> {
     Box::new(|_| {})
 }
 
-impl StateMachine for Journal {
+impl<const NEWEST: u16> StateMachine for Journal<NEWEST> {
     type Command = Command;
     /// Number of words after the command.
     type Output = usize;
 
-    const FORMAT: u16 = 3;
-    const OLDEST_FORMAT: u16 = 3;
+    const FORMAT: u16 = NEWEST;
+    const OLDEST_FORMAT: u16 = OLDEST;
+    const FIRST_FORMAT: u16 = OLDEST;
 
     fn apply(&mut self, command: &Command) -> usize {
         match command {
@@ -42,17 +46,19 @@ impl StateMachine for Journal {
         self.words.len()
     }
 
-    fn encode_command(command: &Command) -> Vec<u8> {
+    fn encode_command(format: u16, command: &Command) -> Vec<u8> {
+        let [append, claim] = numbers(format);
         match command {
-            Command::Append(word) => [&[0], &word[..]].concat(),
-            Command::ClaimId(id) => [&[1], &id.to_le_bytes()[..]].concat(),
+            Command::Append(word) => [&[append], &word[..]].concat(),
+            Command::ClaimId(id) => [&[claim], &id.to_le_bytes()[..]].concat(),
         }
     }
 
-    fn decode_command(_: u16, body: &[u8]) -> Result<Command, Malformed> {
+    fn decode_command(format: u16, body: &[u8]) -> Result<Command, Malformed> {
+        let [append, claim] = numbers(format);
         match body {
-            [0, word @ ..] => Ok(Command::Append(word.to_vec())),
-            [1, id @ ..] => {
+            [number, word @ ..] if *number == append => Ok(Command::Append(word.to_vec())),
+            [number, id @ ..] if *number == claim => {
                 let id = <[u8; 8]>::try_from(id).map_err(|_| Malformed::from("an id has 8 bytes"))?;
                 Ok(Command::ClaimId(u64::from_le_bytes(id)))
             }
@@ -60,12 +66,20 @@ impl StateMachine for Journal {
         }
     }
 
-    fn encode(&self) -> Vec<u8> {
-        postcard::to_stdvec(&(&self.words, &self.ids)).expect("encoding into memory does not fail")
+    fn encode(&self, format: u16) -> Vec<u8> {
+        let encoded = match format {
+            OLDEST => postcard::to_stdvec(&(&self.words, &self.ids)),
+            _ => postcard::to_stdvec(&(&self.ids, &self.words)),
+        };
+        encoded.expect("encoding into memory does not fail")
     }
 
-    fn decode(_: u16, body: &[u8]) -> Result<Journal, Malformed> {
-        let (words, ids) = postcard::from_bytes(body).map_err(|error| Malformed(error.to_string()))?;
+    fn decode(format: u16, body: &[u8]) -> Result<Journal<NEWEST>, Malformed> {
+        let decoded = match format {
+            OLDEST => postcard::from_bytes(body),
+            _ => postcard::from_bytes(body).map(|(ids, words)| (words, ids)),
+        };
+        let (words, ids) = decoded.map_err(|error| Malformed(error.to_string()))?;
         Ok(Journal { words, ids })
     }
 
@@ -76,4 +90,9 @@ impl StateMachine for Journal {
     fn claim_member_id(id: u64) -> Command {
         Command::ClaimId(id)
     }
+}
+
+/// Numbers of the two commands.
+fn numbers(format: u16) -> [u8; 2] {
+    if format == OLDEST { [0, 1] } else { [2, 3] }
 }

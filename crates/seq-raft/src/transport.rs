@@ -3,6 +3,7 @@
 pub(crate) mod acknowledged;
 mod append_stream;
 pub(crate) mod client;
+pub(crate) mod formats;
 pub(crate) mod identity;
 pub(crate) mod link;
 pub(crate) mod server;

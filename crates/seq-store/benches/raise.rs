@@ -42,10 +42,10 @@ fn raise(c: &mut Criterion) {
     let mut group = c.benchmark_group("raise");
     for raises in RAISES {
         let command = command(raises);
-        let encoded = SetState::encode_command(&command);
+        let encoded = SetState::encode_command(SetState::FORMAT, &command);
         group.throughput(Throughput::Elements(u64::from(raises)));
         group.bench_function(BenchmarkId::new("encode", raises), |b| {
-            b.iter(|| SetState::encode_command(black_box(&command)));
+            b.iter(|| SetState::encode_command(SetState::FORMAT, black_box(&command)));
         });
         group.bench_function(BenchmarkId::new("decode", raises), |b| {
             b.iter(|| SetState::decode_command(SetState::FORMAT, black_box(&encoded)).expect("just encoded"));

@@ -97,6 +97,9 @@ seq_kit::options! {
         /// How long the set of live allocators must be stable before sections are handed over only to balance the load.
         #[serde(rename = "rebalance_after_ms", with = "durations::ms")]
         pub rebalance_after: Duration,
+        /// Whether the leader raises the format of the log by itself once every member runs a release that reads the next one.
+        /// Otherwise an operator does, with `seqsvr store upgrade`; until then the former release can return.
+        pub auto_upgrade: bool,
     }
 }
 
@@ -130,6 +133,7 @@ impl StoreOptions {
             registration_grace: Duration::ZERO,
             lease_wait: Duration::ZERO,
             rebalance_after: Duration::ZERO,
+            auto_upgrade: false,
         }
     }
 

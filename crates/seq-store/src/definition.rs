@@ -137,6 +137,13 @@ pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<
 pub(crate) async fn define_set(set: &ReplicatedSet, given: &DeclaredSet) -> Result<(), SetMismatch> {
     let mut changes = set.raft().changes();
     while !set.read(|state| check_set(state, given))? {
+        if set.raft().is_leader() {
+            // A former release wrote nothing here that it could return to. A member that reads only older formats, or is
+            // silent, leaves the raise to an operator.
+            if let Err(error) = set.raft().raise_format().await {
+                tracing::debug!(%error, "the new group does not begin with the newest format");
+            }
+        }
         if given.genesis == Genesis::Start && set.raft().is_leader() {
             // The state shows whether this or another leader's definition was stored.
             if let Err(error) = set.propose(given.define()).await {

@@ -1,11 +1,13 @@
-//! Format 5 of commands and states: archived types and their conversions. The one module that uses rkyv here.
+//! Formats 5 and 6 of commands and states: archived types and their conversions. The one module that uses rkyv here.
 //!
 //! Types of `seq-core` are never archived themselves: renaming a field there must not change what is on disk. Everything that
 //! has one item for each section is a set of flat vectors of the same length: that encodes, validates and reads ten times
 //! as fast as a map.
 //!
 //! **Never edit a type of this module once it is released**: field order is the format. `encoding/tests` holds its bytes. A
-//! change is a new module beside this one, and this one stays readable.
+//! change is a new module beside this one, and this one stays readable and, for groups that were not upgraded, writable.
+//!
+//! Format 6 has the bytes of format 5. It is the first one that a group was raised to, so a log with it has begun to count.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;
@@ -18,8 +20,11 @@ mod set_columns;
 mod set_command;
 mod state_columns;
 
-/// Number of this format.
-pub(crate) const VERSION: u16 = 5;
+/// The newest format.
+pub(crate) const NEWEST: u16 = 6;
+
+/// The oldest one, which is also that of a group which has never raised its own.
+pub(crate) const OLDEST: u16 = 5;
 
 /// Encodes a command.
 pub(crate) fn encode_command(command: &state::Command) -> Vec<u8> {

@@ -17,14 +17,15 @@ impl StateMachine for SetState {
     type Command = Command;
     type Output = Answer;
 
-    const FORMAT: u16 = encoding::VERSION;
-    const OLDEST_FORMAT: u16 = encoding::VERSION;
+    const FORMAT: u16 = encoding::NEWEST;
+    const OLDEST_FORMAT: u16 = encoding::OLDEST;
+    const FIRST_FORMAT: u16 = 5;
 
     fn apply(&mut self, command: &Command) -> Answer {
         self.0.apply(command)
     }
 
-    fn encode_command(command: &Command) -> Vec<u8> {
+    fn encode_command(_: u16, command: &Command) -> Vec<u8> {
         encoding::encode_command(command)
     }
 
@@ -32,7 +33,7 @@ impl StateMachine for SetState {
         encoding::decode_command(body)
     }
 
-    fn encode(&self) -> Vec<u8> {
+    fn encode(&self, _: u16) -> Vec<u8> {
         encoding::encode_state(&self.0)
     }
 

@@ -25,6 +25,7 @@ use seq_proto::v1::store_admin_service_server::StoreAdminServiceServer;
 use seq_raft::{Gate, MAX_MESSAGE_BYTES, MemberAdmin, RaftNode, RaftServer};
 use tonic::service::Routes;
 
+use crate::SetState;
 use crate::admin::nodes::NodeServer;
 use crate::admin::status::StatusServer;
 use crate::backup::service::BackupServer;
@@ -66,7 +67,7 @@ pub(crate) struct Services {
 
 impl Services {
     /// The services of a member that is not loaded yet: only the probes of other members get a response.
-    pub(crate) fn closed(node: &RaftNode, admission: Admission) -> Services {
+    pub(crate) fn closed(node: &RaftNode<SetState>, admission: Admission) -> Services {
         let leader = LeaderHop(Gate::closed());
         Services {
             admission,

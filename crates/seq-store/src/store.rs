@@ -180,9 +180,10 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         peers,
         join,
         options: options.raft(),
+        auto_upgrade: options.auto_upgrade,
         dial,
     };
-    let node = RaftNode::prepare(raft, tasks)?;
+    let node = RaftNode::<SetState>::prepare(raft, tasks)?;
     check_form(&node, &data, &spec, form)?;
     let dials = spec.stores.len() * CONNECTIONS_PER_MEMBER;
     let services =
@@ -255,7 +256,7 @@ fn admin_addrs(spec: &SetSpec, id: u64) -> Vec<String> {
 }
 
 /// The only store of a set may have lost its data, and no other one could report it.
-fn check_form(node: &RaftNode, data: &DataDir, spec: &SetSpec, form: bool) -> Result<(), StartError> {
+fn check_form(node: &RaftNode<SetState>, data: &DataDir, spec: &SetSpec, form: bool) -> Result<(), StartError> {
     if form || !node.is_fresh() || spec.stores.len() > 1 {
         return Ok(());
     }

@@ -8,12 +8,14 @@ use crate::output::Output;
 mod change;
 mod member;
 mod terms;
+mod upgrade;
 mod wait;
 
 use change::{AddArgs, LeadArgs, MembersArgs, RemoveArgs, ReplaceArgs};
 use member::MemberArgs;
 pub(crate) use member::start_failure;
 use terms::TermsArgs;
+use upgrade::UpgradeArgs;
 
 #[derive(Debug, Args)]
 #[command(
@@ -47,6 +49,8 @@ enum StoreCommand {
     Lead(LeadArgs),
     /// Shows the set's lease terms, or changes them.
     Terms(TermsArgs),
+    /// Raises the format of the log and the state, after all members run a new release.
+    Upgrade(UpgradeArgs),
 }
 
 impl StoreArgs {
@@ -66,6 +70,7 @@ pub(crate) fn run(args: StoreArgs, output: &Output) -> anyhow::Result<Exit> {
             StoreCommand::Replace(args) => change::replace(args, output).await,
             StoreCommand::Lead(args) => change::lead(&args, output).await,
             StoreCommand::Terms(args) => terms::run(&args, output).await,
+            StoreCommand::Upgrade(args) => upgrade::run(&args, output).await,
         }
     })
 }

@@ -21,7 +21,8 @@ use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreA
 use seq_proto::v1::{
     AddLearnersRequest, ChangeVotersRequest, ChangeVotersResponse, CreateBackupRequest, CreateBackupResponse,
     DrainNodeRequest, DrainNodeResponse, ListMembersRequest, ListMembersResponse, ListNodesRequest, ListNodesResponse,
-    NewMember, SetTermsRequest, SetTermsResponse, StatusRequest, TransferLeaderRequest,
+    NewMember, RaiseFormatRequest, RaiseFormatResponse, SetTermsRequest, SetTermsResponse, StatusRequest,
+    TransferLeaderRequest,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -278,6 +279,14 @@ impl StoreClient {
         let request = SetTermsRequest { set: self.set.clone(), lease_wait_ms };
         let limit = if lease_wait_ms == 0 { READ_TIMEOUT } else { self.left().min(CHANGE_TIMEOUT) };
         self.call(limit, async |to| NodeAdmin::new(to).set_terms(timed(request.clone(), limit)).await).await
+    }
+
+    /// Raises the format of the store's log and state; with `dry_run`, only reports the effect.
+    pub(crate) async fn raise_format(&mut self, dry_run: bool) -> anyhow::Result<RaiseFormatResponse> {
+        let request = RaiseFormatRequest { set: self.set.clone(), dry_run };
+        let limit = self.left().min(CHANGE_TIMEOUT);
+        self.call(CHANGE_TIMEOUT, async |to| StoreAdmin::new(to).raise_format(timed(request.clone(), limit)).await)
+            .await
     }
 
     /// Requests a backup; returns its parts.

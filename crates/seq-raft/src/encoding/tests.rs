@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::nonce::Fingerprint;
-use crate::test_machine::{Command, Journal};
+use crate::test_machine::{Command, Journal, OLDEST};
 use crate::types::{EncodedBatch, LeaderId, Member, Membership, Payload, StoredMembership};
 
 fn hex(bytes: &[u8]) -> String {
@@ -51,27 +51,27 @@ fn snapshot() -> Snapshot {
 #[test]
 fn a_command_is_a_body_in_a_frame_and_bounded() {
     let command = Command::Append(vec![0xab; 3]);
-    let encoded = write_command::<Journal>(&command).unwrap();
+    let encoded = write_command::<Journal>(OLDEST, &command).unwrap();
     expect!["5351535201000300040000001eba57e000ababab"].assert_eq(&hex(encoded.bytes()));
-    assert_eq!(read_command::<Journal>(encoded.bytes()).unwrap(), command);
-    refuses_every_flip(encoded.bytes(), |record| read_command::<Journal>(record).map(drop));
+    assert_eq!(read_record::<Journal>(encoded.bytes()).unwrap(), Record::Command(command));
+    refuses_every_flip(encoded.bytes(), |record| read_record::<Journal>(record).map(drop));
     // The journal's encoding adds one byte.
     let most = MAX_COMMAND_BYTES - envelope::HEADER_BYTES - 1;
-    write_command::<Journal>(&Command::Append(vec![0; most])).unwrap();
-    let error = write_command::<Journal>(&Command::Append(vec![0; most + 1])).unwrap_err();
+    write_command::<Journal>(OLDEST, &Command::Append(vec![0; most])).unwrap();
+    let error = write_command::<Journal>(OLDEST, &Command::Append(vec![0; most + 1])).unwrap_err();
     assert!(error.to_string().ends_with("send it in parts"), "{error}");
 }
 
 #[test]
 fn commands_of_an_entry_are_records_one_behind_the_other() {
     let commands = [Command::Append(vec![0xab; 3]), Command::ClaimId(9), Command::Append(vec![])];
-    let encoded = commands.each_ref().map(|command| write_command::<Journal>(command).unwrap());
+    let encoded = commands.each_ref().map(|command| write_command::<Journal>(OLDEST, command).unwrap());
     let batch = EncodedBatch::of(&encoded);
     expect![[r#"
         5351535201000300040000001eba57e000ababab535153520100030009000000
         bbd301de0109000000000000005351535201000300010000006c97096b00"#]]
     .assert_eq(&hex(batch.bytes()));
-    assert_eq!(read_batch::<Journal>(batch.bytes()).unwrap(), commands);
+    assert_eq!(read_batch::<Journal>(batch.bytes()).unwrap(), commands.map(Record::Command));
     refuses_every_flip(batch.bytes(), |records| read_batch::<Journal>(records).map(drop));
     assert_eq!(EncodedBatch::of(&encoded[..1]).bytes(), encoded[0].bytes());
 
@@ -81,6 +81,27 @@ fn commands_of_an_entry_are_records_one_behind_the_other() {
     }
     let trailing = [&batch.bytes()[..], &[0]].concat();
     assert!(read_batch::<Journal>(&trailing).is_err());
+}
+
+#[test]
+fn a_raise_is_a_command_without_a_body_which_only_a_reader_of_that_format_accepts() {
+    const NEXT: u16 = OLDEST + 1;
+    let raise = write_raise(NEXT);
+    expect!["5351535201000400000000005c1b0ee6"].assert_eq(&hex(raise.bytes()));
+    assert_eq!(read_record::<Journal<NEXT>>(raise.bytes()).unwrap(), Record::RaiseFormat(NEXT));
+    let error = read_record::<Journal>(raise.bytes()).unwrap_err();
+    assert_eq!(error.fault, envelope::Fault::NewerFormat { found: NEXT, newest: OLDEST });
+
+    // Commands of both formats, in one entry.
+    let command = Command::Append(vec![0xab]);
+    let [old, new] = [OLDEST, NEXT].map(|format| write_command::<Journal<NEXT>>(format, &command).unwrap());
+    assert_ne!(old, new);
+    let batch = EncodedBatch::of(&[old.clone(), raise, new]);
+    let records = [Record::Command(command.clone()), Record::RaiseFormat(NEXT), Record::Command(command)];
+    assert_eq!(read_batch::<Journal<NEXT>>(batch.bytes()).unwrap(), records);
+    check_formats::<Journal<NEXT>>(batch.bytes()).unwrap();
+    check_formats::<Journal>(old.bytes()).unwrap();
+    assert_eq!(check_formats::<Journal>(batch.bytes()), Err(error));
 }
 
 #[test]
@@ -223,7 +244,7 @@ fn the_format_of_unreleased_programs_is_refused_by_name() {
 
 /// Reads anything as every kind of record.
 fn read_as_everything(record: &[u8]) {
-    let _ = read_command::<Journal>(record);
+    let _ = read_record::<Journal>(record);
     let _ = read_batch::<Journal>(record);
     let _ = read_entry(record);
     let _ = read_vote(record);

@@ -16,6 +16,7 @@ use seq_proto::Reason;
 use tokio::sync::Mutex;
 use tonic::Status;
 
+use super::format::Formats;
 use super::plan::{Group, MAX_LAG, MembershipRequest, Plan, Refusal};
 use super::probe::Prober;
 use crate::leadership::transfer::{STEP_DOWN_TIMEOUT, transfer_leader};
@@ -42,10 +43,11 @@ type Changes = ChangeMembers<u64, Member>;
 /// Makes membership changes. Clones make one at a time.
 #[derive(Clone)]
 pub(crate) struct MemberChanges {
-    raft: Raft,
-    replica: Arc<dyn Replica>,
-    proposer: Proposer,
+    pub(super) raft: Raft,
+    pub(super) replica: Arc<dyn Replica>,
+    pub(super) proposer: Proposer,
     prober: Prober,
+    pub(super) formats: Formats,
     /// How long one entry may take to be committed.
     commit_timeout: Duration,
     /// A member that has not responded for this long is not live.
@@ -71,10 +73,11 @@ impl MemberChanges {
         replica: Arc<dyn Replica>,
         proposer: Proposer,
         prober: Prober,
+        formats: Formats,
         options: &RaftOptions,
     ) -> MemberChanges {
         let (commit_timeout, live_within) = (options.commit_timeout, options.election_max * SILENT_ELECTIONS);
-        MemberChanges { raft, replica, proposer, prober, commit_timeout, live_within, one: Arc::default() }
+        MemberChanges { raft, replica, proposer, prober, formats, commit_timeout, live_within, one: Arc::default() }
     }
 
     /// The members as the leader observes them now.
@@ -166,7 +169,10 @@ impl MemberChanges {
         let deadline = tokio::time::Instant::now() + self.commit_timeout;
         loop {
             match self.prober.directory(id, addr).await {
-                Ok(directory) => return Ok(directory),
+                Ok((_, newest)) if !self.replica.is_read_by(newest) => {
+                    return Err(Refusal::Outdated { id, newest, to: self.replica.format() }.into());
+                }
+                Ok((directory, _)) => return Ok(directory),
                 Err(_) if tokio::time::Instant::now() < deadline => tokio::time::sleep(RETRY).await,
                 Err(why) => return Err(ChangeError::NotReached { id, addr: addr.to_owned(), why }),
             }
@@ -256,7 +262,10 @@ impl MemberChanges {
 
     /// Checks what the leader observes. One that leads for a short time only may not have a response of every member yet, so a
     /// refusal for silence is returned only after the time that makes a member silent.
-    async fn checked<T>(&self, check: impl Fn(&Group) -> Result<T, Refusal>) -> Result<(Observed, T), ChangeError> {
+    pub(super) async fn checked<T>(
+        &self,
+        check: impl Fn(&Group) -> Result<T, Refusal>,
+    ) -> Result<(Observed, T), ChangeError> {
         let deadline = tokio::time::Instant::now() + self.live_within;
         loop {
             let observed = self.observe()?;
@@ -269,7 +278,7 @@ impl MemberChanges {
         }
     }
 
-    fn begin(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, ChangeError> {
+    pub(super) fn begin(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, ChangeError> {
         self.one.try_lock().map_err(|_| ChangeError::InProgress)
     }
 

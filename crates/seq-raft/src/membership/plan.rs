@@ -132,6 +132,20 @@ impl Group {
         if self.used.contains(&id) { Err(Refusal::UsedId { id }) } else { Ok(()) }
     }
 
+    /// Whether every member reads the newest format of the leader's program. `newest`: what another member has reported; 0 is a
+    /// release that reports none.
+    pub(crate) fn check_format(&self, to: u16, newest: impl Fn(u64) -> Option<u16>) -> Result<(), Refusal> {
+        let others = self.voters.union(&self.learners).filter(|id| **id != self.leader);
+        for id in others.copied() {
+            match newest(id) {
+                Some(newest) if newest >= to => {}
+                Some(newest) => return Err(Refusal::Outdated { id, newest: newest.into(), to }),
+                None => return Err(Refusal::Silent { id, to }),
+            }
+        }
+        Ok(())
+    }
+
     fn check_new_voter(&self, id: u64, dry_run: bool) -> Result<(), Refusal> {
         match (self.learners.contains(&id), dry_run) {
             (true, true) => Ok(()),
@@ -216,6 +230,10 @@ pub(crate) enum Refusal {
     NoLeader { status: QuorumStatus },
     #[error("the leader is to be removed, and no other voter that stays has caught up")]
     NoSuccessor,
+    #[error("store {id} runs a release that reads formats up to {newest}, and {to} is to be written: upgrade it first")]
+    Outdated { id: u64, newest: u32, to: u16 },
+    #[error("store {id} does not respond, so whether it reads format {to} is not known: start it, or remove it, first")]
+    Silent { id: u64, to: u16 },
 }
 
 impl Refusal {
@@ -238,7 +256,10 @@ impl Refusal {
 
     /// Whether the only reason is that a member has not responded, or has not caught up, so far.
     pub(crate) fn is_for_silence(&self) -> bool {
-        matches!(self, Refusal::NoMajority { .. } | Refusal::NotCaughtUp { .. } | Refusal::NoSuccessor)
+        matches!(
+            self,
+            Refusal::NoMajority { .. } | Refusal::NotCaughtUp { .. } | Refusal::NoSuccessor | Refusal::Silent { .. }
+        )
     }
 }
 
@@ -256,7 +277,8 @@ impl From<Refusal> for Status {
             Refusal::UsedId { .. } => Reason::UsedStoreId,
             Refusal::OtherMember { .. } => Reason::OtherMember,
             Refusal::Taken { .. } => Reason::Taken,
-            Refusal::NotCaughtUp { .. } => Reason::NotCaughtUp,
+            Refusal::NotCaughtUp { .. } | Refusal::Silent { .. } => Reason::NotCaughtUp,
+            Refusal::Outdated { .. } => Reason::OutdatedMember,
             Refusal::NoVoters => Reason::NoVoters,
             Refusal::TooManyVoters { .. } => Reason::TooManyVoters,
             Refusal::EvenVoters { .. } => Reason::EvenVoters,

@@ -134,17 +134,18 @@ pub(crate) struct Prober {
 }
 
 impl Prober {
-    /// The fingerprint of the data directory of store `id`.
+    /// The fingerprint of the data directory of store `id`, and the newest format that it reads.
     ///
     /// # Errors
     /// Why it cannot become a member.
-    pub(crate) async fn directory(&self, id: u64, addr: &str) -> Result<Fingerprint, String> {
+    pub(crate) async fn directory(&self, id: u64, addr: &str) -> Result<(Fingerprint, u32), String> {
         let others = [(id, addr.to_owned())];
         let mut responses = client::probe(&self.me, 0, None, &self.dial, others, TIMEOUT).await;
         let (_, response) = responses.pop().expect("one was probed");
         let response = response.map_err(|refusal| refusal.message().to_owned())?;
-        Fingerprint::from_bytes(&response.fingerprint)
-            .ok_or_else(|| "it is starting, or belongs to another group already".to_owned())
+        let directory = Fingerprint::from_bytes(&response.fingerprint)
+            .ok_or_else(|| "it is starting, or belongs to another group already".to_owned())?;
+        Ok((directory, response.newest_format))
     }
 }
 

@@ -7,11 +7,13 @@ use seq_core::limits;
 use seq_proto::v1::store_admin_service_server::StoreAdminService;
 use seq_proto::v1::{
     AddLearnersRequest, AddLearnersResponse, ChangeVotersRequest, ChangeVotersResponse, ListMembersRequest,
-    ListMembersResponse, MemberState, NewMember, TransferLeaderRequest, TransferLeaderResponse,
+    ListMembersResponse, MemberState, NewMember, RaiseFormatRequest, RaiseFormatResponse, TransferLeaderRequest,
+    TransferLeaderResponse,
 };
 use tonic::{Request, Response, Status};
 
 use super::changes::{MemberChanges, Observed};
+use super::format::FormatRaise;
 use super::plan::{MAX_VOTERS, MembershipRequest, Refusal};
 use crate::gate::Gate;
 use crate::leadership::quorum::Quorum;
@@ -48,6 +50,7 @@ impl MemberAdmin {
             lag: observed.lags[id],
             caught_up: observed.group.caught_up.contains(id),
             round_trip_us: self.quorum.round_trip(*id).map_or(0, us),
+            newest_format: self.changes.newest_format(*id).into(),
         };
         ListMembersResponse {
             set: self.set.to_string(),
@@ -59,6 +62,7 @@ impl MemberAdmin {
             used_ids: observed.group.used.iter().copied().collect(),
             quorum: quorum.has_quorum(),
             quorum_lost_ms: ms(quorum.lost()),
+            format: self.changes.format().into(),
         }
     }
 }
@@ -109,6 +113,17 @@ impl StoreAdminService for Gate<MemberAdmin> {
         Refusal::check_quorum(&admin.quorum.status())?;
         let leader = admin.changes.transfer_to(request.to).await?;
         Ok(Response::new(TransferLeaderResponse { leader }))
+    }
+
+    async fn raise_format(
+        &self,
+        request: Request<RaiseFormatRequest>,
+    ) -> Result<Response<RaiseFormatResponse>, Status> {
+        let (admin, request) = (self.get()?, request.into_inner());
+        admin.check_set(&request.set)?;
+        Refusal::check_quorum(&admin.quorum.status())?;
+        let FormatRaise { from, to } = admin.changes.raise_format(request.dry_run).await?;
+        Ok(Response::new(RaiseFormatResponse { from: from.into(), to: to.into() }))
     }
 }
 

@@ -19,9 +19,11 @@ use crate::leadership::quorum::QuorumStatus;
 use crate::options::RaftOptions;
 use crate::propose::ProposeError;
 use crate::storage::{DataDir, MemoryDisk, OpenError, RestoredGroup, form_restored};
-use crate::test_machine::{Command, Journal, unobserved};
+use crate::test_machine::{Command, Journal, OLDEST, unobserved};
 use crate::transport::client;
 use crate::types::{Membership, Payload, TypeConfig, Vote};
+
+mod formats;
 
 /// How long anything may take on a slow, busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,11 +38,22 @@ async fn three(tasks: &TaskGroup) -> Vec<RunningNode<Journal>> {
     futures::future::join_all((1..).zip(ports).map(start)).await
 }
 
-async fn start(id: u64, port: TcpListener, peers: Vec<Peer>, data: DataDir, tasks: &TaskGroup) -> RunningNode<Journal> {
+async fn start<const NEWEST: u16>(
+    id: u64,
+    port: TcpListener,
+    peers: Vec<Peer>,
+    data: DataDir,
+    tasks: &TaskGroup,
+) -> RunningNode<Journal<NEWEST>> {
     run(prepare(id, peers, data, tasks), port, tasks).await
 }
 
-fn prepare(id: u64, peers: Vec<Peer>, data: DataDir, tasks: &TaskGroup) -> RaftNode {
+fn prepare<const NEWEST: u16>(
+    id: u64,
+    peers: Vec<Peer>,
+    data: DataDir,
+    tasks: &TaskGroup,
+) -> RaftNode<Journal<NEWEST>> {
     let config = RaftConfig {
         cluster: "test".into(),
         set: "test".into(),
@@ -49,13 +62,18 @@ fn prepare(id: u64, peers: Vec<Peer>, data: DataDir, tasks: &TaskGroup) -> RaftN
         data,
         peers,
         join: false,
+        auto_upgrade: false,
         options: RaftOptions::DEFAULTS,
         dial: Dial::tcp(),
     };
     RaftNode::prepare(config, tasks).unwrap()
 }
 
-async fn run(node: RaftNode, port: TcpListener, tasks: &TaskGroup) -> RunningNode<Journal> {
+async fn run<const NEWEST: u16>(
+    node: RaftNode<Journal<NEWEST>>,
+    port: TcpListener,
+    tasks: &TaskGroup,
+) -> RunningNode<Journal<NEWEST>> {
     let service = RaftServiceServer::new(node.server());
     port.set_nonblocking(true).unwrap();
     let incoming = TcpIncoming::from(tokio::net::TcpListener::from_std(port).unwrap());
@@ -64,7 +82,7 @@ async fn run(node: RaftNode, port: TcpListener, tasks: &TaskGroup) -> RunningNod
         let stopped = stopping.cancelled_owned();
         Server::builder().add_service(service).serve_with_incoming_shutdown(incoming, stopped).await.unwrap();
     });
-    let loaded = node.load::<Journal, StartError>(unobserved(), |_| Ok(())).await.unwrap();
+    let loaded = node.load::<StartError>(unobserved(), |_| Ok(())).await.unwrap();
     loaded.run(tasks)
 }
 
@@ -76,7 +94,7 @@ async fn stop(members: Vec<RunningNode<Journal>>, tasks: &TaskGroup) {
 }
 
 /// Waits until a condition holds for a member, which is checked after each change.
-async fn until<T>(member: &RaftHandle<Journal>, mut check: impl FnMut(&RaftHandle<Journal>) -> Option<T>) -> T {
+async fn until<M: StateMachine, T>(member: &RaftHandle<M>, mut check: impl FnMut(&RaftHandle<M>) -> Option<T>) -> T {
     let mut changes = member.changes();
     let held = async {
         loop {
@@ -209,7 +227,7 @@ async fn a_member_that_sends_as_another_one_is_refused() {
         .zip(&ports)
         .map(|(id, port)| Peer { id, name: format!("s{id}"), addr: addr(port), raft_addr: addr(port) })
         .collect();
-    let nodes: Vec<RaftNode> =
+    let nodes: Vec<RaftNode<Journal>> =
         (1..=3).map(|id| prepare(id, peers.clone(), DataDir::Memory(MemoryDisk::new()), &tasks)).collect();
     let (receiver, mine) = (nodes[0].server(), nodes[0].me.clone());
     let sender = nodes[1].me.clone();
@@ -242,7 +260,7 @@ async fn restored_members_form_a_group_that_continues_from_the_state() {
         .zip(&ports)
         .map(|(id, port)| Peer { id, name: format!("s{id}"), addr: addr(port), raft_addr: addr(port) })
         .collect();
-    let state = Journal { words: vec![b"before".to_vec()], ids: vec![1, 2, 3, 9] };
+    let state: Journal = Journal { words: vec![b"before".to_vec()], ids: vec![1, 2, 3, 9] };
     let start = |(id, port): (u64, TcpListener)| {
         let (place, group) = (dir.path().join(id.to_string()), group(&peers));
         form_restored(&place, id, &group, state.clone()).unwrap();
@@ -261,14 +279,14 @@ async fn restored_members_form_a_group_that_continues_from_the_state() {
 }
 
 fn group(peers: &[Peer]) -> RestoredGroup<'_> {
-    RestoredGroup { cluster: "test", peers, seed: [7; 32] }
+    RestoredGroup { cluster: "test", peers, format: OLDEST, seed: [7; 32] }
 }
 
 #[test]
 fn a_directory_with_contents_is_not_formed() {
     let dir = tempfile::tempdir().unwrap();
     let peers = [Peer { id: 1, name: "s1".into(), addr: "127.0.0.1:1".into(), raft_addr: "127.0.0.1:1".into() }];
-    let state = Journal { words: Vec::new(), ids: vec![1] };
+    let state: Journal = Journal { words: Vec::new(), ids: vec![1] };
     let form = || form_restored(dir.path(), 1, &group(&peers), state.clone());
     form().unwrap();
     assert!(matches!(form(), Err(OpenError::NotEmpty { .. })), "formed already");

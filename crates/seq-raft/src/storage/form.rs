@@ -41,6 +41,8 @@ pub struct RestoredGroup<'a> {
     pub cluster: &'a str,
     /// All members, which vote.
     pub peers: &'a [Peer],
+    /// The group's format: that of what is restored, so that members which different releases form begin with the same one.
+    pub format: u16,
     /// The same for all members, secret, and another one for each restore.
     pub seed: [u8; 32],
 }
@@ -70,7 +72,8 @@ pub fn form_restored<M: StateMachine>(
     let failed = |place: String| move |source| LoadError::Io { place, source };
 
     let first = first_log_id(group);
-    let contents = Contents { state, last_applied: Some(first), membership: membership(group, first) };
+    let (format, membership) = (group.format, membership(group, first));
+    let contents = Contents { state, format, last_applied: Some(first), membership };
     let snapshot = contents.encode();
     let file = snapshot::file_name(Some(&first));
     files.write(&file, &snapshot.snapshot).map_err(failed(files.place(&file)))?;

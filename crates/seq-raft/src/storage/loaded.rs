@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use super::error::LoadError;
 use crate::encoding;
 use crate::encoding::envelope::Kind;
-use crate::types::{Entry, LogId, Vote};
+use crate::state_machine::StateMachine;
+use crate::types::{Entry, LogId, Payload, Vote};
 
 /// The single records of a store, beside its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +101,19 @@ impl Loaded {
                 first,
                 last: committed.index,
             });
+        }
+        Ok(())
+    }
+
+    /// Refuses entries in a format that this program does not read: a later one has written here, and the group's format was
+    /// raised since.
+    pub(crate) fn check_formats<M: StateMachine>(&self, place: &str) -> Result<(), LoadError> {
+        for entry in &self.entries {
+            if let Payload::Normal(records) = &entry.payload {
+                let place = || format!("log entry {} of {place}", entry.log_id.index);
+                encoding::check_formats::<M>(records.bytes())
+                    .map_err(|source| LoadError::Record { place: place(), source })?;
+            }
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 
 use super::abort::abort_on_io_error;
 use super::snapshot::{Contents, SnapshotError, Snapshots, decode_announced};
-use crate::encoding::{self, CommandTooLarge};
+use crate::encoding::{self, CommandTooLarge, Record};
 use crate::state_machine::StateMachine;
 use crate::types::{
     EncodedCommand, Entry, LogId, Output, Outputs, Payload, Snapshot, SnapshotMeta, StoredMembership, TypeConfig,
@@ -55,6 +55,12 @@ impl<M: StateMachine> AppliedState<M> {
     #[must_use]
     pub fn last_applied(&self) -> Option<u64> {
         self.0.contents.read().last_applied.map(|id| id.index)
+    }
+
+    /// The group's format, as of the last entry that the state covers.
+    #[must_use]
+    pub fn format(&self) -> u16 {
+        self.0.contents.read().format
     }
 
     /// The same state without its type.
@@ -100,6 +106,12 @@ pub(crate) trait Replica: Send + Sync {
 
     /// The command that claims an id for a member.
     fn claim_member_id(&self, id: u64) -> Result<EncodedCommand, CommandTooLarge>;
+
+    /// The group's format.
+    fn format(&self) -> u16;
+
+    /// Whether a member that reads formats up to `newest` reads what the group writes; 0 is a release that reports none.
+    fn is_read_by(&self, newest: u32) -> bool;
 }
 
 impl dyn Replica + '_ {
@@ -130,7 +142,7 @@ impl<M: StateMachine> Replica for Shared<M> {
             }
         }
 
-        let commands = match &entry.payload {
+        let records = match &entry.payload {
             // Skipping one would make this member differ from the others.
             Payload::Normal(commands) => encoding::read_batch::<M>(commands.bytes()).unwrap_or_else(|error| {
                 abort_on_io_error(&format!("applying log entry {}", entry.log_id), &error);
@@ -145,12 +157,19 @@ impl<M: StateMachine> Replica for Shared<M> {
         if let Payload::Membership(members) = entry.payload {
             applied.membership = StoredMembership::new(Some(entry.log_id), members);
         }
-        let apply = |command| {
-            let output = applied.state.apply(command);
-            (self.observe)(&output);
-            Output::of(output)
+        let apply = |record| match record {
+            Record::Command(command) => {
+                let output = applied.state.apply(&command);
+                (self.observe)(&output);
+                Output::of(output)
+            }
+            // Two leaders may have raised it.
+            Record::RaiseFormat(to) => {
+                applied.format = applied.format.max(to);
+                Output::of(())
+            }
         };
-        Outputs(commands.iter().map(apply).collect())
+        Outputs(records.into_iter().map(apply).collect())
     }
 
     fn applied(&self) -> (Option<LogId>, StoredMembership) {
@@ -180,7 +199,16 @@ impl<M: StateMachine> Replica for Shared<M> {
     }
 
     fn claim_member_id(&self, id: u64) -> Result<EncodedCommand, CommandTooLarge> {
-        encoding::write_command::<M>(&M::claim_member_id(id))
+        encoding::write_command::<M>(Replica::format(self), &M::claim_member_id(id))
+    }
+
+    fn format(&self) -> u16 {
+        self.contents.read().format
+    }
+
+    fn is_read_by(&self, newest: u32) -> bool {
+        // Releases report it since the first format.
+        newest.max(M::FIRST_FORMAT.into()) >= Replica::format(self).into()
     }
 }
 

@@ -28,9 +28,12 @@ const PREFIX: &str = "snapshot-";
 const WRITE_RETRY: Duration = Duration::from_millis(500);
 
 /// What a snapshot holds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Contents<M> {
     pub(crate) state: M,
+    /// The group's format: commands and states are written in it. It never goes back. A snapshot holds it as the format of
+    /// its state.
+    pub(crate) format: u16,
     pub(crate) last_applied: Option<LogId>,
     pub(crate) membership: StoredMembership,
 }
@@ -92,6 +95,7 @@ fn decode<M: StateMachine>(bytes: &[u8]) -> Result<Contents<M>, SnapshotError> {
     }
     Ok(Contents {
         state: M::decode(found, &snapshot.state)?,
+        format: found,
         last_applied: snapshot.last_log_id.map(newest::LogId::into_library),
         membership: snapshot.membership.into_library().map_err(Malformed::from)?,
     })
@@ -104,13 +108,23 @@ impl<M> Contents<M> {
 }
 
 impl<M: StateMachine> Contents<M> {
+    /// What a member without a snapshot begins with.
+    pub(crate) fn empty() -> Contents<M> {
+        Contents {
+            state: M::default(),
+            format: M::FIRST_FORMAT,
+            last_applied: None,
+            membership: StoredMembership::default(),
+        }
+    }
+
     /// The snapshot of these contents.
     pub(crate) fn encode(&self) -> Snapshot {
         let snapshot = encoding::Snapshot {
             last_log_id: self.last_applied.as_ref().map(Into::into),
             membership: (&self.membership).into(),
-            state_format: M::FORMAT,
-            state: self.state.encode(),
+            state_format: self.format,
+            state: self.state.encode(self.format),
         };
         Snapshot { meta: self.meta(), snapshot: encoding::write_snapshot(&snapshot).into() }
     }

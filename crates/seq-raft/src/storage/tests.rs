@@ -10,7 +10,7 @@ use openraft::type_config::alias::OneshotReceiverOf;
 
 use super::*;
 use crate::encoding;
-use crate::test_machine::{Command, Journal, unobserved};
+use crate::test_machine::{Command, Journal, OLDEST, unobserved};
 use crate::types::{EncodedBatch, Entry, LeaderId, LogId, Payload, TypeConfig, Vote};
 
 mod child;
@@ -61,7 +61,7 @@ fn raise(term: u64, index: u64, raises: usize) -> Entry {
 }
 
 fn command_entry(term: u64, index: u64, command: &Command) -> Entry {
-    let command = encoding::write_command::<Journal>(command).unwrap();
+    let command = encoding::write_command::<Journal>(OLDEST, command).unwrap();
     Entry { log_id: log_id(term, index), payload: Payload::Normal(EncodedBatch::of(&[command])) }
 }
 
@@ -92,7 +92,7 @@ async fn read_vote(log: &mut LogStore) -> Option<Vote> {
 fn the_commands_of_an_entry_are_applied_in_order_with_an_output_each() {
     let opened = open(&DataDir::Memory(MemoryDisk::new())).unwrap();
     let words = [b"one", b"two", b"six"].map(|word| Command::Append(word.to_vec()));
-    let commands = words.each_ref().map(|command| encoding::write_command::<Journal>(command).unwrap());
+    let commands = words.each_ref().map(|command| encoding::write_command::<Journal>(OLDEST, command).unwrap());
     let payload = Payload::Normal(EncodedBatch::of(&commands));
     let outputs = opened.state.replica().apply(Entry { log_id: log_id(1, 0), payload }).0;
     assert_eq!(outputs.into_iter().map(crate::types::Output::downcast::<usize>).collect::<Vec<_>>(), [1, 2, 3]);

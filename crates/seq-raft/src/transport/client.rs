@@ -32,6 +32,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 use super::acknowledged::Acknowledged;
+use super::formats::ReportedFormats;
 use super::identity::{Identity, PeerRefusal};
 use super::link::{LinkTimeouts, RoundTrips, connect};
 use super::validation::Validate;
@@ -74,6 +75,7 @@ struct Inner {
     timeouts: LinkTimeouts,
     /// Of the heartbeats.
     round_trips: Arc<RoundTrips>,
+    formats: Arc<ReportedFormats>,
     channels: Mutex<BTreeMap<(u64, Purpose), (String, Channel)>>,
     membership: Arc<OwnMembership>,
     evictions: Evictions,
@@ -88,10 +90,23 @@ impl Network {
         timeouts: LinkTimeouts,
     ) -> Network {
         let (channels, membership, evictions) = (Mutex::default(), Arc::default(), Evictions::new(None));
-        let (acknowledged, round_trips) = (Arc::new(Acknowledged::new(log.clone())), Arc::default());
-        let inner =
-            Inner { me, log, acknowledged, dial, addrs, timeouts, round_trips, channels, membership, evictions };
-        Network { inner: Arc::new(inner) }
+        let (acknowledged, round_trips, formats) =
+            (Arc::new(Acknowledged::new(log.clone())), Arc::default(), Arc::default());
+        Network {
+            inner: Arc::new(Inner {
+                me,
+                log,
+                acknowledged,
+                dial,
+                addrs,
+                timeouts,
+                round_trips,
+                formats,
+                channels,
+                membership,
+                evictions,
+            }),
+        }
     }
 
     /// Acknowledgements of the other members.
@@ -102,6 +117,11 @@ impl Network {
     /// Round trips of the heartbeats.
     pub(crate) fn round_trips(&self) -> Arc<RoundTrips> {
         self.inner.round_trips.clone()
+    }
+
+    /// The newest formats that the other members read.
+    pub(crate) fn formats(&self) -> Arc<ReportedFormats> {
+        self.inner.formats.clone()
     }
 
     /// The newest list of members that names this one; watched once the Raft library runs.
@@ -223,6 +243,7 @@ impl Peer {
             let other = PeerRefusal::OtherDataDirectory { cluster: self.inner.me.cluster.clone(), id: self.id };
             return Err(Unreachable::new(&other).into());
         }
+        self.inner.formats.on_response(self.id, response.newest_format);
         let content: A = decode(&response.payload).map_err(|error| NetworkError::new(&error))?;
         content.validate(self.id, &self.inner.log).map_err(|invalid| {
             tracing::error!(store = self.id, %invalid, "a Raft response was refused");

@@ -29,6 +29,8 @@ pub(crate) struct Identity {
     pub(crate) id: u64,
     /// Number of its data directory.
     pub(crate) nonce: Nonce,
+    /// The newest format of commands and states that its program reads, which it reports to the others.
+    pub(crate) newest_format: u16,
 }
 
 impl Identity {
@@ -49,6 +51,7 @@ impl Identity {
             membership,
             format: FORMAT,
             receiver: Bytes::copy_from_slice(&receiver.bytes()),
+            newest_format: self.newest_format.into(),
         }
     }
 
@@ -69,6 +72,7 @@ impl Identity {
                 index: last.index,
             }),
             starting,
+            newest_format: self.newest_format.into(),
         }
     }
 
@@ -122,6 +126,11 @@ pub(crate) enum PeerRefusal {
     OtherHolder { from: u64, name: String, holder: String },
     #[error("store {from} sends messages of format {format}, and this member of format {FORMAT}: run one version")]
     OtherFormat { from: u64, format: u32 },
+    #[error(
+        "store {from} reads formats up to {newest}, and the group writes format {format} since it was upgraded: start a newer \
+         release of that store"
+    )]
+    Outdated { from: u64, newest: u32, format: u16 },
     #[error("store {id} of cluster {cluster:?} has another data directory; a lost disk comes back under a new id")]
     OtherDataDirectory { cluster: String, id: u64 },
     #[error(
@@ -144,6 +153,7 @@ impl From<PeerRefusal> for Status {
             PeerRefusal::Removed { .. } => Reason::RemovedMember,
             PeerRefusal::OtherHolder { .. } => Reason::OtherHolder,
             PeerRefusal::OtherFormat { .. } => Reason::OtherFormat,
+            PeerRefusal::Outdated { .. } => Reason::OutdatedMember,
             PeerRefusal::OtherDataDirectory { .. } => Reason::OtherDataDirectory,
             PeerRefusal::AcknowledgedDataLost { .. } => Reason::AcknowledgedDataLost,
         };
@@ -156,7 +166,7 @@ mod tests {
     use super::*;
 
     fn member(id: u64) -> Identity {
-        Identity { cluster: "c".into(), id, nonce: Nonce::draw() }
+        Identity { cluster: "c".into(), id, nonce: Nonce::draw(), newest_format: 1 }
     }
 
     #[test]

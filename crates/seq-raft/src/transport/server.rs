@@ -152,6 +152,11 @@ impl RaftServer {
         self.encode(&Sender::of(request)?, response).map(Response::new)
     }
 
+    fn probe_response(&self, status: MembershipStatus, mine: Option<Fingerprint>) -> ProbeResponse {
+        let fingerprint = mine.map(|mine| mine.bytes().to_vec()).unwrap_or_default();
+        ProbeResponse { status: status.to_wire().into(), fingerprint, newest_format: self.me.newest_format.into() }
+    }
+
     /// The message that carries a response of the Raft library.
     pub(crate) fn encode<A: Serialize, E: std::error::Error>(
         &self,
@@ -191,7 +196,7 @@ impl RaftService for RaftServer {
             if !self.is_fresh {
                 return Err(starting());
             }
-            return Ok(Response::new(probe_response(MembershipStatus::NoGroup, None)));
+            return Ok(Response::new(self.probe_response(MembershipStatus::NoGroup, None)));
         };
         let status = membership_status::status_of(&open.raft, &*open.replica, probe.from, directory, probe.membership);
         let is_member = status == MembershipStatus::Member;
@@ -205,8 +210,12 @@ impl RaftService for RaftServer {
                 PeerRefusal::AcknowledgedDataLost { cluster, id: probe.from, lost }
             })?;
         }
+        if is_member && !open.replica.is_read_by(probe.newest_format) {
+            let format = open.replica.format();
+            return Err(PeerRefusal::Outdated { from: probe.from, newest: probe.newest_format, format }.into());
+        }
         let mine = open.is_groupless().then(|| self.me.fingerprint());
-        Ok(Response::new(probe_response(status, mine)))
+        Ok(Response::new(self.probe_response(status, mine)))
     }
 
     async fn append_entries(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
@@ -314,11 +323,6 @@ impl Drop for Receiving {
 fn holder<T>(request: &Request<T>) -> Option<String> {
     let identity = request.extensions().get::<Peer>().and_then(Peer::identity);
     identity.map(|identity| identity.name().to_owned())
-}
-
-fn probe_response(status: MembershipStatus, mine: Option<Fingerprint>) -> ProbeResponse {
-    let fingerprint = mine.map(|mine| mine.bytes().to_vec()).unwrap_or_default();
-    ProbeResponse { status: status.to_wire().into(), fingerprint }
 }
 
 fn read_position(position: LogPosition) -> LogId {

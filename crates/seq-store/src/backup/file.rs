@@ -43,10 +43,10 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Encodes a file. `header` has everything but the format and the length of the state.
+    /// Encodes a file, with the state in the format that `header` names. It has everything but the length of the state.
     pub(crate) fn encode(header: BackupHeader, state: &SetState) -> Vec<u8> {
-        let state = state.encode();
-        let header = BackupHeader { state_format: SetState::FORMAT.into(), state_bytes: state.len() as u64, ..header };
+        let state = state.encode(header.state_format as u16);
+        let header = BackupHeader { state_bytes: state.len() as u64, ..header };
         let header = header.encode_to_vec();
         let header_bytes = u32::try_from(header.len()).expect("names and numbers are short");
         let mut file = Vec::with_capacity(FRAME_BYTES + header.len() + state.len() + CHECKSUM_BYTES);
@@ -99,6 +99,11 @@ impl Backup {
     #[must_use]
     pub fn checksum_text(&self) -> String {
         hex(&self.checksum)
+    }
+
+    /// The format of the state.
+    pub(crate) fn state_format(&self) -> u16 {
+        self.header.state_format as u16 // Checked when it was decoded.
     }
 
     /// The state.

@@ -64,7 +64,8 @@ pub fn restore(backup: &Backup, config: &RestoreConfig) -> Result<Restored, Rest
     };
     let peers: Vec<Peer> = spec.stores.iter().map(peer).collect();
     let quarantined = state.0.sections.known().filter(|(_, record)| is_quarantined(record)).count() as u32;
-    let group = RestoredGroup { cluster, peers: &peers, seed: seed(backup, lineage) };
+    let (format, seed) = (backup.state_format(), seed(backup, lineage));
+    let group = RestoredGroup { cluster, peers: &peers, format, seed };
     form_restored(dir, *id, &group, state)?;
     Ok(Restored { lineage, backup: before, quarantined })
 }

@@ -53,11 +53,11 @@ impl Backups {
             let text = format!("this is the store of set {:?}, not of {set:?}", defined.name);
             return Err(Reason::OtherSet.status(text));
         }
-        Ok((header(&self.cluster, &state.0, log_index), state))
+        Ok((header(&self.cluster, raft.state().format(), &state.0, log_index), state))
     }
 }
 
-fn header(cluster: &str, state: &State, log_index: u64) -> BackupHeader {
+fn header(cluster: &str, format: u16, state: &State, log_index: u64) -> BackupHeader {
     let set = state.set.as_ref().expect("checked by the caller");
     let mut secret = vec![0; SECRET_BYTES];
     getrandom::fill(&mut secret).expect("the operating system gives random numbers");
@@ -74,7 +74,7 @@ fn header(cluster: &str, state: &State, log_index: u64) -> BackupHeader {
         resident: state.sections.residents().count() as u32,
         created_unix_ms: wall_clock_ms(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        state_format: 0,
+        state_format: format.into(),
         state_bytes: 0,
         secret,
     }

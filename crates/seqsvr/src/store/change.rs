@@ -158,6 +158,12 @@ pub(super) async fn members(args: &MembersArgs, output: &Output) -> anyhow::Resu
         if list.changing {
             output.line("a change of voters is under way")?;
         }
+        if let Some(to) = readable_by_all(&list).filter(|to| *to > list.format) {
+            let format = list.format;
+            output.line(format_args!(
+                "format {format} is written, and all read {to}: `seqsvr store upgrade` raises it"
+            ))?;
+        }
         if !list.quorum {
             let seconds = list.quorum_lost_ms as f64 / 1_000.0;
             output.line(format_args!("NO QUORUM since {seconds:.1} s: nothing can be committed"))?;
@@ -306,6 +312,7 @@ struct View<'a> {
     quorum: bool,
     quorum_lost_ms: u64,
     changing: bool,
+    format: u32,
     members: Vec<MemberView<'a>>,
     used_ids: &'a [u64],
 }
@@ -319,14 +326,15 @@ struct MemberView<'a> {
     live: bool,
     lag: u64,
     round_trip_us: u64,
+    newest_format: u32,
 }
 
 impl<'a> View<'a> {
     fn new(list: &'a ListMembersResponse) -> View<'a> {
         let member = |member: &'a MemberState| {
-            let MemberState { id, name, addr, live, lag, round_trip_us, .. } = member;
-            let (live, lag, round_trip_us) = (*live, *lag, *round_trip_us);
-            MemberView { id: *id, name, addr, role: role(member, list), live, lag, round_trip_us }
+            let MemberState { id, name, addr, live, lag, round_trip_us, newest_format, .. } = member;
+            let (live, lag, round_trip_us, newest_format) = (*live, *lag, *round_trip_us, *newest_format);
+            MemberView { id: *id, name, addr, role: role(member, list), live, lag, round_trip_us, newest_format }
         };
         let members = list.members.iter().map(member).collect();
         View {
@@ -335,10 +343,16 @@ impl<'a> View<'a> {
             quorum: list.quorum,
             quorum_lost_ms: list.quorum_lost_ms,
             changing: list.changing,
+            format: list.format,
             members,
             used_ids: &list.used_ids,
         }
     }
+}
+
+/// The newest format that every member reads, where each has reported one.
+fn readable_by_all(list: &ListMembersResponse) -> Option<u32> {
+    list.members.iter().map(|member| member.newest_format).min()
 }
 
 fn role(member: &MemberState, list: &ListMembersResponse) -> &'static str {
@@ -350,7 +364,7 @@ fn role(member: &MemberState, list: &ListMembersResponse) -> &'static str {
 }
 
 fn table(list: &ListMembersResponse, wide: bool) -> Table {
-    let heading = ["id", "name", "addr", "role", "answers", "lag", "round trip"];
+    let heading = ["id", "name", "addr", "role", "answers", "lag", "round trip", "reads"];
     let mut table = Table::new(if wide { &heading } else { &heading[..6] }).right(&[5]);
     for member in &list.members {
         let trip = member.round_trip_us as f64 / 1_000.0;
@@ -363,7 +377,8 @@ fn table(list: &ListMembersResponse, wide: bool) -> Table {
             grouped(member.lag),
         ];
         let trip = if member.round_trip_us == 0 { "-".to_owned() } else { format!("{trip:.1} ms") };
-        table.row(cells.into_iter().chain(wide.then_some(trip)));
+        let reads = if member.newest_format == 0 { "-".to_owned() } else { format!("format {}", member.newest_format) };
+        table.row(cells.into_iter().chain(wide.then_some([trip, reads]).into_iter().flatten()));
     }
     table
 }

@@ -175,3 +175,20 @@ fn each_refusal_has_a_reason_of_its_own() {
         refusals.into_iter().map(|refusal| seq_proto::status::reason(&Status::from(refusal)).unwrap()).collect();
     assert_eq!(reasons.len(), count);
 }
+
+#[test]
+fn a_format_is_written_only_when_every_member_has_reported_that_it_reads_it() {
+    let group = learner(three(), 4, true);
+    let reports = |id, newest| group.check_format(4, |other| if other == id { newest } else { Some(4) });
+    assert_eq!(reports(4, Some(4)), Ok(()));
+    assert_eq!(reports(4, Some(5)), Ok(()));
+    assert_eq!(
+        reports(4, Some(3)),
+        Err(Refusal::Outdated { id: 4, newest: 3, to: 4 }),
+        "learners apply the log as well"
+    );
+    assert_eq!(reports(2, Some(0)), Err(Refusal::Outdated { id: 2, newest: 0, to: 4 }), "a release that reports none");
+    assert_eq!(reports(2, None), Err(Refusal::Silent { id: 2, to: 4 }));
+    assert_eq!(reports(1, None), Ok(()), "the leader asks itself for nothing");
+    assert!(Refusal::Silent { id: 4, to: 4 }.is_for_silence());
+}

@@ -7,7 +7,7 @@ use openraft::storage::RaftLogStorage;
 use super::*;
 use crate::encoding;
 use crate::storage::{self, DataDir, LogStore, MemoryDisk};
-use crate::test_machine::{Command, Journal, unobserved};
+use crate::test_machine::{Command, Journal, OLDEST, unobserved};
 use crate::transport::client;
 use crate::types::{EncodedBatch, LeaderId, Member, SnapshotMeta, StoredMembership};
 
@@ -109,7 +109,7 @@ async fn votes() {
 async fn appends() {
     let (_log, log) = log().await;
     let command = |bytes: Vec<u8>| Payload::Normal(EncodedBatch::from_bytes(bytes.into()));
-    let good = encoding::write_command::<Journal>(&Command::ClaimId(9)).unwrap().bytes().to_vec();
+    let good = encoding::write_command::<Journal>(OLDEST, &Command::ClaimId(9)).unwrap().bytes().to_vec();
     let last = id(3, 1, 9);
     let whole = vec![blank(3, 1, 10), entry(id(4, 1, 11), command(good.clone())), blank(4, 1, 12)];
     assert_eq!(reason(&append(last, whole), &log), "valid");
