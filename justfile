@@ -84,8 +84,6 @@ compare *ARGS:
     cargo build --profile dist -p seqsvr -p seq-compare -p seq-store --bins --example propose
     target/dist/seq-compare run {{ARGS}}
 
-# Migrates a thousand sections between two sets under 20,000 numbers a second over every endpoint, then has one set lost, and
-# measures both: some minutes.
 # Faults, and the seconds until each alert fires and resolves; as root.
 alerts:
     cargo test -p seqsvr --test e2e -- --ignored --nocapture --test-threads 3 fire_and_resolve
@@ -102,6 +100,12 @@ install *ARGS:
 pods:
     cargo test -p seqsvr --test deploy -- --ignored --nocapture
 
+# Ten upgrades and downgrades between the release before and this one, under load: some minutes.
+rolling:
+    tests/rolling/run
+
+# Migrates a thousand sections between two sets under 20,000 numbers a second over every endpoint, then has one set lost, and
+# measures both: some minutes.
 sets:
     cargo test --release -p seqsvr --test e2e -- --ignored --nocapture --test-threads 1 sets_at_scale
 

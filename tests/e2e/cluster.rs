@@ -80,6 +80,11 @@ impl Place {
         self.start(name, Command::new(env!("CARGO_BIN_EXE_seqsvr")), args)
     }
 
+    /// Starts a server of another program.
+    pub(crate) fn server_of(&self, program: &Path, name: &str, args: &[&str]) -> Server {
+        self.start(name, Command::new(program), args)
+    }
+
     /// Starts a server with these variables in its environment.
     pub(crate) fn server_with_environment(
         &self,
@@ -158,6 +163,11 @@ impl Server {
     /// Resumes the process.
     pub(crate) fn thaw(&self) {
         self.signal(rustix::process::Signal::CONT);
+    }
+
+    /// Interrupts the process, as a user does.
+    pub(crate) fn interrupt(&self) {
+        self.signal(rustix::process::Signal::INT);
     }
 
     /// Has the process read its settings again.

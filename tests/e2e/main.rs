@@ -31,6 +31,7 @@ mod replace;
 mod restore;
 mod restore_sets;
 mod roles;
+mod rolling;
 mod sets;
 mod sets_at_scale;
 mod sim;

@@ -436,8 +436,13 @@ impl<'a> Attempts<'a> {
         Refused {
             uid,
             code: failed.code(),
+            // Without a reason the message may be empty: what sent it is then known by its code alone.
+            message: if reason.is_empty() {
+                format!("{:?}: {}", failed.code(), failed.message())
+            } else {
+                failed.message().into()
+            },
             reason,
-            message: failed.message().to_owned(),
             bound: number(failed, key::BOUND),
             retry_after: failed.get_details_retry_info().and_then(|info| info.retry_delay),
             attempts: self.made,

@@ -12,6 +12,7 @@ mod report;
 mod source;
 mod tidy;
 mod turmoil;
+mod wire;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -40,6 +41,8 @@ enum Task {
     Layers,
     /// Runs the real services on a simulated network, under faults, for a few seeds.
     Turmoil,
+    /// The protos against those of the last release.
+    Wire(wire::WireArgs),
     /// Rates of words in comments and documents, and the places of words that docs/glossary.md does not use: a report,
     /// not a check.
     Words(words::WordsArgs),
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Task::Fuzz(args) => fuzz::run(&root, &args),
         Task::Layers => layers::run(&root),
         Task::Turmoil => turmoil::run(&root),
+        Task::Wire(args) => wire::run(&root, &args),
         Task::Words(args) => words::run(&root, &args),
     };
     match outcome {

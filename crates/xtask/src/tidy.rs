@@ -15,6 +15,7 @@ use std::path::Path;
 
 pub(crate) use docs::anchors;
 pub(crate) use metrics::names as metric_names;
+pub(crate) use proto::files as proto_files;
 
 use crate::report;
 use crate::source;

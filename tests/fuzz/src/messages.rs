@@ -34,7 +34,8 @@ macro_rules! turns {
 pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     StatusRequest StatusResponse StoreStatus StoreMember AllocMember AllocStatus ListMembersRequest ListMembersResponse
     MemberState AddLearnersRequest NewMember AddLearnersResponse ChangeVotersRequest ChangeVotersResponse
-    TransferLeaderRequest TransferLeaderResponse ListNodesRequest ListNodesResponse NodeState DrainNodeRequest
+    TransferLeaderRequest TransferLeaderResponse RaiseFormatRequest RaiseFormatResponse ListNodesRequest
+    ListNodesResponse NodeState DrainNodeRequest
     DrainNodeResponse RegisterRequest RegisterResponse RenewRequest RenewResponse OwnershipUpdate PlannedHandover RaiseCeilingsRequest
     RaiseCeilingsResponse TransferRequest TransferResponse HandoverOffer PrepareRequest PrepareResponse StageRequest
     StageResponse ActivateRequest ActivateResponse RaftMessage ProbeResponse SnapshotChunk Routes RouteNode RouteRun

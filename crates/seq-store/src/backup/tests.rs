@@ -4,6 +4,7 @@ use seq_core::Layout;
 use seq_core::set_spec::{Genesis, SetSpec, StoreSpec};
 use seq_core::state::{Command, Registration, SetDefinition, State};
 use seq_proto::v1::BackupHeader;
+use seq_raft::StateMachine as _;
 use sha2::{Digest, Sha256};
 
 use super::file::SECRET_BYTES;
@@ -28,11 +29,17 @@ fn state() -> SetState {
 }
 
 fn file() -> Vec<u8> {
+    file_in(SetState::FORMAT)
+}
+
+/// A backup of a group with this format.
+fn file_in(format: u16) -> Vec<u8> {
     let header = BackupHeader {
         cluster: "c".into(),
         set: "im-a".into(),
         uid_end: 1_000,
         section_size: 100,
+        state_format: format.into(),
         secret: vec![5; SECRET_BYTES],
         ..BackupHeader::default()
     };
@@ -74,6 +81,21 @@ fn a_backup_is_read_as_it_was_written() {
     assert_eq!(*backup.state(), state());
     assert_eq!((backup.format, &*backup.header.set), (1, "im-a"));
     assert!(!format!("{backup:?}").contains("5, 5"), "the secret is not printed");
+}
+
+#[test]
+fn a_group_is_restored_in_the_format_that_it_had() {
+    let dir = tempfile::tempdir().unwrap();
+    for format in SetState::OLDEST_FORMAT..=SetState::FORMAT {
+        let backup = Backup::decode(&file_in(format)).unwrap();
+        assert_eq!((backup.state(), backup.state_format()), (&state(), format));
+        let place = dir.path().join(format.to_string());
+        restore(&backup, &RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: place, nth: 1 }).unwrap();
+    }
+    for format in [0, SetState::OLDEST_FORMAT - 1, SetState::FORMAT + 1] {
+        let refusal = Backup::decode(&file_in(format)).unwrap_err();
+        assert!(matches!(refusal, BackupError::StateFormat { found, .. } if found == u32::from(format)), "{refusal}");
+    }
 }
 
 #[test]

@@ -32,16 +32,22 @@ const COUNTING: &[&str] =
 const UNITS: &[(&str, &str)] = &[("_ms", "millisecond"), ("_seconds", "second"), ("_bytes", "byte")];
 
 pub(super) fn check(dir: &Path, findings: &mut Vec<Finding>) -> anyhow::Result<()> {
-    let mut names = Vec::new();
-    list(dir, dir, &mut names)?;
-    names.sort();
-    anyhow::ensure!(!names.is_empty(), "{} holds no .proto file", dir.display());
+    let names = files(dir)?;
     let mut compiler = protox::Compiler::new([dir])?;
     compiler.include_source_info(true).open_files(&names)?;
     for file in compiler.file_descriptor_set().file {
         lint(&file, findings);
     }
     Ok(())
+}
+
+/// The paths of all protos below `dir`, from there.
+pub(crate) fn files(dir: &Path) -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    list(dir, dir, &mut names)?;
+    names.sort();
+    anyhow::ensure!(!names.is_empty(), "{} holds no .proto file", dir.display());
+    Ok(names)
 }
 
 fn list(root: &Path, dir: &Path, names: &mut Vec<String>) -> anyhow::Result<()> {

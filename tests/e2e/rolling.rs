@@ -1,0 +1,180 @@
+//! Rolling upgrades: three stores and three allocators change between the release before this one and this one, under load.
+//!
+//! `tests/rolling/run` builds the release before and runs this.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
+
+/// Nodes, in the order of an upgrade: stores first.
+const NODES: [&str; 6] = ["s1", "s2", "s3", "a1", "a2", "a3"];
+
+/// Formats of the two releases.
+const FORMATS: [u64; 2] = [5, 6];
+
+/// Calls a second, of uids that no other client has.
+const LOAD: [&str; 10] = [
+    "--seamless",
+    "--first-uid",
+    "1000000",
+    "--uids",
+    "1000000",
+    "--rate",
+    "500",
+    "--duration-s",
+    "3600",
+    "--deadline-ms",
+];
+
+struct Set {
+    set: String,
+    nodes: Vec<Server>,
+    /// The programs of the two releases: the one before, and this one.
+    releases: [PathBuf; 2],
+    place: Place,
+}
+
+impl Set {
+    fn start(before: &Path) -> Set {
+        let place = Place::new();
+        let set = place.set_file("three-node.toml").display().to_string();
+        let third = format!(
+            "\n[[alloc]]\nname = \"a3\"\naddr = \"{0}:7402\"\npeer = \"{0}:7406\"\nhttp = \"{0}:7482\"\n",
+            place.host
+        );
+        std::fs::write(&set, std::fs::read_to_string(&set).unwrap() + &third).unwrap();
+        let releases = [before.to_owned(), env!("CARGO_BIN_EXE_seqsvr").into()];
+        let mut started = Set { set, nodes: Vec::new(), releases, place };
+        for name in NODES {
+            let node = started.node(name, 0);
+            started.nodes.push(node);
+        }
+        for name in NODES {
+            started.is_ready(name);
+        }
+        started
+    }
+
+    fn node(&self, name: &str, release: usize) -> Server {
+        let (role, id) = name.split_at(1);
+        let data = self.place.path(name).display().to_string();
+        let args = match role {
+            "s" => vec!["store", "--set", &self.set, "--id", id, "--data", &data],
+            _ => vec!["alloc", "--set", &self.set, "--name", name, "--cores", "1"],
+        };
+        self.place.server_of(&self.releases[release], name, &args)
+    }
+
+    fn addr(&self, name: &str) -> String {
+        let (role, number) = name.split_at(1);
+        let number: u16 = number.parse().unwrap();
+        let port = if role == "s" { 7300 + number } else { 7399 + number };
+        format!("http://{}:{port}", self.place.host)
+    }
+
+    fn is_ready(&self, name: &str) {
+        let addr = self.addr(name);
+        eventually("the node is ready", || seqsvr(&["health", "--addr", &addr]).status.success().then_some(()));
+    }
+
+    /// Restarts each node with another release, one after another, each once the one before is ready; returns the longest time
+    /// that one took.
+    fn roll(&mut self, release: usize) -> Duration {
+        let mut longest = Duration::ZERO;
+        for (place, name) in NODES.iter().enumerate() {
+            let since = Instant::now();
+            assert_eq!(self.nodes[place].terminate(), Some(0), "{}", self.nodes[place].log());
+            self.nodes[place] = self.node(name, release);
+            self.is_ready(name);
+            longest = longest.max(since.elapsed());
+        }
+        longest
+    }
+
+    fn members(&self) -> Value {
+        seqsvr_json(&["store", "members", "--set", &self.set])
+    }
+
+    /// Runs `seqsvr store upgrade`; returns its exit code and all that it printed.
+    fn upgrade(&self, args: &[&str]) -> (Option<i32>, String) {
+        let output = seqsvr(&[&["store", "upgrade", "--set", &self.set], args].concat());
+        let printed = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&printed).into_owned())
+    }
+}
+
+#[test]
+#[ignore = "needs the release before: tests/rolling/run"]
+fn rolling_upgrades_and_downgrades_under_load() {
+    let before = PathBuf::from(std::env::var("SEQSVR_BEFORE").expect("SEQSVR_BEFORE is the release before"));
+    let rolls: u32 = std::env::var("ROLLS").map_or(10, |rolls| rolls.parse().expect("ROLLS is a number"));
+    let mut set = Set::start(&before);
+    let addrs = ["a1", "a2", "a3"].map(|name| set.addr(name));
+    let mut load = vec!["bench", "-o", "json"];
+    load.extend(LOAD);
+    load.push("20000");
+    load.extend(addrs.iter().flat_map(|addr| ["--addr", addr]));
+    let mut bench = set.place.server("bench", &load);
+
+    for roll in 1..=rolls {
+        let up = set.roll(1);
+        if roll == 1 {
+            let members = set.members();
+            assert_eq!(members["format"], FORMATS[0], "{members:#}");
+        }
+        let down = set.roll(0);
+        println!("roll {roll} of {rolls}: up, {up:.1?} for the slowest node; down, {down:.1?}");
+    }
+
+    // In the middle of the last upgrade the leader names the member that is not of its release.
+    for place in [0, 1] {
+        assert_eq!(set.nodes[place].terminate(), Some(0));
+        set.nodes[place] = set.node(NODES[place], 1);
+        set.is_ready(NODES[place]);
+    }
+    let lead = || seqsvr(&["store", "lead", "--to", "1", "--set", &set.set]).status.success().then_some(());
+    eventually("store 1 leads", lead);
+    let (code, printed) = set.upgrade(&["--yes"]);
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(printed.contains("store 3 runs a release that reads formats up to 0"), "{printed}");
+    set.roll(1);
+
+    let members = set.members();
+    println!("format before: {}; the members read {}", members["format"], members["members"][0]["newest_format"]);
+    assert_eq!(members["format"], FORMATS[0], "{members:#}");
+    let (code, printed) = set.upgrade(&["--dry-run"]);
+    assert!(code == Some(0) && printed.contains("would write format 6 in place of 5"), "{printed}");
+    let (code, printed) = set.upgrade(&["--yes"]);
+    assert!(code == Some(0) && printed.contains("writes format 6 in place of 5"), "{printed}");
+    print!("{printed}");
+    let members = set.members();
+    println!("format after: {}", members["format"]);
+    assert_eq!(members["format"], FORMATS[1], "{members:#}");
+
+    // The release before finds what it cannot read, and says so.
+    assert_eq!(set.nodes[2].terminate(), Some(0));
+    let mut returned = set.node("s3", 0);
+    assert_eq!(returned.wait_exit(), Some(64), "{}", returned.log());
+    let refusal = returned.log();
+    let refusal = refusal.lines().last().unwrap_or_default();
+    println!("the release before: {refusal}");
+    assert!(refusal.contains("format"), "{refusal}");
+    set.nodes[2] = set.node("s3", 1);
+    set.is_ready("s3");
+    // And all of this release go on with what is written now.
+    set.roll(1);
+
+    bench.interrupt();
+    let report = bench.ready();
+    let figures = ["calls", "failed", "longest_unanswered_ms"].map(|figure| format!("{figure} {}", report[figure]));
+    println!("{}, order {}", figures.join(", "), report["order"]);
+    assert_eq!(report["failed_items"], serde_json::json!({}), "{report:#}");
+    assert_eq!(report["failed"], 0, "{report:#}");
+    for fault in ["decreases", "duplicates", "chain_breaks", "gaps"] {
+        assert_eq!(report["order"][fault], 0, "{report:#}");
+    }
+    assert!(report["calls"].as_u64() > Some(1_000), "{report:#}");
+}
