@@ -169,10 +169,10 @@ impl MemberChanges {
         let deadline = tokio::time::Instant::now() + self.commit_timeout;
         loop {
             match self.prober.directory(id, addr).await {
-                Ok((_, newest)) if !self.replica.is_read_by(newest) => {
-                    return Err(Refusal::Outdated { id, newest, to: self.replica.format() }.into());
+                Ok((directory, reported)) => {
+                    let (newest, to) = (self.replica.newest_of(reported), self.replica.format());
+                    return if newest < to { Err(Refusal::Outdated { id, newest, to }.into()) } else { Ok(directory) };
                 }
-                Ok((directory, _)) => return Ok(directory),
                 Err(_) if tokio::time::Instant::now() < deadline => tokio::time::sleep(RETRY).await,
                 Err(why) => return Err(ChangeError::NotReached { id, addr: addr.to_owned(), why }),
             }

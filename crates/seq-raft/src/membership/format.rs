@@ -49,7 +49,10 @@ impl MemberChanges {
 
     /// The newest format that a member reads, as it has last reported; 0 where that is not known.
     pub(crate) fn newest_format(&self, id: u64) -> u16 {
-        if id == *self.raft.node_id() { self.formats.mine } else { self.formats.reported.newest(id).unwrap_or(0) }
+        if id == *self.raft.node_id() {
+            return self.formats.mine;
+        }
+        self.formats.reported.newest(id).map_or(0, |reported| self.replica.newest_of(reported))
     }
 
     /// Raises the group's format to the newest one that this leader's program reads; with `dry_run` only checks whether that
@@ -62,7 +65,8 @@ impl MemberChanges {
         }
         let _one = self.begin()?;
         let began = Instant::now();
-        self.checked(|group| group.check_format(to, |id| self.formats.reported.newest_since(id, began))).await?;
+        let newest = |id| Some(self.replica.newest_of(self.formats.reported.newest_since(id, began)?));
+        self.checked(|group| group.check_format(to, newest)).await?;
         if !dry_run {
             self.proposer.propose(encoding::write_raise(to)).await?;
             tracing::info!(from, to, "the format of the store's log and state was raised");

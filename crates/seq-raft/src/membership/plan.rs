@@ -132,14 +132,13 @@ impl Group {
         if self.used.contains(&id) { Err(Refusal::UsedId { id }) } else { Ok(()) }
     }
 
-    /// Whether every member reads the newest format of the leader's program. `newest`: what another member has reported; 0 is a
-    /// release that reports none.
+    /// Whether every member reads the newest format of the leader's program. `newest`: what another member has reported.
     pub(crate) fn check_format(&self, to: u16, newest: impl Fn(u64) -> Option<u16>) -> Result<(), Refusal> {
         let others = self.voters.union(&self.learners).filter(|id| **id != self.leader);
         for id in others.copied() {
             match newest(id) {
                 Some(newest) if newest >= to => {}
-                Some(newest) => return Err(Refusal::Outdated { id, newest: newest.into(), to }),
+                Some(newest) => return Err(Refusal::Outdated { id, newest, to }),
                 None => return Err(Refusal::Silent { id, to }),
             }
         }
@@ -231,7 +230,7 @@ pub(crate) enum Refusal {
     #[error("the leader is to be removed, and no other voter that stays has caught up")]
     NoSuccessor,
     #[error("store {id} runs a release that reads formats up to {newest}, and {to} is to be written: upgrade it first")]
-    Outdated { id: u64, newest: u32, to: u16 },
+    Outdated { id: u64, newest: u16, to: u16 },
     #[error("store {id} does not respond, so whether it reads format {to} is not known: start it, or remove it, first")]
     Silent { id: u64, to: u16 },
 }

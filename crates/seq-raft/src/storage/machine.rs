@@ -110,8 +110,8 @@ pub(crate) trait Replica: Send + Sync {
     /// The group's format.
     fn format(&self) -> u16;
 
-    /// Whether a member that reads formats up to `newest` reads what the group writes; 0 is a release that reports none.
-    fn is_read_by(&self, newest: u32) -> bool;
+    /// The newest format that a release reads which reports this one: those that report none, 0, read the first one.
+    fn newest_of(&self, reported: u32) -> u16;
 }
 
 impl dyn Replica + '_ {
@@ -206,9 +206,8 @@ impl<M: StateMachine> Replica for Shared<M> {
         self.contents.read().format
     }
 
-    fn is_read_by(&self, newest: u32) -> bool {
-        // Releases report it since the first format.
-        newest.max(M::FIRST_FORMAT.into()) >= Replica::format(self).into()
+    fn newest_of(&self, reported: u32) -> u16 {
+        u16::try_from(reported).unwrap_or(u16::MAX).max(M::FIRST_FORMAT)
     }
 }
 

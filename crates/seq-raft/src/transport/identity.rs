@@ -130,7 +130,7 @@ pub(crate) enum PeerRefusal {
         "store {from} reads formats up to {newest}, and the group writes format {format} since it was upgraded: start a newer \
          release of that store"
     )]
-    Outdated { from: u64, newest: u32, format: u16 },
+    Outdated { from: u64, newest: u16, format: u16 },
     #[error("store {id} of cluster {cluster:?} has another data directory; a lost disk comes back under a new id")]
     OtherDataDirectory { cluster: String, id: u64 },
     #[error(

@@ -210,9 +210,9 @@ impl RaftService for RaftServer {
                 PeerRefusal::AcknowledgedDataLost { cluster, id: probe.from, lost }
             })?;
         }
-        if is_member && !open.replica.is_read_by(probe.newest_format) {
-            let format = open.replica.format();
-            return Err(PeerRefusal::Outdated { from: probe.from, newest: probe.newest_format, format }.into());
+        let (newest, format) = (open.replica.newest_of(probe.newest_format), open.replica.format());
+        if is_member && newest < format {
+            return Err(PeerRefusal::Outdated { from: probe.from, newest, format }.into());
         }
         let mine = open.is_groupless().then(|| self.me.fingerprint());
         Ok(Response::new(self.probe_response(status, mine)))
