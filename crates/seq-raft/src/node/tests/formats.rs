@@ -100,7 +100,7 @@ async fn lead_without<M: StateMachine>(member: &Member<M>) {
 }
 
 /// Waits until one of the members leads.
-async fn leading<'a>(members: [&'a Member<Later>; 2]) -> &'a RaftHandle<Later> {
+async fn leading(members: [&Member<Later>; 2]) -> &RaftHandle<Later> {
     let leads = |member: &RaftHandle<Later>| member.quorum() == QuorumStatus::Leads;
     let [one, other] = members.map(|member| member.node.handle());
     let found = async {
