@@ -133,6 +133,7 @@ fn the_help_is_a_page() {
               replace  Puts a new member in the place of one, in one change
               lead     Transfers the leadership to a member
               terms    Shows the set's lease terms, or changes them
+              upgrade  Raises the format of the log and the state, after all members run a new release
               help     Print this message or the help of the given subcommand(s)
 
             Options:
@@ -204,10 +205,10 @@ fn pages_of_the_manual_are_printed_or_written() {
     check(
         &["man", "store", "ad"],
         expect![[r#"
-        error: seqsvr store has no command "ad"
-        hint: its commands are members, add, remove, replace, lead, terms
-        exit 2
-    "#]],
+            error: seqsvr store has no command "ad"
+            hint: its commands are members, add, remove, replace, lead, terms, upgrade
+            exit 2
+        "#]],
     );
     let dir = tempfile::tempdir().unwrap();
     let written = run(dir.path(), &["man", "--dir", "."], &[]);
