@@ -13,6 +13,7 @@ use seq_proto::v1::{
 use tonic::transport::Channel;
 
 use crate::cluster::{Cluster, Disk, LEASE_MS, channel, reason, until};
+use crate::members;
 
 /// A set of its own, not started.
 fn set(name: &str, cluster: &str, genesis: Genesis) -> Cluster {
@@ -70,6 +71,11 @@ async fn a_set_that_waits_for_its_command_is_not_ready_and_refuses_allocators() 
         let mut cluster = set("im-a", "im", genesis);
         cluster.start_all().await;
         waits(&cluster, command).await;
+        until("the group has the newest format", async || {
+            let list = members::list(&cluster).await;
+            (list.format == list.members[0].newest_format).then_some(())
+        })
+        .await;
         let before = cluster.level().await;
         let (set, node, addr) = ("im-a".into(), "a1".into(), "127.0.0.1:9".into());
         let register = RegisterRequest { set, node, addr, token: 1, lease_ms: LEASE_MS, ..RegisterRequest::default() };
