@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 use crate::encoding::envelope::ReadError;
 
 /// Why a data directory cannot be opened.
@@ -79,6 +81,21 @@ pub enum OpenError {
     Load(#[from] LoadError),
 }
 
+impl OpenError {
+    /// Whether a later start may succeed as it is: the disk is full, or too many files are open.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, OpenError::Load(LoadError::Io { source, .. }) if may_pass(source))
+    }
+}
+
+/// Whether the cause of an error is a lack of room, which says nothing about the data.
+pub(super) fn may_pass(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    let no_room = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    no_room || matches!(errno, Some(Errno::NOSPC | Errno::DQUOT | Errno::MFILE | Errno::NFILE))
+}
+
 /// Why what is stored cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -138,4 +155,21 @@ pub enum LoadError {
         /// What is lost, and what was found instead.
         what: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_room_may_pass_and_damage_does_not() {
+        let io = |source| OpenError::from(LoadError::Io { place: "d".into(), source });
+        for errno in [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE] {
+            assert!(io(errno.into()).may_pass(), "{errno}");
+        }
+        // As sled passes errors on, without their number.
+        assert!(io(io::Error::new(io::ErrorKind::StorageFull, "sled")).may_pass());
+        assert!(!io(Errno::ACCESS.into()).may_pass() && !io(Errno::IO.into()).may_pass());
+        assert!(!OpenError::from(LoadError::Lost { what: "an entry".into() }).may_pass());
+    }
 }

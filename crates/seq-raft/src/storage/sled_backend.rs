@@ -7,6 +7,8 @@
 //! * Values stay small. A page that outgrows a quarter of a segment becomes a file in `blobs/`, which is never synced; so a
 //!   large record is stored in parts.
 //! * sled panics on some damage. At opening that becomes an error.
+//! * Opening writes an index of the log. One that was not written to its end, for a power cut or a full disk, is taken for a whole
+//!   one and refused as damage at the next opening; so it is removed first. What it indexes is all in the log.
 //!
 //! What makes it fast enough: an insert costs some microseconds and most of them do not depend on its size, so small records
 //! of consecutive entries that are written together are one value, a **run**, under the index of the first. Each record
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::FlockOperation;
 
 use super::backend::LogBackend;
-use super::error::LoadError;
+use super::error::{LoadError, may_pass};
 use super::files;
 use super::loaded::{Loaded, Meta};
 use crate::encoding::envelope;
@@ -86,6 +88,7 @@ impl SledBackend {
         let place = || dir.display().to_string();
         let failed = |source| LoadError::Io { place: place(), source };
         files::create_dir(dir).map_err(failed)?;
+        remove_unfinished(dir).map_err(failed)?;
         let config = sled::Config::new().path(dir).cache_capacity(CACHE_BYTES).flush_every_ms(None);
         let db = guard(dir, || config.open())?;
         sync_tree(dir).map_err(failed)?;
@@ -101,7 +104,7 @@ impl SledBackend {
 
     fn read_all(&self, loaded: &mut Loaded) -> Result<(), LoadError> {
         let place = self.dir.display().to_string();
-        let broken = |error: sled::Error| LoadError::Database { place: place.clone(), what: error.to_string() };
+        let broken = |error: sled::Error| unusable(&self.dir, error);
         for meta in Meta::ALL {
             if let Some(record) = self.db.get(meta_key(meta)).map_err(broken)? {
                 loaded.set(meta, &record, &place)?;
@@ -283,12 +286,36 @@ fn sync_tree(dir: &Path) -> io::Result<()> {
     files::sync_dir(dir)
 }
 
+/// Removes what an opening has written of an index and not renamed. Before the renaming the one of before is whole, or there is
+/// none and sled reads the log.
+fn remove_unfinished(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("snap.") && name.ends_with(".generating") {
+            tracing::info!(file = %entry.path().display(), "an index that was not written to its end is removed");
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs a step of opening; sled's errors and panics become a refusal that names the directory.
 fn guard<T>(dir: &Path, step: impl FnOnce() -> sled::Result<T>) -> Result<T, LoadError> {
     match panic::catch_unwind(AssertUnwindSafe(step)) {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(LoadError::Database { place: dir.display().to_string(), what: error.to_string() }),
+        Ok(Err(error)) => Err(unusable(dir, error)),
         Err(payload) => Err(panicked(dir, payload.as_ref())),
+    }
+}
+
+/// An error of sled; what may pass, as a full disk, is kept apart from what is wrong with the data.
+fn unusable(dir: &Path, error: sled::Error) -> LoadError {
+    let place = dir.display().to_string();
+    match error {
+        sled::Error::Io(source) if may_pass(&source) => LoadError::Io { place, source },
+        error => LoadError::Database { place, what: error.to_string() },
     }
 }
 

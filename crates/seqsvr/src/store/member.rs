@@ -120,6 +120,8 @@ pub(crate) fn start_failure(name: &str, error: &StartError) -> Failure {
     let exit = match error {
         StartError::Raft(RaftStartError::Removed { .. }) => Exit::Removed,
         StartError::Listen(_) | StartError::Raft(RaftStartError::Raft { .. }) => Exit::Failed,
+        // Its supervisor starts it again until there is room.
+        StartError::Raft(RaftStartError::Storage(error)) if error.may_pass() => Exit::Failed,
         _ => Exit::Config,
     };
     Failure::new(exit, format!("store {name} cannot start: {}", Chain(error)))

@@ -138,6 +138,33 @@ async fn a_damaged_log_is_refused_or_whole() {
     assert!(error.contains("data that was acknowledged is lost"), "{error}");
 }
 
+/// sled writes its index when it opens, which a power cut or a full disk ends anywhere.
+#[tokio::test]
+async fn an_index_that_was_not_written_to_its_end_is_no_damage() {
+    let fixture = Fixture::new().await;
+    // The first opening of a new database writes none.
+    close(open(&at(fixture.dir.path())).unwrap()).await;
+    let is_index = |path: &Path| path.file_name().unwrap().to_string_lossy().starts_with("snap.");
+    let log = fixture.dir.path().join(identity::LOG_DIR);
+    let index = fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path()).find(|path| is_index(path)).unwrap();
+    let whole = fs::read(&index).unwrap();
+    for length in [0, 1, 12, 13, whole.len() / 2, whole.len() - 1, whole.len()] {
+        for name in ["snap.0000000000000000.generating", "snap.FFFFFFFFFFFFFFFF.generating"] {
+            let unfinished = |dir: &Path| {
+                let log = dir.join(identity::LOG_DIR);
+                fs::write(log.join(name), &whole[..length]).unwrap();
+            };
+            assert_eq!(fixture.open_damaged(unfinished).await, Ok(()), "{length} bytes of {name}");
+            // And of the first one that was ever written.
+            let first = |dir: &Path| {
+                unfinished(dir);
+                fs::remove_file(dir.join(identity::LOG_DIR).join(index.file_name().unwrap())).unwrap();
+            };
+            assert_eq!(fixture.open_damaged(first).await, Ok(()), "{length} bytes of {name}, the first one");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_damaged_identity_or_watermark_is_refused_or_whole() {
     let fixture = Fixture::new().await;
