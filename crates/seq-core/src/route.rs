@@ -134,8 +134,8 @@ pub enum Adopted {
     Newer,
     /// The table was as new already; it is unchanged.
     NotNewer,
-    /// The update builds on a version that the table does not have, lacks a node that the table has, or is of another
-    /// set or layout; the table is unchanged. Request the whole table.
+    /// The update builds on a version that the table does not have, lacks a node that the table has and is not whole, or is
+    /// of another set or layout; the table is unchanged. Request the whole table.
     Mismatch,
 }
 
@@ -168,6 +168,12 @@ impl RouteTable {
         }
         if update.version <= self.version {
             return Adopted::NotNewer;
+        }
+        if update.base == RouteVersion(0) {
+            // It names every section. A set that was restored begins without nodes, and numbers them anew.
+            let Some(whole) = RouteTable::from_whole(update) else { return Adopted::Mismatch };
+            *self = whole;
+            return Adopted::Newer;
         }
         // A node that is gone may own sections that a delta does not name.
         let gone = self.nodes.keys().any(|id| !update.nodes.contains_key(id));

@@ -92,6 +92,17 @@ fn a_delta_without_a_known_node_is_not_adopted() {
     check_unchanged(&gone, Adopted::Mismatch);
 }
 
+/// A restored set begins without nodes: those that still run hold a table with all of them.
+#[test]
+fn a_whole_table_replaces_one_with_nodes_that_are_gone() {
+    let mut table = table(5, vec![run(0, 6, 1), run(6, 6, 3)]);
+    let mut whole = update(0, 6, vec![run(0, 2, 2)]);
+    whole.nodes.remove(&NodeId(3));
+    assert_eq!(table.adopt(&whole), Adopted::Newer);
+    assert_eq!(Some(&table), RouteTable::from_whole(&whole).as_ref());
+    assert_eq!(table.get(SectionId(7)), Some(Route::default()), "no route is left of the one that is gone");
+}
+
 #[test]
 fn a_delta_is_not_a_whole_table() {
     assert_eq!(RouteTable::from_whole(&update(1, 2, vec![])), None);
