@@ -88,6 +88,10 @@ compare *ARGS:
 alerts:
     cargo test -p seqsvr --test e2e -- --ignored --nocapture --test-threads 3 fire_and_resolve
 
+# Draws each panel of the dashboard from a set under load and faults, into docs/dashboard.svg: four minutes, with Prometheus.
+dashboard:
+    cargo test -p seqsvr --test e2e -- --ignored --nocapture every_panel
+
 # Needs cargo-deb.
 dist *ARGS:
     cargo xtask dist {{ARGS}}

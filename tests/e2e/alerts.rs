@@ -19,12 +19,12 @@ const FIRES_WITHIN: Duration = Duration::from_secs(420);
 const RESOLVES_WITHIN: Duration = Duration::from_secs(1_200);
 
 /// A set with its Prometheus; all end when it is dropped.
-struct Scene {
+pub(crate) struct Scene {
     stores: Vec<Option<Server>>,
     allocs: Vec<Option<Server>>,
     prometheus: Child,
-    url: String,
-    set: String,
+    pub(crate) url: String,
+    pub(crate) set: String,
     place: Place,
     seen: Vec<Seen>,
 }
@@ -51,7 +51,7 @@ impl Drop for Scene {
 }
 
 impl Scene {
-    fn start(disks: &[u64]) -> Scene {
+    pub(crate) fn start(disks: &[u64]) -> Scene {
         let place = Place::new();
         let set = place.set_file("three-node.toml").display().to_string();
         // Few files, so that callers can use them up; a step that lasts a moment, so that ceilings are raised often.
@@ -118,8 +118,28 @@ impl Scene {
         self.allocs[alloc] = Some(self.place.server_with_files(&name, &args, files));
     }
 
+    /// Kills an allocator, and starts it again a while later.
+    pub(crate) fn restart_alloc(&mut self, alloc: usize, after: Duration) {
+        self.allocs[alloc] = None;
+        wait(after);
+        self.start_alloc(alloc, 1 << 16);
+    }
+
+    /// Kills a store, and starts it again a while later.
+    pub(crate) fn restart_store(&mut self, store: u64, after: Duration) {
+        self.stores[store as usize - 1] = None;
+        wait(after);
+        self.start_store(store);
+    }
+
+    /// Calls of one port of allocator 1 until it is dropped.
+    pub(crate) fn load_at(&self, name: &str, port: u16, args: &[&str]) -> Server {
+        let addr = self.addr(port);
+        self.place.server(name, &[&["bench", "--addr", &addr, "--duration-s", "3000"], args].concat())
+    }
+
     /// Calls for so many uids of section 0 until it is dropped.
-    fn load(&self, name: &str, args: &[&str]) -> Server {
+    pub(crate) fn load(&self, name: &str, args: &[&str]) -> Server {
         let (a1, a2) = (self.addr(7400), self.addr(7401));
         let common = ["bench", "--addr", &a1, "--addr", &a2, "--duration-s", "3000"];
         self.place.server(name, &[&common[..], args].concat())
@@ -194,6 +214,14 @@ impl Scene {
             let (fired, resolved) = (fired.as_secs_f64(), resolved.unwrap().as_secs_f64());
             println!("| {alert} | {fault} | {fired:.0} | {resolved:.0} |");
         }
+    }
+}
+
+/// Waits for so long.
+pub(crate) fn wait(time: Duration) {
+    let since = Instant::now();
+    while let Some(left) = time.checked_sub(since.elapsed()) {
+        std::thread::park_timeout(left);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::cluster::{Place, eventually, seqsvr, seqsvr_json};
 use crate::dev;
 
 /// Runs a tool to its end; returns whether it succeeded and its output. `None` if it is not installed; fails in CI.
-fn tool(place: &Place, program: &str, args: &[&str], env: &[(&str, &str)]) -> Option<(bool, String)> {
+pub(crate) fn tool(place: &Place, program: &str, args: &[&str], env: &[(&str, &str)]) -> Option<(bool, String)> {
     // Some tools write files to their working directory.
     let run = Command::new(program)
         .current_dir(place.dir.path())

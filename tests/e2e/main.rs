@@ -10,6 +10,7 @@ mod cluster;
 mod commands;
 mod connect_node;
 mod crash;
+mod dashboard;
 mod dev;
 mod dev_sets;
 mod files;

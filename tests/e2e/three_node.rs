@@ -196,3 +196,25 @@ fn an_allocator_with_another_set_file_ends() {
     let what = "the store holds set im-a with uids 0..10000000 in sections of 100000, and the set file says otherwise";
     assert!(alloc.log().contains(what), "{}", alloc.log());
 }
+
+/// Processes of each role, and `promtool check metrics`, which a scrape of a Prometheus does not need to pass and its reader does.
+#[test]
+fn metrics_of_every_role_are_clean() {
+    let cluster = Cluster::start();
+    if crate::http::tool(&cluster.place, "promtool", &["--version"], &[]).is_none() {
+        return;
+    }
+    let host = cluster.place.host;
+    let [grpc, http, seeds] = [7600, 7680, 7400].map(|port| format!("{host}:{port}"));
+    let args = ["proxy", "--plaintext", "--seeds", &seeds, "--listen", &grpc, "--http", &http];
+    let _proxy = cluster.place.server("proxy", &args);
+    let through = format!("http://{grpc}");
+    eventually("the proxy serves", || seqsvr(&["next", "42", "--addr", &through]).status.success().then_some(()));
+    for (role, port) in [("store", 7311), ("alloc", 7480), ("proxy", 7680)] {
+        let check = format!("curl -sf http://{host}:{port}/metrics | promtool check metrics");
+        let output = std::process::Command::new("bash").args(["-o", "pipefail", "-c", &check]).output().unwrap();
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8_lossy(&printed);
+        assert!(output.status.success() && printed.is_empty(), "{role}: {printed}");
+    }
+}
