@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::{Stream, StreamExt, stream};
 use seq_proto::status;
 use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{RaftMessage, SnapshotChunk};
 use seq_store::DataDir;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tokio::sync::watch;
 use tonic::Status;
 use tonic::transport::Channel;
 
@@ -174,7 +176,7 @@ async fn terms_and_indices_that_jump_are_refused_and_never_used_up() {
                 AppendEntries { vote: vote(term, from, true), prev_log_id: last, entries: vec![], leader_commit: None };
             let message = forger.message(from, to, &append);
             assert_eq!(reason(raft.append_entries(message.clone()).await), "RAFT_JUMP_TOO_FAR");
-            let mut stream = raft.append_stream(futures::stream::iter([message])).await.unwrap().into_inner();
+            let mut stream = raft.append_stream(stream::iter([message])).await.unwrap().into_inner();
             assert_eq!(reason(stream.message().await), "RAFT_JUMP_TOO_FAR");
             let transfer = (vote(term, from, true), to, last);
             assert_eq!(reason(raft.transfer_leader(forger.message(from, to, &transfer)).await), "RAFT_JUMP_TOO_FAR");
@@ -250,7 +252,7 @@ async fn entries_that_no_leader_sends_are_refused() {
     ] {
         let message = forger.message(leader, follower, &content);
         assert_eq!(reason(raft.append_entries(message.clone()).await), "INVALID_RAFT_MESSAGE", "{what}");
-        let mut stream = raft.append_stream(futures::stream::iter([message])).await.unwrap().into_inner();
+        let mut stream = raft.append_stream(stream::iter([message])).await.unwrap().into_inner();
         assert_eq!(reason(stream.message().await), "INVALID_RAFT_MESSAGE", "{what}");
     }
     // No request makes a member the leader.
@@ -289,7 +291,7 @@ async fn install(
 ) -> Result<tonic::Response<RaftMessage>, Status> {
     let header = SnapshotChunk { header: Some(header), data: Vec::new().into() };
     let body = body.into_iter().map(|data| SnapshotChunk { header: None, data: data.into() });
-    raft.install_snapshot(futures::stream::iter(std::iter::once(header).chain(body))).await
+    raft.install_snapshot(stream::iter(std::iter::once(header).chain(body))).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -318,31 +320,32 @@ async fn a_snapshot_is_judged_by_its_header_and_bounded_by_it() {
     // One of a leader that was replaced, and one that covers less than is committed: the response comes before the body.
     for header in [header(term - 1, newer, 100 << 20), header(term, last - 1, 100 << 20)] {
         let header = SnapshotChunk { header: Some(header), data: Vec::new().into() };
-        let endless = futures::StreamExt::chain(futures::stream::iter([header]), futures::stream::pending());
+        let endless = stream::iter([header]).chain(stream::pending());
         let response = tokio::time::timeout(TIMEOUT, raft.install_snapshot(endless)).await;
         response.expect("it waits for no body").unwrap();
     }
-    // One at a time of each sender, while the first is on its way.
-    let (sender, receiver) = tokio::sync::mpsc::channel(4);
-    sender.send(SnapshotChunk { header: Some(header(term, newer, 100)), data: Vec::new().into() }).await.unwrap();
-    let stream = tokio_stream_of(receiver);
-    let mut first = raft.clone();
-    let under_way = async { first.install_snapshot(stream).await };
+    // One at a time of each sender. Either may be the first to arrive: the one that stays open goes again until it is.
+    let (cut_off, cut) = watch::channel(false);
+    let under_way = until("one is under way", async || {
+        let first = SnapshotChunk { header: Some(header(term, newer, 100)), data: Vec::new().into() };
+        let response = client(&cluster, follower).install_snapshot(open_until(first, cut.clone())).await;
+        Some(reason(response)).filter(|reason| reason != "SNAPSHOT_UNDER_WAY")
+    });
     let second = async {
         until("the second one is refused", async || {
             let response = install(&mut client(&cluster, follower), header(term, newer, 100), vec![vec![0; 1]]).await;
             (status::reason(&response.unwrap_err()).as_deref() == Some("SNAPSHOT_UNDER_WAY")).then_some(())
         })
         .await;
-        drop(sender);
+        cut_off.send_replace(true);
     };
     let (first, ()) = tokio::join!(under_way, second);
-    assert_eq!(reason(first), "MALFORMED_SNAPSHOT", "it was cut off");
+    assert_eq!(first, "MALFORMED_SNAPSHOT", "it was cut off");
     forger.still_serves(cluster).await;
 }
 
-fn tokio_stream_of(
-    mut chunks: tokio::sync::mpsc::Receiver<SnapshotChunk>,
-) -> impl futures::Stream<Item = SnapshotChunk> {
-    futures::stream::poll_fn(move |cx| chunks.poll_recv(cx))
+/// A body of one chunk that stays open until it is cut off.
+fn open_until(first: SnapshotChunk, mut cut: watch::Receiver<bool>) -> impl Stream<Item = SnapshotChunk> {
+    let end = async move { cut.wait_for(|cut| *cut).await.map_or(None, |_| None) };
+    stream::iter([first]).chain(stream::once(end).filter_map(std::future::ready))
 }
