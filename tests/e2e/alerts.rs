@@ -1,21 +1,27 @@
 //! Alerts as their reader sees them: faults on real processes, scraped by a real Prometheus with the rules as shipped, and the
 //! seconds until each alert fires and resolves.
 
+mod allocators;
+mod disks;
+mod security;
+mod stores;
+mod writes;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, eventually, seqsvr};
+use crate::cluster::{Place, Server, eventually};
 
 /// Intervals of scrapes and evaluations, in seconds.
 const INTERVAL: u64 = 1;
 
-/// The longest that a rule takes to fire, and to resolve: some look back fifteen minutes.
-const FIRES_WITHIN: Duration = Duration::from_secs(420);
+/// The longest that a rule takes to fire, and to resolve: some wait, or look back, for fifteen minutes.
+const FIRES_WITHIN: Duration = Duration::from_secs(1_200);
 const RESOLVES_WITHIN: Duration = Duration::from_secs(1_200);
 
 /// A set with its Prometheus; all end when it is dropped.
@@ -25,18 +31,41 @@ pub(crate) struct Scene {
     prometheus: Child,
     pub(crate) url: String,
     pub(crate) set: String,
+    scheme: &'static str,
     place: Place,
-    seen: Vec<Seen>,
+    expected: Vec<Expected>,
 }
 
-/// An alert that fired.
-struct Seen {
+/// An alert that is to fire.
+struct Expected {
     alert: &'static str,
     fault: &'static str,
-    fired: Duration,
+    since: Instant,
+    fired: Option<Duration>,
     /// When the fault ended.
-    end: Instant,
+    end: Option<Instant>,
     resolved: Option<Duration>,
+}
+
+/// What scenes differ in.
+pub(crate) struct Setup<'a> {
+    /// Numbers between two writes of a section.
+    pub(crate) step: &'a str,
+    /// Stores with a disk of 4 GiB of their own, in memory.
+    pub(crate) disks: &'a [u64],
+    /// With TLS.
+    pub(crate) secure: bool,
+    /// Settings of the allocators; `DIR` is the directory of the scene.
+    pub(crate) settings: &'a str,
+    /// Tenants, in `DIR/tenants.toml`.
+    pub(crate) tenants: &'a str,
+}
+
+impl Default for Setup<'_> {
+    /// A step that lasts a moment, so that ceilings are raised often.
+    fn default() -> Self {
+        Setup { step: "100", disks: &[], secure: false, settings: "", tenants: "" }
+    }
 }
 
 impl Drop for Scene {
@@ -51,18 +80,21 @@ impl Drop for Scene {
 }
 
 impl Scene {
-    pub(crate) fn start(disks: &[u64]) -> Scene {
+    pub(crate) fn start(setup: &Setup<'_>) -> Scene {
         let place = Place::new();
-        let set = place.set_file("three-node.toml").display().to_string();
-        // Few files, so that callers can use them up; a step that lasts a moment, so that ceilings are raised often.
+        let make = if setup.secure { Place::secure_set_file } else { Place::set_file };
+        let set = make(&place, "three-node.toml").display().to_string();
+        let scheme = if setup.secure { "https" } else { "http" };
         let text = fs::read_to_string(&set).unwrap();
-        fs::write(&set, text.replace("step = 10_000", "step = 100")).unwrap();
+        fs::write(&set, text.replace("step = 10_000", &format!("step = {}", setup.step))).unwrap();
         let (host, dir) = (place.host, place.dir.path().to_owned());
+        fs::write(dir.join("settings.toml"), setup.settings.replace("DIR", &dir.display().to_string())).unwrap();
+        fs::write(dir.join("tenants.toml"), setup.tenants).unwrap();
         let rules = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/prometheus/rules");
         let ports: Vec<String> = [7311, 7312, 7313, 7480, 7481].map(|port| format!("'{host}:{port}'")).into();
         let config = format!(
             "global: {{scrape_interval: {INTERVAL}s, evaluation_interval: {INTERVAL}s}}\nrule_files: ['{}/*.yaml']\n\
-             scrape_configs:\n  - job_name: seqsvr\n    static_configs: [{{targets: [{}]}}]\n",
+             scrape_configs:\n  - job_name: seqsvr\n    scheme: {scheme}\n    tls_config: {{ca_file: certs/ca.crt}}\n    static_configs: [{{targets: [{}]}}]\n",
             rules.display(),
             ports.join(", ")
         );
@@ -80,10 +112,11 @@ impl Scene {
             prometheus,
             url,
             set,
+            scheme,
             place,
-            seen: Vec::new(),
+            expected: Vec::new(),
         };
-        for store in disks {
+        for store in setup.disks {
             let data = scene.data(*store);
             fs::create_dir(&data).unwrap();
             let mounted =
@@ -94,12 +127,19 @@ impl Scene {
         (0..2).for_each(|alloc| scene.start_alloc(alloc, 1 << 16));
         let addr = scene.addr(7400);
         eventually("all targets are scraped", || (scene.query("count(up == 1)") == Some(5.0)).then_some(()));
-        eventually("a number is allocated", || seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(()));
+        eventually("a number is allocated", || {
+            scene.call(&["next", "1", "--addr", &addr]).status.success().then_some(())
+        });
         scene
     }
 
     fn addr(&self, port: u16) -> String {
-        format!("http://{}:{port}", self.place.host)
+        format!("{}://{}:{port}", self.scheme, self.place.host)
+    }
+
+    /// A command of a caller.
+    fn call(&self, args: &[&str]) -> Output {
+        self.place.seqsvr_as("client/backend", args)
     }
 
     fn data(&self, store: u64) -> PathBuf {
@@ -114,7 +154,8 @@ impl Scene {
 
     fn start_alloc(&mut self, alloc: usize, files: usize) {
         let name = format!("a{}", alloc + 1);
-        let args = ["alloc", "--set", &self.set, "--name", &name, "--cores", "1"];
+        let settings = self.place.path("settings.toml").display().to_string();
+        let args = ["alloc", "--set", &self.set, "--name", &name, "--cores", "1", "--config", &settings];
         self.allocs[alloc] = Some(self.place.server_with_files(&name, &args, files));
     }
 
@@ -164,14 +205,50 @@ impl Scene {
         firing.map(|alert| alert["labels"]["alertname"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Notes which alerts have resolved; returns those that fire.
+    /// Notes which alerts have fired and resolved; returns those that fire.
     fn poll(&mut self) -> BTreeSet<String> {
         std::thread::park_timeout(Duration::from_millis(500));
         let firing = self.firing();
-        for seen in self.seen.iter_mut().filter(|seen| seen.resolved.is_none() && !firing.contains(seen.alert)) {
-            seen.resolved = Some(seen.end.elapsed());
+        for expected in &mut self.expected {
+            let fires = firing.contains(expected.alert);
+            match (expected.fired, expected.end, expected.resolved) {
+                (None, ..) if fires => expected.fired = Some(expected.since.elapsed()),
+                (Some(_), Some(end), None) if !fires => expected.resolved = Some(end.elapsed()),
+                _ => {}
+            }
         }
         firing
+    }
+
+    /// A fault begins that these alerts are about.
+    fn expect(&mut self, fault: &'static str, alerts: &[&'static str]) {
+        let already = self.firing();
+        let since = Instant::now();
+        for alert in alerts {
+            assert!(!already.contains(*alert), "{alert} fires before: {fault}");
+            self.expected.push(Expected { alert, fault, since, fired: None, end: None, resolved: None });
+        }
+    }
+
+    /// Waits until these alerts have fired.
+    fn fired(&mut self, alerts: &[&'static str]) {
+        let since = Instant::now();
+        loop {
+            let firing = self.poll();
+            let quiet = |expected: &&Expected| alerts.contains(&expected.alert) && expected.fired.is_none();
+            let missing: Vec<_> = self.expected.iter().filter(quiet).map(|expected| expected.alert).collect();
+            if missing.is_empty() {
+                return;
+            }
+            assert!(since.elapsed() < FIRES_WITHIN, "{missing:?} do not fire; firing {firing:?}");
+        }
+    }
+
+    /// The fault that these alerts are about is over.
+    fn ended(&mut self, alerts: &[&'static str]) {
+        for expected in self.expected.iter_mut().filter(|expected| alerts.contains(&expected.alert)) {
+            expected.end = Some(Instant::now());
+        }
     }
 
     /// Stages a fault until all these alerts have fired, and ends it.
@@ -182,36 +259,23 @@ impl Scene {
         begin: impl FnOnce(&mut Scene),
         end: impl FnOnce(&mut Scene),
     ) {
-        let already = self.poll();
-        let since = Instant::now();
+        self.expect(fault, alerts);
         begin(self);
-        let mut fired: Vec<(&'static str, Duration)> = Vec::new();
-        while fired.len() < alerts.len() {
-            let firing = self.poll();
-            for alert in alerts {
-                if firing.contains(*alert) && !fired.iter().any(|(name, _)| name == alert) {
-                    assert!(!already.contains(*alert), "{alert} fires before: {fault}");
-                    fired.push((alert, since.elapsed()));
-                }
-            }
-            let names: Vec<_> = fired.iter().map(|(name, _)| *name).collect();
-            assert!(since.elapsed() < FIRES_WITHIN, "{fault}: of {alerts:?} only {names:?}; firing {firing:?}");
-        }
+        self.fired(alerts);
         end(self);
-        let end = Instant::now();
-        self.seen.extend(fired.into_iter().map(|(alert, fired)| Seen { alert, fault, fired, end, resolved: None }));
+        self.ended(alerts);
     }
 
     /// Waits until every alert has resolved, and prints the rows of the table.
     fn print(mut self) {
         let since = Instant::now();
-        while self.seen.iter().any(|seen| seen.resolved.is_none()) {
+        while self.expected.iter().any(|expected| expected.resolved.is_none()) {
             let firing = self.poll();
             assert!(since.elapsed() < RESOLVES_WITHIN, "still firing: {firing:?}");
         }
         println!("| alert | staged fault | fires after, s | resolves after, s |\n|---|---|---|---|");
-        for Seen { alert, fault, fired, resolved, .. } in &self.seen {
-            let (fired, resolved) = (fired.as_secs_f64(), resolved.unwrap().as_secs_f64());
+        for Expected { alert, fault, fired, resolved, .. } in &self.expected {
+            let (fired, resolved) = (fired.unwrap().as_secs_f64(), resolved.unwrap().as_secs_f64());
             println!("| {alert} | {fault} | {fired:.0} | {resolved:.0} |");
         }
     }
@@ -223,154 +287,4 @@ pub(crate) fn wait(time: Duration) {
     while let Some(left) = time.checked_sub(since.elapsed()) {
         std::thread::park_timeout(left);
     }
-}
-
-#[test]
-#[ignore = "twenty minutes, as root, with Prometheus; `just alerts`"]
-fn alerts_of_stores_fire_and_resolve() {
-    let mut scene = Scene::start(&[]);
-    let _load = scene.load("load", &["--rate", "200", "--uids", "10000000"]);
-    scene.stage(
-        "the leadership is transferred every second",
-        &["SeqsvrLeaderChanges"],
-        |scene| {
-            for to in (1..=3).cycle().take(9) {
-                let set = scene.set.clone();
-                let lead = seqsvr(&["store", "lead", "--to", &to.to_string(), "--set", &set]);
-                assert!(lead.status.success(), "{}", String::from_utf8_lossy(&lead.stderr));
-                scene.poll();
-            }
-        },
-        |_| {},
-    );
-    scene.stage(
-        "store 3 is killed",
-        &["SeqsvrVoterSilent", "SeqsvrDown"],
-        |scene| {
-            scene.stores[2] = None;
-        },
-        |scene| scene.start_store(3),
-    );
-    for _ in 0..2 {
-        // Short outages: the third expiry of a lease within ten minutes is the alert's.
-        (scene.stores[1], scene.stores[2]) = (None, None);
-        eventually("no store leads", || scene.poll().contains("SeqsvrNoLeader").then_some(()));
-        (2..=3).for_each(|store| scene.start_store(store));
-        let over = ["SeqsvrNoLeader", "SeqsvrNoQuorum", "SeqsvrNoLease"];
-        eventually("a store leads", || {
-            let firing = scene.poll();
-            over.iter().all(|alert| !firing.contains(*alert)).then_some(())
-        });
-    }
-    let alerts = ["SeqsvrNoLeader", "SeqsvrNoQuorum", "SeqsvrNoLease", "SeqsvrLeasesExpire"];
-    scene.stage(
-        "stores 2 and 3 are killed, for the third time",
-        &alerts,
-        |scene| {
-            (scene.stores[1], scene.stores[2]) = (None, None);
-        },
-        |scene| (2..=3).for_each(|store| scene.start_store(store)),
-    );
-    scene.print();
-}
-
-#[test]
-#[ignore = "twenty minutes, as root, with Prometheus; `just alerts`"]
-fn alerts_of_allocators_fire_and_resolve() {
-    let mut scene = Scene::start(&[]);
-    scene.stage(
-        "both allocators are stopped",
-        &["SeqsvrSectionsUnserved"],
-        |scene| {
-            for alloc in &mut scene.allocs {
-                alloc.take().unwrap().terminate();
-            }
-        },
-        |scene| (0..2).for_each(|alloc| scene.start_alloc(alloc, 1 << 16)),
-    );
-    scene.stage(
-        "allocator 1 is killed every five seconds",
-        &["SeqsvrRestarts"],
-        |scene| {
-            for _ in 0..4 {
-                scene.allocs[0] = None;
-                scene.start_alloc(0, 1 << 16);
-                let since = Instant::now();
-                while since.elapsed() < Duration::from_secs(5) {
-                    scene.poll();
-                }
-            }
-        },
-        |_| {},
-    );
-    scene.stage(
-        "callers of allocator 1 open more connections than its files allow",
-        &["SeqsvrConnectionsRefused"],
-        |scene| {
-            scene.allocs[0].take().unwrap().terminate();
-            scene.start_alloc(0, 600);
-            let addr = scene.addr(7400);
-            let next = || seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(());
-            eventually("the allocator serves again", next);
-            let args = ["bench", "--endpoint", "json", "--addr", &addr, "--concurrency", "900", "--rate", "900"];
-            let callers = scene.place.server("callers", &[&args[..], &["--duration-s", "3000"]].concat());
-            // In the place of a third allocator, which ends with the fault.
-            scene.allocs.push(Some(callers));
-        },
-        |scene| {
-            drop(scene.allocs.pop());
-            scene.allocs[0].take().unwrap().terminate();
-            scene.start_alloc(0, 1 << 16);
-        },
-    );
-    scene.print();
-}
-
-#[test]
-#[ignore = "twenty minutes, as root, with Prometheus; `just alerts`"]
-fn alerts_of_disks_fire_and_resolve() {
-    let mut scene = Scene::start(&[1, 2, 3]);
-    let remount = |size: &'static str| {
-        move |scene: &mut Scene| {
-            let options = format!("remount,size={size}");
-            assert!(Command::new("mount").args(["-o", &options]).arg(scene.data(1)).status().unwrap().success());
-        }
-    };
-    scene.stage("512 MiB are left on the disk of store 1", &["SeqsvrStoreDiskFull"], remount("512M"), remount("4G"));
-    let tracers = std::cell::RefCell::new(Vec::new());
-    let alerts = ["SeqsvrStoreDiskSlow", "SeqsvrSectionWritesSlow", "SeqsvrCeilingStalls"];
-    let load = std::cell::Cell::new(None);
-    scene.stage(
-        "every sync of a store takes 0.12 s more, under a load on few users",
-        &alerts,
-        |scene| {
-            for store in scene.stores.iter().flatten() {
-                let pid = store.pid().as_raw_nonzero().to_string();
-                let mut command = Command::new("strace");
-                command.args([
-                    "-f",
-                    "-p",
-                    &pid,
-                    "-e",
-                    "trace=fdatasync,fsync",
-                    "-e",
-                    "inject=fdatasync,fsync:delay_enter=120000",
-                ]);
-                tracers.borrow_mut().push(command.args(["-o", "/dev/null"]).stderr(Stdio::null()).spawn().unwrap());
-            }
-            load.set(Some(
-                scene.load("load", &["--endpoint", "many", "--uids", "100", "--batch", "100", "--concurrency", "4"]),
-            ));
-        },
-        |_| {
-            drop(load.take());
-            for mut tracer in tracers.take() {
-                // On SIGTERM it detaches; killed, it would leave the process stopped.
-                let pid = rustix::process::Pid::from_child(&tracer);
-                rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-                tracer.wait().unwrap();
-            }
-        },
-    );
-    scene.print();
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::alerts::{Scene, wait};
+use crate::alerts::{Scene, Setup, wait};
 use crate::cluster::seqsvr;
 
 /// Length of each phase of the scene.
@@ -194,7 +194,7 @@ fn every_panel_has_data_and_is_drawn() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = fs::read_to_string(root.join("deploy/grafana/seqsvr.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
-    let mut scene = Scene::start(&[]);
+    let mut scene = Scene::start(&Setup::default());
     let start = now();
     play(&mut scene);
     let range = (start, now());

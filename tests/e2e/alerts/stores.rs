@@ -1,0 +1,53 @@
+//! Alerts about leaders, majorities, voters and leases.
+
+use super::{Scene, Setup};
+use crate::cluster::{eventually, seqsvr};
+
+#[test]
+#[ignore = "twenty minutes, as root, with Prometheus; `just alerts`"]
+fn alerts_of_stores_fire_and_resolve() {
+    let mut scene = Scene::start(&Setup::default());
+    let _load = scene.load("load", &["--rate", "200", "--uids", "10000000"]);
+    scene.stage(
+        "the leadership is transferred every second",
+        &["SeqsvrLeaderChanges"],
+        |scene| {
+            for to in (1..=3).cycle().take(9) {
+                let set = scene.set.clone();
+                let lead = seqsvr(&["store", "lead", "--to", &to.to_string(), "--set", &set]);
+                assert!(lead.status.success(), "{}", String::from_utf8_lossy(&lead.stderr));
+                scene.poll();
+            }
+        },
+        |_| {},
+    );
+    scene.stage(
+        "store 3 is killed",
+        &["SeqsvrVoterSilent", "SeqsvrDown"],
+        |scene| {
+            scene.stores[2] = None;
+        },
+        |scene| scene.start_store(3),
+    );
+    for _ in 0..2 {
+        // Short outages: the third expiry of a lease within ten minutes is the alert's.
+        (scene.stores[1], scene.stores[2]) = (None, None);
+        eventually("no store leads", || scene.poll().contains("SeqsvrNoLeader").then_some(()));
+        (2..=3).for_each(|store| scene.start_store(store));
+        let over = ["SeqsvrNoLeader", "SeqsvrNoQuorum", "SeqsvrNoLease"];
+        eventually("a store leads", || {
+            let firing = scene.poll();
+            over.iter().all(|alert| !firing.contains(*alert)).then_some(())
+        });
+    }
+    let alerts = ["SeqsvrNoLeader", "SeqsvrNoQuorum", "SeqsvrNoLease", "SeqsvrLeasesExpire"];
+    scene.stage(
+        "stores 2 and 3 are killed, for the third time",
+        &alerts,
+        |scene| {
+            (scene.stores[1], scene.stores[2]) = (None, None);
+        },
+        |scene| (2..=3).for_each(|store| scene.start_store(store)),
+    );
+    scene.print();
+}
