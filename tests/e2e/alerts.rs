@@ -92,9 +92,10 @@ impl Scene {
         fs::write(dir.join("tenants.toml"), setup.tenants).unwrap();
         let rules = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/prometheus/rules");
         let ports: Vec<String> = [7311, 7312, 7313, 7480, 7481].map(|port| format!("'{host}:{port}'")).into();
+        let tls = if setup.secure { "tls_config: {ca_file: certs/ca.crt}" } else { "" };
         let config = format!(
             "global: {{scrape_interval: {INTERVAL}s, evaluation_interval: {INTERVAL}s}}\nrule_files: ['{}/*.yaml']\n\
-             scrape_configs:\n  - job_name: seqsvr\n    scheme: {scheme}\n    tls_config: {{ca_file: certs/ca.crt}}\n    static_configs: [{{targets: [{}]}}]\n",
+             scrape_configs:\n  - job_name: seqsvr\n    scheme: {scheme}\n    {tls}\n    static_configs: [{{targets: [{}]}}]\n",
             rules.display(),
             ports.join(", ")
         );
