@@ -62,6 +62,13 @@ impl Cluster {
         replies.strip_suffix("+OK\r\n").unwrap_or(&replies).to_owned()
     }
 
+    /// The value of a metric of a1 whose line begins so.
+    fn metric(&self, line: &str) -> f64 {
+        let metrics = crate::dev::get(&format!("{}:7480", self.place.host), "/metrics");
+        let found = metrics.lines().find(|found| found.starts_with(line)).unwrap_or_else(|| panic!("no {line}"));
+        found.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
     /// The response of a1 to a JSON request.
     fn json(&self, method: &str, body: &str) -> String {
         let mut stream = TcpStream::connect((self.place.host, 7400)).unwrap();
@@ -125,8 +132,16 @@ fn a_far_advance_does_not_take_the_neighbours_along() {
         replies.lines().map(|reply| reply.strip_prefix(':')?.parse::<u64>().ok()).collect::<Option<Vec<_>>>()
     });
     assert!(values.iter().all(|value| *value < 100_000), "{values:?}");
-    let metrics = crate::dev::get(&format!("{}:7480", cluster.place.host), "/metrics");
-    let highest = metrics.lines().find(|line| line.starts_with("seqsvr_ceiling_max{")).expect("a gauge of ceilings");
-    let highest: f64 = highest.rsplit(' ').next().unwrap().parse().unwrap();
+    let highest = cluster.metric("seqsvr_ceiling_max{");
     assert!(highest > 0.0 && highest < 200_000.0, "{highest}");
+
+    // Sections of a2 that had a ceiling: a step and a half of each, of 10,000, at most.
+    let burned = |cause| cluster.metric(&format!("seqsvr_burned_sequences_total{{set=\"im-a\",cause=\"{cause}\"}}"));
+    let sections = burned("takeover") / 15_000.0;
+    assert!(sections.fract() == 0.0 && (1.0..=20.0).contains(&sections), "{sections}");
+    assert_eq!((burned("handover"), burned("advance")), (0.0, 0.0), "a refused advance skips nothing");
+    let advanced = cluster.json("Advance", r#"{"uid":9,"to":"2000000"}"#);
+    assert!(advanced.starts_with("HTTP/1.1 200"), "{advanced}");
+    let skipped = eventually("the advance is counted", || Some(burned("advance")).filter(|skipped| *skipped > 0.0));
+    assert!((1_900_000.0..=2_000_000.0).contains(&skipped), "{skipped}");
 }

@@ -1,12 +1,12 @@
 //! A set is backed up, lost, and restored from the backup: every later number is above every one before the loss, and a
-//! process of before allocates none.
+//! process of before allocates none. Over TLS: a restore numbers the allocators anew, and each acts for its own number only.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, digits, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, digits, eventually};
 
 /// One uid of each of some sections.
 const UIDS: [u64; 4] = [7, 150_000, 1_000_003, 1_999_999];
@@ -35,13 +35,14 @@ impl Set {
     }
 
     fn addr(&self) -> String {
-        format!("http://{}:7400", self.place.host)
+        format!("https://{}:7400", self.place.host)
     }
 
     /// The next number of each uid, once all are served.
     fn next(&self) -> BTreeMap<u64, u64> {
         let next = |uid: u64| {
-            let output = seqsvr(&["next", &uid.to_string(), "--addr", &self.addr(), "-o", "json"]);
+            let args = ["next", &uid.to_string(), "--addr", &self.addr(), "-o", "json"];
+            let output = self.place.seqsvr_as("client/backend", &args);
             let response: Option<Value> =
                 output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap());
             response.map(|response| digits(&response["items"][0]["value"]))
@@ -54,7 +55,7 @@ impl Set {
             let (data, id) = (self.data(dirs, id), id.to_string());
             let backup = backup.display().to_string();
             let args = ["restore", "--from", &backup, "--set", &self.file, "--id", &id, "--data", &data, "--nth", nth];
-            seqsvr_json(&args)
+            self.place.seqsvr_json(&args)
         });
         assert!(restored.iter().all(|one| one["lineage"] == restored[0]["lineage"]), "{restored:?}");
         restored[0].clone()
@@ -74,34 +75,44 @@ fn assert_above(numbers: &BTreeMap<u64, u64>, before: &BTreeMap<u64, u64>) {
 #[test]
 fn numbers_after_a_restore_are_above_all_numbers_before() {
     let place = Place::new();
-    let file = place.set_file("three-node.toml").display().to_string();
+    let file = place.secure_set_file("three-node.toml").display().to_string();
     let (backup, set) = (place.path("set.backup"), Set { place, file });
     let mut stores = set.stores("first");
     let mut allocs = ["a1", "a2"].map(|name| set.alloc(name));
     set.next();
     let out = backup.display().to_string();
-    let made = seqsvr_json(&["backup", "create", "--set", &set.file, "--out", &out]);
+    let made = set.place.seqsvr_json(&["backup", "create", "--set", &set.file, "--out", &out]);
     assert_eq!((made["lineage"].as_str(), made["sections"].as_u64()), (Some("0"), Some(100)), "{made}");
-    assert_eq!(seqsvr_json(&["backup", "show", &out]), made);
-    assert_eq!(seqsvr(&["backup", "create", "--set", &set.file, "--out", &out]).status.code(), Some(2));
+    assert_eq!(set.place.seqsvr_json(&["backup", "show", &out]), made);
+    assert_eq!(set.place.seqsvr(&["backup", "create", "--set", &set.file, "--out", &out]).status.code(), Some(2));
     // Above the ceilings that the backup has.
     for uid in UIDS {
         let args = ["next", &uid.to_string(), "--count", "1000000", "--addr", &set.addr()];
-        assert!(seqsvr(&args).status.success());
+        assert!(set.place.seqsvr_as("client/backend", &args).status.success());
     }
     let mut highest = set.next();
 
-    // The second restore is of the same backup, as if it were the only one left.
-    for (dirs, nth) in [("second", "1"), ("third", "2")] {
+    // The second restore is of the same backup, as if it were the only one left. There a1 is paused until a2 is registered,
+    // which then has the number that a1 had.
+    for (dirs, nth, is_paused) in [("second", "1", false), ("third", "2", true)] {
         kill(&mut stores);
         // a1 goes on, and has seen more than the backup has.
         allocs[1].kill();
+        let registrations = |alloc: &Server| alloc.log().matches("seq_alloc::session: registered").count();
+        let before = registrations(&allocs[1]);
+        if is_paused {
+            allocs[0].freeze();
+        }
         let restored = set.restore(&backup, dirs, nth);
         assert_eq!(digits(&restored["lineage"]) >> 32, nth.parse::<u64>().unwrap(), "{restored}");
         assert_eq!(restored["quarantined"], 100, "{restored}");
         stores = set.stores(dirs);
         allocs[1] = set.alloc("a2");
-        // a1 may still serve under its lease of before, which ends before the quarantine does.
+        if is_paused {
+            eventually("a2 registers", || (registrations(&allocs[1]) > before).then_some(()));
+            allocs[0].thaw();
+        }
+        // Else a1 may still serve under its lease of before, which ends before the quarantine does.
         let numbers = set.next();
         assert_above(&numbers, &highest);
         eventually("a1 has a session of the new lineage", || {
@@ -109,21 +120,21 @@ fn numbers_after_a_restore_are_above_all_numbers_before() {
             (over.to_string() == nth).then_some(())
         });
         eventually("the restored set serves", || {
-            seqsvr(&["status", "--set", &set.file]).status.success().then_some(())
+            set.place.seqsvr(&["status", "--set", &set.file]).status.success().then_some(())
         });
         highest = set.next();
         assert_above(&highest, &numbers);
     }
 
     let (data, from) = (set.data("third", 1), ["restore", "--from", &out, "--set", &set.file, "--id", "1", "--data"]);
-    let refused = seqsvr(&[&from[..], &[&data]].concat());
+    let refused = set.place.seqsvr(&[&from[..], &[&data]].concat());
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && text.contains("is not empty"), "{text}");
     let mut damaged = std::fs::read(&backup).unwrap();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     std::fs::write(&backup, damaged).unwrap();
-    let refused = seqsvr(&[&from[..], &[&set.data("fourth", 1)]].concat());
+    let refused = set.place.seqsvr(&[&from[..], &[&set.data("fourth", 1)]].concat());
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && text.contains("is damaged"), "{text}");
 }

@@ -50,6 +50,8 @@ pub(crate) struct Counters {
     handovers: [Count; 3],
     handover_seconds: Histogram,
     copies_lost: Count,
+    /// In the order of [`Burned`].
+    burned: [Count; 3],
     leases_expired: Count,
     lease: Gauge,
     sections: Gauge,
@@ -109,6 +111,17 @@ pub(crate) enum RaiseOutcome {
     Failed,
 }
 
+/// Why numbers are skipped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Burned {
+    /// A section started at its ceiling, because its owner was lost.
+    Takeover,
+    /// A section started at its ceiling, because the copy of a handover was not used.
+    Handover,
+    /// A uid was advanced.
+    Advance,
+}
+
 impl Counters {
     pub(crate) fn new(set: &str, node: &str) -> Counters {
         let shard = |_| Shard { outcomes: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))) };
@@ -119,10 +132,13 @@ impl Counters {
         let renewals = renewals.map(|is| counter!(names::RENEWALS_TOTAL, "set" => set.clone(), "outcome" => is));
         let handovers = ["made", "refused", "thawed"];
         let handovers = handovers.map(|is| counter!(names::HANDOVERS_TOTAL, "set" => set.clone(), "outcome" => is));
+        let burned = ["takeover", "handover", "advance"];
+        let burned = burned.map(|by| counter!(names::BURNED_SEQUENCES_TOTAL, "set" => set.clone(), "cause" => by));
         Counters {
             handovers: handovers.map(Count::new),
             handover_seconds: histogram!(names::HANDOVER_PAUSE_SECONDS, "set" => set.clone()),
             copies_lost: Count::new(counter!(names::HANDOVER_COPIES_LOST_TOTAL, "set" => set.clone())),
+            burned: burned.map(Count::new),
             leases_expired: Count::new(counter!(names::LEASE_EXPIRED_TOTAL, "node" => node.clone())),
             lease: gauge!(names::LEASE_REMAINING_SECONDS, "node" => node.clone()),
             shards: (0..SHARDS).map(shard).collect(),
@@ -222,9 +238,14 @@ impl Counters {
         self.handover_seconds.record(time);
     }
 
-    /// A section of a handover to this node started at the ceiling.
-    pub(crate) fn copy_lost(&self) {
-        self.copies_lost.add(1);
+    /// So many sections of handovers to this node started at the ceiling.
+    pub(crate) fn copies_lost(&self, sections: usize) {
+        self.copies_lost.add(sections as u64);
+    }
+
+    /// So many numbers are skipped at most.
+    pub(crate) fn burned(&self, cause: Burned, numbers: u64) {
+        self.burned[cause as usize].add(numbers);
     }
 
     /// The lease expired.

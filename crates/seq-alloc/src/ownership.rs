@@ -73,6 +73,8 @@ pub(crate) struct Transitions {
     pub(crate) left: usize,
     /// Sections of handovers that started at their ceiling.
     pub(crate) copies_lost: usize,
+    /// Sections that started at a ceiling of before, for whichever reason: what was left below it is skipped.
+    pub(crate) at_ceiling: usize,
     /// The newest epoch among those that entered or left.
     pub(crate) epoch: Epoch,
 }
@@ -248,6 +250,7 @@ impl Ownership {
         let exact = copy.map(|copy| Section::handed_over(uids, copy, ceiling, self.raise_step()));
         let exact = exact
             .and_then(|exact| exact.inspect_err(|misfit| transitions.lose_copy(id, epoch, &(*misfit).into())).ok());
+        transitions.at_ceiling += usize::from(exact.is_none() && ceiling > Seq(0));
         let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, self.raise_step()));
         OwnedSection::new(id, epoch, section)
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use seq_core::renewals::PEER_ROUTES_INTERVAL;
 use seq_core::route::RouteUpdate;
+use seq_kit::repeats::Repeats;
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use tokio::time::Instant;
@@ -25,24 +26,29 @@ pub(crate) struct PeerRoutes {
     turn: usize,
     /// When the lease is checked next; `None` while a fetch is in flight.
     due: Option<Instant>,
+    /// Whether the last routes of a peer did not fit those here: the next fetch is of the whole table.
+    whole: bool,
+    repeats: Repeats,
 }
 
 /// A fetch from the peer of a turn.
 pub(crate) struct PeerRoutesCall {
     shared: Arc<Shared>,
     turn: usize,
+    whole: bool,
 }
 
 impl PeerRoutesCall {
     pub(crate) async fn send(self) -> Option<RouteUpdate> {
-        fetch(&self.shared, self.turn).await
+        fetch(&self.shared, self.turn, self.whole).await
     }
 }
 
 impl PeerRoutes {
     /// The first check is due after the usual interval.
     pub(crate) fn new(shared: Arc<Shared>) -> PeerRoutes {
-        PeerRoutes { shared, turn: 0, due: Some(Instant::now() + PEER_ROUTES_INTERVAL) }
+        let due = Some(Instant::now() + PEER_ROUTES_INTERVAL);
+        PeerRoutes { shared, turn: 0, due, whole: false, repeats: Repeats::default() }
     }
 
     pub(crate) fn due(&self) -> Option<Instant> {
@@ -54,21 +60,25 @@ impl PeerRoutes {
         self.turn = turn.wrapping_add(1);
         let leased = shared.is_leased();
         self.due = leased.then(|| Instant::now() + PEER_ROUTES_INTERVAL);
-        (!leased).then_some(PeerRoutesCall { shared, turn })
+        (!leased).then_some(PeerRoutesCall { shared, turn, whole: self.whole })
     }
 
     pub(crate) fn on_fetched(&mut self, update: Option<RouteUpdate>) {
-        if let Some(update) = update
-            && let Err(error) = self.shared.step(|owner, effects| owner.on_peer_routes(&update, effects))
-        {
-            tracing::warn!(%error, "cannot use the routes of a peer");
+        if let Some(update) = update {
+            let adopted = self.shared.step(|owner, effects| owner.on_peer_routes(&update, effects));
+            self.whole = adopted.is_err();
+            if let Err(error) = adopted
+                && let Some(repeated) = self.repeats.admit()
+            {
+                tracing::warn!(%error, repeated, "cannot use the routes of a peer");
+            }
         }
         self.due = Some(Instant::now() + PEER_ROUTES_INTERVAL);
     }
 }
 
-/// The routes of a peer that are newer than those here.
-async fn fetch(shared: &Shared, turn: usize) -> Option<RouteUpdate> {
+/// The routes of a peer that are newer than those here; `whole`: all of them, instead of those that changed.
+async fn fetch(shared: &Shared, turn: usize, whole: bool) -> Option<RouteUpdate> {
     let (addr, known) = {
         let owner = shared.ownership.machine();
         let (session, routes) = (owner.session()?, owner.routes()?);
@@ -78,7 +88,7 @@ async fn fetch(shared: &Shared, turn: usize) -> Option<RouteUpdate> {
     };
     let mut node = SequenceServiceClient::new(shared.peers.here().pool.get(&addr).ok()?)
         .max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
-    let request = node.get_routes(v1::GetRoutesRequest { known_version: known });
+    let request = node.get_routes(v1::GetRoutesRequest { known_version: if whole { 0 } else { known } });
     let response = tokio::time::timeout(FETCH_TIMEOUT, request).await.ok()?.ok()?.into_inner();
     let routes = response.routes.iter().find(|routes| routes.set == shared.set && routes.version > known)?;
     RouteUpdate::try_from(routes).inspect_err(|error| tracing::warn!(addr, %error, "a peer sent malformed routes")).ok()

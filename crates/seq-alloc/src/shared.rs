@@ -11,6 +11,7 @@ use seq_api::clock::Clock;
 use seq_api::service::{Allocation, Item};
 use seq_core::calls::SetRoute;
 use seq_core::owner::{Effects, Owner};
+use seq_core::raise;
 use seq_core::route::RouteTable;
 use seq_core::section::RaiseTicket;
 use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SetId, SlotIndex, Take, Target};
@@ -18,7 +19,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::AllocOptions;
-use crate::counters::Counters;
+use crate::counters::{Burned, Counters};
 use crate::halt::HaltLatch;
 use crate::handover::HandoverQueue;
 use crate::handover_service::Receiving;
@@ -89,9 +90,11 @@ impl Shared {
         if renew_now {
             self.grants_due.notify_one();
         }
-        for _ in 0..transitions.copies_lost {
-            self.counters.copy_lost();
-        }
+        self.counters.copies_lost(transitions.copies_lost);
+        let most = raise::most_skipped(self.ownership.raise_step());
+        let lost = transitions.copies_lost.min(transitions.at_ceiling);
+        self.counters.burned(Burned::Handover, most * lost as u64);
+        self.counters.burned(Burned::Takeover, most * (transitions.at_ceiling - lost) as u64);
         transitions.log(&self.set, &self.name);
         // Some pending calls wait for a response of the store as such.
         if changed || (extended && self.pending.await_owner()) {
@@ -146,7 +149,10 @@ impl Shared {
             return None;
         }
         let (answer, ticket) = match served.advance(item.slot, to, self.options.max_advance) {
-            Advance::Done { ticket } => (Some(Ok(served.epoch())), ticket),
+            Advance::Done { skipped, ticket } => {
+                self.counters.burned(Burned::Advance, skipped);
+                (Some(Ok(served.epoch())), ticket)
+            }
             Advance::AtCeiling { ticket } => (None, ticket),
             Advance::TooFar { bound } => (Some(Err(Refusal::AdvanceTooFar { to: to.seq().0, bound })), None),
             Advance::Past => (Some(Err(Refusal::AlreadyPast { uid: item.item.uid })), None),

@@ -84,6 +84,8 @@ catalogue! {
     HANDOVER_PAUSE_SECONDS = "seqsvr_handover_pause_seconds", Histogram, Seconds, ["set"], LATENCY;
     /// Handovers to an AllocSvr that started at the ceiling, because the copy was missing or did not fit: a gap each.
     HANDOVER_COPIES_LOST_TOTAL = "seqsvr_handover_copies_lost_total", Counter, Count, ["set"];
+    /// Numbers that are skipped at most, by cause (takeover, handover: a section started at its ceiling, a step and a half each; advance).
+    BURNED_SEQUENCES_TOTAL = "seqsvr_burned_sequences_total", Counter, Count, ["set", "cause"];
     /// Renewals of an AllocSvr's incarnation, by outcome (ok, failed).
     RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];
     /// Memory that holds counters of touched pages.

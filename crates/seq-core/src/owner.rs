@@ -218,13 +218,15 @@ impl Owner {
         self.leaving
     }
 
-    /// Begins an incarnation that the store registered.
+    /// Begins an incarnation that the store registered. Its first request is for all routes: a set that was restored numbers
+    /// its nodes anew, and a delta does not fit the routes of before.
     ///
     /// # Panics
     /// When another one is not over.
     pub fn on_registered(&mut self, session: Session) {
         assert_eq!(self.session, None, "two incarnations at a time");
         self.session = Some(session);
+        self.whole = self.routes.is_some();
         self.renewed = RenewSeq(0);
     }
 

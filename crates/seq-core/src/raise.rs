@@ -22,6 +22,13 @@ pub fn target(ceiling: Seq, wanted: Seq, step: Step) -> Seq {
     Seq(target.min(ceiling.0.saturating_add(limits::MAX_RAISE))).min(Seq::MAX)
 }
 
+/// The most numbers of a section that nothing allocates any more when an ownership begins at its ceiling: its last raise was
+/// requested with half a step left, for a whole one. Those of one advance or one large count may be more.
+#[must_use]
+pub fn most_skipped(step: Step) -> u64 {
+    step.0.saturating_add(step.0 / 2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,6 +39,21 @@ mod tests {
         assert!(!is_due(Seq(4_999), Seq(10_000), step));
         assert!(is_due(Seq(5_000), Seq(10_000), step));
         assert!(is_due(Seq(10_000), Seq(10_000), step));
+    }
+
+    #[test]
+    fn a_takeover_skips_no_more_than_a_raise_left_above_the_highest_number() {
+        for step in [Step(1), Step(7), Step(10_000)] {
+            let (mut value, mut ceiling, mut most) = (Seq(0), Seq(0), 0);
+            while value.0 < 10 * step.0 {
+                if is_due(value, ceiling, step) {
+                    ceiling = target(ceiling, Seq(0), step);
+                }
+                most = most.max(ceiling.0 - value.0);
+                value.0 += 1;
+            }
+            assert_eq!(most, most_skipped(step));
+        }
     }
 
     #[test]

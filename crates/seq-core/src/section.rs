@@ -74,6 +74,8 @@ pub enum Take {
 pub enum Advance {
     /// The uid stands at the number: all up to it are taken.
     Done {
+        /// Numbers of the uid that the advance skipped, of which none can be allocated any more.
+        skipped: u64,
         /// For the raise queue, when this call is the one that makes a raise due.
         ticket: Option<RaiseTicket>,
     },
@@ -323,7 +325,8 @@ impl Section {
             match slot.compare_exchange_weak(word, advanced, Relaxed, Relaxed) {
                 Ok(_) => {
                     let due = wanted > 0 && ceiling - to.0 <= self.half_step();
-                    return Advance::Done { ticket: if due { self.want_early(to, Seq(ceiling)) } else { None } };
+                    let ticket = if due { self.want_early(to, Seq(ceiling)) } else { None };
+                    return Advance::Done { skipped: wanted - distance, ticket };
                 }
                 Err(seen) => word = seen,
             }

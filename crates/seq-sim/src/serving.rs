@@ -285,7 +285,7 @@ impl World {
         let Call { uid, section, slot, .. } = pending.call;
         let epoch = owned.epoch;
         let mut advanced = owned.section.advance(slot, to, FAR);
-        if let Advance::Done { ticket } | Advance::AtCeiling { ticket } = &mut advanced
+        if let Advance::Done { ticket, .. } | Advance::AtCeiling { ticket } = &mut advanced
             && let Some(ticket) = ticket.take()
         {
             self.procs[p].raises.enqueue(owned.clone(), ticket);

@@ -39,8 +39,8 @@ const MAX_NODES: usize = 4_096;
                         seqsvr status --fail-on unserved || page-someone\n\n\
                         Numbers and raises count from the start of each process; `up` is the time since then. A certificate that expires within 14 days is a \
                         warning in the verdict.\n\n\
-                        Exit codes: 0 all sections are served and all nodes respond with a valid \
-                        certificate, 3 not so (see --fail-on), 4 no node \
+                        Exit codes: 0 all sections are served and all nodes respond, with leases and valid \
+                        certificates, 3 not so (see --fail-on), 4 no node \
                         responded.")]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
@@ -60,7 +60,7 @@ pub(crate) struct StatusArgs {
 /// A state of a set that is a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
-    /// All sections are served, and a node does not respond or has an expired certificate.
+    /// All sections are served, and a node does not respond, has no lease, or has an expired certificate.
     Degraded,
     /// Some sections are not served.
     Unserved,

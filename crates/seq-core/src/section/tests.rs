@@ -163,7 +163,7 @@ impl Twin {
                 self.waits_for = self.waits_for.max(to);
                 ticket.is_some()
             }
-            Advance::Done { ticket } => {
+            Advance::Done { ticket, .. } => {
                 prop_assert!(!self.frozen && to >= self.value(slot) && to <= self.ceiling);
                 if to > self.value(slot) {
                     self.last.insert(slot, to);
@@ -368,17 +368,17 @@ fn a_uid_is_raised_and_never_lowered() {
     let section = Section::takeover(10, Seq(500), Step(10));
     assert_eq!(section.raised(Seq(2_000)), None);
     let advance = |to| section.advance(SlotIndex(0), Target::new(to).unwrap(), LIMIT);
-    let done = Advance::Done { ticket: None };
+    let done = |skipped| Advance::Done { skipped, ticket: None };
     assert_eq!(advance(499), Advance::Past, "it may have been given out before the takeover");
-    assert_eq!(advance(500), done);
+    assert_eq!(advance(500), done(0));
     assert_eq!(section.current(SlotIndex(0)), Some(Reading { value: Seq(500), exact: false }), "nothing moved");
-    for _ in 0..2 {
-        assert_eq!(advance(1_000), done);
+    for skipped in [500, 0] {
+        assert_eq!(advance(1_000), done(skipped));
         assert_eq!(section.current(SlotIndex(0)), exact(1_000));
     }
     assert_eq!(advance(999), Advance::Past);
     assert_eq!(section.take(SlotIndex(0), Count::ONE), given(1_001, 0), "no call was given 1,000");
-    assert_eq!(advance(1_001), done);
+    assert_eq!(advance(1_001), done(0));
     assert_eq!(
         section.take(SlotIndex(0), Count::ONE),
         given(1_002, 1_001),
@@ -425,7 +425,7 @@ fn a_far_advance_takes_raises_of_a_bounded_length_and_only_while_its_caller_retr
         assert_eq!(section.raised(target), None, "the next raise is requested by the next try alone");
         assert_eq!(section.raise_target(), None);
     }
-    assert_eq!(advance(), Advance::Done { ticket: Some(RaiseTicket(())) });
+    assert_eq!(advance(), Advance::Done { skipped: to.seq().0, ticket: Some(RaiseTicket(())) });
 }
 
 #[test]

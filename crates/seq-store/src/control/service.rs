@@ -88,9 +88,9 @@ impl ControlService for ControlServer {
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
         let this = self.0.get()?;
-        this.check_acts_as(sender(&request)?.as_ref(), request.get_ref().node_id)?;
+        let caller = sender(&request)?;
         let request = request.into_inner();
-        let session = this.session(request.node_id, request.incarnation)?;
+        let session = this.session(caller.as_ref(), request.node_id, request.incarnation)?;
         let outcome = this.replicated.propose(control::renewal(session, &request)?).await?;
         outcome.map_err(|refusal| this.refused(refusal))?;
         Ok(Response::new(RenewResponse {
@@ -104,9 +104,9 @@ impl ControlService for ControlServer {
         request: Request<RaiseCeilingsRequest>,
     ) -> Result<Response<RaiseCeilingsResponse>, Status> {
         let this = self.0.get()?;
-        this.check_acts_as(sender(&request)?.as_ref(), request.get_ref().node_id)?;
+        let caller = sender(&request)?;
         let request = request.into_inner();
-        let session = this.session(request.node_id, request.incarnation)?;
+        let session = this.session(caller.as_ref(), request.node_id, request.incarnation)?;
         let raises = control::raises(&request, &this.set.layout)?;
         let Session { node, incarnation } = session;
         let outcome = this.replicated.propose(RaiseCeilings { node, incarnation, raises }).await?;
@@ -123,9 +123,9 @@ impl ControlService for ControlServer {
 
     async fn transfer(&self, request: Request<TransferRequest>) -> Result<Response<TransferResponse>, Status> {
         let this = self.0.get()?;
-        this.check_acts_as(sender(&request)?.as_ref(), request.get_ref().node_id)?;
+        let caller = sender(&request)?;
         let request = request.into_inner();
-        let session = this.session(request.node_id, request.incarnation)?;
+        let session = this.session(caller.as_ref(), request.node_id, request.incarnation)?;
         let transfer = control::transfer(session, &request, &this.set.layout)?;
         let outcome = this.replicated.propose(transfer).await?;
         let made = outcome.map_err(|refusal| this.refused_transfer(refusal, transfer.to))?;
@@ -137,9 +137,9 @@ impl ControlService for ControlServer {
 
     async fn depart(&self, request: Request<DepartRequest>) -> Result<Response<DepartResponse>, Status> {
         let this = self.0.get()?;
-        this.check_acts_as(sender(&request)?.as_ref(), request.get_ref().node_id)?;
+        let caller = sender(&request)?;
         let request = request.into_inner();
-        let session = this.session(request.node_id, request.incarnation)?;
+        let session = this.session(caller.as_ref(), request.node_id, request.incarnation)?;
         let depart = control::depart(session, &request, &this.set.layout)?;
         let outcome = this.replicated.propose(depart).await?;
         let made = outcome.map_err(|refusal| this.refused(refusal))?;
@@ -162,24 +162,24 @@ impl Control {
         Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls: ControlCalls::default() }
     }
 
-    /// Checks that the sender acts for itself. An id that the store does not know is refused by what reads it.
-    fn check_acts_as(&self, caller: Option<&Identity>, node: u32) -> Result<(), Status> {
-        let name = self.replicated.read(|state| state.node(NodeId(node)).map(|record| record.name.clone()));
-        name.map_or(Ok(()), |name| roles::check_acts_as(caller, &name))
-    }
-
     /// The incarnation that sent a call. A call of the newest one is counted: this member is reached.
     ///
     /// # Errors
-    /// `QUARANTINED` while the set serves nothing; a malformed id.
-    fn session(&self, node: u32, incarnation: u64) -> Result<Session, Status> {
+    /// `QUARANTINED` while the set serves nothing; a malformed id; `OTHER_INCARNATION` for a session of an older lineage;
+    /// `OTHER_HOLDER` where the sender's certificate is another node's.
+    fn session(&self, caller: Option<&Identity>, node: u32, incarnation: u64) -> Result<Session, Status> {
         self.check_defined()?;
         let session = control::session(node, incarnation)?;
+        // Before the holder is compared: in an older lineage the id was another node's, which registers again once it
+        // learns that its session is over.
         self.check_lineage(session)?;
-        let newest =
-            |state: &State| state.node(session.node).is_some_and(|node| node.incarnation == session.incarnation);
-        if self.replicated.read(newest) {
-            self.calls.count();
+        let record = |state: &State| state.node(session.node).map(|node| (node.name.clone(), node.incarnation));
+        // An id that the store does not know is refused by what reads it.
+        if let Some((name, newest)) = self.replicated.read(record) {
+            roles::check_acts_as(caller, &name)?;
+            if newest == session.incarnation {
+                self.calls.count();
+            }
         }
         Ok(session)
     }

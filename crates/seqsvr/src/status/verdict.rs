@@ -15,7 +15,7 @@ pub(super) enum State {
     Quarantined,
     /// The store has a quorum, and some sections are not served.
     Unserved,
-    /// All sections are served, and a node does not respond or has an expired certificate.
+    /// All sections are served, and a node does not respond, has no lease, or has an expired certificate.
     Degraded,
     /// All sections are served and all nodes respond.
     Ok,
@@ -56,7 +56,7 @@ impl Facts {
         if !self.quarantine.is_empty() {
             return State::Quarantined;
         }
-        let complete = self.missing().is_empty() && !self.expiry.has_expired();
+        let complete = self.missing().is_empty() && self.unleased.is_empty() && !self.expiry.has_expired();
         match (self.sections.is_some_and(|all| self.served >= all), complete) {
             (false, _) => State::Unserved,
             (true, false) => State::Degraded,
@@ -80,16 +80,26 @@ impl Facts {
                 format!("{}; next: start the stores of the sets that do not respond", self.quarantine)
             }
             State::Unserved => self.unserved(),
-            State::Degraded if self.missing().is_empty() => format!("DEGRADED: {}", self.served()),
-            State::Degraded => format!(
-                "DEGRADED: {}; no response of {}; next: start it again, or `seqsvr store replace`, `seqsvr node drain`",
-                self.served(),
-                self.missing().join(", ")
-            ),
+            State::Degraded => self.degraded(),
             State::Ok => format!("ok: {}; {}", self.served(), self.responding()),
         };
         if let Some(warning) = self.expiry.warning() {
             let _ = write!(text, "; {warning}");
+        }
+        text
+    }
+
+    fn degraded(&self) -> String {
+        let mut text = format!("DEGRADED: {}", self.served());
+        if !self.unleased.is_empty() {
+            let _ = write!(text, "; without a lease: {}; next: repeat, then look at its log", self.unleased.join(", "));
+        }
+        if !self.missing().is_empty() {
+            let missing = self.missing().join(", ");
+            let _ = write!(
+                text,
+                "; no response of {missing}; next: start it again, or `seqsvr store replace`, `seqsvr node drain`"
+            );
         }
         text
     }

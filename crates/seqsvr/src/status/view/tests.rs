@@ -308,6 +308,13 @@ fn each_state_has_its_sentence() {
     ]));
     expect![[r#"UNSERVED: 5 of 10 sections are served; 2 of 2 voters respond; without a lease: a2; next: sections of a lost allocator move within seconds: repeat, then start allocators (`seqsvr node list`)"#]]
         .assert_eq(&verdict(vec![("h:1", store(1)), ("h:2", store(2)), ("h:7", alloc("a1", 5)), ("h:8", unleased("a2", 5, 900))]));
+    expect!["DEGRADED: 10 of 10 sections are served; without a lease: a2; next: repeat, then look at its log"]
+        .assert_eq(&verdict(vec![
+            ("h:1", store(1)),
+            ("h:2", store(2)),
+            ("h:7", alloc("a1", 10)),
+            ("h:8", unleased("a2", 5, 900)),
+        ]));
     expect!["NO QUORUM: no store responds; nothing can be committed; leases end in 1.7 s; next: start h:1 again"]
         .assert_eq(&verdict(vec![("h:1", Err("gone".to_owned())), ("h:7", alloc("a1", 10))]));
 }
