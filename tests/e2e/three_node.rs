@@ -197,6 +197,69 @@ fn an_allocator_with_another_set_file_ends() {
     assert!(alloc.log().contains(what), "{}", alloc.log());
 }
 
+/// A machine with a store that leads and an allocator, beside one with the rest of the set.
+#[test]
+fn a_host_is_drained_under_load_and_undrained() {
+    let place = Place::new();
+    let path = place.set_file("three-node.toml");
+    let set = path.display().to_string();
+    let [first, second, third, fourth] = place.host.octets();
+    let other = std::net::Ipv4Addr::new(first, second + 64, third, fourth).to_string();
+    let text = std::fs::read_to_string(&path).unwrap();
+    // Store 3 and a2, with all their ports.
+    let moved = |block: &str| match ["\"s3\"", "\"a2\""].iter().any(|name| block.contains(name)) {
+        true => block.replace(&place.host.to_string(), &other),
+        false => block.to_owned(),
+    };
+    std::fs::write(&path, text.split("[[").map(moved).collect::<Vec<_>>().join("[[")).unwrap();
+    let stores = (1..=3).map(|id: u32| {
+        let data = place.path(&format!("s{id}")).display().to_string();
+        place.server(&format!("s{id}"), &["store", "--set", &set, "--id", &id.to_string(), "--data", &data])
+    });
+    let _stores: Vec<Server> = stores.collect();
+    let _allocs =
+        ["a1", "a2"].map(|name| place.server(name, &["alloc", "--set", &set, "--name", name, "--cores", "1"]));
+    let lead = || seqsvr(&["store", "lead", "--to", "3", "--set", &set]).status.success().then_some(());
+    eventually("store 3 leads", lead);
+    let sections = |name: &str| {
+        let list = seqsvr_json(&["node", "list", "--set", &set]);
+        list["nodes"].as_array()?.iter().find(|node| node["name"] == name)?["sections"].as_u64()
+    };
+    eventually("a2 owns sections", || sections("a2").filter(|sections| *sections > 0));
+
+    let host = |args: &[&str]| {
+        let output = seqsvr(&[&["host"], args, &["--set", &set]].concat());
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let addr = format!("http://{}:7400", place.host);
+    let load = ["bench", "-o", "json", "--addr", &addr, "--rate", "200", "--duration-s", "3600", "--warmup-s", "0"];
+    let mut load =
+        place.server("load", &[&load[..], &["--seamless", "--first-uid", "5000000", "--uids", "1000000"]].concat());
+    let (code, refused) = host(&["drain", "10.9.9.9", "--yes"]);
+    let known = format!("no node is on host \"10.9.9.9\"; they are on {}, {other}", place.host);
+    assert!(code == Some(2) && refused.contains(&known), "{refused}");
+    let (code, refused) = host(&["drain", &place.host.to_string(), "--yes"]);
+    assert!(code == Some(3) && refused.contains("1 of 3 voters") && refused.contains("NO_MAJORITY"), "{refused}");
+    let (code, plan) = host(&["drain", &other, "--dry-run"]);
+    assert!(code == Some(0) && plan.contains("sections of a2 move, store "), "{plan}");
+    assert_ne!(sections("a2"), Some(0), "a dry run changes nothing");
+
+    let (code, drained) = host(&["drain", &other, "--yes"]);
+    assert!(code == Some(0) && drained.contains("its processes can stop"), "{drained}");
+    assert_eq!(sections("a2"), Some(0), "{drained}");
+    assert_ne!(seqsvr_json(&["store", "members", "--set", &set])["leader"], 3, "{drained}");
+    let (code, again) = host(&["drain", &other, "--yes"]);
+    assert_eq!((code, &*again), (Some(0), "im-a: nothing to do\n"));
+    let (code, undrained) = host(&["undrain", &other]);
+    assert_eq!((code, &*undrained), (Some(0), "a2 of set im-a may own sections again\n"));
+    let undrained = seqsvr_json(&["host", "undrain", &other, "--set", &set]);
+    assert_eq!(undrained["undrained"], serde_json::json!([]), "{undrained}");
+    load.interrupt();
+    let report = load.ready();
+    assert_eq!((&report["failed"], &report["order"]["gaps"]), (&0.into(), &0.into()), "{report:#}");
+    assert!(report["calls"].as_u64() > Some(0), "{report:#}");
+}
+
 /// Processes of each role, and `promtool check metrics`, which a scrape of a Prometheus does not need to pass and its reader does.
 #[test]
 fn metrics_of_every_role_are_clean() {

@@ -22,6 +22,7 @@ use crate::dev::DevArgs;
 use crate::environment;
 use crate::explain::ExplainArgs;
 use crate::health::HealthArgs;
+use crate::host::HostCommand;
 use crate::man::ManArgs;
 use crate::migration::MigrationCommand;
 use crate::next_command::{AdvanceArgs, CurrentArgs, NextArgs};
@@ -82,6 +83,9 @@ pub(crate) enum Command {
     /// Lists a set's allocators; drains one, and lets it serve again.
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Prepares all nodes of a machine for its maintenance, in all sets.
+    #[command(subcommand)]
+    Host(HostCommand),
     /// Makes certificates of a cluster, shows, renews and revokes them.
     #[command(subcommand)]
     Cert(CertCommand),

@@ -17,6 +17,7 @@ mod environment;
 mod exit;
 mod explain;
 mod health;
+mod host;
 mod item_report;
 mod man;
 mod migration;
@@ -83,6 +84,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Health(args) => client_runtime()?.block_on(health::run(args, output)),
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
         Command::Node(command) => node::run(command, output),
+        Command::Host(command) => host::run(command, output),
         Command::Cert(command) => cert::run(command, output),
         Command::Tenant(command) => tenant::run(command, output),
         Command::Backup(command) => backup::run(command, output),

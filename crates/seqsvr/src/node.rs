@@ -156,7 +156,7 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
     client.restart_time();
     let since = Instant::now();
     let changed = client.drain(node, true, false).await?.changed;
-    wait_drained(&mut client, args, sections, output).await?;
+    wait_drained(&mut client, node, sections, Duration::from_secs(args.timeout_s), output).await?;
     let seconds = since.elapsed().as_secs_f64();
     if output.is_json() {
         output.json(&outcome(changed, seconds))?;
@@ -184,18 +184,19 @@ async fn undrain(args: &UndrainArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 /// Waits until a node owns nothing, with a progress bar on a terminal.
-async fn wait_drained(
+pub(crate) async fn wait_drained(
     client: &mut StoreClient,
-    args: &DrainArgs,
+    node: &str,
     sections: u32,
+    timeout: Duration,
     output: &Output,
 ) -> anyhow::Result<()> {
     let bar = output.progress_bar(sections.into(), "{pos}/{len} sections  {per_sec:0}  ETA {eta}  (Ctrl-C detaches)");
     let mut interrupts = Interrupts::new()?;
-    let (since, timeout) = (Instant::now(), Duration::from_secs(args.timeout_s));
+    let since = Instant::now();
     loop {
         let list = client.nodes().await?;
-        let left = list.nodes.iter().find(|node| node.name == args.node).map_or(0, |node| node.sections);
+        let left = list.nodes.iter().find(|state| state.name == node).map_or(0, |state| state.sections);
         bar.set_position(u64::from(sections.saturating_sub(left)));
         if left == 0 {
             bar.finish_and_clear();
@@ -203,14 +204,14 @@ async fn wait_drained(
         }
         if since.elapsed() > timeout {
             bar.finish_and_clear();
-            let message = format!("{} still owns {left} sections after {timeout:?}", args.node);
+            let message = format!("{node} still owns {left} sections after {timeout:?}");
             let hint = "the drain continues at the store: repeat the command to watch it, or cancel it with `seqsvr node undrain`";
             return Err(Failure::new(Exit::Deadline, message).hint(hint).into());
         }
         tokio::select! {
             _ = interrupts.next() => {
                 bar.finish_and_clear();
-                let message = format!("detached: the drain of {} continues at the store", args.node);
+                let message = format!("detached: the drain of {node} continues at the store");
                 let hint = "repeat the command to watch it, or cancel it with `seqsvr node undrain`";
                 return Err(Failure::new(Exit::Interrupted, message).hint(hint).into());
             }

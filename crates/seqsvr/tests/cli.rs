@@ -52,6 +52,7 @@ fn the_help_is_a_page() {
               health       Reports whether nodes serve, for scripts and probes
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
               node         Lists a set's allocators; drains one, and lets it serve again
+              host         Prepares all nodes of a machine for its maintenance, in all sets
               cert         Makes certificates of a cluster, shows, renews and revokes them
               tenant       Makes tokens of tenants, and checks tenants files
               backup       Makes a backup of a set, or shows one

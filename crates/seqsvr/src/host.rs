@@ -1,0 +1,215 @@
+//! The command `host`: prepares all processes of one machine for a stop, in all sets that it has nodes of.
+//!
+//! It carries out what `node drain` and `store lead` do, so interrupted it is completed by repeating it.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::exit::{Exit, Failure};
+use crate::node::{confirmed, wait_drained};
+use crate::output::{Output, grouped};
+use crate::store_client::{Addrs, StoreClient, TimeoutArgs, load};
+
+mod plan;
+
+use plan::{AllocPlan, SetPlan, host_of, hosts};
+
+/// The commands for the nodes of one host.
+#[derive(Debug, Subcommand)]
+pub(crate) enum HostCommand {
+    /// Hands over all sections of a host's allocators, and the leadership of its stores: then its processes can stop.
+    Drain(DrainArgs),
+    /// Lets the host's allocators own sections again, after the work.
+    Undrain(UndrainArgs),
+}
+
+/// The sets that may have nodes on the host.
+#[derive(Debug, Args)]
+struct Sets {
+    /// A set file; repeat it for each set that has nodes on the host.
+    #[arg(long = "set", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    addrs: Addrs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr host drain 10.0.0.3 --set im-a.toml --set im-b.toml\n  \
+                        seqsvr host drain 10.0.0.3 --set im-a.toml --dry-run\n\n\
+                        It does what `node drain` and `store lead` do, so repeating it completes an interrupted one. Refused before \
+                        anything is changed: a host without which a store has no majority (NO_MAJORITY), or without which no \
+                        allocator could own sections (LAST_NODE).\n\n\
+                        Exit codes: 0 drained, 1 refused (LAST_NODE), 2 no node is on the host, a wrong file, or no terminal to \
+                        confirm on, 3 a store has no majority, or would have none, 4 no node responded, 6 declined, 7 still under way \
+                        after --timeout-s, 130 interrupted.")]
+pub(crate) struct DrainArgs {
+    /// The host, as the addresses of its nodes have it.
+    #[arg(value_name = "HOST")]
+    host: String,
+    #[command(flatten)]
+    sets: Sets,
+    /// Skips the confirmation.
+    #[arg(long)]
+    yes: bool,
+    /// Changes nothing; shows what would be done.
+    #[arg(long)]
+    dry_run: bool,
+    /// Timeout until an allocator owns nothing, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout_s: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  seqsvr host undrain 10.0.0.3 --set im-a.toml --set im-b.toml\n\n\
+                        Exit codes: 0 they may own sections, 1 refused, 2 no node is on the host, or a wrong file, 3 a store has no \
+                        majority, 4 no node responded, 7 not done within --timeout-s.")]
+pub(crate) struct UndrainArgs {
+    /// The host, as the addresses of its nodes have it.
+    #[arg(value_name = "HOST")]
+    host: String,
+    #[command(flatten)]
+    sets: Sets,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
+}
+
+/// The outcome of a drain.
+#[derive(Serialize)]
+struct Outcome<'a> {
+    host: &'a str,
+    dry_run: bool,
+    changed: bool,
+    /// What was, or would be, done in each set.
+    sets: &'a [SetPlan],
+    seconds: f64,
+}
+
+/// An allocator that was drained, and may own sections again.
+#[derive(Serialize)]
+struct Undrained {
+    set: String,
+    node: String,
+}
+
+pub(crate) fn run(command: HostCommand, output: &Output) -> anyhow::Result<Exit> {
+    crate::client_runtime()?.block_on(async {
+        match command {
+            HostCommand::Drain(args) => drain(&args, output).await,
+            HostCommand::Undrain(args) => undrain(&args, output).await,
+        }
+    })
+}
+
+impl Sets {
+    /// A client of each set.
+    fn clients(&self, timeout: Duration) -> anyhow::Result<Vec<StoreClient>> {
+        if self.files.is_empty() {
+            crate::target::use_scheme_of(&self.addrs.addrs)?;
+            return Ok(vec![StoreClient::new(None, &self.addrs, timeout)]);
+        }
+        let files = self.files.iter().map(|file| load(file));
+        files.map(|set| Ok(StoreClient::new(Some(&set?), &self.addrs, timeout))).collect()
+    }
+}
+
+async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
+    let host = args.host.as_str();
+    let mut clients = args.sets.clients(Duration::from_secs(args.timeout_s))?;
+    let plans = plans(host, &mut clients).await?;
+    let outcome = |changed, seconds| Outcome { host, dry_run: args.dry_run, changed, sets: &plans, seconds };
+    let is_done = plans.iter().all(SetPlan::is_done);
+    if !output.is_json() {
+        for plan in &plans {
+            output.line(format_args!("{}: {}", plan.set, plan.steps()))?;
+        }
+    }
+    if is_done || args.dry_run {
+        if output.is_json() {
+            output.json(&outcome(false, 0.0))?;
+        }
+        return Ok(Exit::Ok);
+    }
+    if !args.yes && !confirmed(&format!("drain host {host}"))? {
+        return Ok(Exit::Declined);
+    }
+    let since = Instant::now();
+    for (client, plan) in clients.iter_mut().zip(&plans) {
+        carry_out(client, plan, Duration::from_secs(args.timeout_s), output).await?;
+    }
+    let seconds = since.elapsed().as_secs_f64();
+    if output.is_json() {
+        output.json(&outcome(true, seconds))?;
+    } else {
+        output.line(format_args!("host {host} is drained in {seconds:.1} s: its processes can stop"))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Plans every set before any of them is changed.
+async fn plans(host: &str, clients: &mut [StoreClient]) -> anyhow::Result<Vec<SetPlan>> {
+    let (mut plans, mut known) = (Vec::new(), BTreeSet::new());
+    for client in clients {
+        let (members, nodes) = (client.list().await?, client.nodes().await?);
+        known.extend(hosts(&members, &nodes).into_iter().map(str::to_owned));
+        plans.push(SetPlan::new(host, &members, &nodes)?);
+    }
+    check_host(host, &known)?;
+    Ok(plans)
+}
+
+async fn carry_out(client: &mut StoreClient, plan: &SetPlan, timeout: Duration, output: &Output) -> anyhow::Result<()> {
+    client.restart_time();
+    // All at once: sections of one would move to another of the host otherwise.
+    for AllocPlan { name, .. } in &plan.allocs {
+        client.drain(name, true, false).await?;
+    }
+    for AllocPlan { name, sections } in &plan.allocs {
+        wait_drained(client, name, *sections, timeout, output).await?;
+        if !output.is_json() {
+            output.line(format_args!("{name} is drained: {} sections moved", grouped((*sections).into())))?;
+        }
+    }
+    if let Some(leader) = plan.leader {
+        let leader = client.transfer(leader).await?;
+        if !output.is_json() {
+            output.line(format_args!("store {leader} leads set {}", plan.set))?;
+        }
+    }
+    Ok(())
+}
+
+async fn undrain(args: &UndrainArgs, output: &Output) -> anyhow::Result<Exit> {
+    let host = args.host.as_str();
+    let (mut undrained, mut known) = (Vec::new(), BTreeSet::new());
+    for client in &mut args.sets.clients(args.timeout.duration())? {
+        let (members, nodes) = (client.list().await?, client.nodes().await?);
+        known.extend(hosts(&members, &nodes).into_iter().map(str::to_owned));
+        for node in nodes.nodes.iter().filter(|node| host_of(&node.addr) == host && node.drained) {
+            client.drain(&node.name, false, false).await?;
+            undrained.push(Undrained { set: nodes.set.clone(), node: node.name.clone() });
+        }
+    }
+    check_host(host, &known)?;
+    if output.is_json() {
+        output.json(&serde_json::json!({ "host": host, "undrained": undrained }))?;
+    } else if undrained.is_empty() {
+        output.line(format_args!("nothing to do: no allocator of host {host} is drained"))?;
+    }
+    for Undrained { set, node } in undrained.iter().filter(|_| !output.is_json()) {
+        output.line(format_args!("{node} of set {set} may own sections again"))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Refuses a host that is none of those that the sets have nodes on.
+fn check_host(host: &str, known: &BTreeSet<String>) -> anyhow::Result<()> {
+    if known.contains(host) {
+        return Ok(());
+    }
+    let known = known.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    Err(Failure::new(Exit::Usage, format!("no node is on host {host:?}; they are on {known}")).into())
+}
