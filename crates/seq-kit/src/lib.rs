@@ -1,9 +1,10 @@
-//! Infrastructure shared by all servers: tasks, listeners, configuration, ports, logging, metrics and probes.
+//! Infrastructure shared by all servers: tasks, listeners, configuration, ports, memory, logging, metrics and probes.
 //!
 //! Nothing here knows the product: no crate of the workspace, no role of a server, no name of a metric. The binary passes
 //! in environment variables; nothing here reads them.
 
 pub mod admission;
+pub mod cgroup;
 pub mod config;
 pub mod connection;
 pub mod cores;

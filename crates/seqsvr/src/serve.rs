@@ -20,7 +20,7 @@ use seq_kit::http::Checks;
 use seq_kit::metrics::Recorder;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
 use seq_kit::telemetry::LogFilter;
-use seq_kit::{http, listen, telemetry};
+use seq_kit::{cgroup, http, listen, telemetry};
 use seq_store::StoreHandle;
 use seq_tenant::Tenants;
 use tokio::signal::unix::Signal;
@@ -34,6 +34,7 @@ use crate::{environment, panic, process, security, signals};
 
 pub(crate) mod alloc_node;
 mod credentials;
+mod memory;
 pub(crate) mod reload;
 mod supervisor;
 mod tenants;
@@ -122,13 +123,14 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Sets up the process-wide parts: logging, the panic hook, the open-file limit, metrics. Opens no socket.
+    /// Sets up the process-wide parts: logging, the panic hook, the limits of files and memory, metrics. Opens no socket.
     pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, Recorder)> {
         let color = !environment::refuses_color();
         let filter = telemetry::init(settings.log.format, &settings.log.filter, color)?;
         is.log();
         panic::abort_on_panic();
         process::raise_file_limit().map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
+        memory::check(is.role, &settings.limits, cgroup::memory_limit().as_ref())?;
         let recorder = metrics::install()?;
         metrics::build_info(VERSION, REVISION);
         let (root, signals) = (TaskGroup::new(), TaskGroup::new());

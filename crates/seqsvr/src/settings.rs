@@ -134,7 +134,7 @@ options! {
 }
 
 /// Least memory for requests: one connection gets a 44th of it, which the largest batch fits into.
-const MIN_MEMORY_MIB: u32 = 128;
+pub(crate) const MIN_MEMORY_MIB: u32 = 128;
 
 impl LimitOptions {
     /// The memory in bytes.

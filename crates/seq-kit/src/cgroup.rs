@@ -1,0 +1,92 @@
+//! The memory limit of the control group (cgroups(7)) that this process is in: version 2, and version 1 where that has the
+//! memory controller.
+//!
+//! A group is limited by each of its ancestors too. A container may see its own group only, as the root of what is
+//! mounted: limits above it are not visible, and do not count. Where nothing is mounted there is no limit to read.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Limit of version 1 from which on it means that there is none: the kernel rounds `i64::MAX` down to a page.
+const UNLIMITED: u64 = 1 << 62;
+
+/// The lowest memory limit among a group and its ancestors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryLimit {
+    /// Bytes that the processes of the group may hold together.
+    pub bytes: u64,
+    /// The file that has the limit.
+    pub file: PathBuf,
+}
+
+/// The memory limit of this process' group, where it has one that can be read.
+#[must_use]
+pub fn memory_limit() -> Option<MemoryLimit> {
+    let read = |path: &Path| fs::read_to_string(path).ok();
+    let (groups, mounts) = (read(Path::new("/proc/self/cgroup"))?, read(Path::new("/proc/self/mountinfo"))?);
+    lowest(&groups, &mounts, read)
+}
+
+/// The lowest limit, of the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`; `read` reads the files of groups.
+fn lowest(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>) -> Option<MemoryLimit> {
+    let limits = hierarchies(groups, mounts).into_iter().flat_map(|hierarchy| hierarchy.limits(&read));
+    limits.min_by_key(|limit| limit.bytes)
+}
+
+/// A mounted hierarchy of groups.
+#[derive(Debug)]
+struct Hierarchy {
+    mount_point: PathBuf,
+    /// Path of the process' group below the mount point.
+    group: PathBuf,
+    /// Name of the file with the limit.
+    file: &'static str,
+}
+
+impl Hierarchy {
+    /// The limits of the group and of its ancestors.
+    fn limits(&self, read: impl Fn(&Path) -> Option<String>) -> Vec<MemoryLimit> {
+        let files = self.group.ancestors().map(|group| self.mount_point.join(group).join(self.file));
+        // "max" is no limit, and the root of version 2 has no such file.
+        let limit = |file: PathBuf| read(&file)?.trim().parse().ok().map(|bytes| MemoryLimit { bytes, file });
+        files.filter_map(limit).filter(|limit| limit.bytes < UNLIMITED).collect()
+    }
+}
+
+/// The hierarchies that can limit memory: of version 2, and the one of version 1 with the controller `memory`.
+fn hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
+    // ID:CONTROLLERS:PATH, and 0::PATH for version 2.
+    let group = |is_hierarchy: fn(&str, &str) -> bool| {
+        let fields = groups.lines().filter_map(|line| {
+            let mut fields = line.splitn(3, ':');
+            Some((fields.next()?, fields.next()?, fields.next()?))
+        });
+        fields.into_iter().find(|(id, controllers, _)| is_hierarchy(id, controllers)).map(|(.., path)| path)
+    };
+    let of_memory = |controllers: &str| controllers.split(',').any(|controller| controller == "memory");
+    let mut found = Vec::new();
+    for line in mounts.lines() {
+        // ID PARENT DEVICE ROOT MOUNT_POINT OPTIONS [TAGS...] - TYPE SOURCE SUPER_OPTIONS
+        let Some((mount, file_system)) = line.split_once(" - ") else { continue };
+        let (mount, file_system): (Vec<&str>, Vec<&str>) =
+            (mount.split(' ').collect(), file_system.split(' ').collect());
+        let (&[_, _, _, root, mount_point, ..], &[kind, _, options, ..]) = (&*mount, &*file_system) else { continue };
+        let (group, file) = match kind {
+            "cgroup2" => (group(|id, controllers| id == "0" && controllers.is_empty()), "memory.max"),
+            "cgroup" if of_memory(options) => (
+                group(|_, controllers| controllers.split(',').any(|controller| controller == "memory")),
+                "memory.limit_in_bytes",
+            ),
+            _ => continue,
+        };
+        // The root is the path of the group that is mounted; what is not below it is not visible, nor is what begins with "..".
+        let Some(group) = group.and_then(|group| Path::new(group).strip_prefix(root).ok()) else { continue };
+        if !group.starts_with("..") {
+            found.push(Hierarchy { mount_point: PathBuf::from(mount_point), group: group.to_owned(), file });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;
