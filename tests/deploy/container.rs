@@ -45,12 +45,16 @@ impl Drop for Container {
 }
 
 impl Container {
-    /// A container that is not started, with a copy of the image in `dir`.
+    /// A container that is not started, with a copy of the image in `dir` and a network of its own.
     pub(crate) fn new(name: &str, image: &Image, net: &mut Net, dir: &Path) -> Container {
+        // The name of an interface has 15 characters at most.
+        Container::at(net.host(&name[name.len().saturating_sub(7)..]), name, image, dir)
+    }
+
+    /// A container in the network of another one, as those of a pod are.
+    pub(crate) fn at(host: Host, name: &str, image: &Image, dir: &Path) -> Container {
         let root = dir.join(name);
         image.copy_to(&root);
-        // The name of an interface has 15 characters at most.
-        let host = net.host(&name[name.len().saturating_sub(7)..]);
         let (args, env, mounts) = (Vec::new(), Vec::new(), Vec::new());
         Container { name: name.to_owned(), host, args, env, mounts, root, child: None }
     }
@@ -94,12 +98,17 @@ impl Container {
         (self.wait(), fs::read_to_string(self.log()).unwrap().trim().to_owned())
     }
 
-    /// Resident memory of the process, in MiB.
-    pub(crate) fn resident_mib(&self) -> u64 {
+    /// Memory of the process, in MiB: resident (`VmRSS`), of that its own (`RssAnon`), or the most that was resident (`VmHWM`).
+    pub(crate) fn memory_mib(&self, field: &str) -> u64 {
         let pid = self.child.as_ref().unwrap().id();
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        let line = status.lines().find(|line| line.split(':').next() == Some(field)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    }
+
+    /// What the process wrote.
+    pub(crate) fn output(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
     }
 
     /// Waits until the process has ended; returns its exit code.

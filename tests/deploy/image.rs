@@ -47,7 +47,8 @@ impl Image {
             assert_eq!(Some(sum.split(' ').next().unwrap()), diff.as_str().unwrap().strip_prefix("sha256:"));
             sh(&format!("tar -xf {} -C {}", layer.display(), root.display()));
         }
-        println!("image: {:.1} MiB", fs::metadata(&archive).unwrap().len() as f64 / f64::from(1 << 20));
+        let mib = |path: &Path| fs::metadata(path).unwrap().len() as f64 / f64::from(1 << 20);
+        println!("image: {:.1} MiB, unpacked {:.1} MiB", mib(&archive), mib(&root.join("seqsvr")));
         Image { root, config }
     }
 

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use k8s_openapi::DeepMerge;
-use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, Probe};
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::manifest::{Kustomization, Object, documents};
+use crate::machine::sh;
+use crate::manifest::{Kustomization, Object, Target, documents};
+use crate::rules;
 
 /// The labels of pods, or those that a selector requires.
 type Labels = BTreeMap<String, String>;
@@ -35,8 +37,14 @@ impl Built {
 
 /// Builds a directory as kustomize does, for what these kustomizations use of it.
 pub(crate) fn build(dir: &Path) -> Built {
-    let kustomization = Kustomization::read(dir);
     let mut built = Built::default();
+    apply(dir, &mut built);
+    built
+}
+
+/// Adds what a kustomization has, and changes what is there as it states; a component changes what the one that names it has.
+fn apply(dir: &Path, built: &mut Built) {
+    let kustomization = Kustomization::read(dir);
     for resource in &kustomization.resources {
         let path = dir.join(resource);
         if path.is_dir() {
@@ -52,10 +60,13 @@ pub(crate) fn build(dir: &Path) -> Built {
         let files = generator.files.iter().map(|file| dir.join(file)).collect();
         built.config_maps.insert(generator.name.clone(), files);
     }
+    for component in &kustomization.components {
+        apply(&dir.join(component), built);
+    }
     for patch in &kustomization.patches {
         let path = dir.join(&patch.path);
         for document in documents(&path) {
-            merge(&mut built.objects, Object::read(&path, document));
+            merge(&mut built.objects, Object::read(&path, document), patch.target.as_ref());
         }
     }
     if let Some(namespace) = kustomization.namespace {
@@ -68,20 +79,26 @@ pub(crate) fn build(dir: &Path) -> Built {
             }
         }
     }
-    built
 }
 
-/// Merges a patch into the object of its kind and name.
-fn merge(objects: &mut [Object], patch: Object) {
+/// Merges a patch into the objects of its target, or into the one of its kind and name.
+fn merge(objects: &mut [Object], patch: Object, target: Option<&Target>) {
     let id = patch.id();
-    let object = objects.iter_mut().find(|object| object.id() == id).unwrap_or_else(|| panic!("a patch of no {id}"));
-    match (object, patch) {
-        (Object::StatefulSet(object), Object::StatefulSet(patch)) => object.merge_from(patch),
-        (Object::Deployment(object), Object::Deployment(patch)) => object.merge_from(patch),
-        (Object::Service(object), Object::Service(patch)) => object.merge_from(patch),
-        (Object::Budget(object), Object::Budget(patch)) => object.merge_from(patch),
-        (Object::Policy(object), Object::Policy(patch)) => object.merge_from(patch),
-        _ => panic!("a patch of {id}, which is not patched"),
+    let is_patched = |object: &&mut Object| target.map_or(object.id() == id, |target| object.is_target(target));
+    let patched: Vec<&mut Object> = objects.iter_mut().filter(is_patched).collect();
+    assert!(!patched.is_empty(), "a patch of no {id}");
+    for object in patched {
+        match (object, patch.clone()) {
+            (Object::StatefulSet(object), Object::StatefulSet(patch)) => object.merge_from(patch),
+            (Object::Deployment(object), Object::Deployment(mut patch)) => {
+                patch.metadata.name.clone_from(&object.metadata.name);
+                object.merge_from(patch);
+            }
+            (Object::Service(object), Object::Service(patch)) => object.merge_from(patch),
+            (Object::Budget(object), Object::Budget(patch)) => object.merge_from(patch),
+            (Object::Policy(object), Object::Policy(patch)) => object.merge_from(patch),
+            _ => panic!("a patch of {id}, which is not patched"),
+        }
     }
 }
 
@@ -94,7 +111,8 @@ fn pods_mut(object: &mut Object) -> Option<&mut PodTemplateSpec> {
 }
 
 fn containers_mut(pods: &mut PodTemplateSpec) -> impl Iterator<Item = &mut Container> {
-    pods.spec.as_mut().into_iter().flat_map(|spec| &mut spec.containers)
+    let spec = pods.spec.as_mut().into_iter();
+    spec.flat_map(|spec| spec.init_containers.iter_mut().flatten().chain(&mut spec.containers))
 }
 
 fn labels(pods: &PodTemplateSpec) -> Labels {
@@ -110,9 +128,14 @@ fn selects(selector: &Labels, labels: &Labels) -> bool {
     selector.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
-/// The names of the ports that a container has.
+/// The containers of a pod, in the order in which they start.
+fn containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+    spec.init_containers.iter().flatten().chain(&spec.containers)
+}
+
+/// The names of the ports that the containers have.
 fn port_names(spec: &PodSpec) -> BTreeSet<String> {
-    let ports = spec.containers.iter().flat_map(|container| container.ports.iter().flatten());
+    let ports = containers(spec).flat_map(|container| container.ports.iter().flatten());
     ports.filter_map(|port| port.name.clone()).collect()
 }
 
@@ -141,7 +164,7 @@ fn check(dir: &Path) -> usize {
     let workloads = workloads(&built);
     assert!(!workloads.is_empty());
     for (id, pods) in &workloads {
-        check_pods(id, pods, &built);
+        rules::check_pods(id, pods, &built);
         let is_bounded = built.objects.iter().any(|object| bounds(object, &labels(pods)));
         assert!(is_bounded, "{id}: no PodDisruptionBudget selects its pods");
     }
@@ -187,93 +210,58 @@ fn faults_are_found() {
         ("alloc.yaml", "            limits: {memory: 1Gi}", "", "no limit on memory"),
         ("set.toml", "step = 10_000", "steps = 10_000", "ConfigMap im-a-config"),
         ("seqsvr.toml", "memory_mib = 256", "memory_mib = 25", "ConfigMap im-a-config"),
+        ("seqsvr.toml", "memory_mib = 256", "memory_mib = 1000", "1024 MiB are less than memory_mib = 1000 and"),
+        ("store.yaml", "limits: {memory: 1Gi}", "limits: {memory: 120Mi}", "120 MiB are less than"),
     ] {
-        let dir = tempfile::tempdir().unwrap();
-        for entry in std::fs::read_dir(root().join("base")).unwrap() {
-            let path = entry.unwrap().path();
-            let mut text = std::fs::read_to_string(&path).unwrap();
-            if path.ends_with(file) {
-                assert!(text.contains(from), "{file} has no {from:?}");
-                text = text.replace(from, to);
-            }
-            std::fs::write(dir.path().join(path.file_name().unwrap()), text).unwrap();
-        }
-        let fault = std::panic::catch_unwind(|| check(dir.path())).expect_err(&format!("{file}: {to}"));
-        let fault = fault.downcast_ref::<String>().cloned().unwrap_or_default();
-        assert!(fault.contains(found), "{file}: {to}: {fault}");
+        break_and_check("base", &format!("base/{file}"), (from, to), found);
     }
 }
 
-fn check_pods(id: &str, pods: &PodTemplateSpec, built: &Built) {
-    let spec = pods.spec.as_ref().unwrap();
-    assert_eq!(spec.enable_service_links, Some(false), "{id}: variables of Services look like settings");
-    assert_eq!(spec.automount_service_account_token, Some(false), "{id}: it calls no API server");
-    let grace = spec.termination_grace_period_seconds.unwrap_or(30);
-    assert!(grace >= 60, "{id}: {grace} s are less than an orderly stop may take");
-    let security = spec.security_context.as_ref().unwrap_or_else(|| panic!("{id}: no securityContext"));
-    assert_eq!(security.run_as_non_root, Some(true), "{id}");
-    let profile = security.seccomp_profile.as_ref().map(|profile| profile.type_.as_str());
-    assert_eq!(profile, Some("RuntimeDefault"), "{id}");
-    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-    assert!(affinity.is_some() || spec.topology_spread_constraints.is_some(), "{id}: all pods may be on one host");
-    let volumes: BTreeSet<&str> = spec.volumes.iter().flatten().map(|volume| volume.name.as_str()).collect();
-    for volume in spec.volumes.iter().flatten() {
-        if let Some(config) = &volume.config_map {
-            assert!(built.config_maps.contains_key(&config.name), "{id}: nothing makes ConfigMap {}", config.name);
-        }
-    }
-    let claims = built.objects.iter().find(|object| object.id() == id).map(claims).unwrap_or_default();
-    for container in &spec.containers {
-        let at = format!("{id}, container {}", container.name);
-        check_container(&at, container);
-        for mount in container.volume_mounts.iter().flatten() {
-            assert!(volumes.contains(&*mount.name) || claims.contains(&mount.name), "{at}: no volume {}", mount.name);
-        }
-    }
-}
-
-/// The names of the volumes that each pod of an object has of its own.
-fn claims(object: &Object) -> BTreeSet<String> {
-    let Object::StatefulSet(set) = object else { return BTreeSet::new() };
-    let templates = set.spec.iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
-    templates.filter_map(|claim| claim.metadata.name.clone()).collect()
-}
-
-fn check_container(at: &str, container: &Container) {
-    let image = container.image.as_deref().unwrap_or_default();
-    let tag = image.rsplit_once(':').map(|(_, tag)| tag);
-    assert!(tag.is_some_and(|tag| tag != "latest"), "{at}: image {image:?} has no version");
-    if image.starts_with("seqsvr:") {
-        assert_eq!(tag, Some(env!("CARGO_PKG_VERSION")), "{at}: another version than that of the sources");
-    }
-    let ports: BTreeSet<&str> = container.ports.iter().flatten().filter_map(|port| port.name.as_deref()).collect();
-    for (name, probe, path) in [
-        ("livenessProbe", &container.liveness_probe, "/livez"),
-        ("readinessProbe", &container.readiness_probe, "/readyz"),
+#[test]
+fn faults_of_a_sidecar_are_found() {
+    let proxy = "components/sidecar/proxy.yaml";
+    for (file, from, to, found) in [
+        (proxy, "          restartPolicy: Always\n", "", "no sidecar: it has to end before the application starts"),
+        (proxy, "127.0.0.1:7600", "0.0.0.0:7600", "--listen 0.0.0.0:7600 is not on loopback"),
+        (proxy, "127.0.0.1:7679", "0.0.0.0:7679", "--redis 0.0.0.0:7679 is not on loopback"),
+        (proxy, "0.0.0.0:7680", "127.0.0.1:7680", "--http 127.0.0.1:7680: probes do not reach it"),
+        (
+            proxy,
+            "startupProbe:\n            httpGet: {path: /readyz",
+            "startupProbe:\n            httpGet: {path: /livez",
+            "startupProbe",
+        ),
+        (proxy, "          startupProbe:", "          unusedProbe:", "has no fields"),
+        (proxy, "value: \"128\"", "value: \"256\"", "256 MiB are less than memory_mib = 256 and"),
+        (proxy, "runAsNonRoot: true", "runAsNonRoot: false", "runs as root"),
+        (proxy, "secretName: sidecar-certs", "secretNam: sidecar-certs", "has no fields"),
+        (proxy, "- name: seqsvr-certs\n          secret", "- name: other\n          secret", "no volume seqsvr-certs"),
+        ("components/sidecar/network.yaml", "- {port: seqsvr-http}", "- {port: http}", "have no port http"),
+        ("components/sidecar/kustomization.yaml", "newTag: 0.1.0", "newTag: latest", "has no version"),
+        (
+            "components/sidecar/kustomization.yaml",
+            "seqsvr/sidecar=true",
+            "seqsvr/sidecar=yes",
+            "a patch of no Deployment",
+        ),
+        ("overlays/sidecar/namespace.yaml", "seqsvr/caller: \"true\"", "x: \"true\"", "seqsvr/caller"),
     ] {
-        let probe: &Probe = probe.as_ref().unwrap_or_else(|| panic!("{at}: no {name}"));
-        let get = probe.http_get.as_ref().unwrap_or_else(|| panic!("{at}: {name} is no httpGet"));
-        assert_eq!(get.path.as_deref(), Some(path), "{at}: {name}");
-        assert!(
-            matches!(&get.port, IntOrString::String(port) if ports.contains(&**port)),
-            "{at}: {name}: no such port"
-        );
+        break_and_check("overlays/sidecar", file, (from, to), found);
     }
-    let resources = container.resources.as_ref().unwrap_or_else(|| panic!("{at}: no resources"));
-    let has = |of: &Option<BTreeMap<String, _>>, what: &str| of.as_ref().is_some_and(|of| of.contains_key(what));
-    assert!(has(&resources.requests, "cpu") && has(&resources.requests, "memory"), "{at}: no requests");
-    assert!(has(&resources.limits, "memory"), "{at}: no limit on memory");
-    let security = container.security_context.as_ref().unwrap_or_else(|| panic!("{at}: no securityContext"));
-    assert_eq!(security.read_only_root_filesystem, Some(true), "{at}");
-    assert_eq!(security.allow_privilege_escalation, Some(false), "{at}");
-    let dropped = security.capabilities.as_ref().and_then(|capabilities| capabilities.drop.clone());
-    assert_eq!(dropped, Some(vec!["ALL".to_owned()]), "{at}");
-    let variables: BTreeSet<&str> = container.env.iter().flatten().map(|variable| &*variable.name).collect();
-    for argument in container.args.iter().flatten() {
-        if let Some(name) = argument.strip_prefix("$(") {
-            assert!(variables.contains(name.trim_end_matches(')')), "{at}: no variable for {argument}");
-        }
-    }
+}
+
+/// Replaces a text in a copy of the manifests; checks that the rules find the fault in the kustomization `dir`.
+fn break_and_check(dir: &str, file: &str, (from, to): (&str, &str), found: &str) {
+    let copy = tempfile::tempdir().unwrap();
+    sh(&format!("cp -r {}/. {}", root().display(), copy.path().display()));
+    let path = copy.path().join(file);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{file} has no {from:?}");
+    std::fs::write(&path, text.replace(from, to)).unwrap();
+    let fault =
+        std::panic::catch_unwind(|| check(&copy.path().join(dir))).expect_err(&format!("not found: {file}: {to}"));
+    let fault = fault.downcast_ref::<String>().cloned().unwrap_or_default();
+    assert!(fault.contains(found), "{file}: {to}: {fault}");
 }
 
 /// Whether an object bounds the disruption of pods with these labels.
@@ -292,7 +280,12 @@ fn check_selection(object: &Object, workloads: &[(String, &PodTemplateSpec)]) {
         specs
     };
     match object {
-        Object::Namespace(_) => {}
+        Object::Namespace(namespace) => {
+            let has_sidecars =
+                workloads.iter().any(|(_, pods)| labels(pods).get("seqsvr/sidecar").is_some_and(|is| is == "true"));
+            let is_caller = namespace.metadata.labels.iter().flatten().any(|(name, _)| name == "seqsvr/caller");
+            assert!(is_caller || !has_sidecars, "{id}: without seqsvr/caller its sidecars reach no allocator");
+        }
         Object::StatefulSet(set) => {
             let spec = set.spec.as_ref().unwrap();
             let pods = &spec.template;

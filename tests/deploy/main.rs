@@ -8,7 +8,9 @@ mod kubernetes;
 #[allow(dead_code, reason = "the faults of the chaos tests are not used here")]
 mod machine;
 mod manifest;
+mod memory;
 #[path = "../chaos/net.rs"]
 #[allow(dead_code, reason = "the faults of the chaos tests are not used here")]
 mod net;
 mod pods;
+mod rules;

@@ -6,6 +6,7 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, PodTemplateSpec, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -31,7 +32,11 @@ pub(crate) struct Kustomization {
     _kind: String,
     #[serde(default)]
     pub(crate) namespace: Option<String>,
+    #[serde(default)]
     pub(crate) resources: Vec<PathBuf>,
+    /// Directories of kind Component, which change what the resources are.
+    #[serde(default)]
+    pub(crate) components: Vec<PathBuf>,
     #[serde(default)]
     pub(crate) config_map_generator: Vec<ConfigMapGenerator>,
     #[serde(default)]
@@ -58,6 +63,16 @@ pub(crate) struct Image {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Patch {
     pub(crate) path: PathBuf,
+    /// The objects that it is of; without it the one of its own name.
+    pub(crate) target: Option<Target>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Target {
+    pub(crate) kind: String,
+    /// NAME=VALUE
+    pub(crate) label_selector: String,
 }
 
 /// The documents of a YAML file.
@@ -95,15 +110,27 @@ impl Object {
 
     /// Its kind and its name.
     pub(crate) fn id(&self) -> String {
-        let (kind, metadata) = match self {
+        let (kind, metadata) = self.kind_and_metadata();
+        format!("{kind} {}", metadata.name.as_deref().unwrap_or_default())
+    }
+
+    /// Whether a patch with this target is of the object.
+    pub(crate) fn is_target(&self, target: &Target) -> bool {
+        let (kind, metadata) = self.kind_and_metadata();
+        let (name, value) = target.label_selector.split_once('=').expect("NAME=VALUE");
+        let label = metadata.labels.as_ref().and_then(|labels| labels.get(name));
+        kind == target.kind && label.is_some_and(|label| label == value)
+    }
+
+    fn kind_and_metadata(&self) -> (&'static str, &ObjectMeta) {
+        match self {
             Object::Namespace(it) => ("Namespace", &it.metadata),
             Object::StatefulSet(it) => ("StatefulSet", &it.metadata),
             Object::Deployment(it) => ("Deployment", &it.metadata),
             Object::Service(it) => ("Service", &it.metadata),
             Object::Budget(it) => ("PodDisruptionBudget", &it.metadata),
             Object::Policy(it) => ("NetworkPolicy", &it.metadata),
-        };
-        format!("{kind} {}", metadata.name.as_deref().unwrap_or_default())
+        }
     }
 
     /// The pods that it makes, if it makes some.

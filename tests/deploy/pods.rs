@@ -2,10 +2,11 @@
 //! probed as they state it.
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use k8s_openapi::api::core::v1::{PodSpec, Probe};
+use k8s_openapi::api::core::v1::{Container as Spec, PodSpec, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::container::{Container, Mount, volume};
@@ -26,26 +27,31 @@ struct Pod {
     container: Container,
 }
 
-impl Pod {
-    /// Whether a probe of the container succeeds, from outside of the pod as a kubelet sends it.
-    fn passes(&self, probe: &Option<Probe>) -> bool {
-        let get = probe.as_ref().unwrap().http_get.as_ref().unwrap();
-        let IntOrString::String(name) = &get.port else { panic!("a port by number") };
-        let ports = self.spec.containers[0].ports.iter().flatten();
-        let port = ports.clone().find(|port| port.name.as_ref() == Some(name)).unwrap().container_port;
-        let scheme = get.scheme.as_deref().unwrap_or("HTTP").to_lowercase();
-        let url = format!("{scheme}://{}:{port}{}", self.container.host.ip, get.path.as_deref().unwrap_or("/"));
-        try_run("curl", &["-skf", "--max-time", "2", &url]).is_ok()
-    }
+/// Whether a probe of a container succeeds, from outside of the pod as a kubelet sends it.
+fn passes(container: &Container, spec: &Spec, probe: &Option<Probe>) -> bool {
+    let get = probe.as_ref().unwrap().http_get.as_ref().unwrap();
+    let IntOrString::String(name) = &get.port else { panic!("a port by number") };
+    let port = spec.ports.iter().flatten().find(|port| port.name.as_ref() == Some(name)).unwrap().container_port;
+    let scheme = get.scheme.as_deref().unwrap_or("HTTP").to_lowercase();
+    let url = format!("{scheme}://{}:{port}{}", container.host.ip, get.path.as_deref().unwrap_or("/"));
+    try_run("curl", &["-skf", "--max-time", "2", &url]).is_ok()
+}
 
-    /// States what the manifest has for the container: `ordinal` is that of the pod.
-    fn configure(&mut self, ordinal: i32, built: &Built, certs: &Path, dir: &Path) {
-        let (spec, container) = (&self.spec.containers[0], &mut self.container);
+/// Where the files of ConfigMaps and Secrets come from, and where they are copied to.
+struct Files<'a> {
+    built: &'a Built,
+    certs: &'a Path,
+    dir: &'a Path,
+}
+
+impl Files<'_> {
+    /// States what the manifest has for a container: `ordinal` is that of the pod, whose name is `name`.
+    fn configure(&self, container: &mut Container, (pod, spec): (&PodSpec, &Spec), (name, ordinal): (&str, i32)) {
         for variable in spec.env.iter().flatten() {
             let source = variable.value_from.as_ref().and_then(|source| source.field_ref.as_ref());
             let value = match source.map(|field| &*field.field_path) {
                 None => variable.value.clone().unwrap(),
-                Some("metadata.name") => container.name.clone(),
+                Some("metadata.name") => name.to_owned(),
                 Some("metadata.labels['apps.kubernetes.io/pod-index']") => ordinal.to_string(),
                 Some(other) => panic!("no field {other} in this test"),
             };
@@ -57,17 +63,17 @@ impl Pod {
         };
         container.args = spec.args.iter().flatten().map(value).collect();
         for mount in spec.volume_mounts.iter().flatten() {
-            let from = dir.join(format!("{}.{}", container.name, mount.name));
-            match self.spec.volumes.iter().flatten().find(|volume| volume.name == mount.name) {
+            let from = self.dir.join(format!("{}.{}", container.name, mount.name));
+            match pod.volumes.iter().flatten().find(|volume| volume.name == mount.name) {
                 Some(volume) => {
                     fs::create_dir(&from).unwrap();
                     if let Some(config) = &volume.config_map {
-                        for file in &built.config_maps[&config.name] {
+                        for file in &self.built.config_maps[&config.name] {
                             fs::copy(file, from.join(file.file_name().unwrap())).unwrap();
                         }
                     }
                     if let Some(secret) = volume.secret.as_ref().and_then(|secret| secret.secret_name.as_deref()) {
-                        copy_secret(secret, certs, &from);
+                        copy_secret(secret, self.certs, &from);
                     }
                 }
                 None => drop(volume(from.clone())),
@@ -83,7 +89,9 @@ fn copy_secret(name: &str, certs: &Path, to: &Path) {
     let prefix = match name {
         "im-a-store-certs" => "store.im-a.",
         "im-a-alloc-certs" => "alloc.im-a.",
-        "proxy-certs" => "proxy.",
+        "proxy-certs" => "proxy.proxy.",
+        "sidecar-certs" => "proxy.sidecar.",
+        "backend-certs" => "client.backend.",
         other => panic!("docs/install.md makes no Secret {other}"),
     };
     for file in fs::read_dir(certs).unwrap().map(|entry| entry.unwrap().path()) {
@@ -97,8 +105,8 @@ fn copy_secret(name: &str, certs: &Path, to: &Path) {
 }
 
 /// The pods of all workloads, none started.
-fn pods(built: &Built, image: &Image, net: &mut Net, certs: &Path, dir: &Path) -> Vec<Pod> {
-    let mut pods = Vec::new();
+fn pods(files: &Files<'_>, image: &Image, net: &mut Net) -> Vec<Pod> {
+    let (mut pods, built) = (Vec::new(), files.built);
     for object in &built.objects {
         let (name, first, replicas, service) = match object {
             Object::StatefulSet(set) => {
@@ -115,13 +123,26 @@ fn pods(built: &Built, image: &Image, net: &mut Net, certs: &Path, dir: &Path) -
             let name = format!("{}-{ordinal}", name.as_ref().unwrap());
             let dns =
                 format!("{name}.{}.{}.svc.cluster.local", service.as_deref().unwrap_or("none"), built.namespace());
-            let container = Container::new(&name, image, net, dir);
-            let mut pod = Pod { dns, spec: object.pods().unwrap().spec.clone().unwrap(), container };
-            pod.configure(ordinal, built, certs, dir);
-            pods.push(pod);
+            let mut container = Container::new(&name, image, net, files.dir);
+            let spec = object.pods().unwrap().spec.clone().unwrap();
+            files.configure(&mut container, (&spec, &spec.containers[0]), (&name, ordinal));
+            pods.push(Pod { dns, spec, container });
         }
     }
     pods
+}
+
+/// Runs the image's binary on the callers' side, with the names of pods from the file `hosts`.
+fn seqsvr(image: &Image, dir: &Path, args: &[&str]) -> String {
+    let hosts = dir.join("hosts");
+    let script = format!("[ ! -e {0} ] || mount --bind {0} /etc/hosts; exec \"$@\"", hosts.display());
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script, "sh"]).arg(image.binary()).args(args);
+    command.env("SEQSVR_CERTS", dir.join("certs")).env("SEQSVR_IDENTITY", "client/backend");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "seqsvr {args:?}: {error}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 #[test]
@@ -132,42 +153,114 @@ fn a_set_runs_from_the_image_as_the_manifests_start_it() {
     image.check();
     let (mut net, built) = (Net::new(), build(&root().join("base")));
     let certs = dir.path().join("certs");
-    let hosts_file = dir.path().join("hosts");
-    // Names are those of the pods.
-    let script = format!("[ ! -e {0} ] || mount --bind {0} /etc/hosts; exec \"$@\"", hosts_file.display());
-    let seqsvr = |args: &[&str]| {
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", &script, "sh"]).arg(image.binary()).args(args);
-        command.env("SEQSVR_CERTS", &certs).env("SEQSVR_IDENTITY", "client/backend");
-        let output = command.stdin(Stdio::null()).output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "seqsvr {args:?}: {error}");
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    };
+    let seqsvr = |args: &[&str]| seqsvr(&image, dir.path(), args);
     let set = built.config_maps["im-a-config"].iter().find(|file| file.ends_with("set.toml")).unwrap();
     let set = set.display().to_string();
-    seqsvr(&["cert", "issue", "--set", &set, "proxy/proxy", "client/backend", "--host", SERVICE]);
+    // As docs/install.md has it.
+    seqsvr(&["cert", "issue", "--set", &set, "proxy/proxy", "--host", SERVICE]);
+    seqsvr(&["cert", "issue", "proxy/sidecar", "client/backend", "--host", "127.0.0.1"]);
 
-    let mut pods = pods(&built, &image, &mut net, &certs, dir.path());
+    let files = Files { built: &built, certs: &certs, dir: dir.path() };
+    let mut pods = pods(&files, &image, &mut net);
     let hosts: String = pods.iter().map(|pod| format!("{} {}\n", pod.container.host.ip, pod.dns)).collect();
     for pod in &mut pods {
         pod.container.start(&hosts);
     }
     let proxy = pods.iter().find(|pod| pod.container.name.starts_with("proxy")).unwrap().container.host.ip;
-    fs::write(&hosts_file, format!("{hosts}{proxy} {SERVICE}\n")).unwrap();
+    fs::write(dir.path().join("hosts"), format!("{hosts}{proxy} {SERVICE}\n")).unwrap();
     for pod in &pods {
-        let (name, spec) = (&pod.container.name, &pod.spec.containers[0]);
-        eventually(&format!("{name} is ready"), || pod.passes(&spec.readiness_probe).then_some(()));
-        assert!(pod.passes(&spec.liveness_probe), "{name}");
+        let (container, spec) = (&pod.container, &pod.spec.containers[0]);
+        let is_ready = || passes(container, spec, &spec.readiness_probe).then_some(());
+        eventually(&format!("{} is ready", container.name), is_ready);
+        assert!(passes(container, spec, &spec.liveness_probe), "{}", container.name);
     }
-    assert_eq!(seqsvr(&["next", "42", "--addr", &format!("https://{SERVICE}:7600")]), "1");
+    let service = format!("https://{SERVICE}:7600");
+    assert_eq!(seqsvr(&["next", "42", "--addr", &service]), "1");
     let alloc = pods.iter().find(|pod| pod.container.name.starts_with("im-a-alloc")).unwrap();
-    assert_eq!(seqsvr(&["next", "42", "--addr", &format!("https://{}:7100", alloc.dns)]), "2");
-    for pod in &pods {
-        println!("{:14} {:3} MiB resident, idle", pod.container.name, pod.container.resident_mib());
+    let alloc = format!("https://{}:7100", alloc.dns);
+    assert_eq!(seqsvr(&["next", "42", "--addr", &alloc]), "2");
+    let idle: Vec<u64> = pods.iter().map(|pod| pod.container.memory_mib("VmRSS")).collect();
+    let own: Vec<u64> = pods.iter().map(|pod| pod.container.memory_mib("RssAnon")).collect();
+    // Half of the load reaches the allocators from the proxies.
+    for (addr, endpoint) in [(&service, "grpc"), (&alloc, "sdk")] {
+        let load = ["bench", "--addr", addr, "--endpoint", endpoint, "--rate", RATE, "--duration-s", LOAD_S, "--check"];
+        println!("{endpoint} to {addr}\n{}", seqsvr(&[&load[..], &["--uids", "1000000"]].concat()));
     }
+    for ((pod, idle), own) in pods.iter().zip(idle).zip(own) {
+        let (name, most) = (&pod.container.name, pod.container.memory_mib("VmHWM"));
+        println!("{name:14} {idle:3} MiB resident, idle ({own} MiB of its own); {most:3} MiB at most, under load");
+    }
+    let first = pods.iter().find(|pod| pod.container.name == "im-a-alloc-1").unwrap();
+    check_second_of_a_name(first, &hosts, &files, &image, &mut net);
+    let mut sidecar = Sidecar::new(&files, &image, &mut net);
+    sidecar.check(&hosts);
     // In the order in which nothing waits for what is gone.
     for pod in pods.iter_mut().rev() {
         assert_eq!(pod.container.terminate(), Some(0), "{}", pod.container.name);
+    }
+}
+
+/// A second pod with the name of a live allocator, at another address: it serves nothing and names the other's address.
+fn check_second_of_a_name(first: &Pod, hosts: &str, files: &Files<'_>, image: &Image, net: &mut Net) {
+    let mut second = Container::new("second", image, net, files.dir);
+    files.configure(&mut second, (&first.spec, &first.spec.containers[0]), (&first.container.name, 1));
+    let config = second.mounts.iter().find(|mount| mount.to == "/etc/seqsvr").unwrap().from.join("set.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace(&first.dns, "second.example")).unwrap();
+    second.start(&format!("{hosts}{} second.example\n", second.host.ip));
+    let refused = || second.output().lines().find(|line| line.contains("NODE_ALIVE")).map(str::to_owned);
+    let line = eventually("the second of a name is refused", refused);
+    assert!(line.contains(&format!("{}:7100", first.dns)), "{line}");
+    let spec = &first.spec.containers[0];
+    assert!(!passes(&second, spec, &spec.readiness_probe) && passes(&second, spec, &spec.liveness_probe));
+    assert!(passes(&first.container, spec, &spec.readiness_probe), "the first serves on");
+    println!("{line}");
+    assert_eq!(second.terminate(), Some(0));
+}
+
+/// Calls a second, to the proxies and then to the allocators.
+const RATE: &str = "3000";
+
+/// Seconds of each load.
+const LOAD_S: &str = "10";
+
+/// A pod of overlays/sidecar: an application, and a proxy beside it.
+struct Sidecar {
+    pod: PodSpec,
+    proxy: Container,
+    application: Container,
+}
+
+impl Sidecar {
+    fn new(files: &Files<'_>, image: &Image, net: &mut Net) -> Sidecar {
+        let built = build(&root().join("overlays/sidecar"));
+        let pod = built.objects.iter().find_map(Object::pods).unwrap().spec.clone().unwrap();
+        let mut proxy = Container::new("sidecar", image, net, files.dir);
+        let mut application = Container::at(proxy.host.clone(), "application", image, files.dir);
+        let spec = &pod.init_containers.as_ref().unwrap()[0];
+        files.configure(&mut proxy, (&pod, spec), ("backend-0", 0));
+        files.configure(&mut application, (&pod, &pod.containers[0]), ("backend-0", 0));
+        Sidecar { pod, proxy, application }
+    }
+
+    /// Starts the proxy, then the application, which calls it; what is on loopback is not reached from outside.
+    fn check(&mut self, hosts: &str) {
+        let spec = &self.pod.init_containers.as_ref().unwrap()[0];
+        self.proxy.start(hosts);
+        let proxy = &self.proxy;
+        eventually("the sidecar has started", || passes(proxy, spec, &spec.startup_probe).then_some(()));
+        assert!(passes(proxy, spec, &spec.liveness_probe) && passes(proxy, spec, &spec.readiness_probe));
+        for port in [7600, 7679] {
+            assert!(TcpStream::connect((proxy.host.ip, port)).is_err(), "port {port} is open to the network");
+        }
+        let stated = std::mem::replace(&mut self.application.args, vec!["next".to_owned(), "42".to_owned()]);
+        assert_eq!(self.application.run(hosts), (Some(0), "3".to_owned()));
+        // As stated, but for its length.
+        self.application.args = stated;
+        *self.application.args.last_mut().unwrap() = "2".to_owned();
+        let (code, output) = self.application.run(hosts);
+        assert_eq!(code, Some(0), "{output}");
+        println!("sidecar        {:3} MiB resident", self.proxy.memory_mib("VmRSS"));
+        assert_eq!(self.proxy.terminate(), Some(0), "the sidecar");
     }
 }
