@@ -54,11 +54,8 @@ advisories:
     cargo deny --locked check advisories
 
 # Writes a list of all crates of the program, target/seqsvr.cdx.json; docs/supply-chain.md has the tool.
-sbom:
-    cargo cyclonedx --manifest-path crates/seqsvr/Cargo.toml --format json --spec-version 1.5 --target x86_64-unknown-linux-gnu
-    mv crates/seqsvr/seqsvr.cdx.json target/
-    # The tool writes one for each crate of the workspace.
-    find benches clients crates tests -name '*.cdx.json' -delete
+sbom *ARGS:
+    cargo xtask sbom {{ARGS}}
 
 # Checks and tests the Python client against the `seqsvr` that `cargo build` has made.
 python:
@@ -92,7 +89,7 @@ alerts:
 dashboard:
     cargo test -p seqsvr --test e2e -- --ignored --nocapture every_panel
 
-# Needs cargo-deb.
+# Needs cargo-deb and cargo-cyclonedx.
 dist *ARGS:
     cargo xtask dist {{ARGS}}
 

@@ -1,4 +1,5 @@
-//! Packages: a static binary with its manual pages, completions and units, as tar.gz, .deb and container image.
+//! Packages: a static binary with its manual pages, completions and units, as tar.gz, .deb and container image, and the list of
+//! what it is built from.
 //!
 //! Invariant: the files depend on the commit and the toolchain only, not on the time, the user or the place of the
 //! checkout.
@@ -12,6 +13,7 @@ use clap::Args;
 use sha2::{Digest, Sha256};
 
 mod image;
+pub(crate) mod sbom;
 
 /// The name of the package and of its crate.
 const PACKAGE: &str = "seqsvr";
@@ -27,7 +29,8 @@ pub(crate) struct DistArgs {
     /// Where the packages go.
     #[arg(long, value_name = "DIR", default_value = "target/packages")]
     out: PathBuf,
-    /// Packages this binary instead of building one, for tests of the packages themselves.
+    /// Packages this binary instead of building one, for tests of the packages themselves; without a list of what it is built
+    /// from, which is not known.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// The packages' revision: the number after the version, which a rebuild of one version increments.
@@ -54,7 +57,7 @@ pub(crate) fn run(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
     for dir in [&out, &staged] {
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     }
-    let epoch = text_of(Command::new("git").current_dir(root).args(["log", "-1", "--format=%ct"]))?;
+    let epoch = epoch(root)?;
     let version = version(root)?;
     let dist = Dist { root: root.to_owned(), out, staged, version, epoch };
     let binary = match &args.binary {
@@ -62,11 +65,12 @@ pub(crate) fn run(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
         None => dist.build()?,
     };
     dist.stage(&binary)?;
-    let files = [dist.archive()?, dist.deb(args.revision)?, image::write(&dist)?];
+    let sbom = args.binary.is_none().then(|| dist.sbom()).transpose()?;
+    let files = [dist.archive()?, dist.deb(args.revision)?, image::write(&dist)?].into_iter().chain(sbom);
     let sums = dist.out.join("SHA256SUMS");
     let mut text = String::new();
-    for file in &files {
-        let path = dist.out.join(file);
+    for file in files {
+        let path = dist.out.join(&file);
         let size = fs::metadata(&path)?.len();
         println!("{:>7.1} MiB  {}", size as f64 / f64::from(1 << 20), path.display());
         text.push_str(&format!("{}  {file}\n", sha256(&path)?));
@@ -107,7 +111,7 @@ impl Dist {
     /// Copies the binary and lets it write its manual pages and completions.
     fn stage(&self, binary: &Path) -> anyhow::Result<()> {
         fs::remove_dir_all(&self.staged)?;
-        for dir in ["man", "completions"] {
+        for dir in ["man", "completions", "doc"] {
             fs::create_dir_all(self.staged.join(dir))?;
         }
         let seqsvr = self.staged.join("seqsvr");
@@ -118,7 +122,17 @@ impl Dist {
             let completions = text_of(Command::new(&seqsvr).args(["completions", shell]))?;
             fs::write(self.staged.join("completions").join(file), completions + "\n")?;
         }
+        // The directory of documents is never empty: the Debian package has all of it.
+        fs::copy(self.root.join("CHANGELOG.md"), self.staged.join("doc/CHANGELOG.md"))?;
         Ok(())
+    }
+
+    /// Writes the list of what the binary is built from beside the packages and among their documents. Returns its name.
+    fn sbom(&self) -> anyhow::Result<String> {
+        let file = sbom::name(&self.version);
+        sbom::write(&self.root, &self.epoch, &self.out.join(&file))?;
+        fs::copy(self.out.join(&file), self.staged.join("doc/seqsvr.cdx.json"))?;
+        Ok(file)
     }
 
     /// The archive for other distributions. Returns its name.
@@ -135,7 +149,7 @@ impl Dist {
             (deploy.join("config"), "config"),
             (deploy.join("prometheus"), "prometheus"),
             (self.root.join("README.md"), "README.md"),
-            (self.root.join("CHANGELOG.md"), "CHANGELOG.md"),
+            (self.staged.join("doc"), "doc"),
             (self.root.join("LICENSE"), "LICENSE"),
         ] {
             run_to_end(Command::new("cp").arg("-r").arg(from).arg(dir.join(to)))?;
@@ -168,6 +182,22 @@ impl Dist {
             .with_context(|| format!("is it installed? cargo install --locked cargo-deb@{CARGO_DEB}"))?;
         Ok(file)
     }
+}
+
+/// The time that all files carry, in seconds since 1970: `SOURCE_DATE_EPOCH`, or that of the commit.
+fn epoch(root: &Path) -> anyhow::Result<String> {
+    match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(epoch) => {
+            ensure!(epoch.parse::<u64>().is_ok(), "SOURCE_DATE_EPOCH: {epoch:?} is no number of seconds");
+            Ok(epoch)
+        }
+        Err(_) => text_of(Command::new("git").current_dir(root).args(["log", "-1", "--format=%ct"])),
+    }
+}
+
+fn rfc3339(epoch: &str) -> anyhow::Result<String> {
+    text_of(Command::new("date").args(["--utc", "+%Y-%m-%dT%H:%M:%SZ", "--date"]).arg(format!("@{epoch}")))
+        .context("the time of the commit")
 }
 
 /// The version of all crates.

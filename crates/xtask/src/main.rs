@@ -31,8 +31,10 @@ struct Args {
 enum Task {
     /// Everything that must hold before a change lands: format, lints, docs, tests, and the checks below.
     Check(check::CheckArgs),
-    /// Builds the packages: tar.gz, .deb, container image and their checksums.
+    /// Builds the packages: tar.gz, .deb, container image, a list of what they are built from, and their checksums.
     Dist(dist::DistArgs),
+    /// Writes the list of what the program is built from, in the CycloneDX format.
+    Sbom(dist::sbom::SbomArgs),
     /// Sizes, module heads, comments in the protos, links, numbering of the ADRs.
     Tidy,
     /// Runs each fuzz target for some seconds.
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Task::Check(args) => check::run(&root, &args),
         Task::Tidy => tidy::run(&root),
         Task::Dist(args) => dist::run(&root, &args),
+        Task::Sbom(args) => dist::sbom::run(&root, &args),
         Task::Fuzz(args) => fuzz::run(&root, &args),
         Task::Layers => layers::run(&root),
         Task::Turmoil => turmoil::run(&root),

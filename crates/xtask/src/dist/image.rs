@@ -6,7 +6,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::{Dist, TARGET, run_to_end, sha256};
@@ -32,7 +31,7 @@ pub(super) fn write(dist: &Dist) -> anyhow::Result<String> {
     let config = json!({
         "architecture": "amd64",
         "os": "linux",
-        "created": rfc3339(&dist.epoch)?,
+        "created": super::rfc3339(&dist.epoch)?,
         "config": {
             "User": USER,
             "Entrypoint": ["/seqsvr"],
@@ -103,9 +102,4 @@ fn blob(blobs: &Path, media_type: &str, content: &Value) -> anyhow::Result<Value
     let digest = sha256(&path)?;
     fs::rename(&path, blobs.join(&digest))?;
     Ok(json!({ "mediaType": media_type, "digest": format!("sha256:{digest}"), "size": text.len() }))
-}
-
-fn rfc3339(epoch: &str) -> anyhow::Result<String> {
-    super::text_of(Command::new("date").args(["--utc", "+%Y-%m-%dT%H:%M:%SZ", "--date"]).arg(format!("@{epoch}")))
-        .context("the time of the commit")
 }
