@@ -105,6 +105,10 @@ pods:
 rolling:
     tests/rolling/run
 
+# Imports a million counters of a real redis-server, killed ten times on the way: some minutes.
+import COUNTERS="1000000":
+    IMPORT_COUNTERS={{COUNTERS}} cargo test --release -p seqsvr --test e2e -- --nocapture counters_of_a_redis
+
 # Migrates a thousand sections between two sets under 20,000 numbers a second over every endpoint, then has one set lost, and
 # measures both: some minutes.
 sets:

@@ -17,6 +17,7 @@ mod files;
 mod forwarding;
 mod hostile;
 mod http;
+mod import;
 mod kill;
 mod numbers;
 mod open_calls;

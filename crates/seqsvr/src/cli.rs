@@ -21,8 +21,10 @@ use crate::config::ConfigCommand;
 use crate::dev::DevArgs;
 use crate::environment;
 use crate::explain::ExplainArgs;
+use crate::export::ExportArgs;
 use crate::health::HealthArgs;
 use crate::host::HostCommand;
+use crate::import::ImportArgs;
 use crate::man::ManArgs;
 use crate::migration::MigrationCommand;
 use crate::next_command::{AdvanceArgs, CurrentArgs, NextArgs};
@@ -76,6 +78,10 @@ pub(crate) enum Command {
     Current(CurrentArgs),
     /// Raises a user to a number, for imports; never lowers one.
     Advance(AdvanceArgs),
+    /// Raises users to the numbers of another system, from a file or a Redis server; never lowers one.
+    Import(ImportArgs),
+    /// Writes the last numbers of a range of users, as `import` reads them.
+    Export(ExportArgs),
     /// Reports whether nodes serve, for scripts and probes.
     Health(HealthArgs),
     /// Shows sets, stores and allocators: leaders, owners, numbers allocated.

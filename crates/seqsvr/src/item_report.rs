@@ -115,7 +115,8 @@ fn exit_of(error: &CallError) -> Exit {
     }
 }
 
-fn call_failure(error: &CallError, client: &Client) -> Failure {
+/// The failure of a command because of a call.
+pub(crate) fn call_failure(error: &CallError, client: &Client) -> Failure {
     let reason = match error {
         CallError::Refused(refused) if !refused.reason.is_empty() => format!(" ({})", refused.reason),
         _ => String::new(),

@@ -16,8 +16,10 @@ mod dev;
 mod environment;
 mod exit;
 mod explain;
+mod export;
 mod health;
 mod host;
+mod import;
 mod item_report;
 mod man;
 mod migration;
@@ -80,6 +82,8 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Proxy(args) => proxy::run(&args),
         Command::Next(args) => client_runtime()?.block_on(next_command::next(args, output)),
         Command::Current(args) => client_runtime()?.block_on(next_command::current(args, output)),
+        Command::Import(args) => client_runtime()?.block_on(import::run(args, output)),
+        Command::Export(args) => client_runtime()?.block_on(export::run(args, output)),
         Command::Advance(args) => client_runtime()?.block_on(next_command::advance(args, output)),
         Command::Health(args) => client_runtime()?.block_on(health::run(args, output)),
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),

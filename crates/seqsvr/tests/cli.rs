@@ -49,6 +49,8 @@ fn the_help_is_a_page() {
               next         Allocates the next number of users, or several
               current      Reads the last number of users; changes nothing
               advance      Raises a user to a number, for imports; never lowers one
+              import       Raises users to the numbers of another system, from a file or a Redis server; never lowers one
+              export       Writes the last numbers of a range of users, as `import` reads them
               health       Reports whether nodes serve, for scripts and probes
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
               node         Lists a set's allocators; drains one, and lets it serve again

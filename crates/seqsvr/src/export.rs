@@ -1,0 +1,120 @@
+//! The command `export`: the last numbers of a range of users, as CSV or JSON lines that `import` reads.
+
+use std::io::{self, BufWriter, Write};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use seq_client::{CallError, Client, Current};
+use seq_core::limits::MAX_ITEMS;
+use tempfile::NamedTempFile;
+
+use crate::exit::{Exit, Failure};
+use crate::import::{Format, HEADER};
+use crate::item_report::call_failure;
+use crate::output::{Output, grouped, note};
+use crate::target::Target;
+
+/// Bytes that are written at a time.
+const BUFFER: usize = 1 << 16;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr export --uids 0..1_000_000 --out counters.csv\n  \
+                        seqsvr export --uids 0..1000 --format jsonl | jq -r .value\n\n\
+                        Users without a number are left out. Numbers of a user whose section was taken over after a crash are its upper \
+                        bound until its next number. Users that get numbers meanwhile are read at some moment: stop the callers for an \
+                        export of one moment.\n\n\
+                        Exit codes: 0 written, 2 users outside of the sets, or a file that cannot be written, 3 refused for now, 4 no node \
+                        responded, 7 the deadline of a call passed. Without 0 there is no file.")]
+pub(crate) struct ExportArgs {
+    /// The users, the end is not one of them.
+    #[arg(long, value_name = "A..B", value_parser = uids)]
+    uids: Range<u64>,
+    /// The file, in the place of another where there is one; standard output without it.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The format.
+    #[arg(long, value_enum, default_value_t = Format::Csv)]
+    format: Format,
+    #[command(flatten)]
+    target: Target,
+    /// Deadline of connecting and of each call, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    deadline_ms: u64,
+}
+
+/// A range of uids, with `_` between digits as in set files.
+fn uids(text: &str) -> Result<Range<u64>, String> {
+    let number = |text: &str| text.replace('_', "").parse::<u64>().ok();
+    let range = text.split_once("..").and_then(|(start, end)| Some(number(start)?..number(end)?));
+    range.filter(|range| !range.is_empty()).ok_or_else(|| "it must be A..B, with A below B".to_owned())
+}
+
+pub(crate) async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exit> {
+    let cannot = |error: io::Error| Failure::new(Exit::Usage, format!("cannot write the export: {error}"));
+    // Under another name until it is complete.
+    let file = args.out.as_deref().map(|path| {
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
+        NamedTempFile::new_in(dir).map_err(cannot)
+    });
+    let file = file.transpose()?;
+    let client = args.target.connect(Duration::from_millis(args.deadline_ms)).await?;
+    let mut writer: Box<dyn Write + '_> = match &file {
+        Some(file) => Box::new(BufWriter::with_capacity(BUFFER, file.as_file())),
+        None => Box::new(BufWriter::with_capacity(BUFFER, io::stdout())),
+    };
+    let written = write(&args, &client, &mut writer, output).await?;
+    writer.flush().map_err(cannot)?;
+    drop(writer);
+    if let (Some(file), Some(path)) = (file, &args.out) {
+        file.as_file().sync_all().map_err(cannot)?;
+        file.persist(path).map_err(|error| cannot(error.error))?;
+    }
+    note(format_args!("{} of {} users have a number", grouped(written), grouped(args.uids.end - args.uids.start)));
+    Ok(Exit::Ok)
+}
+
+/// Writes the users in their order; returns how many have a number.
+async fn write(args: &ExportArgs, client: &Client, to: &mut dyn Write, output: &Output) -> anyhow::Result<u64> {
+    let Range { start, end } = args.uids;
+    let bar = output.progress_bar(end - start, "{pos}/{len} users  {per_sec:0}  ETA {eta}");
+    let mut written = 0;
+    if args.format == Format::Csv {
+        writeln!(to, "{}", HEADER)?;
+    }
+    let mut first = start;
+    while first < end {
+        let uids: Vec<u64> = (first..end).take(MAX_ITEMS).collect();
+        first += uids.len() as u64;
+        let results: Vec<Result<Current, CallError>> =
+            client.current_many(&uids).await.map_err(|error| call_failure(&error, client))?;
+        for (uid, result) in uids.iter().zip(results) {
+            let Current { value, .. } = result.map_err(|error| call_failure(&error, client))?;
+            if value == 0 {
+                continue;
+            }
+            written += 1;
+            match args.format {
+                Format::Csv => writeln!(to, "{uid},{value}")?,
+                Format::Jsonl => writeln!(to, r#"{{"uid":"{uid}","value":"{value}"}}"#)?,
+            }
+        }
+        bar.inc(uids.len() as u64);
+    }
+    bar.finish_and_clear();
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_a_range() {
+        assert_eq!(uids("0..1_000"), Ok(0..1_000));
+        for wrong in ["", "5", "5..5", "6..5", "a..b", "-1..5"] {
+            assert!(uids(wrong).is_err(), "{wrong}");
+        }
+    }
+}
