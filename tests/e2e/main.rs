@@ -23,6 +23,7 @@ mod numbers;
 mod open_calls;
 mod overload;
 mod ports;
+mod probes;
 mod proxy;
 mod quorum;
 mod raw_http2;
