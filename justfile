@@ -81,9 +81,9 @@ compare *ARGS:
     cargo build --profile dist -p seqsvr -p seq-compare -p seq-store --bins --example propose
     target/dist/seq-compare run {{ARGS}}
 
-# Faults, and the seconds until each alert fires and resolves; as root.
+# Faults, and the seconds until each alert fires and resolves; as root, with Prometheus and Alertmanager: about an hour.
 alerts:
-    cargo test -p seqsvr --test e2e -- --ignored --nocapture --test-threads 3 fire_and_resolve
+    SEQSVR_BEFORE=$(tests/rolling/before) cargo test -p seqsvr --test e2e -- --ignored --nocapture --test-threads 4 fire_and_resolve
 
 # Draws each panel of the dashboard from a set under load and faults, into docs/dashboard.svg: four minutes, with Prometheus.
 dashboard:

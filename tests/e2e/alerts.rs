@@ -1,24 +1,32 @@
 //! Alerts as their reader sees them: faults on real processes, scraped by a real Prometheus with the rules as shipped, and the
 //! seconds until each alert fires and resolves.
+//!
+//! **Invariant:** each rule has a scene, and each scene stages exactly the alerts of its `ALERTS`; `rules` compares them.
 
 mod allocators;
+mod ceilings;
 mod disks;
+mod monitoring;
+mod notifications;
+mod ownership;
+mod rules;
 mod security;
 mod stores;
+mod upgrades;
 mod writes;
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::cluster::{Place, Server, eventually};
 
-/// Intervals of scrapes and evaluations, in seconds.
-const INTERVAL: u64 = 1;
+/// Files that a process may open, unless a fault is about them.
+pub(crate) const FILES: usize = 1 << 16;
 
 /// The longest that a rule takes to fire, and to resolve: some wait, or look back, for fifteen minutes.
 const FIRES_WITHIN: Duration = Duration::from_secs(1_200);
@@ -28,12 +36,18 @@ const RESOLVES_WITHIN: Duration = Duration::from_secs(1_200);
 pub(crate) struct Scene {
     stores: Vec<Option<Server>>,
     allocs: Vec<Option<Server>>,
-    prometheus: Child,
+    _monitoring: Vec<Server>,
     pub(crate) url: String,
     pub(crate) set: String,
     scheme: &'static str,
-    place: Place,
+    /// The release that processes are started with.
+    program: PathBuf,
+    /// The alerts that the scene is to stage, and those with a wait of their own.
+    alerts: &'static [&'static str],
+    waits: &'static [(&'static str, &'static str)],
     expected: Vec<Expected>,
+    /// Last, so that the logs are still there when the servers are dropped.
+    place: Place,
 }
 
 /// An alert that is to fire.
@@ -45,6 +59,8 @@ struct Expected {
     /// When the fault ended.
     end: Option<Instant>,
     resolved: Option<Duration>,
+    /// Why it does not resolve, where that is so.
+    stays: Option<&'static str>,
 }
 
 /// What scenes differ in.
@@ -59,19 +75,38 @@ pub(crate) struct Setup<'a> {
     pub(crate) settings: &'a str,
     /// Tenants, in `DIR/tenants.toml`.
     pub(crate) tenants: &'a str,
+    /// Settings of the stores.
+    pub(crate) store_settings: &'a str,
+    /// The alerts that are staged.
+    pub(crate) alerts: &'static [&'static str],
+    /// Alerts that wait for hours, with a `for` in which a test can end.
+    pub(crate) waits: &'static [(&'static str, &'static str)],
+    /// The release that the processes are of; this one unless given.
+    pub(crate) program: Option<PathBuf>,
+    /// Prometheus sends alerts to an Alertmanager.
+    pub(crate) notifies: bool,
 }
 
 impl Default for Setup<'_> {
     /// A step that lasts a moment, so that ceilings are raised often.
     fn default() -> Self {
-        Setup { step: "100", disks: &[], secure: false, settings: "", tenants: "" }
+        Setup {
+            step: "100",
+            disks: &[],
+            secure: false,
+            settings: "",
+            tenants: "",
+            store_settings: "",
+            alerts: &[],
+            waits: &[],
+            program: None,
+            notifies: false,
+        }
     }
 }
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        let _ = self.prometheus.kill();
-        let _ = self.prometheus.wait();
         for store in 1..=3 {
             let data = self.data(store);
             let _ = Command::new("umount").arg("-l").arg(data).stderr(Stdio::null()).status();
@@ -87,35 +122,22 @@ impl Scene {
         let scheme = if setup.secure { "https" } else { "http" };
         let text = fs::read_to_string(&set).unwrap();
         fs::write(&set, text.replace("step = 10_000", &format!("step = {}", setup.step))).unwrap();
-        let (host, dir) = (place.host, place.dir.path().to_owned());
-        fs::write(dir.join("settings.toml"), setup.settings.replace("DIR", &dir.display().to_string())).unwrap();
-        fs::write(dir.join("tenants.toml"), setup.tenants).unwrap();
-        let rules = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/prometheus/rules");
-        let ports: Vec<String> = [7311, 7312, 7313, 7480, 7481].map(|port| format!("'{host}:{port}'")).into();
-        let tls = if setup.secure { "tls_config: {ca_file: certs/ca.crt}" } else { "" };
-        let config = format!(
-            "global: {{scrape_interval: {INTERVAL}s, evaluation_interval: {INTERVAL}s}}\nrule_files: ['{}/*.yaml']\n\
-             scrape_configs:\n  - job_name: seqsvr\n    scheme: {scheme}\n    {tls}\n    static_configs: [{{targets: [{}]}}]\n",
-            rules.display(),
-            ports.join(", ")
-        );
-        fs::write(dir.join("prometheus.yaml"), config).unwrap();
-        let log = File::create(dir.join("prometheus.log")).unwrap();
-        let mut command = Command::new("prometheus");
-        command.arg(format!("--config.file={}", dir.join("prometheus.yaml").display()));
-        command.arg(format!("--storage.tsdb.path={}", dir.join("prometheus").display()));
-        command.arg(format!("--web.listen-address={host}:9090")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let prometheus = command.spawn().expect("prometheus, of the Debian package of that name");
-        let url = format!("http://{host}:9090");
+        let settings = setup.settings.replace("DIR", &place.dir.path().display().to_string());
+        fs::write(place.path("settings.toml"), settings).unwrap();
+        fs::write(place.path("stores.toml"), setup.store_settings).unwrap();
+        fs::write(place.path("tenants.toml"), setup.tenants).unwrap();
         let mut scene = Scene {
             stores: vec![None, None, None],
             allocs: vec![None, None],
-            prometheus,
-            url,
+            _monitoring: monitoring::start(&place, scheme, setup),
+            url: format!("http://{}:9090", place.host),
             set,
             scheme,
-            place,
+            program: setup.program.clone().unwrap_or_else(|| env!("CARGO_BIN_EXE_seqsvr").into()),
+            alerts: setup.alerts,
+            waits: setup.waits,
             expected: Vec::new(),
+            place,
         };
         for store in setup.disks {
             let data = scene.data(*store);
@@ -125,7 +147,7 @@ impl Scene {
             assert!(mounted.unwrap().success(), "a file system in memory");
         }
         (1..=3).for_each(|store| scene.start_store(store));
-        (0..2).for_each(|alloc| scene.start_alloc(alloc, 1 << 16));
+        (0..2).for_each(|alloc| scene.start_alloc(alloc, FILES));
         let addr = scene.addr(7400);
         eventually("all targets are scraped", || (scene.query("count(up == 1)") == Some(5.0)).then_some(()));
         eventually("a number is allocated", || {
@@ -148,23 +170,31 @@ impl Scene {
     }
 
     fn start_store(&mut self, store: u64) {
-        let data = self.data(store).display().to_string();
-        let args = ["store", "--set", &self.set, "--id", &store.to_string(), "--data", &data];
-        self.stores[store as usize - 1] = Some(self.place.server(&format!("s{store}"), &args));
+        let (data, config) = (self.data(store).display().to_string(), self.place.path("stores.toml"));
+        let (id, config) = (store.to_string(), config.display().to_string());
+        let args = ["store", "--set", &self.set, "--id", &id, "--data", &data, "--config", &config];
+        self.stores[store as usize - 1] = Some(self.start_node(&format!("s{store}"), &args, FILES));
     }
 
     fn start_alloc(&mut self, alloc: usize, files: usize) {
         let name = format!("a{}", alloc + 1);
         let settings = self.place.path("settings.toml").display().to_string();
         let args = ["alloc", "--set", &self.set, "--name", &name, "--cores", "1", "--config", &settings];
-        self.allocs[alloc] = Some(self.place.server_with_files(&name, &args, files));
+        self.allocs[alloc] = Some(self.start_node(&name, &args, files));
+    }
+
+    /// A process of the scene's release that may open so many files.
+    fn start_node(&self, name: &str, args: &[&str], files: usize) -> Server {
+        // The shell replaces itself: the child's id is the server's.
+        let (script, program) = (format!("ulimit -n {files}; exec \"$@\""), self.program.display().to_string());
+        self.place.server_of("sh".as_ref(), name, &[&["-c", &script, "sh", &program], args].concat())
     }
 
     /// Kills an allocator, and starts it again a while later.
     pub(crate) fn restart_alloc(&mut self, alloc: usize, after: Duration) {
         self.allocs[alloc] = None;
         wait(after);
-        self.start_alloc(alloc, 1 << 16);
+        self.start_alloc(alloc, FILES);
     }
 
     /// Kills a store, and starts it again a while later.
@@ -226,15 +256,23 @@ impl Scene {
         let already = self.firing();
         let since = Instant::now();
         for alert in alerts {
+            assert!(self.alerts.contains(alert), "{alert} is none of the scene's: {:?}", self.alerts);
             assert!(!already.contains(*alert), "{alert} fires before: {fault}");
-            self.expected.push(Expected { alert, fault, since, fired: None, end: None, resolved: None });
+            let (fired, end, resolved, stays) = (None, None, None, None);
+            self.expected.push(Expected { alert, fault, since, fired, end, resolved, stays });
         }
     }
 
     /// Waits until these alerts have fired.
     fn fired(&mut self, alerts: &[&'static str]) {
+        self.fired_under(alerts, |_| ());
+    }
+
+    /// Waits until these alerts have fired, and keeps the fault up at each look.
+    fn fired_under(&mut self, alerts: &[&'static str], mut keep_up: impl FnMut(&mut Scene)) {
         let since = Instant::now();
         loop {
+            keep_up(self);
             let firing = self.poll();
             let quiet = |expected: &&Expected| alerts.contains(&expected.alert) && expected.fired.is_none();
             let missing: Vec<_> = self.expected.iter().filter(quiet).map(|expected| expected.alert).collect();
@@ -242,6 +280,14 @@ impl Scene {
                 return;
             }
             assert!(since.elapsed() < FIRES_WITHIN, "{missing:?} do not fire; firing {firing:?}");
+        }
+    }
+
+    /// This alert does not resolve, for this reason.
+    fn stays(&mut self, alert: &'static str, reason: &'static str) {
+        assert!(self.firing().contains(alert), "{alert} fires");
+        for expected in self.expected.iter_mut().filter(|expected| expected.alert == alert) {
+            expected.stays = Some(reason);
         }
     }
 
@@ -269,15 +315,24 @@ impl Scene {
 
     /// Waits until every alert has resolved, and prints the rows of the table.
     fn print(mut self) {
+        let staged: BTreeSet<&str> = self.expected.iter().map(|expected| expected.alert).collect();
+        assert_eq!(staged, self.alerts.iter().copied().collect(), "the scene stages its alerts");
         let since = Instant::now();
-        while self.expected.iter().any(|expected| expected.resolved.is_none()) {
+        while self.expected.iter().any(|expected| expected.resolved.is_none() && expected.stays.is_none()) {
             let firing = self.poll();
             assert!(since.elapsed() < RESOLVES_WITHIN, "still firing: {firing:?}");
         }
-        println!("| alert | staged fault | fires after, s | resolves after, s |\n|---|---|---|---|");
-        for Expected { alert, fault, fired, resolved, .. } in &self.expected {
-            let (fired, resolved) = (fired.unwrap().as_secs_f64(), resolved.unwrap().as_secs_f64());
-            println!("| {alert} | {fault} | {fired:.0} | {resolved:.0} |");
+        println!("| alert | staged fault | fires after, s | resolves after, s | page |\n|---|---|---|---|---|");
+        let rules = rules::all();
+        for Expected { alert, fault, fired, resolved, stays, .. } in &self.expected {
+            let rule = rules.iter().find(|rule| rule.alert == *alert).unwrap();
+            let mut fires = format!("{:.0}", fired.unwrap().as_secs_f64());
+            if let Some((_, wait)) = self.waits.iter().find(|(of, _)| of == alert) {
+                fires += &format!(", with `for: {wait}` in place of `{}`", rule.wait);
+            }
+            let resolves = stays
+                .map_or_else(|| format!("{:.0}", resolved.unwrap().as_secs_f64()), |reason| format!("not: {reason}"));
+            println!("| {alert} | {fault} | {fires} | {resolves} | {} |", rule.page());
         }
     }
 }

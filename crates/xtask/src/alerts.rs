@@ -1,5 +1,5 @@
-//! The rules for Prometheus and the dashboards: their metrics are in the catalogue or recorded, alerts have runbooks and
-//! cases, and promtool accepts them.
+//! The rules for Prometheus, the routes of Alertmanager and the dashboards: their metrics are in the catalogue or recorded,
+//! alerts have runbooks and cases, routes name alerts that there are, and promtool and amtool accept them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,6 +16,10 @@ const RULES: &str = "deploy/prometheus/rules/";
 const CASES: &str = "deploy/prometheus/tests/";
 const DASHBOARDS: &str = "deploy/grafana/";
 const SCRAPE: &str = "deploy/prometheus/prometheus.yaml";
+const ROUTES: &str = "deploy/prometheus/alertmanager.yaml";
+
+/// The start of the name of every alert.
+const ALERT: &str = "Seqsvr";
 const CATALOGUE: &str = "crates/seq-api/src/metrics.rs";
 
 /// The start of the name of every metric.
@@ -27,25 +31,31 @@ const RECORDED: &str = "seqsvr:";
 /// What a histogram's series have after its name.
 const SERIES: [&str; 3] = ["_bucket", "_sum", "_count"];
 
-/// Checks the rules, and runs promtool on them where it is installed.
+/// Checks the rules and routes, and runs promtool and amtool on them where they are installed.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let (mut findings, sources) = (Vec::new(), source::read_all(root)?);
     check(&sources, &mut findings);
     report::conclude("alerts", findings)?;
     let of = |dir: &'static str| -> Vec<&str> { in_dir(&sources, dir).map(|source| &*source.path).collect() };
-    for (words, files) in
-        [(["check", "rules"], of(RULES)), (["test", "rules"], of(CASES)), (["check", "config"], vec![SCRAPE])]
-    {
-        match Command::new("promtool").args(words).args(&files).current_dir(root).output() {
+    for (tool, words, files) in [
+        ("promtool", &["check", "rules"][..], of(RULES)),
+        ("promtool", &["test", "rules"], of(CASES)),
+        ("promtool", &["check", "config"], vec![SCRAPE]),
+        ("amtool", &["check-config"], vec![ROUTES]),
+    ] {
+        match Command::new(tool).args(words).args(&files).current_dir(root).output() {
             Ok(output) => {
                 let text = [output.stdout, output.stderr].concat();
                 let text = String::from_utf8_lossy(&text);
-                anyhow::ensure!(output.status.success(), "promtool {}: {}\n{text}", words.join(" "), output.status);
+                anyhow::ensure!(output.status.success(), "{tool} {}: {}\n{text}", words.join(" "), output.status);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                eprintln!("promtool is not installed (Debian package prometheus): {} is not tested", files.join(", "));
+                let files = files.join(", ");
+                eprintln!(
+                    "{tool} is not installed (Debian packages prometheus and prometheus-alertmanager): {files} is not tested"
+                );
             }
-            Err(error) => return Err(error).context("starting promtool"),
+            Err(error) => return Err(error).with_context(|| format!("starting {tool}")),
         }
     }
     Ok(())
@@ -71,6 +81,14 @@ fn check(sources: &[Source], findings: &mut Vec<Finding>) {
                     findings.push(Finding::new(&source.path, number, format!("no metric {name} in {CATALOGUE}")));
                 }
             }
+        }
+    }
+    let named: BTreeSet<&str> =
+        in_dir(sources, RULES).flat_map(|rules| alerts(&rules.text)).map(|(_, alert, _)| alert).collect();
+    for (number, line) in (1..).zip(text(ROUTES).unwrap_or_default().lines()) {
+        let words = line.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| word.starts_with(ALERT));
+        for alert in words.filter(|alert| !named.contains(alert)) {
+            findings.push(Finding::new(ROUTES, number, format!("no alert {alert} in {RULES}")));
         }
     }
     for rules in in_dir(sources, RULES) {
@@ -147,6 +165,20 @@ mod tests {
         let recorded =
             format!("- record: seqsvr:a:rate5m\n{}", RULE.replace("rate(seqsvr_a_total[5m])", "seqsvr:a:rate5m"));
         assert_eq!(messages(&recorded, CASE), [""; 0]);
+    }
+
+    #[test]
+    fn a_route_of_an_alert_that_there_is_not_is_found() {
+        let of = |alert: &str| {
+            let route = format!("target_matchers: ['alertname =~ \"SeqsvrA|{alert}\"']\n");
+            let rules = RULE.replace("alert: A", "alert: SeqsvrA");
+            let sources = [(PATHS[0], &*rules), (ROUTES, &*route), (CATALOGUE, "A = \"seqsvr_a_total\", Counter;")];
+            let mut findings = Vec::new();
+            check(&sources.map(|(path, text)| Source::planted(path, text)), &mut findings);
+            findings.into_iter().map(|finding| finding.message).filter(|message| message.contains("no alert")).collect()
+        };
+        let (known, unknown): (Vec<String>, Vec<String>) = (of("SeqsvrA"), of("SeqsvrB"));
+        assert_eq!((known, unknown), (vec![], vec![format!("no alert SeqsvrB in {RULES}")]));
     }
 
     #[test]

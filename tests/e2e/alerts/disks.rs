@@ -4,10 +4,13 @@ use std::process::{Command, Stdio};
 
 use super::{Scene, Setup};
 
+pub(super) const ALERTS: &[&str] =
+    &["SeqsvrStoreDiskFull", "SeqsvrStoreDiskSlow", "SeqsvrSectionWritesSlow", "SeqsvrCeilingStalls"];
+
 #[test]
 #[ignore = "twenty minutes, as root, with Prometheus; `just alerts`"]
 fn alerts_of_disks_fire_and_resolve() {
-    let mut scene = Scene::start(&Setup { disks: &[1, 2, 3], ..Setup::default() });
+    let mut scene = Scene::start(&Setup { disks: &[1, 2, 3], alerts: ALERTS, ..Setup::default() });
     let remount = |size: &'static str| {
         move |scene: &mut Scene| {
             let options = format!("remount,size={size}");

@@ -1,8 +1,22 @@
 //! Alerts about certificates, tenants, and requests that are refused.
 
 use std::fs;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{Scene, Setup};
+
+pub(super) const ALERTS: &[&str] = &[
+    "SeqsvrCertificateExpiresSoon",
+    "SeqsvrCertificateExpires",
+    "SeqsvrRequestsDenied",
+    "SeqsvrAuthFailures",
+    "SeqsvrTenantReloadsFail",
+    "SeqsvrCertificateReloadsFail",
+];
+pub(super) const ALERTS_OF_HANDSHAKES: &[&str] = &["SeqsvrHandshakesRefused"];
 
 /// One tenant, which proves itself by its certificate.
 const TENANTS: &str = "[[tenant]]\nname = \"chat\"\nuids = [\"0..10_000_000\"]\ncertificates = [\"backend\"]\n";
@@ -10,11 +24,16 @@ const TENANTS: &str = "[[tenant]]\nname = \"chat\"\nuids = [\"0..10_000_000\"]\n
 /// Requests that are refused: the rules let ten pass.
 const REFUSED: usize = 20;
 
+/// Connections without a handshake: a node has 1,024 under way at most, and closes each after 15 s.
+const SILENT: usize = 1_200;
+const SILENT_FOR: Duration = Duration::from_secs(12);
+
 #[test]
 #[ignore = "half an hour, as root, with Prometheus; `just alerts`"]
 fn alerts_of_security_fire_and_resolve() {
     let settings = "[tenants]\nfile = \"DIR/tenants.toml\"\n";
-    let mut scene = Scene::start(&Setup { secure: true, settings, tenants: TENANTS, ..Setup::default() });
+    let mut scene =
+        Scene::start(&Setup { secure: true, settings, tenants: TENANTS, alerts: ALERTS, ..Setup::default() });
     let rotate = |scene: &Scene, days: &str| {
         let rotated = scene.place.seqsvr(&["cert", "rotate", "--days", days]);
         assert!(rotated.status.success(), "{}", String::from_utf8_lossy(&rotated.stderr));
@@ -50,5 +69,28 @@ fn alerts_of_security_fire_and_resolve() {
     scene.fired(&["SeqsvrCertificateExpiresSoon", "SeqsvrCertificateExpires"]);
     rotate(&scene, "90");
     scene.ended(&["SeqsvrCertificateExpiresSoon", "SeqsvrCertificateExpires"]);
+    scene.print();
+}
+
+#[test]
+#[ignore = "a quarter of an hour, with Prometheus; `just alerts`"]
+fn alerts_of_handshakes_fire_and_resolve() {
+    // This process needs as many files.
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    let mut scene = Scene::start(&Setup { secure: true, alerts: ALERTS_OF_HANDSHAKES, ..Setup::default() });
+    let silent = |scene: &Scene| -> Vec<TcpStream> {
+        (0..SILENT).map(|_| TcpStream::connect((scene.place.host, 7400)).unwrap()).collect()
+    };
+    scene.expect("1,200 connections without a handshake at allocator 1, again every 12 s", ALERTS_OF_HANDSHAKES);
+    let (mut callers, mut since) = (silent(&scene), Instant::now());
+    scene.fired_under(ALERTS_OF_HANDSHAKES, |scene| {
+        if since.elapsed() > SILENT_FOR {
+            callers.clear();
+            (callers, since) = (silent(scene), Instant::now());
+        }
+    });
+    drop(callers);
+    scene.ended(ALERTS_OF_HANDSHAKES);
     scene.print();
 }

@@ -3,10 +3,20 @@
 use super::{Scene, Setup};
 use crate::cluster::{eventually, seqsvr};
 
+pub(super) const ALERTS: &[&str] = &[
+    "SeqsvrLeaderChanges",
+    "SeqsvrVoterSilent",
+    "SeqsvrDown",
+    "SeqsvrNoLeader",
+    "SeqsvrNoQuorum",
+    "SeqsvrNoLease",
+    "SeqsvrLeasesExpire",
+];
+
 #[test]
 #[ignore = "twenty minutes, as root, with Prometheus; `just alerts`"]
 fn alerts_of_stores_fire_and_resolve() {
-    let mut scene = Scene::start(&Setup::default());
+    let mut scene = Scene::start(&Setup { alerts: ALERTS, ..Setup::default() });
     let _load = scene.load("load", &["--rate", "200", "--uids", "10000000"]);
     scene.stage(
         "the leadership is transferred every second",

@@ -2,11 +2,14 @@
 
 use super::{Scene, Setup};
 
+pub(super) const ALERTS: &[&str] = &["SeqsvrSectionWritesFail", "SeqsvrRequestsOutOfMemory"];
+pub(super) const ALERTS_OF_STEPS: &[&str] = &["SeqsvrSectionWritesFrequent"];
+
 #[test]
 #[ignore = "ten minutes, as root, with Prometheus; `just alerts`"]
 fn alerts_of_writes_fire_and_resolve() {
     let settings = "[limits]\nmemory_mib = 128\n";
-    let mut scene = Scene::start(&Setup { step: "10", settings, ..Setup::default() });
+    let mut scene = Scene::start(&Setup { step: "10", settings, alerts: ALERTS, ..Setup::default() });
     let _one_user = scene.load("one", &["--endpoint", "sdk", "--rate", "500", "--uids", "1"]);
     scene.stage(
         "stores 2 and 3 are killed, under a load on one user",
@@ -33,7 +36,7 @@ fn alerts_of_writes_fire_and_resolve() {
 #[test]
 #[ignore = "twenty minutes, as root, with Prometheus; `just alerts`"]
 fn alerts_of_small_steps_fire_and_resolve() {
-    let mut scene = Scene::start(&Setup { step: "10", ..Setup::default() });
+    let mut scene = Scene::start(&Setup { step: "10", alerts: ALERTS_OF_STEPS, ..Setup::default() });
     let load = std::cell::Cell::new(None);
     scene.stage(
         "a step of 10, and 500 calls a second for one user",

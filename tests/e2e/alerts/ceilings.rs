@@ -1,0 +1,77 @@
+//! Alerts about what ceilings and the log of a store grow to.
+
+use super::{FILES, Scene, Setup};
+use crate::cluster::{Server, eventually, seqsvr, seqsvr_json};
+
+pub(super) const ALERTS_OF_HEADROOM: &[&str] = &["SeqsvrHeadroomLow"];
+pub(super) const ALERTS_OF_SNAPSHOTS: &[&str] = &["SeqsvrSnapshotsStop"];
+
+/// A restore raises ceilings by 2^40 for each restore before it; 2^53 is 8,192 times that, and the alert begins at 7,168.
+const NTH: &str = "7500";
+
+/// So far one advance goes in 131,072 raises: each is an entry of the log, and the alert begins at 100,000.
+const FAR: u64 = 1 << 51;
+
+#[test]
+#[ignore = "six minutes, with Prometheus; `just alerts`"]
+fn alerts_of_headroom_fire_and_resolve() {
+    let mut scene = Scene::start(&Setup { alerts: ALERTS_OF_HEADROOM, ..Setup::default() });
+    let (backup, set) = (scene.place.path("set.backup").display().to_string(), scene.set.clone());
+    seqsvr_json(&["backup", "create", "--set", &set, "--out", &backup]);
+    scene.stage(
+        "a set is restored with `--nth 7500`",
+        ALERTS_OF_HEADROOM,
+        |scene| {
+            scene.allocs.iter_mut().chain(&mut scene.stores).flatten().for_each(Server::kill);
+            for store in 1..=3 {
+                let (data, id) = (scene.data(store), store.to_string());
+                std::fs::remove_dir_all(&data).unwrap();
+                let data = data.display().to_string();
+                let args = ["restore", "--from", &backup, "--set", &set, "--id", &id, "--data", &data, "--nth", NTH];
+                seqsvr_json(&args);
+                scene.start_store(store);
+            }
+            (0..2).for_each(|alloc| scene.start_alloc(alloc, FILES));
+        },
+        |_| {},
+    );
+    scene.stays("SeqsvrHeadroomLow", "nothing lowers a ceiling");
+    scene.print();
+}
+
+#[test]
+#[ignore = "half an hour, as root, with Prometheus; `just alerts`"]
+fn alerts_of_snapshots_fire_and_resolve() {
+    let settings = format!("[alloc]\nmax_advance = {}\n", u64::MAX >> 2);
+    let store_settings = "[store]\nsnapshot_interval_entries = 10_000_000\n";
+    let alerts = ALERTS_OF_SNAPSHOTS;
+    let setup = Setup { disks: &[1, 2, 3], settings: &settings, store_settings, alerts, ..Setup::default() };
+    let mut scene = Scene::start(&setup);
+    // What a store applies later lets it look at the interval.
+    let _load = scene.load("load", &["--rate", "20", "--uids", "10000000"]);
+    let addr = scene.addr(7400);
+    scene.stage(
+        "`store.snapshot_interval_entries` is 10,000,000, under an advance by 2^51",
+        alerts,
+        |scene| {
+            let far = FAR.to_string();
+            let mut done = false;
+            while !done {
+                scene.poll();
+                let args = ["advance", "1", &far, "--yes", "--addr", &addr, "--deadline-ms", "30000"];
+                done = seqsvr(&args).status.success();
+            }
+        },
+        |scene| {
+            std::fs::write(scene.place.path("stores.toml"), "").unwrap();
+            for store in 1..=3 {
+                scene.stores[store as usize - 1].take().unwrap().terminate();
+                scene.start_store(store);
+            }
+            eventually("a number is allocated", || {
+                scene.call(&["next", "1", "--addr", &addr]).status.success().then_some(())
+            });
+        },
+    );
+    scene.print();
+}

@@ -1,0 +1,95 @@
+//! Alerts about routes that are old, and about handovers without their copy.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use seq_proto::v1::handover_service_client::HandoverServiceClient;
+use seq_proto::v1::{HandoverOffer, PrepareRequest};
+
+use super::{FILES, Scene, Setup};
+use crate::cluster::{digits, seqsvr, seqsvr_json};
+
+pub(super) const ALERTS_OF_ROUTES: &[&str] = &["SeqsvrWrongOwner"];
+pub(super) const ALERTS_OF_COPIES: &[&str] = &["SeqsvrHandoverCopiesLost"];
+
+/// Connections of the process with forged offers, each of which has one on its way at a time.
+const FORGERS: usize = 16;
+
+#[test]
+#[ignore = "a quarter of an hour, with Prometheus; `just alerts`"]
+fn alerts_of_routes_fire_and_resolve() {
+    let mut scene = Scene::start(&Setup { alerts: ALERTS_OF_ROUTES, ..Setup::default() });
+    let args = ["--endpoint", "grpc", "--rate", "50", "--concurrency", "512", "--uids", "10000000"];
+    let _load = scene.load_at("load", 7400, &args);
+    scene.stage(
+        "stores 2 and 3 are killed and allocator 2 is restarted, under a load at allocator 1",
+        ALERTS_OF_ROUTES,
+        |scene| {
+            (scene.stores[1], scene.stores[2]) = (None, None);
+            scene.allocs[1] = None;
+            scene.start_alloc(1, FILES);
+        },
+        |scene| (2..=3).for_each(|store| scene.start_store(store)),
+    );
+    scene.print();
+}
+
+#[test]
+#[ignore = "twenty minutes, with Prometheus; `just alerts`"]
+fn alerts_of_copies_fire_and_resolve() {
+    let mut scene = Scene::start(&Setup { alerts: ALERTS_OF_COPIES, ..Setup::default() });
+    let _load = scene.load("load", &["--rate", "200", "--uids", "10000000"]);
+    let set = scene.set.clone();
+    let offers = offers(&set);
+    assert!(!offers.is_empty(), "a1 owns sections");
+    scene.stage(
+        "forged offers push the copies out of allocator 2 while allocator 1 is drained",
+        ALERTS_OF_COPIES,
+        |scene| {
+            let stop = AtomicBool::new(false);
+            let peer = format!("http://{}:7405", scene.place.host);
+            std::thread::scope(|scope| {
+                scope.spawn(|| forge(&peer, &offers, &stop));
+                let drained = seqsvr(&["node", "drain", "a1", "--yes", "--set", &set]);
+                stop.store(true, Ordering::Relaxed);
+                assert!(drained.status.success(), "{}", String::from_utf8_lossy(&drained.stderr));
+            });
+        },
+        |_| {},
+    );
+    scene.print();
+}
+
+/// Offers of all sections of a1 to a2, of the ownership that comes next.
+fn offers(set: &str) -> Vec<HandoverOffer> {
+    let nodes = seqsvr_json(&["node", "list", "--set", set]);
+    let target = nodes["nodes"].as_array().unwrap().iter().find(|node| node["name"] == "a2").unwrap();
+    let incarnation = target["incarnation"].as_u64().unwrap();
+    let sections = seqsvr_json(&["section", "list", "--owner", "a1", "--set", set]);
+    let offer = |section: &serde_json::Value| HandoverOffer {
+        set: "im-a".to_owned(),
+        section: section["first_section"].as_u64().unwrap() as u32,
+        epoch: digits(&section["epoch"]) + 1,
+        incarnation,
+        ..HandoverOffer::default()
+    };
+    sections["items"].as_array().unwrap().iter().map(offer).collect()
+}
+
+/// Sends these offers to a peer port under numbers that no handover has, until it is stopped: of each section, the peer keeps
+/// two attempts.
+fn forge(peer: &str, offers: &[HandoverOffer], stop: &AtomicBool) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let forger = async |first: usize| {
+        let mut client = HandoverServiceClient::connect(peer.to_owned()).await.unwrap();
+        for at in first.. {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let offer = HandoverOffer { handover_id: at as u64 + 1, ..offers[at % offers.len()].clone() };
+            // It is refused once the section has arrived.
+            let _ = client.prepare(PrepareRequest { offer: Some(offer) }).await;
+        }
+    };
+    let forgers = (0..FORGERS).map(|number| forger(number * offers.len() / FORGERS));
+    runtime.block_on(futures::future::join_all(forgers));
+}
