@@ -1,8 +1,9 @@
 //! Alerts about disks: full ones, and slow ones.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use super::{Scene, Setup};
+use crate::cluster::Server;
 
 pub(super) const ALERTS: &[&str] =
     &["SeqsvrStoreDiskFull", "SeqsvrStoreDiskSlow", "SeqsvrSectionWritesSlow", "SeqsvrCeilingStalls"];
@@ -25,33 +26,35 @@ fn alerts_of_disks_fire_and_resolve() {
         "every sync of a store takes 0.12 s more, under a load on few users",
         &alerts,
         |scene| {
-            for store in scene.stores.iter().flatten() {
-                let pid = store.pid().as_raw_nonzero().to_string();
-                let mut command = Command::new("strace");
-                command.args([
-                    "-f",
-                    "-p",
-                    &pid,
-                    "-e",
-                    "trace=fdatasync,fsync",
-                    "-e",
-                    "inject=fdatasync,fsync:delay_enter=120000",
-                ]);
-                tracers.borrow_mut().push(command.args(["-o", "/dev/null"]).stderr(Stdio::null()).spawn().unwrap());
-            }
+            *tracers.borrow_mut() = slow_syncs(scene);
             load.set(Some(
                 scene.load("load", &["--endpoint", "many", "--uids", "100", "--batch", "100", "--concurrency", "4"]),
             ));
         },
         |_| {
             drop(load.take());
-            for mut tracer in tracers.take() {
-                // On SIGTERM it detaches; killed, it would leave the process stopped.
-                let pid = rustix::process::Pid::from_child(&tracer);
-                rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-                tracer.wait().unwrap();
-            }
+            end_tracers(tracers.take());
         },
     );
     scene.print();
+}
+
+/// Has every sync of a store take 0.12 s more.
+pub(super) fn slow_syncs(scene: &Scene) -> Vec<Child> {
+    let trace = ["-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:delay_enter=120000", "-o", "/dev/null"];
+    let tracer = |store: &Server| {
+        let pid = store.pid().as_raw_nonzero().to_string();
+        Command::new("strace").args(["-f", "-p", &pid]).args(trace).stderr(Stdio::null()).spawn().unwrap()
+    };
+    scene.stores.iter().flatten().map(tracer).collect()
+}
+
+/// Syncs take their usual time again.
+pub(super) fn end_tracers(tracers: Vec<Child>) {
+    for mut tracer in tracers {
+        // On SIGTERM it detaches; killed, it would leave the process stopped.
+        let pid = rustix::process::Pid::from_child(&tracer);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        tracer.wait().unwrap();
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
 use seq_proto::v1::{HandoverOffer, PrepareRequest};
 
+use super::disks::{end_tracers, slow_syncs};
 use super::{FILES, Scene, Setup};
 use crate::cluster::{digits, seqsvr, seqsvr_json};
 
@@ -42,10 +43,10 @@ fn alerts_of_copies_fire_and_resolve() {
     let offers = offers(&set);
     assert!(!offers.is_empty(), "a1 owns sections");
     scene.stage(
-        "forged offers push the copies out of allocator 2 while allocator 1 is drained",
+        "forged offers push copies out of allocator 2 while allocator 1 is drained, and syncs of the stores take 0.12 s more",
         ALERTS_OF_COPIES,
         |scene| {
-            let stop = AtomicBool::new(false);
+            let (tracers, stop) = (slow_syncs(scene), AtomicBool::new(false));
             let peer = format!("http://{}:7405", scene.place.host);
             std::thread::scope(|scope| {
                 scope.spawn(|| forge(&peer, &offers, &stop));
@@ -53,6 +54,7 @@ fn alerts_of_copies_fire_and_resolve() {
                 stop.store(true, Ordering::Relaxed);
                 assert!(drained.status.success(), "{}", String::from_utf8_lossy(&drained.stderr));
             });
+            end_tracers(tracers);
         },
         |_| {},
     );
