@@ -72,6 +72,39 @@ fn assert_above(numbers: &BTreeMap<u64, u64>, before: &BTreeMap<u64, u64>) {
     }
 }
 
+/// A directory of backups, of which the newest two are kept; damaged ones are named, and stay.
+fn keeps_the_newest(set: &Set, out: &str) {
+    let dir = set.place.path("backups");
+    std::fs::create_dir(&dir).unwrap();
+    let shown = dir.display().to_string();
+    let made = [(); 3].map(|()| {
+        let args = ["backup", "create", "--set", &set.file, "--dir", &shown, "--keep", "2"];
+        set.place.seqsvr_json(&args)["file"].as_str().unwrap().to_owned()
+    });
+    let listed = set.place.seqsvr_json(&["backup", "list", &shown]);
+    let names: Vec<_> = listed["items"].as_array().unwrap().iter().map(|item| item["file"].as_str().unwrap()).collect();
+    let newest = [&made[2], &made[1]].map(|file| Path::new(file).file_name().unwrap().to_str().unwrap());
+    assert_eq!(names, newest, "{listed}");
+    assert!(listed["items"][0]["age_s"].as_u64() < Some(3_600) && listed["items"][0]["set"] == "im-a", "{listed}");
+
+    let mut bytes = std::fs::read(&made[1]).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&made[1], bytes).unwrap();
+    let checked = |args: &[&str]| {
+        let output = set.place.seqsvr(args);
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (code, text) = checked(&["backup", "list", &shown]);
+    assert!(code == Some(1) && text.contains("is damaged: its SHA-256"), "{text}");
+    let (code, text) = checked(&["backup", "verify", out, &made[1], &made[2]]);
+    assert!(code == Some(2) && text.matches(": intact").count() == 2 && text.contains("is damaged"), "{text}");
+    let (code, text) = checked(&["backup", "create", "--set", &set.file, "--dir", &shown, "--keep", "1"]);
+    assert!(code == Some(0) && text.contains(&format!("removed {}", made[2])), "{text}");
+    assert!(Path::new(&made[1]).exists(), "a damaged one is not known to be of this set");
+    let (code, text) = checked(&["backup", "create", "--set", &set.file, "--dir", "/no/such"]);
+    assert!(code == Some(2) && text.contains("is no directory"), "{text}");
+}
+
 #[test]
 fn numbers_after_a_restore_are_above_all_numbers_before() {
     let place = Place::new();
@@ -85,6 +118,7 @@ fn numbers_after_a_restore_are_above_all_numbers_before() {
     assert_eq!((made["lineage"].as_str(), made["sections"].as_u64()), (Some("0"), Some(100)), "{made}");
     assert_eq!(set.place.seqsvr_json(&["backup", "show", &out]), made);
     assert_eq!(set.place.seqsvr(&["backup", "create", "--set", &set.file, "--out", &out]).status.code(), Some(2));
+    keeps_the_newest(&set, &out);
     // Above the ceilings that the backup has.
     for uid in UIDS {
         let args = ["next", &uid.to_string(), "--count", "1000000", "--addr", &set.addr()];

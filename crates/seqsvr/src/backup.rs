@@ -1,4 +1,4 @@
-//! Makes a backup of a set, and shows one.
+//! Makes a backup of a set, shows and checks backups, and lists those of a directory.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -15,6 +15,8 @@ use crate::store_client::{SetAddress, TimeoutArgs};
 use crate::target::Chain;
 use crate::{utc, whole_file};
 
+mod dir;
+
 /// The file name that stands for stdout.
 const STDOUT: &str = "-";
 
@@ -25,11 +27,16 @@ pub(crate) enum BackupCommand {
     Create(CreateArgs),
     /// Shows what a backup is of, and checks every byte of it.
     Show(ShowArgs),
+    /// Checks every byte of backups.
+    Verify(VerifyArgs),
+    /// Lists the backups of a directory, with their ages, and checks every byte of them.
+    List(ListArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr backup create --set sets/three-node.toml --out set-1.backup\n  \
-                        seqsvr backup create --set sets/three-node.toml --out - | ssh vault 'cat > set-1.backup'\n\n\
+                        seqsvr backup create --set sets/three-node.toml --out - | ssh vault 'cat > set-1.backup'\n  \
+                        seqsvr backup create --set sets/three-node.toml --dir backups --keep 48    (every half hour, by a timer)\n\n\
                         A backup has the ceilings, owners and migrations of one set as of one entry of its log. Each set is \
                         backed up by itself. Keep the file as private as a data directory.\n\n\
                         Exit codes: 0 written, 1 refused or damaged on the way, 2 a wrong file or address, 3 the store has no \
@@ -37,11 +44,43 @@ pub(crate) enum BackupCommand {
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     target: SetAddress,
-    /// The file to write, which must not exist; `-` for stdout.
-    #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    #[command(flatten)]
+    place: Place,
+    /// How many backups of the set stay in the directory: older ones are removed once the new one is written.
+    #[arg(long, value_name = "N", requires = "dir", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
     #[command(flatten)]
     timeout: TimeoutArgs,
+}
+
+/// Where a backup is written.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Place {
+    /// The file to write, which must not exist; `-` for stdout.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The directory to write to, under the name of the set and the time.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  seqsvr backup verify backups/*.backup\n\n\
+                        Exit codes: 0 all are intact, 2 one cannot be read, is damaged, or is of a newer format.")]
+pub(crate) struct VerifyArgs {
+    /// The backups.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  seqsvr backup list /var/lib/seqsvr/backups\n\n\
+                        Exit codes: 0 all are intact, 1 one is damaged, 2 the directory cannot be read.")]
+pub(crate) struct ListArgs {
+    /// The directory; files in it that end in .backup are listed.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -56,7 +95,13 @@ pub(crate) struct ShowArgs {
 impl BackupCommand {
     /// Whether stdout gets the backup itself.
     pub(crate) fn prints_backup(&self) -> bool {
-        matches!(self, BackupCommand::Create(args) if args.out == Path::new(STDOUT))
+        matches!(self, BackupCommand::Create(args) if args.place.is_stdout())
+    }
+}
+
+impl Place {
+    fn is_stdout(&self) -> bool {
+        self.out.as_deref() == Some(Path::new(STDOUT))
     }
 }
 
@@ -67,16 +112,20 @@ pub(crate) fn run(command: BackupCommand, output: &Output) -> anyhow::Result<Exi
             show(&args.file, &read(&args.file)?, output)?;
             Ok(Exit::Ok)
         }
+        BackupCommand::Verify(args) => verify(&args.files, output),
+        BackupCommand::List(args) => dir::list(&args.dir, output),
     }
 }
 
 async fn create(args: &CreateArgs, output: &Output) -> anyhow::Result<Exit> {
-    let to_stdout = args.out == Path::new(STDOUT);
-    if to_stdout && io::stdout().is_terminal() {
+    if args.place.is_stdout() && io::stdout().is_terminal() {
         return Err(Failure::new(Exit::Usage, "a backup is no text: redirect stdout, or name a file").into());
     }
-    if !to_stdout && args.out.exists() {
-        return Err(exists(&args.out).into());
+    if let Some(out) = args.place.out.as_deref().filter(|out| !args.place.is_stdout() && out.exists()) {
+        return Err(exists(out).into());
+    }
+    if let Some(dir) = args.place.dir.as_deref().filter(|dir| !dir.is_dir()) {
+        return Err(Failure::new(Exit::Usage, format!("{} is no directory", dir.display())).into());
     }
     let timeout = args.timeout.duration();
     let mut client = args.target.client(timeout)?;
@@ -85,16 +134,42 @@ async fn create(args: &CreateArgs, output: &Output) -> anyhow::Result<Exit> {
     // What does not pass here would not be restored either.
     let backup = Backup::decode(&file)
         .map_err(|error| Failure::new(Exit::Failed, format!("the backup {error}")).hint("make it again"))?;
-    if to_stdout {
+    if args.place.is_stdout() {
         let mut stdout = io::stdout().lock();
         stdout.write_all(&file)?;
         stdout.flush()?;
         note(format_args!("{} bytes of set {}, SHA-256 {}", file.len(), backup.header.set, backup.checksum_text()));
-    } else {
-        write(&args.out, &file)?;
-        show(&args.out, &backup, output)?;
+        return Ok(Exit::Ok);
+    }
+    let named =
+        args.place.dir.as_deref().map(|dir| dir.join(dir::name(&backup.header.set, backup.header.created_unix_ms)));
+    let out = args.place.out.clone().or(named).expect("one of both is required");
+    write(&out, &file)?;
+    show(&out, &backup, output)?;
+    if let (Some(dir), Some(keep)) = (&args.place.dir, args.keep) {
+        for removed in dir::prune(dir, &backup, keep as usize)? {
+            note(format_args!("removed {}", removed.display()));
+        }
     }
     Ok(Exit::Ok)
+}
+
+/// Checks backups; each is a line, or an item with `-o json`.
+fn verify(files: &[PathBuf], output: &Output) -> anyhow::Result<Exit> {
+    let damage: Vec<Option<String>> =
+        files.iter().map(|file| read(file).err().map(|error| error.to_string())).collect();
+    if output.is_json() {
+        let item = |(file, damage): (&PathBuf, &Option<String>)| serde_json::json!({ "file": file, "damage": damage });
+        output.json_items(&files.iter().zip(&damage).map(item).collect::<Vec<_>>())?;
+    } else {
+        for (file, damage) in files.iter().zip(&damage) {
+            match damage {
+                None => output.line(format_args!("{}: intact", file.display()))?,
+                Some(damage) => crate::exit::report_error(damage),
+            }
+        }
+    }
+    Ok(if damage.iter().all(Option::is_none) { Exit::Ok } else { Exit::Usage })
 }
 
 async fn receive(client: &mut crate::store_client::StoreClient, output: &Output) -> anyhow::Result<Vec<u8>> {
