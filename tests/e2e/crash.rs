@@ -136,7 +136,7 @@ fn a_far_advance_does_not_take_the_neighbours_along() {
     assert!(highest > 0.0 && highest < 200_000.0, "{highest}");
 
     // Sections of a2 that had a ceiling: a step and a half of each, of 10,000, at most.
-    let burned = |cause| cluster.metric(&format!("seqsvr_burned_sequences_total{{set=\"im-a\",cause=\"{cause}\"}}"));
+    let burned = |cause| cluster.metric(&[r#"seqsvr_burned_sequences_total{set="im-a",cause=""#, cause].concat());
     let sections = burned("takeover") / 15_000.0;
     assert!(sections.fract() == 0.0 && (1.0..=20.0).contains(&sections), "{sections}");
     assert_eq!((burned("handover"), burned("advance")), (0.0, 0.0), "a refused advance skips nothing");

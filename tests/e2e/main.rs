@@ -13,6 +13,7 @@ mod crash;
 mod dashboard;
 mod dev;
 mod dev_sets;
+mod diagnose;
 mod files;
 mod forwarding;
 mod hostile;

@@ -19,6 +19,7 @@ use crate::cert::CertCommand;
 use crate::check::CheckCommand;
 use crate::config::ConfigCommand;
 use crate::dev::DevArgs;
+use crate::diagnose::DiagnoseArgs;
 use crate::environment;
 use crate::explain::ExplainArgs;
 use crate::export::ExportArgs;
@@ -86,6 +87,8 @@ pub(crate) enum Command {
     Health(HealthArgs),
     /// Shows sets, stores and allocators: leaders, owners, numbers allocated.
     Status(StatusArgs),
+    /// Packs what is known of sets, their nodes and this host into an archive, without secrets.
+    Diagnose(DiagnoseArgs),
     /// Lists a set's allocators; drains one, and lets it serve again.
     #[command(subcommand)]
     Node(NodeCommand),

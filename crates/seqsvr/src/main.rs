@@ -13,6 +13,7 @@ mod cli;
 mod cluster_client;
 mod config;
 mod dev;
+mod diagnose;
 mod environment;
 mod exit;
 mod explain;
@@ -87,6 +88,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Advance(args) => client_runtime()?.block_on(next_command::advance(args, output)),
         Command::Health(args) => client_runtime()?.block_on(health::run(args, output)),
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
+        Command::Diagnose(args) => client_runtime()?.block_on(diagnose::run(args, output)),
         Command::Node(command) => node::run(command, output),
         Command::Host(command) => host::run(command, output),
         Command::Cert(command) => cert::run(command, output),

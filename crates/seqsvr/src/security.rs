@@ -78,6 +78,11 @@ pub(crate) fn dir() -> &'static Path {
     &args().certs
 }
 
+/// Variables with which another process of this program shows the same certificate.
+pub(crate) fn variables() -> [(&'static str, &'static std::ffi::OsStr); 2] {
+    [("SEQSVR_CERTS", dir().as_os_str()), ("SEQSVR_IDENTITY", args().identity.as_ref())]
+}
+
 /// Reads the credentials that a command shows, where the cluster needs them.
 ///
 /// # Errors

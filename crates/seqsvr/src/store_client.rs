@@ -98,24 +98,27 @@ impl Node {
     }
 }
 
+/// The nodes of a set file.
+pub(crate) fn nodes_of(set: &SetFile) -> impl Iterator<Item = Node> {
+    let stores = set.spec.stores.iter().map(|store| Node {
+        name: Some(store.name.clone()),
+        http: Some(store.http.clone()),
+        ..Node::at(&store.addr)
+    });
+    let allocs = set.spec.allocs.iter().map(|alloc| Node {
+        name: Some(alloc.name.clone()),
+        http: Some(alloc.http.clone()),
+        redis: alloc.redis.clone(),
+        ..Node::at(&alloc.addr)
+    });
+    stores.chain(allocs)
+}
+
 impl SetAddress {
     /// The nodes of the set file and the given addresses, or else the first allocator of a development cluster.
     pub(crate) fn nodes(&self) -> anyhow::Result<Vec<Node>> {
         let set = self.set.as_deref().map(load).transpose()?;
-        let mut nodes: Vec<Node> = Vec::new();
-        if let Some(SetFile { spec, .. }) = &set {
-            nodes.extend(spec.stores.iter().map(|store| Node {
-                name: Some(store.name.clone()),
-                http: Some(store.http.clone()),
-                ..Node::at(&store.addr)
-            }));
-            nodes.extend(spec.allocs.iter().map(|alloc| Node {
-                name: Some(alloc.name.clone()),
-                http: Some(alloc.http.clone()),
-                redis: alloc.redis.clone(),
-                ..Node::at(&alloc.addr)
-            }));
-        }
+        let mut nodes: Vec<Node> = set.iter().flat_map(nodes_of).collect();
         let mut add = |addr: &str| {
             let addr = host_port(addr);
             if !nodes.iter().any(|node| node.addr == addr) {

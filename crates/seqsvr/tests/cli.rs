@@ -53,6 +53,7 @@ fn the_help_is_a_page() {
               export       Writes the last numbers of a range of users, as `import` reads them
               health       Reports whether nodes serve, for scripts and probes
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
+              diagnose     Packs what is known of sets, their nodes and this host into an archive, without secrets
               node         Lists a set's allocators; drains one, and lets it serve again
               host         Prepares all nodes of a machine for its maintenance, in all sets
               cert         Makes certificates of a cluster, shows, renews and revokes them
