@@ -48,7 +48,8 @@ const REFUSALS_SHOWN: usize = 10;
                         call passed, 8 some users were refused (ADVANCE_TOO_FAR), 130 interrupted. After 3, 4, 7 and 130 the same command \
                         continues, with --progress where it was.")]
 pub(crate) struct ImportArgs {
-    /// A file of CSV or JSON lines, plain or gzip, `-` for standard input, or redis://[user:password@]host:port[/db].
+    /// A file of CSV or JSON lines, plain or gzip, `-` for standard input, or redis://host:port, with user:password@ before the host and /db
+    /// behind the port where there are any.
     #[arg(long, value_name = "SOURCE")]
     from: String,
     /// The keys of a Redis server: a prefix and `*`; the rest of each key is the user.
