@@ -66,6 +66,9 @@ pub(crate) struct DiagnoseArgs {
     out: PathBuf,
 }
 
+/// A file of the archive: its name, and its content or why it was not read.
+type Named = (String, Result<Vec<u8>, String>);
+
 /// An archive that is being written; a file that could not be read is a line of its summary.
 struct Archive {
     tar: tar::Builder<GzEncoder<File>>,
@@ -142,8 +145,8 @@ pub(crate) async fn run(args: DiagnoseArgs, output: &Output) -> anyhow::Result<E
 }
 
 /// What the archive has, by name, in its order: all is read at a time, so that nodes that are down cost one timeout.
-fn reads<'a>(sets: &'a [(&'a PathBuf, SetFile)]) -> Vec<BoxFuture<'a, (String, Result<Vec<u8>, String>)>> {
-    let mut reads: Vec<BoxFuture<'a, _>> = Vec::new();
+fn reads<'a>(sets: &'a [(&'a PathBuf, SetFile)]) -> Vec<BoxFuture<'a, Named>> {
+    let mut reads: Vec<BoxFuture<'a, Named>> = Vec::new();
     for (name, command) in OF_HOST {
         reads.push(async move { (name.to_owned(), command_output(command, None).await) }.boxed());
     }
