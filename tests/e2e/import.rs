@@ -150,8 +150,8 @@ fn counters_of_a_redis_server_are_imported_through_kills() {
     redis.set([("seq:x", 1)]);
     let (code, refused) = run(&[&import[..], &["--yes"]].concat());
     assert!(code == Some(2) && refused.contains("seq:x: uid \"x\" is not a number"), "{refused}");
-    let (code, refused) = run(&["import", "--from", "redis://127.0.0.1:1", "--addr", &addr, "--yes"]);
-    assert!(code == Some(4) && refused.contains("redis://127.0.0.1:1"), "{refused}");
+    let (code, refused) = run(&["import", "--from", "redis://me:secret@127.0.0.1:1", "--addr", &addr, "--yes"]);
+    assert!(code == Some(4) && refused.contains("redis://127.0.0.1:1") && !refused.contains("secret"), "{refused}");
 }
 
 #[test]

@@ -49,8 +49,8 @@ const REFUSALS_SHOWN: usize = 10;
                         continues, with --progress where it was.")]
 pub(crate) struct ImportArgs {
     /// A file of CSV or JSON lines, plain or gzip, `-` for standard input, or redis://host:port, with user:password@ before the host and /db
-    /// behind the port where there are any.
-    #[arg(long, value_name = "SOURCE")]
+    /// behind the port where there are any. With a password prefer the variable: others see a command line.
+    #[arg(long, value_name = "SOURCE", env = "SEQSVR_IMPORT_FROM", hide_env_values = true)]
     from: String,
     /// The keys of a Redis server: a prefix and `*`; the rest of each key is the user.
     #[arg(long = "match", value_name = "PATTERN", default_value = "seq:*", value_parser = redis::prefix)]
@@ -138,7 +138,7 @@ pub(crate) async fn run(args: ImportArgs, output: &Output) -> anyhow::Result<Exi
 
 async fn read(args: &ImportArgs, output: &Output) -> anyhow::Result<Records> {
     let line = output.progress_line();
-    line.set_message(format!("reading {}", args.from));
+    line.set_message(format!("reading {}", redis::shown(&args.from)));
     line.enable_steady_tick(Duration::from_millis(250));
     let records = if args.from.starts_with("redis://") {
         redis::read(&args.from, &args.prefix, &line).await

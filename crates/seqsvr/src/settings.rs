@@ -25,13 +25,14 @@ const PREFIX: &str = "SEQSVR_";
 const MAX_CORES: usize = 1_024;
 
 /// Variables with the prefix that are not settings keys: those of the command line and of the project's tests.
-const RESERVED_VARIABLES: [&str; 8] = [
+const RESERVED_VARIABLES: [&str; 9] = [
     "SEQSVR_ADDR",
     "SEQSVR_OUTPUT",
     "SEQSVR_CONFIG",
     "SEQSVR_CERTS",
     "SEQSVR_IDENTITY",
     "SEQSVR_TOKEN",
+    "SEQSVR_IMPORT_FROM",
     "SEQSVR_E2E_KILLS",
     "SEQSVR_E2E_TRACE",
 ];

@@ -19,13 +19,20 @@ pub(super) fn prefix(pattern: &str) -> Result<String, String> {
     prefix.map(str::to_owned).ok_or_else(|| "it must be a prefix and `*`, as seq:*".to_owned())
 }
 
+/// A source without the user and the password of its URL, for messages.
+pub(super) fn shown(source: &str) -> String {
+    let hidden = source.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
+    hidden.map_or_else(|| source.to_owned(), |(scheme, host)| format!("{scheme}://{host}"))
+}
+
 /// Reads all counters whose keys begin with a prefix. A counter that changes meanwhile is read at some moment.
 ///
 /// # Errors
 /// The server does not respond or refuses, or a key of the prefix is not a uid or not a number.
 pub(super) async fn read(url: &str, prefix: &str, bar: &ProgressBar) -> Result<Records, Failure> {
-    let unusable = |error: RedisError| Failure::new(Exit::Usage, format!("{url}: {error}"));
-    let failed = |error: RedisError| Failure::new(Exit::CannotConnect, format!("{url}: {error}"));
+    let shown = shown(url);
+    let unusable = |error: RedisError| Failure::new(Exit::Usage, format!("{shown}: {error}"));
+    let failed = |error: RedisError| Failure::new(Exit::CannotConnect, format!("{shown}: {error}"));
     let client = Client::open(url).map_err(unusable)?;
     let mut connection = client.get_multiplexed_async_connection().await.map_err(failed)?;
     let (mut draft, mut cursor, mut place) = (Draft::default(), "0".to_owned(), 0);
@@ -38,7 +45,7 @@ pub(super) async fn read(url: &str, prefix: &str, bar: &ProgressBar) -> Result<R
         }
         bar.set_position(place);
         if draft.is_full() {
-            return Err(Failure::new(Exit::Usage, format!("{url}: an import has {MAX_RECORDS} users at most")));
+            return Err(Failure::new(Exit::Usage, format!("{shown}: an import has {MAX_RECORDS} users at most")));
         }
         if next == "0" {
             break;
@@ -83,6 +90,12 @@ mod tests {
         for wrong in ["seq:", "s*q:*", "seq:[0-9]*", "seq:?*"] {
             assert!(prefix(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn no_message_has_a_password() {
+        let sources = ["redis://me:p@ss@h:1/2", "redis://h:1", "counters@home.csv"].map(shown);
+        assert_eq!(sources, ["redis://h:1/2", "redis://h:1", "counters@home.csv"]);
     }
 
     #[test]
