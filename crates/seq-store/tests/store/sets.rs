@@ -39,12 +39,18 @@ pub(crate) async fn sections(cluster: &Cluster, summarize: bool) -> ListSections
     sets(cluster, 1).list_sections(request).await.unwrap().into_inner()
 }
 
-/// The failing checks, once the set is the only thing that is missing.
+/// Waits until the set is the only thing that is missing, and until the step of the format, which the
+/// leader proposes itself, is in the log: nothing else enters it then without a request.
 async fn waits(cluster: &Cluster, command: &str) {
     let expected = format!("the set is not created yet: run `seqsvr set {command} --set FILE`");
     until("the set is all that is missing", async || {
         let failing = cluster.member(1).handle.readiness().ask().unwrap_err();
         (failing.len() == 1 && failing[0].1 == expected).then_some(())
+    })
+    .await;
+    until("the group has the newest format", async || {
+        let list = members::list(cluster).await;
+        (list.format == list.members[0].newest_format).then_some(())
     })
     .await;
 }
@@ -71,11 +77,6 @@ async fn a_set_that_waits_for_its_command_is_not_ready_and_refuses_allocators() 
         let mut cluster = set("im-a", "im", genesis);
         cluster.start_all().await;
         waits(&cluster, command).await;
-        until("the group has the newest format", async || {
-            let list = members::list(&cluster).await;
-            (list.format == list.members[0].newest_format).then_some(())
-        })
-        .await;
         let before = cluster.level().await;
         let (set, node, addr) = ("im-a".into(), "a1".into(), "127.0.0.1:9".into());
         let register = RegisterRequest { set, node, addr, token: 1, lease_ms: LEASE_MS, ..RegisterRequest::default() };
