@@ -28,6 +28,7 @@ mod probes;
 mod proxy;
 mod quorum;
 mod raw_http2;
+mod recover;
 mod redis;
 mod redis_node;
 mod redis_twin;

@@ -49,7 +49,7 @@ fn restore(sets: &TwoSets, a: &mut SetServers, (backup, dirs, nth): (&str, &str,
     a.allocs[1].kill();
     for id in STORES {
         let (file, data, id) = (sets.file("a").display().to_string(), sets.data(dirs, id), id.to_string());
-        let args = ["restore", "--from", backup, "--set", &file, "--id", &id, "--data", &data, "--nth", nth];
+        let args = ["restore", "--from", backup, "--set", &file, "--id", &id, "--data", &data, "--nth", nth, "--yes"];
         seqsvr_json(&args);
     }
     a.stores = sets.stores("a", dirs);

@@ -12,7 +12,7 @@ use seq_core::calls::UnknownAttempts;
 use seq_core::owner::Owner;
 use seq_core::route::{Route, RouteUpdate};
 use seq_core::set_spec::SpecError;
-use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Target, Uid};
+use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Target, Uid, limits};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
@@ -24,7 +24,7 @@ use crate::halt::{Halt, HaltLatch};
 use crate::handover::HandoverQueue;
 use crate::handover_service::Receiving;
 use crate::other_sets::{OtherSets, probe_loop};
-use crate::ownership::{Ownership, Serving};
+use crate::ownership::{OwnedSection, Ownership, Serving};
 use crate::peers::Peers;
 use crate::pending::{PendingCalls, PendingItem};
 use crate::raise_queue::RaiseInbox;
@@ -189,6 +189,22 @@ impl Allocator {
             lease_remaining_ms: (lease.as_millis() as u64).max(u64::from(!lease.is_zero())),
             lease_ended_ms: if over { (ended / 1_000_000).max(1) } else { 0 },
         }
+    }
+
+    /// The ceilings of the sections that this node owns, from one on, also while its lease is over: no number that it has
+    /// allocated is above them.
+    #[must_use]
+    pub fn ceilings(&self, first: SectionId) -> v1::ListCeilingsResponse {
+        let owned = self.shared.ownership.owned();
+        let mut from = owned.iter().filter(|section| section.id >= first);
+        let ceiling = |section: &Arc<OwnedSection>| v1::SectionCeiling {
+            section: section.id.0,
+            epoch: section.epoch.0,
+            ceiling: section.ceiling().0,
+        };
+        let ceilings = from.by_ref().take(limits::MAX_CEILINGS).map(ceiling).collect();
+        let next_section = from.next().map_or(0, |section| section.id.0);
+        v1::ListCeilingsResponse { set: self.shared.set.clone(), ceilings, next_section }
     }
 
     /// Adds what must hold before traffic is sent here: the node is registered, holds a lease, knows the owners, and agrees

@@ -78,6 +78,9 @@ pub const MAX_RESTORES: u32 = (1 << 30) - 1;
 /// second for twelve days.
 pub const RESTORE_MARGIN: u64 = 1 << 40;
 
+/// Most ceilings in one response: a quarter of a megabyte.
+pub const MAX_CEILINGS: usize = 10_000;
+
 /// Largest section, in uids: its freezing copies every slot, 128 MiB at this size.
 pub const MAX_SECTION_SIZE: u32 = 16_777_216;
 

@@ -12,7 +12,7 @@ use metrics::counter;
 use seq_api::metrics::{REQUEST_LIMIT_LOWERED_TOTAL, REQUESTS_DENIED_TOTAL};
 use seq_api::service::SequenceService;
 use seq_auth::Identity;
-use seq_core::limits;
+use seq_core::{SectionId, limits};
 use seq_kit::admission::Admission;
 use seq_kit::connection::{Listener, Peer};
 use seq_kit::http::Checks;
@@ -50,8 +50,27 @@ const BOUNDS: Bounds = Bounds {
     drain: Duration::from_secs(3),
 };
 
-/// Builds the response of `StatusService.Status`.
-pub type AdminView = Arc<dyn Fn() -> v1::StatusResponse + Send + Sync>;
+/// What a node reports of itself.
+pub trait NodeView: Send + Sync {
+    /// The response of `StatusService.Status`.
+    fn status(&self) -> v1::StatusResponse;
+
+    /// The response of `StatusService.ListCeilings` from a section on. A node without sections has none.
+    fn ceilings(&self, first: SectionId) -> v1::ListCeilingsResponse {
+        let _ = first;
+        v1::ListCeilingsResponse { set: self.status().set, ..v1::ListCeilingsResponse::default() }
+    }
+}
+
+/// A node without sections.
+impl<F: Fn() -> v1::StatusResponse + Send + Sync> NodeView for F {
+    fn status(&self) -> v1::StatusResponse {
+        self()
+    }
+}
+
+/// What the status service of a node responds with.
+pub type AdminView = Arc<dyn NodeView>;
 
 /// What a node serves besides sequences. Its endpoints, one per core, have clones.
 #[derive(Clone)]
@@ -89,7 +108,7 @@ pub fn serve<F: SequenceService>(
     let Node { admin, ready, beside, admission, allocate_on_get, tenants, memory } = node;
     let port = Port {
         name: "grpc endpoint",
-        guard: guard(admission.node(), admin().set, tenants.is_some()),
+        guard: guard(admission.node(), admin.status().set, tenants.is_some()),
         lowered: Some(counter!(REQUEST_LIMIT_LOWERED_TOTAL, "node" => admission.node().to_owned())),
         admission,
         bounds: BOUNDS,
@@ -98,7 +117,7 @@ pub fn serve<F: SequenceService>(
         descriptors: seq_proto::DESCRIPTORS,
         services: ports::Port::Callers.services(),
     };
-    let handlers = Arc::new(Handlers::new(service, &admin().set, group.token(), allocate_on_get, tenants));
+    let handlers = Arc::new(Handlers::new(service, &admin.status().set, group.token(), allocate_on_get, tenants));
     let admin = StatusServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
     port.serve(Dispatch::new(handlers, services, memory), listener.into(), group)
@@ -125,10 +144,17 @@ pub(crate) struct Admin {
 #[tonic::async_trait]
 impl StatusService for Admin {
     async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
-        let mut status = (self.view)();
+        let mut status = self.view.status();
         if !roles::is_operator(request.extensions().get::<Peer>().and_then(Peer::identity)) {
             status.admin_addrs.clear();
         }
         Ok(Response::new(status))
+    }
+
+    async fn list_ceilings(
+        &self,
+        request: Request<v1::ListCeilingsRequest>,
+    ) -> Result<Response<v1::ListCeilingsResponse>, Status> {
+        Ok(Response::new(self.view.ceilings(SectionId(request.into_inner().first_section))))
     }
 }

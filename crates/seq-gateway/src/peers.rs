@@ -46,7 +46,7 @@ pub struct PeerNode {
 /// Outside of a tokio runtime.
 pub fn serve(node: PeerNode, listener: impl Into<Listener>, group: &TaskGroup) -> io::Result<()> {
     let PeerNode { services, admin, ready, admission } = node;
-    let (denied, set) = (counter!(REQUESTS_DENIED_TOTAL, "node" => admission.node().to_owned()), admin().set);
+    let (denied, set) = (counter!(REQUESTS_DENIED_TOTAL, "node" => admission.node().to_owned()), admin.status().set);
     let port = Port {
         name: "peer endpoint",
         guard: Guard::new(

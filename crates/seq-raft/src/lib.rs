@@ -54,7 +54,9 @@ pub use options::{InvalidOptions, RaftOptions};
 pub use propose::ProposeError;
 pub use state_machine::{Malformed, StateMachine};
 pub use status::{MemberStatus, RaftStatus};
-pub use storage::{AppliedState, DataDir, LoadError, MemoryDisk, Observer, OpenError, RestoredGroup, form_restored};
+pub use storage::{
+    AppliedState, DataDir, LoadError, MemoryDisk, Observer, OpenError, RestoredGroup, Survivor, form_restored, read_survivor,
+};
 pub use transport::server::RaftServer;
 
 /// Largest body of an encoded command.

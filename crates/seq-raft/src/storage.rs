@@ -1,7 +1,7 @@
 //! Durable storage of a member: log, vote, snapshots, and the identity of the data directory.
 //!
 //! [`prepare`] locks a data directory and reads its identity; [`Prepared::open`] loads and checks everything.
-//! [`form_restored`] makes one that begins with a state.
+//! [`form_restored`] makes one that begins with a state, and [`read_survivor`] reads that of a member which is stopped.
 //!
 //! | in the directory | content | module |
 //! |---|---|---|
@@ -40,6 +40,7 @@ mod memory;
 mod sled_backend;
 mod snapshot;
 mod stall;
+mod survivor;
 mod watermark;
 
 pub use error::{LoadError, OpenError};
@@ -49,6 +50,7 @@ pub use machine::{AppliedState, Observer};
 pub(crate) use machine::{Machine, Raft, Replica};
 pub use memory::MemoryDisk;
 pub(crate) use stall::Stall;
+pub use survivor::{Survivor, read_survivor};
 
 use backend::LogBackend;
 use files::Files;

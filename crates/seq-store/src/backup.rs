@@ -3,7 +3,9 @@
 //! | module | subject |
 //! |---|---|
 //! | `file` | format of the file |
+//! | `header` | what a file is of |
 //! | `service` | makes one, beside the leader |
+//! | `recovery` | makes one without a leader, from what a lost majority left |
 //! | `restore` | forms the data directory of a member from one, offline |
 //!
 //! A restored set is of another lineage, in quarantine until all other sets have fenced the lineages before: see
@@ -12,11 +14,15 @@
 //! **Invariant:** every member that is restored from the same backup, with the same number, begins with the same state.
 
 mod file;
+mod header;
+mod recovery;
 mod restore;
 pub(crate) mod service;
 
 pub use file::{Backup, BackupError};
-pub use restore::{RestoreConfig, RestoreError, Restored, restore};
+pub use recovery::{CeilingsRaised, RecoverError, RecoveredCopy, survivor};
+pub use restore::{RestoreConfig, RestoreError, RestorePlan, Restored, restore};
+pub use seq_raft::Survivor;
 
 #[cfg(test)]
 mod tests;

@@ -187,7 +187,8 @@ async fn receive(client: &mut crate::store_client::StoreClient, output: &Output)
     Ok(file)
 }
 
-fn write(out: &Path, file: &[u8]) -> Result<(), Failure> {
+/// Writes a backup to a file that does not exist yet.
+pub(crate) fn write(out: &Path, file: &[u8]) -> Result<(), Failure> {
     whole_file::create(out, file).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => exists(out),
         _ => Failure::new(Exit::Failed, format!("{}: cannot be written: {error}", out.display())),
@@ -233,6 +234,8 @@ struct View<'a> {
     section_size: u32,
     sections: u32,
     state_bytes: u64,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    recovered_from: &'a str,
     sha256: String,
 }
 
@@ -255,6 +258,7 @@ fn show(path: &Path, backup: &Backup, output: &Output) -> anyhow::Result<()> {
         section_size: header.section_size,
         sections: header.resident,
         state_bytes: header.state_bytes,
+        recovered_from: &header.origin,
         sha256: backup.checksum_text(),
     };
     if output.is_json() {
@@ -272,6 +276,9 @@ fn show(path: &Path, backup: &Backup, output: &Output) -> anyhow::Result<()> {
     row("uids", format!("{}..{} in sections of {}", view.uid_start, view.uid_end, view.section_size));
     row("sections", grouped(view.sections.into()));
     row("state", format!("{} bytes, format {}", grouped(view.state_bytes), header.state_format));
+    if !header.origin.is_empty() {
+        row("recovered from", header.origin.clone());
+    }
     row("file format", format!("{}, by version {}", view.format, view.version));
     row("SHA-256", format!("{}, intact", view.sha256));
     Ok(output.table(&table)?)

@@ -42,6 +42,7 @@ use crate::sim::SimCommand;
 use crate::status::StatusArgs;
 use crate::store::StoreArgs;
 use crate::tenant::TenantCommand;
+use crate::unsafe_command::UnsafeCommand;
 
 /// The text after the help: examples and exit codes.
 pub(crate) const EXIT_CODES: &str = "Examples:\n  seqsvr dev             a whole cluster in one process\n  seqsvr next 42         the next number of user 42\n  \
@@ -106,6 +107,9 @@ pub(crate) enum Command {
     Backup(BackupCommand),
     /// Forms a store's data directory from a backup, before the store starts.
     Restore(RestoreArgs),
+    /// What can lose data: forced recovery.
+    #[command(subcommand)]
+    Unsafe(UnsafeCommand),
     /// Defines, lists and closes the sets of a cluster; splits and merges them.
     #[command(subcommand)]
     Set(SetCommand),

@@ -32,6 +32,7 @@ mod panic;
 mod port_kind;
 mod process;
 mod proxy;
+mod recover;
 mod replay;
 mod restore;
 mod section;
@@ -47,8 +48,10 @@ mod sim;
 mod status;
 mod store;
 mod store_client;
+mod survey;
 mod target;
 mod tenant;
+mod unsafe_command;
 mod utc;
 mod version;
 mod whole_file;
@@ -95,6 +98,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Tenant(command) => tenant::run(command, output),
         Command::Backup(command) => backup::run(command, output),
         Command::Restore(args) => restore::run(&args, output),
+        Command::Unsafe(command) => unsafe_command::run(&command, output),
         Command::Set(command) => set::run(command, output),
         Command::Migration(command) => migration::run(command, output),
         Command::Section(command) => section::run(command, output),

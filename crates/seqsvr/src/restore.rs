@@ -1,18 +1,22 @@
-//! Forms the data directory of one store from a backup, before the store starts.
+//! Forms the data directory of one store from a backup, before the store starts: shows the plan, and carries it out once it is
+//! confirmed.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use seq_core::limits;
-use seq_store::backup::{self, RestoreConfig, Restored};
+use seq_store::backup::{Backup, RestoreConfig, RestoreError, RestorePlan, Restored};
 use serde::Serialize;
 
 use crate::backup::{lineage, read};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, digits, grouped};
-use crate::store_client::read_set;
+use crate::node::confirmed;
+use crate::output::{Output, Table, digits, grouped};
+use crate::set_file::SetFile;
+use crate::store_client::{load, read_set};
+use crate::survey;
 use crate::target::Chain;
-use crate::{set_file, utc};
+use crate::utc;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example, with all stores of the set stopped and their old directories moved away:\n  \
@@ -21,13 +25,14 @@ use crate::{set_file, utc};
                         seqsvr store --set three-node.toml --id 1 --data /var/lib/seqsvr/s1                         (then each)\n\n\
                         Restore every store of the set from the same file with the same --nth, once, before the first of \
                         them starts. Never start a data directory of before again, and never restore one store alone while \
-                        others run: `seqsvr store replace` is for that.\n\n\
+                        others run: `seqsvr store replace` is for that. A set of which a store sees a majority is refused.\n\n\
                         The numbers that were allocated since the backup are skipped by a margin of 2^40 for each user, and \
                         the margin counts restores. A second restore of the same backup needs --nth 2, a third --nth 3: \
                         under the same number it allocates the numbers of the restore before again. A backup that was made \
                         after a restore counts that restore already.\n\n\
-                        Exit codes: 0 restored, 1 the directory cannot be written, 2 the backup, the set file or the \
-                        directory is not as it must be, and nothing was written.")]
+                        Exit codes: 0 restored, 1 the set is alive, or the directory cannot be written, 2 the backup, the set \
+                        file or the directory is not as it must be, or no terminal to confirm on, and nothing was written, 5 the \
+                        plan is another one, 6 declined.")]
 pub(crate) struct RestoreArgs {
     /// The backup.
     #[arg(long, value_name = "FILE")]
@@ -44,14 +49,28 @@ pub(crate) struct RestoreArgs {
     /// Which restore since the backup was made this is, also counting those of older backups.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     nth: u32,
+    /// Connects to no node: whether the set is alive is not checked.
+    #[arg(long)]
+    offline: bool,
+    /// Writes nothing; shows the plan.
+    #[arg(long)]
+    dry_run: bool,
+    /// Restores without a confirmation, if this is still the plan.
+    #[arg(long, value_name = "PLAN")]
+    plan: Option<String>,
+    /// Skips the confirmation.
+    #[arg(long)]
+    yes: bool,
 }
 
+/// What a restore does, or did.
 #[derive(Serialize)]
 struct View<'a> {
     set: &'a str,
     id: u64,
     data: String,
     created: String,
+    age_s: u64,
     #[serde(serialize_with = "digits")]
     backup_lineage: u64,
     #[serde(serialize_with = "digits")]
@@ -60,49 +79,158 @@ struct View<'a> {
     quarantined: u32,
     #[serde(serialize_with = "digits")]
     margin: u64,
+    /// Raises a second when the backup was made, over the time that its store had run; `null` where that is not known.
+    raises_per_second: Option<f64>,
+    /// Numbers of those raises since the backup, if all were of one section.
+    #[serde(serialize_with = "digits")]
+    numbers_since: u64,
+    /// Stores of the set that respond, without a majority.
+    stores: Vec<String>,
+    /// Allocators that respond and know ceilings.
+    allocators: Vec<String>,
+    plan: String,
+    dry_run: bool,
 }
 
 pub(crate) fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
-    let set = read_set(&args.set)?;
+    let set = if args.offline { read_set(&args.set)? } else { load(&args.set)? };
     let backup = read(&args.from)?;
     let config = RestoreConfig {
-        cluster: set_file::SetFile::cluster(&set),
-        spec: set.spec,
+        cluster: set.cluster(),
+        spec: set.spec.clone(),
         id: args.id,
         dir: args.data.clone(),
         nth: args.nth,
     };
-    let restored = backup::restore(&backup, &config).map_err(|error| {
+    let failed = |error: RestoreError| {
         let exit = if error.may_have_written() { Exit::Failed } else { Exit::Usage };
         Failure::new(exit, format!("store {} of set {} is not restored: {}", args.id, config.spec.name, Chain(&error)))
-    })?;
-    let Restored { lineage: now, backup: before, quarantined } = restored;
-    let view = View {
-        set: &config.spec.name,
-        id: args.id,
-        data: args.data.display().to_string(),
-        created: utc::text_of_ms(backup.header.created_unix_ms),
-        backup_lineage: before.0,
-        lineage: now.0,
-        nth: args.nth,
-        quarantined,
-        margin: limits::RESTORE_MARGIN.saturating_mul(args.nth.into()),
     };
+    let plan = RestorePlan::new(&backup, &config).map_err(failed)?;
+    let mut view = View::new(args, &set, &backup, &plan);
+    if !args.offline {
+        crate::client_runtime()?.block_on(view.ask(&set))?;
+    }
+    if let Some(expected) = args.plan.as_ref().filter(|expected| **expected != view.plan) {
+        let message = format!("the plan {expected} is stale: it is {} now", view.plan);
+        return Err(Failure::new(Exit::StalePlan, message).hint("nothing was changed: --dry-run shows the plan").into());
+    }
+    if !output.is_json() {
+        view.render(output)?;
+    }
+    if args.dry_run {
+        if output.is_json() {
+            output.json(&view)?;
+        }
+        return Ok(Exit::Ok);
+    }
+    let what = format!("restore store {} of set {} in {}", args.id, config.spec.name, view.data);
+    if !args.yes && args.plan.is_none() && !confirmed(&what)? {
+        return Ok(Exit::Declined);
+    }
+    plan.carry_out().map_err(failed)?;
     if output.is_json() {
         output.json(&view)?;
         return Ok(Exit::Ok);
     }
-    let View { set, id, data, created, margin, .. } = view;
-    output.line(format_args!("store {id} of set {set} is restored in {data} from the backup of {created}"))?;
-    output.line(format_args!("lineage: {}, after {}", lineage(now.0), before.0))?;
-    output.line(format_args!(
-        "quarantine: {} sections serve nothing until every other set of the cluster has fenced the older lineages",
-        grouped(quarantined.into())
-    ))?;
-    output.line(format_args!(
-        "margin: every ceiling rises by {} numbers or more; no user may have got as many since the backup",
-        grouped(margin)
-    ))?;
+    output.line(format_args!("store {} of set {} is restored in {}", view.id, view.set, view.data))?;
     output.line("next: restore the other stores from the same file with the same --nth, then start all of them")?;
     Ok(Exit::Ok)
+}
+
+impl<'a> View<'a> {
+    fn new(args: &RestoreArgs, set: &'a SetFile, backup: &Backup, plan: &RestorePlan<'_>) -> View<'a> {
+        let Restored { lineage, backup: before, quarantined } = plan.restored();
+        let header = &backup.header;
+        let now = utc::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let age_s = now.as_secs().saturating_sub(header.created_unix_ms / 1_000);
+        let raises_per_second =
+            (header.raises_ms > 0).then(|| header.raises as f64 * 1_000.0 / header.raises_ms as f64);
+        let raises_since = raises_per_second.unwrap_or_default() * age_s as f64;
+        View {
+            set: &set.spec.name,
+            id: args.id,
+            data: args.data.display().to_string(),
+            created: utc::text_of_ms(header.created_unix_ms),
+            age_s,
+            backup_lineage: before.0,
+            lineage: lineage.0,
+            nth: args.nth,
+            quarantined,
+            margin: limits::RESTORE_MARGIN.saturating_mul(args.nth.into()),
+            raises_per_second,
+            numbers_since: (raises_since.ceil() as u64).saturating_mul(set.spec.step),
+            stores: Vec::new(),
+            allocators: Vec::new(),
+            plan: format!("{:016x}", plan.fingerprint()),
+            dry_run: args.dry_run,
+        }
+    }
+
+    /// Takes in the nodes that respond, and refuses a set that is alive.
+    async fn ask(&mut self, set: &SetFile) -> Result<(), Failure> {
+        let stores = survey::stores(set).await;
+        survey::refuse_alive(set, &stores)?;
+        self.stores = stores.into_iter().map(|store| store.name).collect();
+        let knows = |report: &survey::Ceilings| report.outcome.as_ref().is_ok_and(|ceilings| !ceilings.is_empty());
+        self.allocators =
+            survey::ceilings(set).await.into_iter().filter(knows).map(|allocator| allocator.name).collect();
+        Ok(())
+    }
+
+    fn render(&self, output: &Output) -> std::io::Result<()> {
+        let mut table = Table::new(&[]);
+        let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+        row("store", format!("{} of set {}, in {}", self.id, self.set, self.data));
+        row("backup", format!("of {}, {} old", self.created, age(self.age_s)));
+        row("lineage", format!("{}, after {}", lineage(self.lineage), self.backup_lineage));
+        row(
+            "quarantine",
+            format!(
+                "{} sections serve nothing until every other set of the cluster has fenced the older lineages",
+                grouped(self.quarantined.into())
+            ),
+        );
+        row("margin", format!("every ceiling rises by {} numbers or more", grouped(self.margin)));
+        let since = match self.raises_per_second {
+            Some(rate) => format!(
+                "about {rate:.1} raises a second then: up to {} numbers since, {} times less than the margin",
+                grouped(self.numbers_since),
+                grouped(self.margin / self.numbers_since.max(1))
+            ),
+            None => "the rate of raises is not known; no user may have got as many numbers as the margin".to_owned(),
+        };
+        row("since then", since);
+        if !self.stores.is_empty() {
+            row("still running", format!("stores {}: stop them, they see no majority", self.stores.join(", ")));
+        }
+        if !self.allocators.is_empty() {
+            let names = self.allocators.join(", ");
+            row("known", format!("{names} know ceilings: `seqsvr unsafe recover --from` makes a backup that has them"));
+        }
+        row("plan", self.plan.clone());
+        output.table(&table)
+    }
+}
+
+/// An age in its two largest units.
+fn age(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min {} s", seconds % 60),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::age;
+
+    #[test]
+    fn an_age_has_its_two_largest_units() {
+        let ages = [59, 60, 3_660, 90_000].map(age);
+        assert_eq!(ages, ["59 s", "1 min 0 s", "1 h 1 min", "1 d 1 h"]);
+    }
 }

@@ -27,7 +27,7 @@ fn alerts_of_headroom_fire_and_resolve() {
                 let (data, id) = (scene.data(store), store.to_string());
                 std::fs::remove_dir_all(&data).unwrap();
                 let data = data.display().to_string();
-                let args = ["restore", "--from", &backup, "--set", &set, "--id", &id, "--data", &data, "--nth", NTH];
+                let args = ["restore", "--from", &backup, "--set", &set, "--id", &id, "--data", &data, "--nth", NTH, "--yes"];
                 seqsvr_json(&args);
                 scene.start_store(store);
             }

@@ -120,7 +120,8 @@ impl SectionRecord {
     }
 
     /// The ceiling in the record; 0 where there is none.
-    pub(super) fn max_seq(&self) -> Seq {
+    #[must_use]
+    pub fn max_seq(&self) -> Seq {
         match self {
             SectionRecord::Never => Seq::ZERO,
             SectionRecord::Resident(residence) => residence.max_seq,

@@ -83,11 +83,7 @@ pub(crate) fn read_or_draw(files: &Files, cluster: &str, node: u64) -> Result<(I
         }
         return Ok((Identity { cluster: cluster.into(), node, nonce: Nonce::draw().bytes() }, true));
     };
-    let read = encoding::read_identity(&record);
-    let identity = read.map_err(|source| LoadError::Record { place: place.clone(), source })?;
-    if Nonce::from_bytes(&identity.nonce).is_none() {
-        return Err(LoadError::Misplaced { place, what: "no number of the directory".into() }.into());
-    }
+    let identity = decode(&record, &place)?;
     if identity.cluster != cluster {
         return Err(OpenError::OtherCluster { place, found: identity.cluster, expected: cluster.into() });
     }
@@ -95,6 +91,24 @@ pub(crate) fn read_or_draw(files: &Files, cluster: &str, node: u64) -> Result<(I
         return Err(OpenError::OtherNode { place, found: identity.node, expected: node });
     }
     Ok((identity, false))
+}
+
+/// Reads the identity of a directory that has one.
+pub(crate) fn read(files: &Files) -> Result<Identity, LoadError> {
+    let place = files.place(FILE);
+    let Some(record) = files.read(FILE)? else {
+        return Err(LoadError::Io { place, source: std::io::ErrorKind::NotFound.into() });
+    };
+    decode(&record, &place)
+}
+
+fn decode(record: &[u8], place: &str) -> Result<Identity, LoadError> {
+    let read = encoding::read_identity(record);
+    let identity = read.map_err(|source| LoadError::Record { place: place.to_owned(), source })?;
+    if Nonce::from_bytes(&identity.nonce).is_none() {
+        return Err(LoadError::Misplaced { place: place.to_owned(), what: "no number of the directory".into() });
+    }
+    Ok(identity)
 }
 
 /// Writes the identity of a fresh directory, durably.

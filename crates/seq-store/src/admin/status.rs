@@ -4,14 +4,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS};
-use seq_core::RouteVersion;
-use seq_core::state::State;
+use seq_core::state::{Residence, State};
+use seq_core::{RouteVersion, SectionId, limits};
 use seq_kit::connection::{Peer, Tls};
 use seq_kit::http::Checks;
 use seq_proto::roles;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_server::StatusService;
-use seq_proto::v1::{AllocMember, StatusRequest, StatusResponse, StoreMember, StoreStatus};
+use seq_proto::v1::{
+    AllocMember, ListCeilingsRequest, ListCeilingsResponse, SectionCeiling, StatusRequest, StatusResponse, StoreMember,
+    StoreStatus,
+};
 use seq_raft::{Gate, MemberStatus};
 use tonic::{Request, Response, Status};
 
@@ -181,6 +184,14 @@ impl StatusService for StatusServer {
             role: Some(Role::Store(view.status())),
         }))
     }
+
+    async fn list_ceilings(
+        &self,
+        request: Request<ListCeilingsRequest>,
+    ) -> Result<Response<ListCeilingsResponse>, Status> {
+        let (view, first) = (self.0.get()?, SectionId(request.into_inner().first_section));
+        Ok(Response::new(view.replicated.read(|state| ceilings(&view.set.name, state, first))))
+    }
 }
 
 fn ms(duration: Duration) -> u64 {
@@ -220,6 +231,18 @@ fn allocs(state: &State) -> Vec<AllocMember> {
         leaving: node.leaving,
     };
     state.nodes().zip(owned).map(member).collect()
+}
+
+fn ceilings(set: &str, state: &State, first: SectionId) -> ListCeilingsResponse {
+    let mut from = state.sections.residents().filter(|(section, _)| *section >= first);
+    let ceiling = |(section, record): (SectionId, &Residence)| SectionCeiling {
+        section: section.0,
+        epoch: record.epoch.0,
+        ceiling: record.max_seq.0,
+    };
+    let ceilings = from.by_ref().take(limits::MAX_CEILINGS).map(ceiling).collect();
+    let next_section = from.next().map_or(0, |(section, _)| section.0);
+    ListCeilingsResponse { set: set.to_owned(), ceilings, next_section }
 }
 
 fn unowned(state: &State) -> u32 {

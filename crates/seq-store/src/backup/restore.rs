@@ -12,6 +12,7 @@ use seq_raft::{OpenError, Peer, RestoredGroup, form_restored};
 use sha2::{Digest, Sha256};
 
 use super::file::Backup;
+use crate::replicated_set::SetState;
 
 /// How a member is restored.
 #[derive(Clone, Debug)]
@@ -40,34 +41,83 @@ pub struct Restored {
     pub quarantined: u32,
 }
 
-/// Forms the data directory of a member. Blocks while it writes.
+/// What a restore of one member forms, before anything is written.
+#[derive(Debug)]
+pub struct RestorePlan<'a> {
+    backup: &'a Backup,
+    config: &'a RestoreConfig,
+    state: SetState,
+    restored: Restored,
+}
+
+impl<'a> RestorePlan<'a> {
+    /// Compares the backup with the set file, and begins the lineage.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; nothing is written.
+    pub fn new(backup: &'a Backup, config: &'a RestoreConfig) -> Result<RestorePlan<'a>, RestoreError> {
+        check(backup, config)?;
+        let mut state = backup.state().clone();
+        let before = state.0.lineage;
+        let lineage = lineage(backup, config.nth).ok_or(RestoreError::TooManyRestores { nth: config.nth })?;
+        state.0.restore(lineage)?;
+        for store in &config.spec.stores {
+            if let Err(place) = state.0.store_ids.binary_search(&store.id) {
+                state.0.store_ids.insert(place, store.id);
+            }
+        }
+        let quarantined = state.0.sections.known().filter(|(_, record)| is_quarantined(record)).count() as u32;
+        Ok(RestorePlan { backup, config, state, restored: Restored { lineage, backup: before, quarantined } })
+    }
+
+    /// What the restore begins with.
+    #[must_use]
+    pub fn restored(&self) -> Restored {
+        self.restored
+    }
+
+    /// Identifies the member, the backup, the number of the restore and the list of members: a plan of something else has
+    /// another one. Times and running nodes are not in it.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let RestoreConfig { spec, cluster, id, dir, nth } = self.config;
+        let mut hash = Sha256::new().chain_update(b"seqsvr restore plan").chain_update(self.backup.checksum);
+        hash.update(id.to_be_bytes());
+        hash.update(nth.to_be_bytes());
+        let stores = spec.stores.iter().flat_map(|store| [&store.name, &store.addr, &store.raft]);
+        for text in stores.chain([cluster]).map(String::as_bytes).chain([dir.as_os_str().as_encoded_bytes()]) {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text);
+        }
+        u64::from_be_bytes(hash.finalize()[..8].try_into().expect("eight bytes"))
+    }
+
+    /// Forms the data directory. Blocks while it writes.
+    ///
+    /// # Errors
+    /// [`RestoreError::Dir`]; nothing is written where the directory is not empty or in use.
+    pub fn carry_out(self) -> Result<Restored, RestoreError> {
+        let RestorePlan { backup, config, state, restored } = self;
+        let peer = |store: &seq_core::set_spec::StoreSpec| Peer {
+            id: store.id,
+            name: store.name.clone(),
+            addr: store.addr.clone(),
+            raft_addr: store.raft.clone(),
+        };
+        let peers: Vec<Peer> = config.spec.stores.iter().map(peer).collect();
+        let (format, seed) = (backup.state_format(), seed(backup, restored.lineage));
+        let group = RestoredGroup { cluster: &config.cluster, peers: &peers, format, seed };
+        form_restored(&config.dir, config.id, &group, state)?;
+        Ok(restored)
+    }
+}
+
+/// Plans and carries out the restore of a member. Blocks while it writes.
 ///
 /// # Errors
 /// [`RestoreError`]; nothing is written unless it is an error of the directory.
 pub fn restore(backup: &Backup, config: &RestoreConfig) -> Result<Restored, RestoreError> {
-    let RestoreConfig { spec, cluster, id, dir, nth } = config;
-    check(backup, config)?;
-    let mut state = backup.state().clone();
-    let before = state.0.lineage;
-    let lineage = lineage(backup, *nth).ok_or(RestoreError::TooManyRestores { nth: *nth })?;
-    state.0.restore(lineage)?;
-    for store in &spec.stores {
-        if let Err(place) = state.0.store_ids.binary_search(&store.id) {
-            state.0.store_ids.insert(place, store.id);
-        }
-    }
-    let peer = |store: &seq_core::set_spec::StoreSpec| Peer {
-        id: store.id,
-        name: store.name.clone(),
-        addr: store.addr.clone(),
-        raft_addr: store.raft.clone(),
-    };
-    let peers: Vec<Peer> = spec.stores.iter().map(peer).collect();
-    let quarantined = state.0.sections.known().filter(|(_, record)| is_quarantined(record)).count() as u32;
-    let (format, seed) = (backup.state_format(), seed(backup, lineage));
-    let group = RestoredGroup { cluster, peers: &peers, format, seed };
-    form_restored(dir, *id, &group, state)?;
-    Ok(Restored { lineage, backup: before, quarantined })
+    RestorePlan::new(backup, config)?.carry_out()
 }
 
 fn is_quarantined(record: &SectionRecord) -> bool {

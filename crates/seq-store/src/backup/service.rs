@@ -4,12 +4,11 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::Stream;
 use futures::stream;
-use seq_core::state::State;
 use seq_proto::Reason;
 use seq_proto::v1::backup_service_server::BackupService;
 use seq_proto::v1::{BackupHeader, CreateBackupRequest, CreateBackupResponse};
@@ -17,7 +16,8 @@ use seq_raft::Gate;
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
 
-use super::file::{Backup, SECRET_BYTES};
+use super::file::Backup;
+use super::header;
 use crate::replicated_set::{ReplicatedSet, SetState};
 
 /// Bytes of a part: a quarter of the stream's window would hold several.
@@ -31,11 +31,13 @@ pub(crate) struct Backups {
     cluster: String,
     replicated: ReplicatedSet,
     permits: Arc<Semaphore>,
+    started: Instant,
 }
 
 impl Backups {
     pub(crate) fn new(cluster: &str, replicated: ReplicatedSet) -> Backups {
-        Backups { cluster: cluster.to_owned(), replicated, permits: Arc::new(Semaphore::new(MAX_AT_A_TIME)) }
+        let (permits, started) = (Arc::new(Semaphore::new(MAX_AT_A_TIME)), Instant::now());
+        Backups { cluster: cluster.to_owned(), replicated, permits, started }
     }
 
     /// Copies the state, on the leader.
@@ -53,37 +55,14 @@ impl Backups {
             let text = format!("this is the store of set {:?}, not of {set:?}", defined.name);
             return Err(Reason::OtherSet.status(text));
         }
-        Ok((header(&self.cluster, raft.state().format(), &state.0, log_index), state))
+        let format = raft.state().format();
+        let header = BackupHeader {
+            raises: self.replicated.raises_applied(),
+            raises_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1),
+            ..header::of(&self.cluster, defined, format, &state.0, log_index)
+        };
+        Ok((header, state))
     }
-}
-
-fn header(cluster: &str, format: u16, state: &State, log_index: u64) -> BackupHeader {
-    let set = state.set.as_ref().expect("checked by the caller");
-    let mut secret = vec![0; SECRET_BYTES];
-    getrandom::fill(&mut secret).expect("the operating system gives random numbers");
-    BackupHeader {
-        cluster: cluster.to_owned(),
-        set: set.name.to_string(),
-        set_id: set.id.0,
-        lineage: state.lineage.0,
-        revision: state.revision.0,
-        log_index,
-        uid_start: set.layout.uids().start,
-        uid_end: set.layout.uids().end,
-        section_size: set.layout.section_size(),
-        resident: state.sections.residents().count() as u32,
-        created_unix_ms: wall_clock_ms(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        state_format: format.into(),
-        state_bytes: 0,
-        secret,
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "operators recognise a backup by its time; nothing depends on it")]
-fn wall_clock_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The service, opened once the member is loaded.

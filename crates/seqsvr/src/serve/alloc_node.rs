@@ -14,8 +14,9 @@ use seq_alloc::{AllocConfig, Allocator};
 use seq_api::metrics::{REQUEST_MEMORY_BYTES, REQUESTS_OUT_OF_MEMORY_TOTAL, connection_metrics};
 use seq_auth::Credentials;
 use seq_channel::Dial;
+use seq_core::SectionId;
 use seq_core::set_spec::AllocSpec;
-use seq_gateway::grpc::{self, AdminView};
+use seq_gateway::grpc::{self, AdminView, NodeView};
 use seq_gateway::peers::{self, PeerNode};
 use seq_gateway::resp::{self, RespConfig, RespNode};
 use seq_kit::admission::{Admission, OwnFiles};
@@ -250,10 +251,22 @@ struct Identity {
     admin_addrs: Vec<String>,
 }
 
+/// An allocator with the parts of its node's status that it does not have.
+struct View {
+    allocator: Allocator,
+    identity: Identity,
+    tls: Option<Tls>,
+    started: Instant,
+}
+
 fn admin_view(allocator: Allocator, identity: Identity, tls: Option<Tls>) -> AdminView {
-    let started = Instant::now();
-    Arc::new(move || {
-        let mut status = allocator.status();
+    Arc::new(View { allocator, identity, tls, started: Instant::now() })
+}
+
+impl NodeView for View {
+    fn status(&self) -> v1::StatusResponse {
+        let View { identity, tls, started, .. } = self;
+        let mut status = self.allocator.status();
         if status.store_addrs.is_empty() {
             // No response of the store has listed its members yet.
             status.store_addrs.clone_from(&identity.store_addrs);
@@ -270,5 +283,9 @@ fn admin_view(allocator: Allocator, identity: Identity, tls: Option<Tls>) -> Adm
             admin_addrs: identity.admin_addrs.clone(),
             role: Some(v1::status_response::Role::Alloc(status)),
         }
-    })
+    }
+
+    fn ceilings(&self, first: SectionId) -> v1::ListCeilingsResponse {
+        self.allocator.ceilings(first)
+    }
 }

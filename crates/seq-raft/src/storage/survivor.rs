@@ -1,0 +1,104 @@
+//! Reads the committed state from the data directory of a member that is stopped: what is left of a group whose majority is
+//! lost for good.
+//!
+//! **Invariant:** the state has committed entries only. An entry behind those may have been replaced by the lost majority, so
+//! the facts in it are none: they are counted, not applied.
+
+use std::fmt;
+use std::path::Path;
+
+use super::DataDir;
+use super::error::{LoadError, OpenError};
+use super::files::Files;
+use super::identity::{self, DirLock};
+use super::loaded::Loaded;
+use super::machine::AppliedState;
+use super::sled_backend::SledBackend;
+use super::snapshot::{Contents, Snapshots};
+use super::watermark::{self, WatermarkFile};
+use crate::encoding::Identity;
+use crate::state_machine::StateMachine;
+use crate::storage::backend::LogBackend;
+
+/// A member of a group, as its data directory has it. The directory is locked for as long as this exists.
+pub struct Survivor<M> {
+    /// Name of its cluster.
+    pub cluster: String,
+    /// Its Raft id.
+    pub id: u64,
+    /// The state as of the last entry that is known to be committed.
+    pub state: M,
+    /// The group's format as of that entry.
+    pub format: u16,
+    /// Index of that entry; 0 for none.
+    pub committed: u64,
+    /// Index of the last entry of its log. Entries above `committed` may be committed or not.
+    pub last: u64,
+    /// The term of its vote: another survivor with a higher one has seen more elections, not more entries.
+    pub term: u64,
+    /// Names of the voters, as of the state.
+    pub voters: Vec<String>,
+    _lock: DirLock,
+}
+
+impl<M> fmt::Debug for Survivor<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Survivor { cluster, id, committed, last, term, .. } = self;
+        f.debug_struct("Survivor")
+            .field("cluster", cluster)
+            .field("id", id)
+            .field("committed", committed)
+            .field("last", last)
+            .field("term", term)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads the data directory of a member with all checks that a start makes. Blocks while it reads. Nothing of the state, the
+/// log or the vote is changed, so the member can still start afterwards.
+///
+/// # Errors
+/// The directory is missing, has no identity, is in use, or is damaged, and where.
+pub fn read_survivor<M: StateMachine>(dir: &Path) -> Result<Survivor<M>, OpenError> {
+    let place = || dir.display().to_string();
+    // The lock would make a directory that is missing.
+    std::fs::read_dir(dir).map_err(|source| LoadError::Io { place: place(), source })?;
+    let files = Files::Dir(dir.to_owned());
+    let Identity { cluster, node: id, nonce: _ } = identity::read(&files)?;
+    let lock = identity::lock(&DataDir::Path(dir.to_owned()))?;
+    let watermark = WatermarkFile::open(&files)?;
+    let log_dir = dir.join(identity::LOG_DIR);
+    let loaded = SledBackend::open(&log_dir, |file| Box::new(file))?.load()?;
+    watermark::check(watermark.current(), &loaded)?;
+    let log = log_dir.display().to_string();
+    loaded.check(&log)?;
+    let contents = match &loaded.manifest {
+        Some(manifest) => Snapshots::load(&files, manifest)?.0,
+        None => Contents::empty(),
+    };
+    loaded.check_formats::<M>(&log)?;
+    let last = loaded.last().max(loaded.snapshot_end()).map_or(0, |last| last.index);
+    let term = loaded.vote.map_or(0, |vote| vote.leader_id.term);
+    let state = replay(contents, loaded);
+    let committed = state.last_applied().unwrap_or(0);
+    let voters = state.replica().read_members(|members, _| {
+        let voters = members.membership().voter_ids();
+        voters.filter_map(|id| Some(members.membership().get_node(&id)?.name.clone())).collect()
+    });
+    let (format, state) = (state.format(), state.read(Clone::clone));
+    Ok(Survivor { cluster, id, state, format, committed, last, term, voters, _lock: lock })
+}
+
+/// Applies what is committed behind the snapshot.
+fn replay<M: StateMachine>(contents: Contents<M>, loaded: Loaded) -> AppliedState<M> {
+    // The log begins with an entry of index 0.
+    let covered = contents.last_applied.map(|last| last.index);
+    let committed = loaded.committed.map(|last| last.index);
+    let state = AppliedState::new(contents, Box::new(|_| {}));
+    let replica = state.replica();
+    let is_next = |index: u64| Some(index) > covered && Some(index) <= committed;
+    for entry in loaded.entries.into_iter().filter(|entry| is_next(entry.log_id.index)) {
+        replica.apply(entry);
+    }
+    state
+}

@@ -1,0 +1,37 @@
+//! The header of a backup: what it is of, and when and from what it was made.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use seq_core::state::{SetDefinition, State};
+use seq_proto::v1::BackupHeader;
+
+use super::file::SECRET_BYTES;
+
+/// The header of a backup that is made now. It has everything but the length of the state, and a secret of its own.
+pub(crate) fn of(cluster: &str, set: &SetDefinition, format: u16, state: &State, log_index: u64) -> BackupHeader {
+    let mut secret = vec![0; SECRET_BYTES];
+    getrandom::fill(&mut secret).expect("the operating system gives random numbers");
+    BackupHeader {
+        cluster: cluster.to_owned(),
+        set: set.name.to_string(),
+        set_id: set.id.0,
+        lineage: state.lineage.0,
+        revision: state.revision.0,
+        log_index,
+        uid_start: set.layout.uids().start,
+        uid_end: set.layout.uids().end,
+        section_size: set.layout.section_size(),
+        resident: state.sections.residents().count() as u32,
+        created_unix_ms: wall_clock_ms(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        state_format: format.into(),
+        secret,
+        ..BackupHeader::default()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "operators recognise a backup by its time; nothing depends on it")]
+fn wall_clock_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,148 @@
+//! Two of three stores are lost for good while numbers are allocated. The set is recovered from the data directory that is
+//! left and from what the allocators know, and one checker sees the whole history: no number twice, none lower.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::cluster::{Place, Server, assert_clean, digits, eventually, seqsvr, seqsvr_json};
+use crate::kill::Replay;
+
+/// The margin of a restore.
+const MARGIN: u64 = 1 << 40;
+
+struct Set {
+    place: Place,
+    file: String,
+}
+
+impl Set {
+    fn store(&self, id: u32, data: &str) -> Server {
+        self.place.server(data, &["store", "--set", &self.file, "--id", &id.to_string(), "--data", &self.path(data)])
+    }
+
+    fn alloc(&self, name: &str) -> Server {
+        self.place.server(name, &["alloc", "--set", &self.file, "--name", name, "--cores", "1"])
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.place.path(name).display().to_string()
+    }
+
+    fn addr(&self) -> String {
+        format!("http://{}:7400", self.place.host)
+    }
+
+    fn recover(&self, args: &[&str]) -> (Option<i32>, Value, String) {
+        let args = [&["unsafe", "recover", "--set", &self.file, "-o", "json"], args].concat();
+        let output = seqsvr(&args);
+        let view = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (output.status.code(), view, String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() { copy(&entry.path(), &to) } else { drop(fs::copy(entry.path(), to)) }
+    }
+}
+
+#[test]
+fn a_set_that_lost_its_majority_is_recovered_without_a_number_twice() {
+    let place = Place::new();
+    let file = place.set_file("three-node.toml").display().to_string();
+    let set = Set { place, file };
+    let mut stores = [1, 2, 3].map(|id| set.store(id, &format!("s{id}")));
+    let _allocs = ["a1", "a2"].map(|name| set.alloc(name));
+    let serves = || seqsvr(&["status", "--set", &set.file]).status.success().then_some(());
+    eventually("the set serves", serves);
+
+    // A copy that is older than the directory which is left.
+    let (left, old, out) = (set.path("s3"), set.path("s3-old"), set.path("recovered.backup"));
+    stores[2].kill();
+    copy(Path::new(&left), Path::new(&old));
+    let (code, _, text) = set.recover(&["--data", &left, "--out", &out, "--confirm", "im-a"]);
+    assert!(code == Some(1) && text.contains("set im-a is alive"), "{text}");
+    stores[2] = set.store(3, "s3");
+    assert_clean(&Replay::start(&set.place, &set.addr()).finish());
+    let before = digits(&seqsvr_json(&["next", "7", "--addr", &set.addr()])["items"][0]["value"]);
+    let (code, _, text) = set.recover(&["--data", &left, "--out", &out, "--offline", "--confirm", "im-a"]);
+    assert!(code == Some(2) && text.contains("in use by another process"), "{text}");
+
+    // It retries through the loss, and its checker has the order of before by the floors.
+    let replay = Replay::start(&set.place, &set.addr());
+    for (store, data) in stores.iter_mut().zip(["s1", "s2", "s3"]) {
+        store.kill();
+        if data != "s3" {
+            fs::remove_dir_all(set.place.path(data)).unwrap();
+        }
+    }
+    refuses_bad_input(&set, &left, &out);
+    let (code, view, text) = set.recover(&["--data", &old, "--data", &left, "--out", &out, "--dry-run"]);
+    assert!(code == Some(0) && !Path::new(&out).exists(), "{text}");
+    let taken: Vec<_> = view["sources"].as_array().unwrap().iter().map(|source| source["taken"].as_bool()).collect();
+    assert_eq!(taken, [Some(false), Some(true)], "{view:#}");
+    assert_eq!(digits(&view["skipped_per_section"]), MARGIN);
+    for alloc in view["allocators"].as_array().unwrap() {
+        assert!(alloc["error"].is_null() && alloc["known"].as_u64() > Some(0), "{view:#}");
+    }
+    // The older directory lacks raises that the allocators know.
+    let (code, of_old, text) = set.recover(&["--data", &old, "--out", &out, "--dry-run"]);
+    let raised = of_old["allocators"].as_array().unwrap().iter().any(|alloc| alloc["raised"].as_u64() > Some(0));
+    assert!(code == Some(0) && raised, "{text}{of_old:#}");
+
+    let (code, _, text) = set.recover(&["--data", &left, "--out", &out, "--confirm", "im-a"]);
+    assert_eq!(code, Some(0), "{text}");
+    let shown = seqsvr_json(&["backup", "show", &out]);
+    assert_eq!(shown["recovered_from"], "the data directory of store 3");
+    let _stores = [1, 2, 3].map(|id| {
+        let (id, data) = (id.to_string(), set.path(&format!("new-{id}")));
+        let restore = ["restore", "--from", &out, "--set", &set.file, "--id", &id, "--data", &data];
+        let plan = seqsvr_json(&[&restore[..], &["--dry-run"]].concat());
+        assert_eq!((digits(&plan["margin"]), Path::new(&data).exists()), (MARGIN, false), "{plan:#}");
+        let stale = seqsvr(&[&restore[..], &["--nth", "2", "--plan", plan["plan"].as_str().unwrap()]].concat());
+        assert_eq!(stale.status.code(), Some(5), "{}", String::from_utf8_lossy(&stale.stderr));
+        seqsvr_json(&[&restore[..], &["--plan", plan["plan"].as_str().unwrap()]].concat())
+    });
+    let _stores = [1, 2, 3].map(|id| set.store(id, &format!("new-{id}")));
+    // The allocators of before may serve to the end of their leases, and the quarantine outlasts those.
+    let during = replay.finish();
+    eventually("the recovered set is healthy", serves);
+    let later = Replay::start(&set.place, &set.addr()).finish();
+    assert_clean(&during);
+    assert_clean(&later);
+    let after = digits(&seqsvr_json(&["next", "7", "--addr", &set.addr()])["items"][0]["value"]);
+    let skipped = after - before;
+    assert!((MARGIN..2 * MARGIN).contains(&skipped), "{skipped}");
+    let checked = [during, later].map(|report| report["allocations"].as_u64().unwrap());
+    println!("{checked:?} numbers checked, uid 7 skipped {skipped}: 0 decreases, 0 duplicates");
+
+    // Now it is alive.
+    let data = set.path("late");
+    let late = seqsvr(&["restore", "--from", &out, "--set", &set.file, "--id", "1", "--data", &data, "--yes"]);
+    let text = String::from_utf8_lossy(&late.stderr).into_owned();
+    assert!(late.status.code() == Some(1) && text.contains("is alive") && !Path::new(&data).exists(), "{text}");
+}
+
+/// What is wrong is named, and nothing is written.
+fn refuses_bad_input(set: &Set, left: &str, out: &str) {
+    let damaged = set.path("damaged");
+    copy(Path::new(left), Path::new(&damaged));
+    fs::write(Path::new(&damaged).join("acknowledged"), [7; 8192]).unwrap();
+    let missing = set.path("missing");
+    for (args, code, expected) in [
+        (&["--data", &missing, "--confirm", "im-a"][..], 2, "missing"),
+        (&["--data", &damaged, "--confirm", "im-a"], 2, "acknowledged"),
+        (&["--data", left, "--confirm", "im-b"], 2, "is not the name of the set"),
+        (&["--data", left], 2, "pass --confirm im-a"),
+        (&["--data", left, "--without", "a9", "--confirm", "im-a"], 2, "no allocator \"a9\""),
+        (&["--from", &set.file, "--confirm", "im-a"], 2, "is no backup"),
+    ] {
+        let (found, _, text) = set.recover(&[args, &["--out", out]].concat());
+        assert!(found == Some(code) && text.contains(expected), "{args:?}: {found:?} {text}");
+        assert!(!Path::new(out).exists() && !Path::new(&missing).exists(), "{args:?} wrote something");
+    }
+}
