@@ -54,7 +54,9 @@ impl Set {
         let restored = [1, 2, 3].map(|id| {
             let (data, id) = (self.data(dirs, id), id.to_string());
             let backup = backup.display().to_string();
-            let args = ["restore", "--from", &backup, "--set", &self.file, "--id", &id, "--data", &data, "--nth", nth, "--yes"];
+            let args = [
+                "restore", "--from", &backup, "--set", &self.file, "--id", &id, "--data", &data, "--nth", nth, "--yes",
+            ];
             self.place.seqsvr_json(&args)
         });
         assert!(restored.iter().all(|one| one["lineage"] == restored[0]["lineage"]), "{restored:?}");

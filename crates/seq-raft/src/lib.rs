@@ -55,7 +55,8 @@ pub use propose::ProposeError;
 pub use state_machine::{Malformed, StateMachine};
 pub use status::{MemberStatus, RaftStatus};
 pub use storage::{
-    AppliedState, DataDir, LoadError, MemoryDisk, Observer, OpenError, RestoredGroup, Survivor, form_restored, read_survivor,
+    AppliedState, DataDir, LoadError, MemoryDisk, Observer, OpenError, RestoredGroup, Survivor, form_restored,
+    read_survivor,
 };
 pub use transport::server::RaftServer;
 

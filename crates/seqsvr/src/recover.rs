@@ -195,12 +195,11 @@ impl Source {
         let position = |survivor: &Survivor<SetState>| (survivor.state.0.lineage, survivor.committed, survivor.last);
         let best = survivors.iter().enumerate().max_by_key(|(_, survivor)| position(survivor));
         let (best, taken) = best.expect("clap requires one");
-        if let Some(other) = survivors.iter().position(|one| one.state.0.set.as_ref().map(|set| set.id) != set_id(taken)) {
-            let message = format!(
-                "{} is of another set than {}",
-                self.data[other].display(),
-                self.data[best].display()
-            );
+        if let Some(other) =
+            survivors.iter().position(|one| one.state.0.set.as_ref().map(|set| set.id) != set_id(taken))
+        {
+            let message =
+                format!("{} is of another set than {}", self.data[other].display(), self.data[best].display());
             return Err(Failure::new(Exit::Usage, message).into());
         }
         let copy = RecoveredCopy::of_survivor(taken).map_err(|error| unusable(&self.data[best], &error))?;

@@ -113,7 +113,9 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
     }
     if let Some(expected) = args.plan.as_ref().filter(|expected| **expected != view.plan) {
         let message = format!("the plan {expected} is stale: it is {} now", view.plan);
-        return Err(Failure::new(Exit::StalePlan, message).hint("nothing was changed: --dry-run shows the plan").into());
+        return Err(Failure::new(Exit::StalePlan, message)
+            .hint("nothing was changed: --dry-run shows the plan")
+            .into());
     }
     if !output.is_json() {
         view.render(output)?;

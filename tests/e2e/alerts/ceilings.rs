@@ -27,7 +27,8 @@ fn alerts_of_headroom_fire_and_resolve() {
                 let (data, id) = (scene.data(store), store.to_string());
                 std::fs::remove_dir_all(&data).unwrap();
                 let data = data.display().to_string();
-                let args = ["restore", "--from", &backup, "--set", &set, "--id", &id, "--data", &data, "--nth", NTH, "--yes"];
+                let args =
+                    ["restore", "--from", &backup, "--set", &set, "--id", &id, "--data", &data, "--nth", NTH, "--yes"];
                 seqsvr_json(&args);
                 scene.start_store(store);
             }

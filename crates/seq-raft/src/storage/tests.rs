@@ -19,6 +19,7 @@ mod damage;
 mod model;
 mod rate;
 mod snapshots;
+mod survivors;
 mod sync;
 
 const CLUSTER: &str = "test";

@@ -1,9 +1,9 @@
 //! The format of a backup, and what is refused before anything is written.
 
-use seq_core::Layout;
 use seq_core::set_spec::{Genesis, SetSpec, StoreSpec};
 use seq_core::state::{Command, Registration, SetDefinition, State};
-use seq_proto::v1::BackupHeader;
+use seq_core::{Layout, SectionId};
+use seq_proto::v1::{BackupHeader, SectionCeiling};
 use seq_raft::StateMachine as _;
 use sha2::{Digest, Sha256};
 
@@ -169,4 +169,68 @@ fn a_backup_of_anything_else_is_refused_by_name() {
     restore(&backup, &good).unwrap();
     let again = restore(&backup, &good).unwrap_err();
     assert!(again.to_string().contains("is not empty") && !again.may_have_written(), "{again}");
+}
+
+fn ceilings(of: &[(u32, u64, u64)]) -> Vec<SectionCeiling> {
+    of.iter().map(|&(section, epoch, ceiling)| SectionCeiling { section, epoch, ceiling }).collect()
+}
+
+#[test]
+fn reported_ceilings_raise_those_of_a_copy_and_lower_none() {
+    let mut copy = RecoveredCopy::of_backup(&Backup::decode(&file()).unwrap()).unwrap();
+    assert_eq!((copy.cluster(), copy.set(), copy.sections()), ("c", "im-a", 10));
+    let raised = copy.raise("a1", &ceilings(&[(0, 3, 500), (9, 1, 20), (2, 0, 0)])).unwrap();
+    assert_eq!(raised, CeilingsRaised { sections: 2, numbers: 520, elsewhere: 0 });
+    let lower = copy.raise("a2", &ceilings(&[(0, 2, 400)])).unwrap();
+    assert_eq!(lower, CeilingsRaised::default());
+    let again = Backup::decode(&copy.encode()).unwrap();
+    let of = |section| again.state().0.sections.resident(SectionId(section)).unwrap().max_seq.0;
+    assert_eq!([0, 1, 9].map(of), [500, 0, 20]);
+    assert!(again.header.origin.starts_with("the backup with SHA-256 "), "{}", again.header.origin);
+    assert_ne!(again.header.secret, vec![5; SECRET_BYTES], "a restore from it is another one");
+}
+
+#[test]
+fn a_report_that_no_owner_can_have_made_is_refused_as_a_whole() {
+    let mut copy = RecoveredCopy::of_backup(&Backup::decode(&file()).unwrap()).unwrap();
+    let before = copy.state().clone();
+    for (report, text) in [
+        ((10, 1, 5), "a1 reports section 10, and the set has sections 0 to 9"),
+        ((1, 1 << 32, 5), "a1 owns section 1 since a restore that is newer"),
+        ((1, 1, (1 << 40) + 1), "a1 reports ceiling 1099511627777 of section 1, of which the copy has 0"),
+        ((1, 1, u64::MAX), "a1 reports ceiling"),
+    ] {
+        let error = copy.raise("a1", &ceilings(&[(0, 1, 5), report])).unwrap_err();
+        assert!(error.to_string().starts_with(text), "{error}");
+        assert_eq!(*copy.state(), before, "{text}");
+    }
+    let header = BackupHeader {
+        state_format: SetState::FORMAT.into(),
+        secret: vec![5; SECRET_BYTES],
+        ..BackupHeader::default()
+    };
+    let empty = Backup::decode(&Backup::encode(header, &SetState::default())).unwrap();
+    assert!(RecoveredCopy::of_backup(&empty).unwrap_err().to_string().contains("has no set"));
+}
+
+#[test]
+fn a_plan_of_another_restore_has_another_fingerprint() {
+    let backup = Backup::decode(&file()).unwrap();
+    let config = RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: "/d/s1".into(), nth: 1 };
+    let of = |change: fn(&mut RestoreConfig)| {
+        let mut config = config.clone();
+        change(&mut config);
+        RestorePlan::new(&backup, &config).unwrap().fingerprint()
+    };
+    let plans: std::collections::BTreeSet<u64> = [
+        of(|_| ()),
+        of(|config| config.id = 2),
+        of(|config| config.nth = 2),
+        of(|config| config.dir = "/d/s2".into()),
+        of(|config| config.spec.stores[2].addr = "127.0.0.1:9".into()),
+        of(|config| config.spec.stores.truncate(1)),
+    ]
+    .into();
+    assert_eq!(plans.len(), 6);
+    assert_eq!(of(|_| ()), of(|config| config.spec.step = 7), "what a restore does not depend on is not in it");
 }
