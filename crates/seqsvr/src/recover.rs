@@ -13,7 +13,7 @@ use seq_store::backup::{CeilingsRaised, RecoveredCopy, Survivor, survivor};
 use serde::Serialize;
 
 use crate::backup::{read, write};
-use crate::exit::{Exit, Failure, report_error};
+use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, digits, grouped, note};
 use crate::set_file::SetFile;
 use crate::store_client::{load, read_set};
@@ -72,7 +72,7 @@ struct Source {
 #[derive(Serialize)]
 struct View<'a> {
     set: &'a str,
-    cluster: &'a str,
+    cluster: String,
     sources: Vec<SourceView>,
     sections: u32,
     allocators: Vec<AllocView>,
@@ -80,7 +80,6 @@ struct View<'a> {
     #[serde(serialize_with = "digits")]
     skipped_per_section: u64,
     dry_run: bool,
-    out: String,
 }
 
 /// A data directory or a backup.
@@ -129,34 +128,30 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
     }
     let view = View {
         set: &set.spec.name,
-        cluster: copy.cluster(),
+        cluster: set.cluster(),
         sources,
         sections: copy.sections(),
         allocators,
         skipped_per_section: limits::RESTORE_MARGIN,
         dry_run: args.dry_run,
-        out: args.out.display().to_string(),
     };
-    if !output.is_json() || !args.dry_run && args.confirm.is_none() {
+    if output.is_json() {
+        output.json(&view)?;
+    } else {
         view.render(output)?;
     }
-    if !args.dry_run {
-        if !confirm_set(&set.spec.name, args.confirm.as_deref(), "recover it without the majority of its stores")? {
-            return Ok(Exit::Declined);
-        }
-        let out = view.out.clone();
-        if output.is_json() {
-            output.json(&view)?;
-        }
-        write(Path::new(&out), &copy.encode())?;
-        if !output.is_json() {
-            output.line(format_args!(
-                "written to {out}: on each store, `seqsvr restore --from {out} --set {} --id N --data DIR`",
-                args.set.display()
-            ))?;
-        }
-    } else if output.is_json() {
-        output.json(&view)?;
+    if args.dry_run {
+        return Ok(Exit::Ok);
+    }
+    let what = "recover it without the majority of its stores";
+    if !confirm_set(&set.spec.name, args.confirm.as_deref(), what)? {
+        return Ok(Exit::Declined);
+    }
+    write(&args.out, &copy.encode())?;
+    if !output.is_json() {
+        let (out, set) = (args.out.display(), args.set.display());
+        output
+            .line(format_args!("written; on each store: seqsvr restore --from {out} --set {set} --id N --data DIR"))?;
     }
     Ok(Exit::Ok)
 }
@@ -195,9 +190,7 @@ impl Source {
         let position = |survivor: &Survivor<SetState>| (survivor.state.0.lineage, survivor.committed, survivor.last);
         let best = survivors.iter().enumerate().max_by_key(|(_, survivor)| position(survivor));
         let (best, taken) = best.expect("clap requires one");
-        if let Some(other) =
-            survivors.iter().position(|one| one.state.0.set.as_ref().map(|set| set.id) != set_id(taken))
-        {
+        if let Some(other) = survivors.iter().position(|one| set_id(one) != set_id(taken)) {
             let message =
                 format!("{} is of another set than {}", self.data[other].display(), self.data[best].display());
             return Err(Failure::new(Exit::Usage, message).into());
@@ -241,8 +234,7 @@ impl View<'_> {
         for source in &self.sources {
             let store = source.store.map_or_else(|| "-".to_owned(), |id| id.to_string());
             let taken = if source.taken { "taken" } else { "" }.to_owned();
-            let numbers = [grouped(source.committed), grouped(source.unknown)];
-            let [committed, unknown] = numbers;
+            let [committed, unknown] = [source.committed, source.unknown].map(grouped);
             table.row([source.path.clone(), store, committed, unknown, taken]);
         }
         output.table(&table)?;
@@ -250,8 +242,8 @@ impl View<'_> {
         for alloc in &self.allocators {
             match &alloc.error {
                 None => {
-                    let counts = [alloc.known.into(), alloc.raised.into(), alloc.numbers].map(grouped);
-                    let [known, raised, numbers] = counts;
+                    let [known, raised, numbers] =
+                        [alloc.known.into(), alloc.raised.into(), alloc.numbers].map(grouped);
                     table.row([alloc.node.clone(), known, raised, numbers]);
                 }
                 Some(error) => note(format_args!("{} does not respond: {error}", alloc.node)),
@@ -271,12 +263,6 @@ impl View<'_> {
             "not known: what the lost stores committed after the source, such as changes of members, terms, drains and \
              migrations; it is lost, and no number of it is allocated again",
         )?;
-        if self.sources.iter().all(|source| source.store.is_none()) {
-            return Ok(());
-        }
-        if self.sources.iter().any(|source| source.taken && source.committed == 0) {
-            report_error(&"the store has committed nothing");
-        }
         Ok(())
     }
 }
