@@ -109,6 +109,10 @@ rolling:
 import COUNTERS="1000000":
     IMPORT_COUNTERS={{COUNTERS}} cargo test --release -p seqsvr --test e2e -- --nocapture counters_of_a_redis
 
+# Restores and recovers sets under load, one from a backup that lacks so many ceiling raises: some minutes.
+drills RAISES="100000":
+    DRILL_RAISES={{RAISES}} cargo test -p seqsvr --test e2e -- --nocapture --test-threads 1 drills:: recover::
+
 # Migrates a thousand sections between two sets under 20,000 numbers a second over every endpoint, then has one set lost, and
 # measures both: some minutes.
 sets:

@@ -12,25 +12,26 @@ use crate::kill::Replay;
 /// The margin of a restore.
 const MARGIN: u64 = 1 << 40;
 
-struct Set {
-    place: Place,
-    file: String,
+/// A set of three stores and two allocators.
+pub(crate) struct Set {
+    pub(crate) place: Place,
+    pub(crate) file: String,
 }
 
 impl Set {
-    fn store(&self, id: u32, data: &str) -> Server {
+    pub(crate) fn store(&self, id: u32, data: &str) -> Server {
         self.place.server(data, &["store", "--set", &self.file, "--id", &id.to_string(), "--data", &self.path(data)])
     }
 
-    fn alloc(&self, name: &str) -> Server {
+    pub(crate) fn alloc(&self, name: &str) -> Server {
         self.place.server(name, &["alloc", "--set", &self.file, "--name", name, "--cores", "1"])
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.place.path(name).display().to_string()
     }
 
-    fn addr(&self) -> String {
+    pub(crate) fn addr(&self) -> String {
         format!("http://{}:7400", self.place.host)
     }
 
@@ -42,7 +43,7 @@ impl Set {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let to = to.join(entry.file_name());

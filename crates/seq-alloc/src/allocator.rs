@@ -188,6 +188,7 @@ impl Allocator {
             // At least one while there is a lease, and once it is over.
             lease_remaining_ms: (lease.as_millis() as u64).max(u64::from(!lease.is_zero())),
             lease_ended_ms: if over { (ended / 1_000_000).max(1) } else { 0 },
+            halted: self.halt().map_or_else(String::new, |halt| halt.to_string()),
         }
     }
 

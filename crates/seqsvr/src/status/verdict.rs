@@ -9,6 +9,8 @@ use super::view::Expiry;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
+    /// An allocator has detected that the store lost committed entries: numbers may be allocated twice.
+    RolledBack,
     /// The store has no majority of its voters: nothing can be committed, and leases expire.
     NoQuorum,
     /// The set was restored from a backup and serves nothing yet.
@@ -36,6 +38,8 @@ pub(super) struct Facts {
     pub(super) sections: Option<u32>,
     /// Sections whose owner has a lease that has not expired.
     pub(super) served: u32,
+    /// Allocators that serve nothing because the store lost entries, by name, with what showed it.
+    pub(super) halted: Vec<(String, String)>,
     /// Allocators without a lease, by name.
     pub(super) unleased: Vec<String>,
     /// Milliseconds left of the longest lease; 0 if there is none.
@@ -50,6 +54,9 @@ pub(super) struct Facts {
 
 impl Facts {
     pub(super) fn state(&self) -> State {
+        if !self.halted.is_empty() {
+            return State::RolledBack;
+        }
         if !self.quorum {
             return State::NoQuorum;
         }
@@ -75,6 +82,7 @@ impl Facts {
     /// The verdict as a sentence.
     pub(super) fn text(&self) -> String {
         let mut text = match self.state() {
+            State::RolledBack => self.rolled_back(),
             State::NoQuorum => self.no_quorum(),
             State::Quarantined => {
                 format!("{}; next: start the stores of the sets that do not respond", self.quarantine)
@@ -87,6 +95,16 @@ impl Facts {
             let _ = write!(text, "; {warning}");
         }
         text
+    }
+
+    fn rolled_back(&self) -> String {
+        let names: Vec<&str> = self.halted.iter().map(|(name, _)| name.as_str()).collect();
+        let (first, reason) = &self.halted[0];
+        format!(
+            "ROLLED BACK: {} serve nothing; {first}: {reason}; next: stop all stores, keep their directories, and do not start \
+             these allocators again: `seqsvr unsafe recover`, then `seqsvr restore`",
+            names.join(", ")
+        )
     }
 
     fn degraded(&self) -> String {

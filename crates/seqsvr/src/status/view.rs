@@ -369,6 +369,9 @@ impl SetView {
 
     fn alloc(&mut self, addr: &str, response: &StatusResponse, alloc: &AllocStatus) -> AllocView {
         self.allocs += 1;
+        if !alloc.halted.is_empty() {
+            self.facts.halted.push((response.node.clone(), alloc.halted.clone()));
+        }
         match alloc.lease_remaining_ms {
             0 => {
                 self.facts.unleased.push(response.node.clone());

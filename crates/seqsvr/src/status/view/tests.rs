@@ -315,6 +315,13 @@ fn each_state_has_its_sentence() {
             ("h:7", alloc("a1", 10)),
             ("h:8", unleased("a2", 5, 900)),
         ]));
+    let halted = unleased("a2", 0, 900).map(|mut response| {
+        let Some(Role::Alloc(status)) = &mut response.role else { unreachable!() };
+        status.halted = "the store lost entries".to_owned();
+        response
+    });
+    expect!["ROLLED BACK: a2 serve nothing; a2: the store lost entries; next: stop all stores, keep their directories, and do not start these allocators again: `seqsvr unsafe recover`, then `seqsvr restore`"]
+        .assert_eq(&verdict(vec![("h:1", store(1)), ("h:2", store(2)), ("h:7", alloc("a1", 10)), ("h:8", halted)]));
     expect!["NO QUORUM: no store responds; nothing can be committed; leases end in 1.7 s; next: start h:1 again"]
         .assert_eq(&verdict(vec![("h:1", Err("gone".to_owned())), ("h:7", alloc("a1", 10))]));
 }
