@@ -81,6 +81,12 @@ pub const RESTORE_MARGIN: u64 = 1 << 40;
 /// Most ceilings in one response: a quarter of a megabyte.
 pub const MAX_CEILINGS: usize = 10_000;
 
+/// Most events of the audit log in the committed state, two for each operation: less than 2 MiB of it.
+pub const MAX_AUDIT_EVENTS: usize = 1_000;
+
+/// Longest text in an event of the audit log, in bytes: a command line with some names.
+pub const MAX_AUDIT_TEXT: usize = 512;
+
 /// Largest section, in uids: its freezing copies every slot, 128 MiB at this size.
 pub const MAX_SECTION_SIZE: u32 = 16_777_216;
 

@@ -31,6 +31,7 @@ use crate::lease::LeaseTerms;
 use crate::limits;
 use crate::route::{self, Route, RouteNode, RouteSet, RouteUpdate};
 
+mod audit;
 mod closing;
 mod command;
 mod migration;
@@ -43,6 +44,7 @@ mod restore;
 mod sections;
 mod set_command;
 
+pub use audit::{Audit, AuditEvent, AuditHash, AuditRecord, BeginOperation, EndOperation, audit_text};
 pub use closing::Closing;
 pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Transfer, Transferred};
 pub use migration::{Migration, Pace, PeerSet, Phase, Scope, SetFacts};
@@ -84,6 +86,21 @@ pub struct State {
     pub sets: BTreeMap<SetId, PeerSet>,
     /// Every migration that began here; none is ever removed.
     pub migrations: BTreeMap<MigrationId, Migration>,
+    /// Operations of administrators.
+    pub audit: Audit,
+    /// How far each restore raises the ceilings.
+    pub restore_margin: RestoreMargin,
+}
+
+/// By how many numbers each restore of a set raises its ceilings, 1 or above. In a state that was restored with another one it
+/// holds for what arrives of the lineages before, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestoreMargin(pub u64);
+
+impl Default for RestoreMargin {
+    fn default() -> RestoreMargin {
+        RestoreMargin(limits::RESTORE_MARGIN)
+    }
 }
 
 /// The replicated settings that promise 2 rests on beside the clocks: two members of a store cannot differ in them.
@@ -239,6 +256,8 @@ impl State {
             Command::LearnRecords(response) => Answer::RecordsLearned(self.learn_records(response)),
             Command::BeginLineage(begin) => Answer::LineageBegun(self.begin_lineage(*begin)),
             Command::EndQuarantine(end) => Answer::QuarantineEnded(self.end_quarantine(end)),
+            Command::BeginOperation(begin) => Answer::OperationBegun(self.begin_operation(begin)),
+            Command::EndOperation(end) => Answer::OperationEnded(self.end_operation(end)),
         }
     }
 

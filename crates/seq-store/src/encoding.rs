@@ -1,4 +1,4 @@
-//! Formats 5 and 6 of commands and states: archived types and their conversions. The one module that uses rkyv here.
+//! Formats 5 to 7 of commands and states: archived types and their conversions. The one place that uses rkyv here.
 //!
 //! Types of `seq-core` are never archived themselves: renaming a field there must not change what is on disk. Everything that
 //! has one item for each section is a set of flat vectors of the same length: that encodes, validates and reads ten times
@@ -8,6 +8,7 @@
 //! change is a new module beside this one, and this one stays readable and, for groups that were not upgraded, writable.
 //!
 //! Format 6 has the bytes of format 5. It is the first one that a group was raised to, so a log with it has begun to count.
+//! Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;
@@ -19,33 +20,53 @@ mod recovery_columns;
 mod set_columns;
 mod set_command;
 mod state_columns;
+mod v7;
 
 /// The newest format.
-pub(crate) const NEWEST: u16 = 6;
+pub(crate) const NEWEST: u16 = 7;
+
+/// The first format that has an audit log.
+pub(crate) const AUDIT: u16 = 7;
 
 /// The oldest one, which is also that of a group which has never raised its own.
 pub(crate) const OLDEST: u16 = 5;
 
 /// Encodes a command.
-pub(crate) fn encode_command(command: &state::Command) -> Vec<u8> {
+///
+/// # Panics
+/// When the format does not have it: the audit log is written in groups that have raised their format.
+pub(crate) fn encode_command(format: u16, command: &state::Command) -> Vec<u8> {
+    if format < AUDIT { encode_command_v5(command) } else { v7::encode_command(command, encode_command_v5) }
+}
+
+/// Decodes a command.
+pub(crate) fn decode_command(format: u16, body: &[u8]) -> Result<state::Command, Malformed> {
+    if format < AUDIT { decode_command_v5(body) } else { v7::decode_command(body, decode_command_v5) }
+}
+
+/// Encodes a state.
+pub(crate) fn encode_state(format: u16, state: &state::State) -> Vec<u8> {
+    let body = rkyv::to_bytes::<rancor::Error>(&state_columns::State::from(state));
+    let body = body.expect("encoding into memory does not fail").into_vec();
+    if format < AUDIT { body } else { v7::encode_state(state, body) }
+}
+
+/// Decodes a state.
+pub(crate) fn decode_state(format: u16, body: &[u8]) -> Result<state::State, Malformed> {
+    if format < AUDIT { decode_state_v5(body) } else { v7::decode_state(body, decode_state_v5) }
+}
+
+fn encode_command_v5(command: &state::Command) -> Vec<u8> {
     let body = rkyv::to_bytes::<rancor::Error>(&command::Command::from(command));
     body.expect("encoding into memory does not fail").into_vec()
 }
 
-/// Decodes a command.
-pub(crate) fn decode_command(body: &[u8]) -> Result<state::Command, Malformed> {
+fn decode_command_v5(body: &[u8]) -> Result<state::Command, Malformed> {
     let decoded = rkyv::from_bytes::<command::Command, rancor::Error>(&aligned(body));
     Ok(decoded.map_err(malformed)?.into_core()?)
 }
 
-/// Encodes a state.
-pub(crate) fn encode_state(state: &state::State) -> Vec<u8> {
-    let body = rkyv::to_bytes::<rancor::Error>(&state_columns::State::from(state));
-    body.expect("encoding into memory does not fail").into_vec()
-}
-
-/// Decodes a state.
-pub(crate) fn decode_state(body: &[u8]) -> Result<state::State, Malformed> {
+fn decode_state_v5(body: &[u8]) -> Result<state::State, Malformed> {
     let decoded = rkyv::from_bytes::<state_columns::State, rancor::Error>(&aligned(body));
     Ok(decoded.map_err(malformed)?.into_core()?)
 }

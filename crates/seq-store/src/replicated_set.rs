@@ -25,20 +25,20 @@ impl StateMachine for SetState {
         self.0.apply(command)
     }
 
-    fn encode_command(_: u16, command: &Command) -> Vec<u8> {
-        encoding::encode_command(command)
+    fn encode_command(format: u16, command: &Command) -> Vec<u8> {
+        encoding::encode_command(format, command)
     }
 
-    fn decode_command(_: u16, body: &[u8]) -> Result<Command, Malformed> {
-        encoding::decode_command(body)
+    fn decode_command(format: u16, body: &[u8]) -> Result<Command, Malformed> {
+        encoding::decode_command(format, body)
     }
 
-    fn encode(&self, _: u16) -> Vec<u8> {
-        encoding::encode_state(&self.0)
+    fn encode(&self, format: u16) -> Vec<u8> {
+        encoding::encode_state(format, &self.0)
     }
 
-    fn decode(_: u16, body: &[u8]) -> Result<SetState, Malformed> {
-        encoding::decode_state(body).map(SetState)
+    fn decode(format: u16, body: &[u8]) -> Result<SetState, Malformed> {
+        encoding::decode_state(format, body).map(SetState)
     }
 
     fn member_ids(&self) -> &[u64] {

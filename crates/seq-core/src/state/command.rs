@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use core::time::Duration;
 
+use super::audit::{BeginOperation, EndOperation};
 use super::set_command::{
     Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
     LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
@@ -98,6 +99,10 @@ pub enum Command {
     EndQuarantine(EndQuarantine),
     /// Closes this set for good.
     Close(Close),
+    /// Records that an operation of an administrator begins. Its number is the result.
+    BeginOperation(BeginOperation),
+    /// Records how an operation of an administrator ended.
+    EndOperation(EndOperation),
 }
 
 /// Registration of an AllocSvr process: at its start, or after the store ended its incarnation.
@@ -250,6 +255,10 @@ pub enum Answer {
     QuarantineEnded(Result<(), CommandRefusal>),
     /// Of [`Command::Close`].
     Closed(Result<Closing, CommandRefusal>),
+    /// Of [`Command::BeginOperation`]: its number.
+    OperationBegun(Result<u64, CommandRefusal>),
+    /// Of [`Command::EndOperation`].
+    OperationEnded(Result<(), CommandRefusal>),
 }
 
 /// Why a command changed nothing.
@@ -360,6 +369,18 @@ pub enum CommandRefusal {
         current: RenewSeq,
         /// The renewal in the command.
         given: RenewSeq,
+    },
+    /// A text of the audit log is too long.
+    #[error("a text of {bytes} bytes does not fit an event of the audit log, {} at most", limits::MAX_AUDIT_TEXT)]
+    AuditTextTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// No such operation was begun.
+    #[error("no operation has number {operation} in the audit log")]
+    UnknownOperation {
+        /// The number in the command.
+        operation: u64,
     },
     /// A command between sets; see there.
     #[error(transparent)]

@@ -134,7 +134,7 @@ impl State {
             return Arrival::Past;
         }
         // A tombstone of after the restore was never served by an earlier lineage.
-        let (epoch, max_seq) = restored(self.lineage, one.epoch, one.max_seq).unwrap_or((one.epoch, one.max_seq));
+        let (epoch, max_seq) = self.restored(one.epoch, one.max_seq).unwrap_or((one.epoch, one.max_seq));
         let begins = Arriving {
             epoch,
             max_seq,
@@ -295,17 +295,18 @@ impl State {
     pub(super) fn advance(&mut self, section: SectionId, next: SectionRecord) {
         self.sections.advance(section, next);
     }
-}
 
-/// The epoch and the ceiling under which a section goes on after a restore that may have lost what came after them: above
-/// all that any lineage of any set has begun and allocated. `None`: they are of after that restore.
-///
-/// The count of a restore is above that of all earlier ones, whichever set they were of, and each section that a restore
-/// has made resident shows its count in its epoch. So the epochs of this count are new, and each restore that the lost
-/// history can have come by adds a margin of its own.
-pub(super) fn restored(lineage: Lineage, epoch: Epoch, ceiling: Seq) -> Option<(Epoch, Seq)> {
-    let restores = lineage.restores().checked_sub(epoch.restores()).filter(|restores| *restores > 0)?;
-    let more = u64::from(restores).saturating_mul(limits::RESTORE_MARGIN);
-    let epoch = Epoch(lineage.first_number() | (epoch.0 & u64::from(u32::MAX)));
-    Some((epoch, Seq(ceiling.0.saturating_add(more)).min(Seq::MAX)))
+    /// The epoch and the ceiling under which a section goes on after a restore that may have lost what came after them: above
+    /// all that any lineage of any set has begun and allocated. `None`: they are of after that restore.
+    ///
+    /// The count of a restore is above that of all earlier ones, whichever set they were of, and each section that a restore
+    /// has made resident shows its count in its epoch. So the epochs of this count are new, and each restore that the lost
+    /// history can have come by adds a margin of its own.
+    pub(super) fn restored(&self, epoch: Epoch, ceiling: Seq) -> Option<(Epoch, Seq)> {
+        let lineage = self.lineage;
+        let restores = lineage.restores().checked_sub(epoch.restores()).filter(|restores| *restores > 0)?;
+        let more = u64::from(restores).saturating_mul(self.restore_margin.0);
+        let epoch = Epoch(lineage.first_number() | (epoch.0 & u64::from(u32::MAX)));
+        Some((epoch, Seq(ceiling.0.saturating_add(more)).min(Seq::MAX)))
+    }
 }

@@ -6,6 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::audit::{BeginOperation, EndOperation};
 use super::set_command::{
     Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
     LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
@@ -142,6 +143,8 @@ replicated! {
     BeginLineage => LineageBegun(Result<(), CommandRefusal>), Command::BeginLineage;
     EndQuarantine => QuarantineEnded(Result<(), CommandRefusal>), Command::EndQuarantine;
     Close => Closed(Result<Closing, CommandRefusal>), Command::Close;
+    BeginOperation => OperationBegun(Result<u64, CommandRefusal>), Command::BeginOperation;
+    EndOperation => OperationEnded(Result<(), CommandRefusal>), Command::EndOperation;
 }
 
 #[cfg(test)]
@@ -228,5 +231,9 @@ mod tests {
         assert_eq!(apply(state, EndQuarantine { lineage }), Ok(()));
         let begin = BeginLineage { lineage: Lineage(2 << 32) };
         assert_eq!(apply(state, begin), Err(SetRefusal::NotQuarantined.into()));
+        let (at_unix_ms, plan) = (0, 0);
+        let [principal, node, operation] = ["operator/a", "s1", "set close im-a"].map(Into::into);
+        assert_eq!(apply(state, BeginOperation { at_unix_ms, principal, node, operation, plan }), Ok(1));
+        assert_eq!(apply(state, EndOperation { at_unix_ms, operation: 1, refusal: None }), Ok(()));
     }
 }

@@ -10,7 +10,6 @@
 
 use alloc::vec::Vec;
 
-use super::moves::restored;
 use super::record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
 use super::recovery::{RecordClaim, Recovery};
 use super::set_command::{Arriving, BeginLineage, EndQuarantine, SetRefusal};
@@ -146,7 +145,7 @@ impl State {
 
     /// Makes a section resident that no set has a newer record of, under an epoch and a ceiling above all that was lost.
     fn come_home(&mut self, section: SectionId, quarantine: &Quarantine, own: SetId, version: RouteVersion) {
-        let Some((epoch, max_seq)) = restored(self.lineage, quarantine.epoch, quarantine.max_seq) else { return };
+        let Some((epoch, max_seq)) = self.restored(quarantine.epoch, quarantine.max_seq) else { return };
         let residence = Residence {
             since: epoch,
             epoch,

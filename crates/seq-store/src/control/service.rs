@@ -326,6 +326,7 @@ fn refused(refusal: CommandRefusal, addr: Option<String>) -> Status {
         CommandRefusal::LeaseTooLong { .. } => Reason::LeaseTooLong,
         CommandRefusal::OtherPredecessor { .. } => Reason::OtherPredecessor,
         CommandRefusal::StoreBehind { .. } => Reason::StoreBehind,
+        CommandRefusal::AuditTextTooLong { .. } | CommandRefusal::UnknownOperation { .. } => Reason::Malformed,
         CommandRefusal::BetweenSets(ref refusal) => Reason::between_sets(refusal),
     };
     let current = match refusal {

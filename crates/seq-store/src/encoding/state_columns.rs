@@ -121,6 +121,9 @@ impl State {
             sets: self.sets.into_iter().map(PeerSet::into_core).collect::<Result<_, _>>()?,
             migrations,
             closing: closing_of(self.closing)?,
+            // Of later formats.
+            audit: state::Audit::default(),
+            restore_margin: state::RestoreMargin::default(),
         })
     }
 }

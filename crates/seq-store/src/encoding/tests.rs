@@ -22,6 +22,8 @@ use seq_raft::MAX_COMMAND_BODY_BYTES;
 
 use super::*;
 
+mod audit;
+
 fn hex(bytes: &[u8]) -> String {
     let line = |line: &[u8]| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     bytes.chunks(32).map(line).collect::<Vec<_>>().join("\n")
@@ -29,9 +31,13 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Pins the bytes of a command, and that they are read back.
 fn check_command(command: &Command, expected: Expect) {
-    let encoded = encode_command(command);
+    let mut encoded = encode_command(OLDEST, command);
     expected.assert_eq(&hex(&encoded));
-    assert_eq!(&decode_command(&encoded).unwrap(), command);
+    assert_eq!(&decode_command(OLDEST, &encoded).unwrap(), command);
+    // A byte more, from format 7 on.
+    encoded.push(0);
+    assert_eq!(encode_command(NEWEST, command), encoded);
+    assert_eq!(&decode_command(NEWEST, &encoded).unwrap(), command);
 }
 
 /// Two spaces of two sections and four, the last of which begin in another set.
@@ -143,6 +149,7 @@ fn state() -> State {
         sets: [(SetId(0xe6), peer), (SetId(0xf7), PeerSet::default())].into(),
         migrations: migrations.into(),
         closing: Closing::Closing,
+        ..State::default()
     }
 }
 
@@ -522,7 +529,7 @@ fn largest_between_sets() -> [Command; 5] {
 fn the_largest_command_fits_an_entry_and_one_more_does_not() {
     let raise = Raise { section: SectionId(u32::MAX), epoch: Epoch(u64::MAX), to: Seq::MAX };
     let command = |raises| Command::Raise { node: NodeId(1), incarnation: Incarnation(1), raises };
-    let bytes = |command: &Command| encode_command(command).len();
+    let bytes = |command: &Command| encode_command(NEWEST, command).len();
     assert!(bytes(&command(vec![raise; seq_core::limits::MAX_RAISES])) <= MAX_COMMAND_BODY_BYTES);
     let change = Reassign {
         section: SectionId(u32::MAX),
@@ -540,7 +547,7 @@ fn the_largest_command_fits_an_entry_and_one_more_does_not() {
 
 #[test]
 fn states() {
-    let encoded = encode_state(&state());
+    let encoded = encode_state(OLDEST, &state());
     expect![[r#"
         00000000000000008813000000000000e803000000000000ec13000000000000
         f40100001900000000000000040000000400000002000000d500000000000000
@@ -596,7 +603,7 @@ fn states() {
         e0fbffff03000000f0fbffff0300000000fcffff0300000050fcffff02000000
         48fdffff030000000100000000000000"#]]
     .assert_eq(&hex(&encoded));
-    assert_eq!(decode_state(&encoded).unwrap(), state());
+    assert_eq!(decode_state(OLDEST, &encoded).unwrap(), state());
 }
 
 #[test]
@@ -610,7 +617,9 @@ fn a_state_of_many_sections_is_read_back() {
     }
     let set = Some(SetDefinition::only("wide", layout));
     let state = State { set, sections, ..State::default() };
-    assert_eq!(decode_state(&encode_state(&state)).unwrap(), state);
+    for format in OLDEST..=NEWEST {
+        assert_eq!(decode_state(format, &encode_state(format, &state)).unwrap(), state);
+    }
 }
 
 /// What is refused where the records are of a larger layout.
@@ -621,7 +630,7 @@ fn a_state_that_contradicts_itself_is_refused() {
     let refused = |change: &dyn Fn(&mut State)| {
         let mut state = state();
         change(&mut state);
-        decode_state(&encode_state(&state)).unwrap_err().to_string()
+        decode_state(OLDEST, &encode_state(OLDEST, &state)).unwrap_err().to_string()
     };
     assert_eq!(refused(&|state| state.set.as_mut().unwrap().layout = Layout::new(0..3, 1).unwrap()), LAYOUT);
     assert_eq!(refused(&|state| state.nodes.clear()), "a section's owner is no node");
@@ -634,15 +643,17 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = decode_command(&bytes);
-        let _ = decode_state(&bytes);
+        for format in OLDEST..=NEWEST {
+            let _ = decode_command(format, &bytes);
+            let _ = decode_state(format, &bytes);
+        }
     }
 
     #[test]
     fn a_body_with_a_changed_byte_is_read_or_refused(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
-        let mut body = encode_state(&state());
+        let mut body = encode_state(NEWEST, &state());
         let at = at.index(body.len());
         body[at] = byte;
-        let _ = decode_state(&body);
+        let _ = decode_state(NEWEST, &body);
     }
 }
