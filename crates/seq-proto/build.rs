@@ -2,8 +2,19 @@
 
 use std::path::PathBuf;
 
-const PROTOS: [&str; 10] =
-    ["route", "sequence", "control", "handover", "inter_set", "raft", "admin", "set_admin", "backup", "forward"];
+const PROTOS: [&str; 11] = [
+    "route",
+    "sequence",
+    "control",
+    "handover",
+    "inter_set",
+    "raft",
+    "admin",
+    "set_admin",
+    "backup",
+    "forward",
+    "audit",
+];
 
 /// The messages of the JSON endpoint.
 const IN_JSON: [&str; 19] = [

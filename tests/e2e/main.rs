@@ -4,6 +4,7 @@
 //! clash. The environment configures longer runs of the same tests: `E2E_KILLS`, and `E2E_TRACE` for another trace.
 
 mod alerts;
+mod audit;
 mod backup_disk;
 mod bench;
 mod cert;

@@ -90,6 +90,7 @@ pub const TABLE: [Row; 7] = [
             "seqsvr.v1.NodeAdminService",
             "seqsvr.v1.SetAdminService",
             "seqsvr.v1.BackupService",
+            "seqsvr.v1.AuditService",
             STATUS,
         ],
         others: &[],

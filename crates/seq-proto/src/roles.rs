@@ -104,6 +104,9 @@ pub const TABLE: &[Row] = &[
         allowed: OPERATORS,
     },
     Row { service: "seqsvr.v1.BackupService", methods: &["CreateBackup"], allowed: OPERATORS },
+    Row { service: "seqsvr.v1.AuditService", methods: &["ListEvents"], allowed: OPERATORS },
+    // Members of the store forward it to the leader.
+    Row { service: "seqsvr.v1.AuditService", methods: &["EndOperation"], allowed: &[OwnSet(Store)] },
     Row { service: "grpc.health.v1.Health", methods: &["Check", "Watch", "List"], allowed: EVERYONE },
     Row { service: "grpc.reflection.v1.ServerReflection", methods: &["ServerReflectionInfo"], allowed: EVERYONE },
     Row { service: "grpc.reflection.v1alpha.ServerReflection", methods: &["ServerReflectionInfo"], allowed: EVERYONE },

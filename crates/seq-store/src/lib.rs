@@ -22,6 +22,7 @@
 
 mod admin;
 mod arbiter;
+pub mod audit;
 pub mod backup;
 mod between;
 pub mod config;

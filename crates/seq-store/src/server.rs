@@ -13,6 +13,7 @@ use seq_kit::port::{Bounds, Guard, Port};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::ports;
 use seq_proto::roles::Called;
+use seq_proto::v1::audit_service_server::AuditServiceServer;
 use seq_proto::v1::backup_service_server::BackupServiceServer;
 use seq_proto::v1::control_service_server::ControlServiceServer;
 use seq_proto::v1::forward_service_server::ForwardServiceServer;
@@ -28,6 +29,9 @@ use tonic::service::Routes;
 use crate::SetState;
 use crate::admin::nodes::NodeServer;
 use crate::admin::status::StatusServer;
+use crate::audit::Recorder;
+use crate::audit::service::AuditServer;
+use crate::audit::services::Audited;
 use crate::backup::service::BackupServer;
 use crate::between::service::InterSetServer;
 use crate::config::Sockets;
@@ -61,6 +65,9 @@ pub(crate) struct Services {
     pub(crate) inter_set: InterSetServer,
     pub(crate) sets: SetAdminServer,
     pub(crate) backup: BackupServer,
+    pub(crate) audit: AuditServer,
+    /// Records what operators change.
+    pub(crate) recorder: Gate<Recorder>,
     /// The way to the leader, for every service whose requests a follower forwards.
     pub(crate) leader: LeaderHop,
 }
@@ -79,6 +86,8 @@ impl Services {
             inter_set: InterSetServer(Gate::closed()),
             sets: SetAdminServer(Gate::closed()),
             backup: BackupServer(Gate::closed()),
+            audit: AuditServer(Gate::closed()),
+            recorder: Gate::closed(),
             leader,
         }
     }
@@ -161,15 +170,24 @@ impl Services {
 
     /// Those of [`ports::Port::Admin`] that the leader handles.
     fn of_operators(&self) -> Routes {
-        let members =
-            StoreAdminServiceServer::new(self.members.clone()).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
-        let nodes =
-            NodeAdminServiceServer::new(self.nodes.clone()).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
-        let sets = SetAdminServiceServer::new(self.sets.clone())
-            .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
-            .max_encoding_message_size(limits::MAX_RESPONSE_BYTES);
-        let backup = BackupServiceServer::new(self.backup.clone()).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
-        Routes::new(members).add_service(nodes).add_service(sets).add_service(backup)
+        let members = StoreAdminServiceServer::new(self.audited(&self.members));
+        let nodes = NodeAdminServiceServer::new(self.audited(&self.nodes));
+        let sets = SetAdminServiceServer::new(self.audited(&self.sets));
+        let backup = BackupServiceServer::new(self.audited(&self.backup));
+        let audit = AuditServiceServer::new(self.audit.clone());
+        Routes::new(members.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
+            .add_service(nodes.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
+            .add_service(
+                sets.max_decoding_message_size(limits::MAX_REQUEST_BYTES)
+                    .max_encoding_message_size(limits::MAX_RESPONSE_BYTES),
+            )
+            .add_service(backup.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
+            .add_service(audit.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
+    }
+
+    /// A service whose changes are recorded.
+    fn audited<S: Clone>(&self, service: &S) -> Audited<S> {
+        Audited { inner: service.clone(), recorder: self.recorder.clone() }
     }
 }
 

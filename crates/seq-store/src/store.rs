@@ -17,6 +17,8 @@ use tokio::sync::watch;
 use crate::admin::nodes::NodeAdmin;
 use crate::admin::status::View;
 use crate::arbiter::ArbiterShell;
+use crate::audit::service::AuditLog;
+use crate::audit::{self, AuditFile};
 use crate::backup::service::Backups;
 use crate::between::migrations::Migrations;
 use crate::between::{Between, exchange, quarantine};
@@ -222,10 +224,18 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     services.admin.0.open(view.clone());
     services.inter_set.0.open(between.clone());
     services.sets.0.open(SetAdmin::new(set.clone(), between.clone(), progress));
+    let (recorder, ends) = audit::ends(&replicated, services.leader.clone(), &name);
+    services.recorder.open(recorder);
+    services.audit.0.open(AuditLog::new(&set.name, replicated.clone()));
     services.backup.0.open(Backups::new(&cluster, replicated.clone()));
     services.nodes.0.open(NodeAdmin::new(set.clone(), replicated.clone(), plan.clone()));
     let node = loaded.run(tasks);
 
+    if let DataDir::Path(dir) = &data {
+        let file = AuditFile::new(dir, replicated.clone());
+        tasks.spawn("store audit file", Kind::Critical, file.run(tasks.clone()));
+    }
+    spawn(tasks, "store audit", Kind::Critical, ends.run());
     spawn(tasks, "store reach", Kind::Critical, reach::watch(names(), replicated.clone(), plan, calls));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(tasks, "store migrations", Kind::Critical, migrations.run());

@@ -13,6 +13,7 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::alloc::AllocArgs;
+use crate::audit::AuditCommand;
 use crate::backup::BackupCommand;
 use crate::bench::BenchArgs;
 use crate::cert::CertCommand;
@@ -107,7 +108,10 @@ pub(crate) enum Command {
     Backup(BackupCommand),
     /// Forms a store's data directory from a backup, before the store starts.
     Restore(RestoreArgs),
-    /// What can lose data: forced recovery.
+    /// Lists what administrators requested, and checks files of the audit log.
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// What can lose data: forced recovery, and restores with a margin of your own.
     #[command(subcommand)]
     Unsafe(UnsafeCommand),
     /// Defines, lists and closes the sets of a cluster; splits and merges them.

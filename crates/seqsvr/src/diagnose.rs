@@ -34,13 +34,14 @@ const MAX_BYTES: usize = 16 << 20;
 const LOG_LINES: &str = "50000";
 
 /// Commands whose output shows a set, with the name of their file.
-const OF_SETS: [(&str, &[&str]); 6] = [
+const OF_SETS: [(&str, &[&str]); 7] = [
     ("status.json", &["status", "-o", "json"]),
     ("status.txt", &["status", "-o", "wide"]),
     ("members.txt", &["store", "members", "-o", "wide"]),
     ("nodes.txt", &["node", "list"]),
     ("sections.json", &["section", "list", "-o", "json"]),
     ("migrations.json", &["migration", "list", "-o", "json"]),
+    ("audit.json", &["audit", "list", "-o", "json"]),
 ];
 
 /// Commands that show this host.
@@ -53,7 +54,7 @@ const OF_NODES: [(&str, &str); 3] = [("metrics.txt", "/metrics"), ("readyz.txt",
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr diagnose --set /etc/seqsvr/set.toml --out diagnose.tar.gz\n  \
                         seqsvr diagnose --set im-a.toml --set im-b.toml --out diagnose.tar.gz\n\n\
-                        The archive has the set files, the status, members, allocators, sections and migrations of each set, metrics and \
+                        The archive has the set files, the status, members, allocators, sections, migrations and audit log of each set, metrics and \
                         checks of each node, settings of this host without their secrets, and the log of its units of the last hour. \
                         summary.txt lists what could not be read; run it on a host of each node for the logs of all.\n\n\
                         Exit codes: 0 written, also where nodes do not respond, 2 a wrong set file, or one that exists in its place.")]

@@ -5,6 +5,7 @@
 
 mod alloc;
 mod alloc_state;
+mod audit;
 mod backup;
 mod bench;
 mod cert;
@@ -97,7 +98,8 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Cert(command) => cert::run(command, output),
         Command::Tenant(command) => tenant::run(command, output),
         Command::Backup(command) => backup::run(command, output),
-        Command::Restore(args) => restore::run(&args, output),
+        Command::Restore(args) => restore::run(&args, &restore::Confirm::Plan, output),
+        Command::Audit(command) => audit::run(&command, output),
         Command::Unsafe(command) => unsafe_command::run(&command, output),
         Command::Set(command) => set::run(command, output),
         Command::Migration(command) => migration::run(command, output),

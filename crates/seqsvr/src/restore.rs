@@ -16,6 +16,7 @@ use crate::set_file::SetFile;
 use crate::store_client::{load, read_set};
 use crate::survey;
 use crate::target::Chain;
+use crate::unsafe_command::confirm_set;
 use crate::utc;
 
 #[derive(Debug, Args)]
@@ -49,6 +50,9 @@ pub(crate) struct RestoreArgs {
     /// Which restore since the backup was made this is, also counting those of older backups.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     nth: u32,
+    /// By how many numbers each restore raises the ceilings: auto is 2^40; a smaller number only by `seqsvr unsafe restore`.
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = bump)]
+    bump: Bump,
     /// Connects to no node: whether the set is alive is not checked.
     #[arg(long)]
     offline: bool,
@@ -61,6 +65,27 @@ pub(crate) struct RestoreArgs {
     /// Skips the confirmation.
     #[arg(long)]
     yes: bool,
+}
+
+/// The margin of a restore; `None`: the default.
+#[derive(Clone, Copy, Debug)]
+struct Bump(Option<u64>);
+
+fn bump(text: &str) -> Result<Bump, String> {
+    match text.replace('_', "").parse() {
+        _ if text == "auto" => Ok(Bump(None)),
+        Ok(0) => Err("0 would allocate the numbers since the backup again".to_owned()),
+        Ok(margin) => Ok(Bump(Some(margin))),
+        Err(_) => Err("neither \"auto\" nor a number of numbers".to_owned()),
+    }
+}
+
+/// How a restore is confirmed.
+pub(crate) enum Confirm<'a> {
+    /// By yes or no; a margin below the default is refused.
+    Plan,
+    /// By the name of the set, which may be given.
+    Set(Option<&'a str>),
 }
 
 /// What a restore does, or did.
@@ -92,7 +117,15 @@ struct View<'a> {
     dry_run: bool,
 }
 
-pub(crate) fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &RestoreArgs, confirm: &Confirm<'_>, output: &Output) -> anyhow::Result<Exit> {
+    if let (Confirm::Plan, Bump(Some(margin))) = (confirm, args.bump)
+        && margin < limits::RESTORE_MARGIN
+    {
+        let message = format!("--bump {margin} is below {}, the margin that is safe", limits::RESTORE_MARGIN);
+        let hint =
+            "`seqsvr unsafe restore` takes it, where you know that no section was raised by as much since the backup";
+        return Err(Failure::new(Exit::Usage, message).hint(hint).into());
+    }
     let set = if args.offline { read_set(&args.set)? } else { load(&args.set)? };
     let backup = read(&args.from)?;
     let config = RestoreConfig {
@@ -101,6 +134,7 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
         id: args.id,
         dir: args.data.clone(),
         nth: args.nth,
+        margin: args.bump.0,
     };
     let failed = |error: RestoreError| {
         let exit = if error.may_have_written() { Exit::Failed } else { Exit::Usage };
@@ -127,7 +161,11 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     }
     let what = format!("restore store {} of set {} in {}", args.id, config.spec.name, view.data);
-    if !args.yes && args.plan.is_none() && !confirmed(&what)? {
+    let is_confirmed = match confirm {
+        Confirm::Plan => args.yes || args.plan.is_some() || confirmed(&what)?,
+        Confirm::Set(given) => confirm_set(&config.spec.name, *given, &what)?,
+    };
+    if !is_confirmed {
         return Ok(Exit::Declined);
     }
     plan.carry_out().map_err(failed)?;
@@ -142,7 +180,7 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
 
 impl<'a> View<'a> {
     fn new(args: &RestoreArgs, set: &'a SetFile, backup: &Backup, plan: &RestorePlan<'_>) -> View<'a> {
-        let Restored { lineage, backup: before, quarantined } = plan.restored();
+        let Restored { lineage, backup: before, quarantined, margin } = plan.restored();
         let header = &backup.header;
         let now = utc::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let age_s = now.as_secs().saturating_sub(header.created_unix_ms / 1_000);
@@ -159,7 +197,7 @@ impl<'a> View<'a> {
             lineage: lineage.0,
             nth: args.nth,
             quarantined,
-            margin: limits::RESTORE_MARGIN.saturating_mul(args.nth.into()),
+            margin,
             raises_per_second,
             numbers_since: (raises_since.ceil() as u64).saturating_mul(set.spec.step),
             stores: Vec::new(),

@@ -14,15 +14,16 @@ use std::time::{Duration, Instant};
 use seq_channel::Pool;
 use seq_proto::reason::{Reason, key};
 use seq_proto::status;
+use seq_proto::v1::audit_service_client::AuditServiceClient as AuditClient;
 use seq_proto::v1::backup_service_client::BackupServiceClient as BackupClient;
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
 use seq_proto::v1::{
-    AddLearnersRequest, ChangeVotersRequest, ChangeVotersResponse, CreateBackupRequest, CreateBackupResponse,
-    DrainNodeRequest, DrainNodeResponse, ListMembersRequest, ListMembersResponse, ListNodesRequest, ListNodesResponse,
-    NewMember, RaiseFormatRequest, RaiseFormatResponse, SetTermsRequest, SetTermsResponse, StatusRequest,
-    TransferLeaderRequest,
+    AddLearnersRequest, AuditEvent, ChangeVotersRequest, ChangeVotersResponse, CreateBackupRequest,
+    CreateBackupResponse, DrainNodeRequest, DrainNodeResponse, ListEventsRequest, ListMembersRequest,
+    ListMembersResponse, ListNodesRequest, ListNodesResponse, NewMember, RaiseFormatRequest, RaiseFormatResponse,
+    SetTermsRequest, SetTermsResponse, StatusRequest, TransferLeaderRequest,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -290,6 +291,22 @@ impl StoreClient {
         let limit = self.left().min(CHANGE_TIMEOUT);
         self.call(CHANGE_TIMEOUT, async |to| StoreAdmin::new(to).raise_format(timed(request.clone(), limit)).await)
             .await
+    }
+
+    /// Requests the events of the audit log that are kept, and whether operations are recorded.
+    pub(crate) async fn events(&mut self) -> anyhow::Result<(Vec<AuditEvent>, bool)> {
+        let mut events: Vec<AuditEvent> = Vec::new();
+        loop {
+            let after = events.last().map_or(0, |event| event.index);
+            let list = async |to| AuditClient::new(to).list_events(ListEventsRequest { after }).await;
+            let page = self.call(READ_TIMEOUT, list).await?;
+            self.learn_set(&page.set)?;
+            let is_last = page.events.is_empty();
+            events.extend(page.events);
+            if is_last || events.last().is_some_and(|event| event.index >= page.last) {
+                return Ok((events, page.recorded));
+            }
+        }
     }
 
     /// Requests a backup; returns its parts.

@@ -5,13 +5,14 @@
 
 use std::path::PathBuf;
 
-use seq_core::Lineage;
 use seq_core::set_spec::SetSpec;
-use seq_core::state::{CommandRefusal, SectionRecord};
+use seq_core::state::{Answer, BeginOperation, Command, CommandRefusal, EndOperation, RestoreMargin, SectionRecord};
+use seq_core::{Lineage, limits};
 use seq_raft::{OpenError, Peer, RestoredGroup, form_restored};
 use sha2::{Digest, Sha256};
 
 use super::file::Backup;
+use crate::encoding;
 use crate::replicated_set::SetState;
 
 /// How a member is restored.
@@ -28,6 +29,8 @@ pub struct RestoreConfig {
     /// Which restore this is since the backup was made, 1 or above. Ceilings and epochs are raised once for each: two
     /// restores under one number allocate the same numbers.
     pub nth: u32,
+    /// By how many numbers each restore raises the ceilings, 1 or above; `None`: [`limits::RESTORE_MARGIN`].
+    pub margin: Option<u64>,
 }
 
 /// A member that was restored.
@@ -39,6 +42,8 @@ pub struct Restored {
     pub backup: Lineage,
     /// Sections in quarantine.
     pub quarantined: u32,
+    /// Numbers by which ceilings rise, or more.
+    pub margin: u64,
 }
 
 /// What a restore of one member forms, before anything is written.
@@ -46,7 +51,7 @@ pub struct Restored {
 pub struct RestorePlan<'a> {
     backup: &'a Backup,
     config: &'a RestoreConfig,
-    state: SetState,
+    pub(super) state: SetState,
     restored: Restored,
 }
 
@@ -60,14 +65,25 @@ impl<'a> RestorePlan<'a> {
         let mut state = backup.state().clone();
         let before = state.0.lineage;
         let lineage = lineage(backup, config.nth).ok_or(RestoreError::TooManyRestores { nth: config.nth })?;
+        let format = backup.state_format();
+        if config.margin.is_some() && format < encoding::AUDIT {
+            return Err(RestoreError::NoMargin { format });
+        }
+        // That of an earlier restore does not stay.
+        state.0.restore_margin = config.margin.map_or_else(RestoreMargin::default, RestoreMargin);
         state.0.restore(lineage)?;
+        if format >= encoding::AUDIT {
+            record(&mut state, backup, config);
+        }
         for store in &config.spec.stores {
             if let Err(place) = state.0.store_ids.binary_search(&store.id) {
                 state.0.store_ids.insert(place, store.id);
             }
         }
         let quarantined = state.0.sections.known().filter(|(_, record)| is_quarantined(record)).count() as u32;
-        Ok(RestorePlan { backup, config, state, restored: Restored { lineage, backup: before, quarantined } })
+        let margin = state.0.restore_margin.0.saturating_mul(config.nth.into());
+        let restored = Restored { lineage, backup: before, quarantined, margin };
+        Ok(RestorePlan { backup, config, state, restored })
     }
 
     /// What the restore begins with.
@@ -80,10 +96,11 @@ impl<'a> RestorePlan<'a> {
     /// another one. Times and running nodes are not in it.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        let RestoreConfig { spec, cluster, id, dir, nth } = self.config;
+        let RestoreConfig { spec, cluster, id, dir, nth, margin } = self.config;
         let mut hash = Sha256::new().chain_update(b"seqsvr restore plan").chain_update(self.backup.checksum);
         hash.update(id.to_be_bytes());
         hash.update(nth.to_be_bytes());
+        hash.update(margin.unwrap_or(limits::RESTORE_MARGIN).to_be_bytes());
         let stores = spec.stores.iter().flat_map(|store| [&store.name, &store.addr, &store.raft]);
         for text in stores.chain([cluster]).map(String::as_bytes).chain([dir.as_os_str().as_encoded_bytes()]) {
             hash.update((text.len() as u64).to_be_bytes());
@@ -118,6 +135,23 @@ impl<'a> RestorePlan<'a> {
 /// [`RestoreError`]; nothing is written unless it is an error of the directory.
 pub fn restore(backup: &Backup, config: &RestoreConfig) -> Result<Restored, RestoreError> {
     RestorePlan::new(backup, config)?.carry_out()
+}
+
+/// Records the restore in the audit log that the set begins with, without a time: all members begin alike.
+fn record(state: &mut SetState, backup: &Backup, config: &RestoreConfig) {
+    let RestoreConfig { nth, margin, .. } = config;
+    let checksum = &backup.checksum_text()[..16];
+    let margin = margin.map_or_else(String::new, |margin| format!(" --bump {margin}"));
+    let begin = BeginOperation {
+        at_unix_ms: 0,
+        principal: "offline".to_owned(),
+        node: "all".to_owned(),
+        operation: format!("restore --nth {nth}{margin}: the backup with SHA-256 {checksum}..."),
+        plan: 0,
+    };
+    if let Answer::OperationBegun(Ok(operation)) = state.0.apply(&Command::BeginOperation(begin)) {
+        drop(state.0.apply(&Command::EndOperation(EndOperation { at_unix_ms: 0, operation, refusal: None })));
+    }
 }
 
 fn is_quarantined(record: &SectionRecord) -> bool {
@@ -211,6 +245,12 @@ pub enum RestoreError {
     TooManyRestores {
         /// The number given.
         nth: u32,
+    },
+    /// The format of the backup has no margin of its own.
+    #[error("the backup is of format {format}, in which a restore has no other margin than 2^40")]
+    NoMargin {
+        /// The format of its state.
+        format: u16,
     },
     /// The state cannot begin this lineage.
     #[error("the backup cannot be restored under this number")]

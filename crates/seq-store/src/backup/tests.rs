@@ -90,7 +90,8 @@ fn a_group_is_restored_in_the_format_that_it_had() {
         let backup = Backup::decode(&file_in(format)).unwrap();
         assert_eq!((backup.state(), backup.state_format()), (&state(), format));
         let place = dir.path().join(format.to_string());
-        restore(&backup, &RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: place, nth: 1 }).unwrap();
+        restore(&backup, &RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: place, nth: 1, margin: None })
+            .unwrap();
     }
     for format in [0, SetState::OLDEST_FORMAT - 1, SetState::FORMAT + 1] {
         let refusal = Backup::decode(&file_in(format)).unwrap_err();
@@ -124,7 +125,8 @@ fn members_that_are_restored_alike_begin_alike() {
     let backup = Backup::decode(&file()).unwrap();
     let restore = |id: u64, nth| {
         let place = dir.path().join(format!("{id}-{nth}"));
-        restore(&backup, &RestoreConfig { spec: spec(), cluster: "c".into(), id, dir: place, nth }).unwrap()
+        restore(&backup, &RestoreConfig { spec: spec(), cluster: "c".into(), id, dir: place, nth, margin: None })
+            .unwrap()
     };
     let first = restore(1, 1);
     assert_eq!((first, first), (restore(2, 1), restore(3, 1)));
@@ -143,7 +145,8 @@ fn members_that_are_restored_alike_begin_alike() {
 fn a_backup_of_anything_else_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let backup = Backup::decode(&file()).unwrap();
-    let good = RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: dir.path().join("new"), nth: 1 };
+    let good =
+        RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: dir.path().join("new"), nth: 1, margin: None };
     type Change = fn(&mut RestoreConfig);
     let changes: [(Change, &str); 6] = [
         (|config| config.cluster = "d".into(), "the backup is of cluster \"c\", and the set file is of \"d\""),
@@ -216,7 +219,7 @@ fn a_report_that_no_owner_can_have_made_is_refused_as_a_whole() {
 #[test]
 fn a_plan_of_another_restore_has_another_fingerprint() {
     let backup = Backup::decode(&file()).unwrap();
-    let config = RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: "/d/s1".into(), nth: 1 };
+    let config = RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: "/d/s1".into(), nth: 1, margin: None };
     let of = |change: fn(&mut RestoreConfig)| {
         let mut config = config.clone();
         change(&mut config);
@@ -229,8 +232,27 @@ fn a_plan_of_another_restore_has_another_fingerprint() {
         of(|config| config.dir = "/d/s2".into()),
         of(|config| config.spec.stores[2].addr = "127.0.0.1:9".into()),
         of(|config| config.spec.stores.truncate(1)),
+        of(|config| config.margin = Some(7)),
     ]
     .into();
-    assert_eq!(plans.len(), 6);
+    assert_eq!(plans.len(), 7);
     assert_eq!(of(|_| ()), of(|config| config.spec.step = 7), "what a restore does not depend on is not in it");
+}
+
+#[test]
+fn a_restore_is_in_the_audit_log_and_a_margin_needs_its_format() {
+    let config =
+        |margin| RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: "/d/s1".into(), nth: 2, margin };
+    let backup = Backup::decode(&file()).unwrap();
+    let (plain, small) = (config(None), config(Some(1_000)));
+    let plan = RestorePlan::new(&backup, &small).unwrap();
+    assert_eq!((plan.restored().margin, plan.state.0.restore_margin.0), (2_000, 1_000));
+    let events: Vec<_> = plan.state.0.audit.events().map(|event| format!("{:?}", event.record)).collect();
+    assert!(events.len() == 2 && events[0].contains("restore --nth 2 --bump 1000: the backup with"), "{events:?}");
+    assert_eq!(RestorePlan::new(&backup, &plain).unwrap().restored().margin, 2 << 40);
+
+    let older = Backup::decode(&file_in(SetState::OLDEST_FORMAT)).unwrap();
+    let refused = RestorePlan::new(&older, &small).unwrap_err();
+    assert!(refused.to_string().contains("has no other margin"), "{refused}");
+    assert_eq!(RestorePlan::new(&older, &plain).unwrap().state.0.audit.last().0, 0);
 }

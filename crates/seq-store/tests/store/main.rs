@@ -1,5 +1,6 @@
 //! A whole store on loopback, with memory and with disks: what it promises across elections, restarts and bad input.
 
+mod audit;
 mod cluster;
 mod control;
 mod forged;

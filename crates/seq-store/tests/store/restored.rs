@@ -33,7 +33,7 @@ async fn backup(cluster: &Cluster) -> Backup {
 fn restored(cluster: &mut Cluster, backup: &Backup, place: &Path, nth: u32) {
     for id in cluster.ids() {
         let (spec, name, dir) = (cluster.spec.clone(), cluster.name.clone(), place.join(id.to_string()));
-        restore(backup, &RestoreConfig { spec, cluster: name, id, dir: dir.clone(), nth }).unwrap();
+        restore(backup, &RestoreConfig { spec, cluster: name, id, dir: dir.clone(), nth, margin: None }).unwrap();
         cluster.data[id as usize - 1] = DataDir::Path(dir);
     }
 }

@@ -36,17 +36,26 @@ fn audited() -> State {
 
 #[test]
 fn commands_of_the_audit_log() {
-    check_new_command(&begin(), expect![[r#"
+    check_new_command(
+        &begin(),
+        expect![[r#"
         6f70657261746f722f616c6963656e6f646520647261696e2061310000000000
         000000000000000004030201000000008e000000d0ffffff7331ffffffffffff
-        8d000000ceffffff090000000000000001"#]]);
-    check_new_command(&end(None), expect![[r#"
+        8d000000ceffffff090000000000000001"#]],
+    );
+    check_new_command(
+        &end(None),
+        expect![[r#"
         0100000000000000050000000000000001000000000000000000000000000000
-        0000000000000000000000000000000001"#]]);
-    check_new_command(&end(Some("NO_MAJORITY")), expect![[r#"
+        0000000000000000000000000000000001"#]],
+    );
+    check_new_command(
+        &end(Some("NO_MAJORITY")),
+        expect![[r#"
         4e4f5f4d414a4f52495459000000000001000000000000000500000000000000
         0100000000000000010000008b000000d4ffffff000000000000000000000000
-        01"#]]);
+        01"#]],
+    );
 }
 
 #[test]
@@ -67,7 +76,8 @@ fn a_state_with_an_audit_log() {
         5c52bafcb00f01ceb7ab375dd145fddb3f20f8efae62c35f6ba61d66841db046
         f318b3c8124b2e8155308818f5094cc700000040000000000000000000000000
         0000000000000000000000000000000000000000000000000000000000000000
-        e0feffff0300000068ffffff0300000070010000"#]].assert_eq(&hex(&encoded[earlier.len()..]));
+        e0feffff0300000068ffffff0300000070010000"#]]
+    .assert_eq(&hex(&encoded[earlier.len()..]));
     assert_eq!(decode_state(NEWEST, &encoded).unwrap(), state);
 }
 

@@ -1,0 +1,28 @@
+//! The audit log of a set, outside of its replicated state.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `recorder` | records an operation around what carries it out |
+//! | `services` | the services of operators, with every change recorded |
+//! | `service` | reads the log, and takes the ends of operations from other members |
+//! | `lines` | events as JSON lines, and the check of such a file |
+//! | `file` | the file in the data directory that has them |
+//!
+//! The rules are in [`seq_core::state::Audit`].
+
+mod file;
+mod lines;
+mod recorder;
+pub(crate) mod service;
+pub(crate) mod services;
+
+pub(crate) use file::AuditFile;
+pub use lines::{Damage, Verified, event, line, verify};
+pub(crate) use recorder::{Recorder, ends};
+
+/// Milliseconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "the audit log has the time for people; nothing depends on it")]
+fn wall_clock_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

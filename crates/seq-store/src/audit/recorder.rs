@@ -1,0 +1,202 @@
+//! Records operations: a begin is committed before one is carried out, an end after it.
+//!
+//! The end is recorded by a task of the member, so a caller that disconnects does not prevent it; and by the leader of that
+//! time, which a transfer of leadership makes another member.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message;
+use seq_core::state::{BeginOperation, EndOperation, audit_text};
+use seq_proto::v1::forward_service_client::ForwardServiceClient;
+use seq_proto::v1::{EndOperationRequest, EndedOperation, ForwardRequest};
+use seq_proto::{Reason, status};
+use seq_raft::RaftHandle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Status};
+
+use super::wall_clock_ms;
+use crate::encoding;
+use crate::leader_link::LeaderHop;
+use crate::replicated_set::{ReplicatedSet, SetState};
+use crate::sender::sender;
+
+/// Most ends that wait to be recorded. More operations than that are not under way at one member.
+const MAX_ENDS: usize = 1_024;
+
+/// How long the end of an operation is tried to be recorded: longer than an election.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Interval between two attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The principal where ports have no TLS.
+const UNAUTHENTICATED: &str = "unauthenticated";
+
+/// The method by which a member that no longer leads records an end.
+const END_METHOD: &str = "/seqsvr.v1.AuditService/EndOperation";
+
+/// An operation to record.
+pub(crate) struct Operation {
+    /// As the command line has it.
+    pub(crate) text: String,
+    /// Fingerprint of its plan; 0: none.
+    pub(crate) plan: u64,
+}
+
+impl Operation {
+    /// One that rests on no plan.
+    pub(crate) fn new(text: String) -> Operation {
+        Operation { text, plan: 0 }
+    }
+}
+
+/// Records the operations that this member carries out.
+pub(crate) struct Recorder {
+    replicated: ReplicatedSet,
+    node: Arc<str>,
+    ends: mpsc::Sender<End>,
+}
+
+/// The end of an operation, to be recorded.
+struct End {
+    operation: u64,
+    refusal: Option<String>,
+    recorded: oneshot::Sender<()>,
+}
+
+/// What records the ends; run by [`Ends::run`].
+pub(crate) struct Ends {
+    replicated: ReplicatedSet,
+    leader: LeaderHop,
+    ends: mpsc::Receiver<End>,
+}
+
+/// A recorder, and the task that it needs.
+pub(crate) fn ends(replicated: &ReplicatedSet, leader: LeaderHop, node: &str) -> (Recorder, Ends) {
+    let (sender, receiver) = mpsc::channel(MAX_ENDS);
+    let recorder = Recorder { replicated: replicated.clone(), node: node.into(), ends: sender };
+    (recorder, Ends { replicated: replicated.clone(), leader, ends: receiver })
+}
+
+impl Recorder {
+    /// Carries an operation out between the records of its begin and its end. On a member that does not lead, and in a
+    /// group whose format has no audit log, it is carried out alone.
+    ///
+    /// # Errors
+    /// Those of `carry_out`, and of the begin, which is not carried out then.
+    pub(crate) async fn record<Q, R, F>(
+        &self,
+        request: Request<Q>,
+        operation: Operation,
+        carry_out: impl FnOnce(Request<Q>) -> F,
+    ) -> Result<R, Status>
+    where
+        F: Future<Output = Result<R, Status>>,
+    {
+        let principal = sender(&request)?.map_or_else(|| UNAUTHENTICATED.to_owned(), |identity| identity.short());
+        let raft = self.replicated.raft();
+        if !raft.is_leader() || !is_recorded(raft) {
+            return carry_out(request).await;
+        }
+        raft.check_quorum()?;
+        tracing::info!(principal, operation = operation.text, "an operation begins");
+        let begin = BeginOperation {
+            at_unix_ms: wall_clock_ms(),
+            principal: audit_text(&principal).to_owned(),
+            node: audit_text(&self.node).to_owned(),
+            operation: audit_text(&operation.text).to_owned(),
+            plan: operation.plan,
+        };
+        let number = self.replicated.propose(begin).await?.expect("its texts were cut to fit");
+        let mut open = Open { number, ends: &self.ends, refusal: Some("the caller disconnected".to_owned()) };
+        let outcome = carry_out(request).await;
+        open.refusal = outcome.as_ref().err().map(refusal);
+        let recorded = open.end();
+        // The response comes after the record, so that a list after it has it.
+        let _ = tokio::time::timeout(END_TIMEOUT, recorded).await;
+        outcome
+    }
+}
+
+/// The reason of a refusal, and its text.
+fn refusal(status: &Status) -> String {
+    let reason = status::reason(status).unwrap_or_else(|| format!("{:?}", status.code()));
+    format!("{reason}: {}", status.message())
+}
+
+/// An operation that was begun. Dropping it ends it: the caller disconnected, and it may have been carried out.
+struct Open<'a> {
+    number: u64,
+    ends: &'a mpsc::Sender<End>,
+    refusal: Option<String>,
+}
+
+impl Open<'_> {
+    fn end(mut self) -> oneshot::Receiver<()> {
+        self.send()
+    }
+
+    fn send(&mut self) -> oneshot::Receiver<()> {
+        let (recorded, wait) = oneshot::channel();
+        let refusal = self.refusal.take().map(|text| audit_text(&text).to_owned());
+        let operation = std::mem::take(&mut self.number);
+        if operation > 0 && self.ends.try_send(End { operation, refusal, recorded }).is_err() {
+            tracing::warn!(operation, "the end of an operation is not recorded: too many are, or the member stops");
+        }
+        wait
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        drop(self.send());
+    }
+}
+
+impl Ends {
+    /// Records ends, one after the other.
+    pub(crate) async fn run(mut self) {
+        while let Some(end) = self.ends.recv().await {
+            let (since, operation) = (Instant::now(), end.operation);
+            while let Err(error) = self.record(&end).await {
+                if since.elapsed() > END_TIMEOUT {
+                    tracing::warn!(operation, error = error.message(), "the end of an operation is not recorded");
+                    break;
+                }
+                tokio::time::sleep(RETRY_INTERVAL).await;
+            }
+            let _ = end.recorded.send(());
+        }
+    }
+
+    async fn record(&self, end: &End) -> Result<(), Status> {
+        let at_unix_ms = wall_clock_ms();
+        let Some(hop) = self.leader.hop(&MetadataMap::new())? else {
+            let end = EndOperation { at_unix_ms, operation: end.operation, refusal: end.refusal.clone() };
+            return self
+                .replicated
+                .propose(end)
+                .await?
+                .map_err(|refusal| Reason::Malformed.status(refusal.to_string()));
+        };
+        let ended = EndedOperation { at_unix_ms, operation: end.operation, refusal: end.refusal.clone() };
+        let message = Bytes::from(EndOperationRequest { ended: Some(ended) }.encode_to_vec());
+        let request = Request::new(ForwardRequest { method: END_METHOD.to_owned(), message });
+        let forwarded = hop.forward(request, |channel, request| async move {
+            ForwardServiceClient::new(channel).forward(request).await
+        });
+        let mut messages = forwarded.await?.into_inner();
+        while messages.message().await?.is_some() {}
+        Ok(())
+    }
+}
+
+/// Whether operations are recorded: the group's format has an audit log.
+pub(super) fn is_recorded(raft: &RaftHandle<SetState>) -> bool {
+    raft.state().format() >= encoding::AUDIT
+}
