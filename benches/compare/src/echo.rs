@@ -119,4 +119,11 @@ impl StatusService for Echo {
         let (pid, cpu_us) = (std::process::id(), cpu_us());
         Ok(Response::new(v1::StatusResponse { pid, cpu_us, ..v1::StatusResponse::default() }))
     }
+
+    async fn list_ceilings(
+        &self,
+        _: Request<v1::ListCeilingsRequest>,
+    ) -> Result<Response<v1::ListCeilingsResponse>, Status> {
+        unimplemented()
+    }
 }

@@ -224,18 +224,11 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     services.admin.0.open(view.clone());
     services.inter_set.0.open(between.clone());
     services.sets.0.open(SetAdmin::new(set.clone(), between.clone(), progress));
-    let (recorder, ends) = audit::ends(&replicated, services.leader.clone(), &name);
-    services.recorder.open(recorder);
-    services.audit.0.open(AuditLog::new(&set.name, replicated.clone()));
+    open_audit(&services, &replicated, (&set.name, &name), &data, tasks);
     services.backup.0.open(Backups::new(&cluster, replicated.clone()));
     services.nodes.0.open(NodeAdmin::new(set.clone(), replicated.clone(), plan.clone()));
     let node = loaded.run(tasks);
 
-    if let DataDir::Path(dir) = &data {
-        let file = AuditFile::new(dir, replicated.clone());
-        tasks.spawn("store audit file", Kind::Critical, file.run(tasks.clone()));
-    }
-    spawn(tasks, "store audit", Kind::Critical, ends.run());
     spawn(tasks, "store reach", Kind::Critical, reach::watch(names(), replicated.clone(), plan, calls));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(tasks, "store migrations", Kind::Critical, migrations.run());
@@ -246,6 +239,24 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());
     tracing::info!(store = name, cluster, set = set.name, id, round_trip = ?options.max_round_trip(), "the store member listens");
     Ok(StoreHandle { node, view, allocs, tasks: tasks.clone() })
+}
+
+/// Opens what records operations, before the services whose operations it records.
+fn open_audit(
+    services: &Services,
+    replicated: &ReplicatedSet,
+    (set, name): (&str, &str),
+    data: &DataDir,
+    tasks: &TaskGroup,
+) {
+    let (recorder, ends) = audit::ends(replicated, services.leader.clone(), name);
+    services.recorder.open(recorder);
+    services.audit.0.open(AuditLog::new(set, replicated.clone()));
+    spawn(tasks, "store audit", Kind::Critical, ends.run());
+    if let DataDir::Path(dir) = data {
+        let file = AuditFile::new(dir, replicated.clone());
+        tasks.spawn("store audit file", Kind::Critical, file.run(tasks.clone()));
+    }
 }
 
 /// The members of the set file; `apart`: Raft has a port of its own.
