@@ -190,7 +190,7 @@ async fn takeover(
     };
     let voters =
         ChangeVotersRequest { set: "im-a".into(), remove: vec![3], allow_even: true, ..ChangeVotersRequest::default() };
-    let drain = DrainNodeRequest { set: "im-a".into(), node: a1, drained: true, dry_run: false };
+    let drain = DrainNodeRequest { set: "im-a".into(), node: a1, drained: true, ..DrainNodeRequest::default() };
     let vote = RaftMessage {
         cluster_id: "three-node".into(),
         from: 2,

@@ -5,7 +5,8 @@
 //! ([`owner`]), which ceilings it requests ([`raises`]), when it renews ([`renewals`]) and through which member of the store
 //! ([`store_calls`]), what becomes of a call that cannot be served at once ([`calls`]), what the store accepts ([`state`]),
 //! how routes are versioned ([`route`]), which set has a section ([`directory`]), which owner is proposed
-//! ([`placement`]) and when ([`arbiter`]), and how sections move to another set ([`migration`]). The crates around it move bytes.
+//! ([`placement`]) and when ([`arbiter`]), how sections move to another set ([`migration`]), and what a plan of an operator
+//! rests on ([`plan`]). The crates around it move bytes.
 //!
 //! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in
 //! it iterates a map in random order. What it needs from the world is an argument.
@@ -25,6 +26,7 @@ pub mod limits;
 pub mod migration;
 pub mod owner;
 pub mod placement;
+pub mod plan;
 pub mod raise;
 pub mod raises;
 pub mod refusal;

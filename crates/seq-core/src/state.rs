@@ -54,7 +54,7 @@ pub use replicated::{ClaimStoreId, Drain, RaiseCeilings, Reassignment, Renew, Re
 pub use sections::SectionRecords;
 pub use set_command::{
     Arrival, Arrive, Arrived, Arriving, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
-    Fingerprint, LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
+    LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
 };
 
 /// The committed state of one set.
@@ -119,6 +119,15 @@ impl Terms {
     #[must_use]
     pub fn wait_for(&self, lease: Duration) -> Duration {
         self.lease_wait.max(LeaseTerms::shortest_wait(lease))
+    }
+
+    /// Checks the bounds of terms that are to be set.
+    ///
+    /// # Errors
+    /// [`CommandRefusal::BadTerms`].
+    pub fn check(self) -> Result<(), CommandRefusal> {
+        let is_within = (Duration::from_millis(1)..=limits::MAX_LEASE_WAIT).contains(&self.lease_wait);
+        if is_within { Ok(()) } else { Err(CommandRefusal::BadTerms { terms: self }) }
     }
 }
 
@@ -400,9 +409,7 @@ impl State {
     }
 
     fn set_terms(&mut self, replaces: Option<Terms>, terms: Terms) -> Result<(), CommandRefusal> {
-        if !(Duration::from_millis(1)..=limits::MAX_LEASE_WAIT).contains(&terms.lease_wait) {
-            return Err(CommandRefusal::BadTerms { terms });
-        }
+        terms.check()?;
         // A repeat of a change that was applied has the same result.
         if self.terms != replaces && self.terms != Some(terms) {
             return Err(CommandRefusal::OtherTerms { current: self.terms() });

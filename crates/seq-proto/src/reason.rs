@@ -434,7 +434,7 @@ reasons! {
         NoLeader = "NO_LEADER", [Unavailable], Leader, Unchanged;
         /// The leader is to be removed, and no remaining voter has the whole log.
         NoSuccessor = "NO_SUCCESSOR", [FailedPrecondition], Never, Unchanged;
-        /// Another change of members is in progress.
+        /// Another change of the set is in progress.
         ChangeInProgress = "CHANGE_IN_PROGRESS", [Unavailable], Leader, Unchanged;
         /// The new member does not respond, so its data directory is not known: start it with `--join` first.
         MemberNotReached = "MEMBER_NOT_REACHED", [Unavailable], Leader, Unchanged;

@@ -14,7 +14,8 @@ use crate::leadership::quorum::{Quorum, QuorumStatus};
 use crate::leadership::transfer;
 use crate::membership::Refusal;
 use crate::membership::changes::MemberChanges;
-use crate::membership::format::FormatRaise;
+use crate::membership::format::{FormatRaise, REQUIRES_NO_PLAN};
+use crate::membership::preconditions::ChangeGuard;
 use crate::propose::{ProposeError, Proposer};
 use crate::state_machine::StateMachine;
 use crate::status::RaftStatus;
@@ -137,7 +138,17 @@ impl<M: StateMachine> RaftHandle<M> {
     /// # Errors
     /// [`NotRaised`] where this member does not lead, a member reads only older formats, or one is silent.
     pub async fn raise_format(&self) -> Result<FormatRaise, NotRaised> {
-        self.changes.raise_format(false).await.map_err(|error| NotRaised { why: error.to_string() })
+        let raised = self.changes.raise_format(REQUIRES_NO_PLAN).await;
+        raised.map(|(raise, _)| raise).map_err(|error| NotRaised { why: error.to_string() })
+    }
+
+    /// Begins a change of an operator that is compared with what its plan rests on: what was proposed before is applied when
+    /// this returns, and no other change is compared or made until the guard is dropped.
+    ///
+    /// # Errors
+    /// `CHANGE_IN_PROGRESS`, or the reason why this member cannot propose.
+    pub async fn begin_change(&self) -> Result<ChangeGuard<'_>, Status> {
+        self.changes.exclusive().await.map_err(Status::from)
     }
 
     /// What operators and probes see of this member.

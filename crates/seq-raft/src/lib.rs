@@ -48,6 +48,7 @@ pub use gate::Gate;
 pub use handle::{Changes, NotRaised, NotTransferred, RaftHandle, Stopped};
 pub use leadership::quorum::QuorumStatus;
 pub use membership::format::FormatRaise;
+pub use membership::preconditions::ChangeGuard;
 pub use membership::service::MemberAdmin;
 pub use node::{LoadedNode, RaftNode, RunningNode};
 pub use options::{InvalidOptions, RaftOptions};

@@ -3,6 +3,7 @@
 pub(crate) mod changes;
 pub(crate) mod format;
 mod plan;
+pub(crate) mod preconditions;
 pub(crate) mod probe;
 pub(crate) mod service;
 

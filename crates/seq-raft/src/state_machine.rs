@@ -49,6 +49,10 @@ pub trait StateMachine: Clone + Default + Send + Sync + 'static {
     /// state and of its snapshots.
     fn member_ids(&self) -> &[u64];
 
+    /// A number that differs between groups, and between the histories of one group before and after a restore: plans of operators
+    /// rest on it.
+    fn history(&self) -> u64;
+
     /// The command that adds an id to [`StateMachine::member_ids`]; it may be repeated.
     fn claim_member_id(id: u64) -> Self::Command;
 }

@@ -87,6 +87,10 @@ impl<const NEWEST: u16> StateMachine for Journal<NEWEST> {
         &self.ids
     }
 
+    fn history(&self) -> u64 {
+        1
+    }
+
     fn claim_member_id(id: u64) -> Command {
         Command::ClaimId(id)
     }

@@ -11,6 +11,7 @@
 //! | `arbiter` | proposes owners, beside the leader |
 //! | `forward` | requests of operators at the admin port of a follower, forwarded to the leader |
 //! | `admin` | requests of operators |
+//! | `preconditions` | what plans of operators rest on |
 //! | `set_admin` | requests of operators about sets and migrations |
 //! | `backup` | backups of a set, and members that are restored from one |
 //! | `between` | what stores of different sets send each other, and migrations |
@@ -33,6 +34,7 @@ mod forward;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod leader_link;
+mod preconditions;
 mod replicated_set;
 mod sender;
 mod server;

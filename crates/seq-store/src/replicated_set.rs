@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use seq_core::state::{Answer, Command, Replicated, State};
 use seq_raft::{AppliedState, Malformed, Observer, ProposeError, RaftHandle, StateMachine};
 
-use crate::encoding;
+use crate::{encoding, preconditions};
 
 /// [`State`] as the replicated log applies and encodes it. Usable without a log: by benches, simulations and fuzzers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,10 @@ impl StateMachine for SetState {
 
     fn member_ids(&self) -> &[u64] {
         &self.0.store_ids
+    }
+
+    fn history(&self) -> u64 {
+        preconditions::history(&self.0)
     }
 
     fn claim_member_id(id: u64) -> Command {

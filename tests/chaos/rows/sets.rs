@@ -78,7 +78,9 @@ pub(super) fn split_and_merge() {
     let merged = wait(cluster, Way::Back, back, "all of them arrived", is_in(MigrationPhase::Arrived));
     print_migration("merge", &merged, began.elapsed());
     complete(cluster, Way::Back, back);
-    let closed = async |mut client: Admin| client.close_set(v1::CloseSetRequest { name: OTHER_SET.to_owned() }).await;
+    let closed = async |mut client: Admin| {
+        client.close_set(v1::CloseSetRequest { name: OTHER_SET.to_owned(), ..v1::CloseSetRequest::default() }).await
+    };
     eventually("the set is closed", || {
         let response = cluster.set_admin(&cluster.other.stores, closed).ok()?;
         (response.state() == v1::SetState::Closed).then_some(())

@@ -5,10 +5,11 @@ use std::time::Duration;
 use arbitrary::Result;
 use seq_core::directory::{Claim, ClaimRun};
 use seq_core::layout::SectionRun;
+use seq_core::plan::Fingerprint;
 use seq_core::state::{
     Arrive, Arrived, Arriving, Close, Closing, Command, Complete, Depart, DepartSilent, Destination, EndQuarantine,
-    Fence, Fingerprint, LearnDirectory, Migration, Pace, Rollback, SectionRecord, SetFacts, SetPace, StartMigration,
-    StartReturn, State,
+    Fence, LearnDirectory, Migration, Pace, Rollback, SectionRecord, SetFacts, SetPace, StartMigration, StartReturn,
+    State,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, LayoutId, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq, SetId,

@@ -17,6 +17,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestError, TestRng, TestRunner};
 
 use super::*;
+use crate::plan::Fingerprint;
 
 const SETS: usize = 3;
 const SECTIONS: u32 = 2;

@@ -29,21 +29,32 @@ pub enum Closing {
 
 impl State {
     pub(super) fn close(&mut self, Close: &Close) -> Result<Closing, CommandRefusal> {
+        self.check_close()?;
+        self.closing = self.closing.max(Closing::Closing);
+        self.settle_closing();
+        Ok(self.closing)
+    }
+
+    /// Whether the set may be closed: nothing is in it, and nothing that departed can return. One that is closing may be closed
+    /// again.
+    ///
+    /// # Errors
+    /// [`SetRefusal::NotEmpty`], [`SetRefusal::MayReturn`], or [`CommandRefusal::NoSet`].
+    pub fn check_close(&self) -> Result<(), CommandRefusal> {
         if self.set.is_none() {
             return Err(CommandRefusal::NoSet);
         }
-        if self.closing == Closing::Open {
-            if let Some(section) = self.sections_here().next() {
-                let sections = self.sections_here().count() as u32;
-                return Err(SetRefusal::NotEmpty { section, sections }.into());
-            }
-            if let Some((section, tombstone)) = self.tombstones().find(|(_, tombstone)| self.may_return(tombstone)) {
-                return Err(SetRefusal::MayReturn { section, migration: tombstone.by }.into());
-            }
-            self.closing = Closing::Closing;
+        if self.closing > Closing::Open {
+            return Ok(());
         }
-        self.settle_closing();
-        Ok(self.closing)
+        if let Some(section) = self.sections_here().next() {
+            let sections = self.sections_here().count() as u32;
+            return Err(SetRefusal::NotEmpty { section, sections }.into());
+        }
+        if let Some((section, tombstone)) = self.tombstones().find(|(_, tombstone)| self.may_return(tombstone)) {
+            return Err(SetRefusal::MayReturn { section, migration: tombstone.by }.into());
+        }
+        Ok(())
     }
 
     /// Closes a closing set for good where nothing is here, nothing can return, and nothing can come.

@@ -5,11 +5,12 @@ use core::time::Duration;
 
 use super::migration::{Migration, Pace, Phase, Scope};
 use super::record::{Residence, SectionRecord};
-use super::set_command::{Complete, Fingerprint, Rollback, SetPace, SetRefusal, StartMigration, StartReturn};
+use super::set_command::{Complete, Rollback, SetPace, SetRefusal, StartMigration, StartReturn};
 use super::{Closing, CommandRefusal, State};
 use crate::id::{MigrationId, SectionId, SetId};
 use crate::layout::{self, SectionRun};
 use crate::limits;
+use crate::plan::Fingerprint;
 
 impl State {
     pub(super) fn start_migration(&mut self, start: &StartMigration) -> Result<MigrationId, CommandRefusal> {

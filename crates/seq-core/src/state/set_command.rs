@@ -13,6 +13,7 @@ use crate::id::{
 };
 use crate::layout::SectionRun;
 use crate::limits;
+use crate::plan::Fingerprint;
 
 /// Begins a migration, if everything that its plan rests on still holds. The sections need not have owners.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +33,6 @@ pub struct StartMigration {
     /// [`State::fingerprint`](super::State::fingerprint) when it was planned.
     pub fingerprint: Fingerprint,
 }
-
-/// Hash of what the plan of a migration rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fingerprint(pub u64);
 
 /// Changes how fast a migration goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 //!
 //! Each step may be repeated and leaves the group whole: adding a learner is one entry; a change of votes is two, and when the
 //! leader is lost between them, [`MemberChanges::complete_joint_changes`] beside the next one makes the second. One change is
-//! made at a time, each from the list of members that it was planned on.
+//! made at a time, each from the list of members that it was planned on, and only if what its plan rests on still holds
+//! (`preconditions`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::raft::Precondition;
 use openraft::{ChangeMembers, Instant as _};
+use seq_core::plan::{Fingerprint as PlanFingerprint, StalePlan};
 use seq_proto::Reason;
 use tokio::sync::Mutex;
 use tonic::Status;
@@ -49,11 +51,11 @@ pub(crate) struct MemberChanges {
     prober: Prober,
     pub(super) formats: Formats,
     /// How long one entry may take to be committed.
-    commit_timeout: Duration,
+    pub(super) commit_timeout: Duration,
     /// A member that has not responded for this long is not live.
     live_within: Duration,
-    /// Held while a change is made.
-    one: Arc<Mutex<()>>,
+    /// Held while a change of an operator is compared and made, also one that is not about members.
+    pub(super) one: Arc<Mutex<()>>,
 }
 
 /// The members as the leader observes them.
@@ -65,6 +67,15 @@ pub(crate) struct Observed {
     pub(crate) last_log_index: u64,
     /// How many entries of the leader's log each member is not known to have.
     pub(crate) lags: BTreeMap<u64, u64>,
+}
+
+/// The voters after a change.
+pub(crate) struct ChangedVoters {
+    pub(crate) voters: BTreeSet<u64>,
+    /// Whether the request changed anything.
+    pub(crate) changed: bool,
+    /// The plan as it was before.
+    pub(crate) fingerprint: PlanFingerprint,
 }
 
 impl MemberChanges {
@@ -118,33 +129,29 @@ impl MemberChanges {
         Ok(observed)
     }
 
-    /// Adds members without a vote; returns the ids of those that are new.
-    pub(crate) async fn add(&self, wanted: BTreeMap<u64, Member>) -> Result<Vec<u64>, ChangeError> {
+    /// Adds members without a vote; returns the ids of those that are new, and the plan as it was before.
+    pub(crate) async fn add(
+        &self,
+        wanted: BTreeMap<u64, Member>,
+        (dry_run, required): (bool, PlanFingerprint),
+    ) -> Result<(Vec<u64>, PlanFingerprint), ChangeError> {
+        if dry_run {
+            let observed = self.observe()?;
+            let plan = self.plan_of_learners(&observed.group, &wanted);
+            return Ok((new_members(&observed, wanted)?.into_keys().collect(), plan));
+        }
         let _one = self.begin()?;
         let observed = self.settled().await?;
-        let membership = observed.list.membership();
-        let mut new = BTreeMap::new();
-        for (id, member) in wanted {
-            match membership.get_node(&id) {
-                Some(there) if there.is_at(&member) => continue,
-                Some(Member { name, addr, .. }) => {
-                    return Err(Refusal::OtherMember { id, name: name.clone(), addr: addr.clone() }.into());
-                }
-                None => observed.group.check_new_id(id)?,
-            }
-            let others = membership.nodes().chain(&new);
-            let taken =
-                others.into_iter().find(|(_, there)| there.name == member.name || there.shares_address(&member));
-            if let Some((id, Member { name, addr, .. })) = taken {
-                return Err(Refusal::Taken { id: *id, name: name.clone(), addr: addr.clone() }.into());
-            }
-            new.insert(id, member);
+        let plan = self.plan_of_learners(&observed.group, &wanted);
+        let mut new = new_members(&observed, wanted)?;
+        let ids: Vec<u64> = new.keys().copied().collect();
+        if !new.is_empty() {
+            required.check(plan)?;
         }
         // The list names the data directory of each member: only that one is the member.
         for (id, member) in &mut new {
             member.fingerprint = self.directory(*id, &member.raft_addr).await?;
         }
-        let ids: Vec<u64> = new.keys().copied().collect();
         if !new.is_empty() {
             tracing::info!(?new, "adding members without a vote");
             self.write(ChangeMembers::AddNodes(new), &observed.list).await?;
@@ -152,7 +159,7 @@ impl MemberChanges {
         for id in &ids {
             self.claim(*id).await?;
         }
-        Ok(ids)
+        Ok((ids, plan))
     }
 
     /// Claims an id for a member, unless it is claimed already: an id belongs to one disk for good.
@@ -179,20 +186,27 @@ impl MemberChanges {
         }
     }
 
-    /// Changes the voters; returns them, and whether anything was done.
-    pub(crate) async fn change(&self, request: &MembershipRequest) -> Result<(BTreeSet<u64>, bool), ChangeError> {
+    /// Changes the voters, if the plan of the request is the one that it requires. Where they are as requested already, it
+    /// requires none: a repeat finds its own change.
+    pub(crate) async fn change(&self, request: &MembershipRequest) -> Result<ChangedVoters, ChangeError> {
         if request.dry_run {
             let (observed, plan) = self.checked(|group| group.plan(request)).await?;
-            return Ok(match plan {
-                Plan::Change { voters, .. } => (voters, false),
-                Plan::Nothing | Plan::TransferLeader { .. } => (observed.group.voters, false),
-            });
+            let fingerprint = self.plan_of_voters(&observed.group, request);
+            let voters = match plan {
+                Plan::Change { voters, .. } => voters,
+                Plan::Nothing | Plan::TransferLeader { .. } => observed.group.voters,
+            };
+            return Ok(ChangedVoters { voters, changed: false, fingerprint });
         }
         let _one = self.begin()?;
         self.settled().await?;
         let (observed, plan) = self.checked(|group| group.plan(request)).await?;
+        let fingerprint = self.plan_of_voters(&observed.group, request);
+        if plan != Plan::Nothing {
+            request.required.check(fingerprint)?;
+        }
         match plan {
-            Plan::Nothing => Ok((observed.group.voters, false)),
+            Plan::Nothing => Ok(ChangedVoters { voters: observed.group.voters, changed: false, fingerprint }),
             Plan::TransferLeader { to } => {
                 tracing::info!(to, "the leader is to be removed: leadership is transferred first");
                 transfer_leader(&self.raft, to, TRANSFER_TIMEOUT).await;
@@ -214,20 +228,29 @@ impl MemberChanges {
                     self.write(ChangeMembers::Batch(both), &list).await?;
                 }
                 tracing::info!(?voters, "members changed");
-                Ok((voters, true))
+                Ok(ChangedVoters { voters, changed: true, fingerprint })
             }
         }
     }
 
-    /// Transfers leadership to a voter; returns the leader.
-    pub(crate) async fn transfer_to(&self, to: u64) -> Result<u64, ChangeError> {
-        let _one = self.begin()?;
-        let (observed, ()) = self.checked(|group| group.check_successor(to)).await?;
-        if observed.group.leader == to {
-            return Ok(to);
+    /// Transfers leadership to a voter; returns the leader, and the plan as it was before.
+    pub(crate) async fn transfer_to(
+        &self,
+        to: u64,
+        (dry_run, required): (bool, PlanFingerprint),
+    ) -> Result<(u64, PlanFingerprint), ChangeError> {
+        let _one = if dry_run { None } else { Some(self.begin()?) };
+        if !dry_run {
+            self.settled().await?;
         }
+        let (observed, ()) = self.checked(|group| group.check_successor(to)).await?;
+        let plan = self.plan_of_transfer(&observed.group, to);
+        if observed.group.leader == to || dry_run {
+            return Ok((observed.group.leader, plan));
+        }
+        required.check(plan)?;
         match transfer_leader(&self.raft, to, TRANSFER_TIMEOUT).await {
-            Some(leader) if leader == to => Ok(to),
+            Some(leader) if leader == to => Ok((to, plan)),
             _ => Err(ChangeError::NotTakenOver { to }),
         }
     }
@@ -284,7 +307,7 @@ impl MemberChanges {
 
     /// Waits until the newest list of members is committed, applied here, and not joint, completing an unfinished change; and
     /// until an entry of the leader's own term is applied: the Raft library refuses a change before that.
-    async fn settled(&self) -> Result<Observed, ChangeError> {
+    pub(super) async fn settled(&self) -> Result<Observed, ChangeError> {
         let mut metrics = self.raft.metrics();
         let settling = async {
             loop {
@@ -326,14 +349,38 @@ impl MemberChanges {
     }
 }
 
+/// Those of the members to add that are none yet.
+fn new_members(observed: &Observed, wanted: BTreeMap<u64, Member>) -> Result<BTreeMap<u64, Member>, Refusal> {
+    let membership = observed.list.membership();
+    let mut new = BTreeMap::new();
+    for (id, member) in wanted {
+        match membership.get_node(&id) {
+            Some(there) if there.is_at(&member) => continue,
+            Some(Member { name, addr, .. }) => {
+                return Err(Refusal::OtherMember { id, name: name.clone(), addr: addr.clone() });
+            }
+            None => observed.group.check_new_id(id)?,
+        }
+        let others = membership.nodes().chain(&new);
+        let taken = others.into_iter().find(|(_, there)| there.name == member.name || there.shares_address(&member));
+        if let Some((id, Member { name, addr, .. })) = taken {
+            return Err(Refusal::Taken { id: *id, name: name.clone(), addr: addr.clone() });
+        }
+        new.insert(id, member);
+    }
+    Ok(new)
+}
+
 /// Why a change was not made, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChangeError {
     #[error(transparent)]
+    StalePlan(#[from] StalePlan),
+    #[error(transparent)]
     Refused(#[from] Refusal),
     #[error(transparent)]
     Propose(#[from] ProposeError),
-    #[error("another change of members is under way")]
+    #[error("another change of the set is under way")]
     InProgress,
     #[error("store {id} at {addr} does not name its data directory: {why}; start it with --join first")]
     NotReached { id: u64, addr: String, why: String },
@@ -347,6 +394,7 @@ impl From<ChangeError> for Status {
         let reason = match error {
             ChangeError::Refused(refusal) => return refusal.into(),
             ChangeError::Propose(error) => return error.into(),
+            ChangeError::StalePlan(_) => Reason::StalePlan,
             ChangeError::InProgress => Reason::ChangeInProgress,
             ChangeError::NotReached { .. } => Reason::MemberNotReached,
             ChangeError::NotTakenOver { .. } => Reason::NotTakenOver,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
+use seq_core::plan::Fingerprint as PlanFingerprint;
 use tokio::time::Instant;
 
 use super::changes::{ChangeError, MemberChanges};
@@ -17,6 +18,9 @@ use crate::transport::formats::ReportedFormats;
 
 /// Pause between two attempts of a leader that raises the format by itself.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// No dry run, and no plan is required: for what a leader raises by itself.
+pub(crate) const REQUIRES_NO_PLAN: (bool, PlanFingerprint) = (false, PlanFingerprint::NONE);
 
 /// The formats that the members read.
 #[derive(Clone)]
@@ -56,22 +60,30 @@ impl MemberChanges {
     }
 
     /// Raises the group's format to the newest one that this leader's program reads; with `dry_run` only checks whether that
-    /// can be done.
-    pub(crate) async fn raise_format(&self, dry_run: bool) -> Result<FormatRaise, ChangeError> {
-        self.observe()?;
+    /// can be done. Returns also the plan as it was before.
+    pub(crate) async fn raise_format(
+        &self,
+        (dry_run, required): (bool, PlanFingerprint),
+    ) -> Result<(FormatRaise, PlanFingerprint), ChangeError> {
+        let observed = self.observe()?;
         let (from, to) = (self.format(), self.formats.mine);
         if from == to {
-            return Ok(FormatRaise { from, to });
+            return Ok((FormatRaise { from, to }, self.plan_of_format(&observed.group, (from, to))));
         }
         let _one = self.begin()?;
+        if !dry_run {
+            self.settled().await?;
+        }
         let began = Instant::now();
         let newest = |id| Some(self.replica.newest_of(self.formats.reported.newest_since(id, began)?));
-        self.checked(|group| group.check_format(to, newest)).await?;
+        let (observed, ()) = self.checked(|group| group.check_format(to, newest)).await?;
+        let plan = self.plan_of_format(&observed.group, (from, to));
         if !dry_run {
+            required.check(plan)?;
             self.proposer.propose(encoding::write_raise(to)).await?;
             tracing::info!(from, to, "the format of the store's log and state was raised");
         }
-        Ok(FormatRaise { from, to })
+        Ok((FormatRaise { from, to }, plan))
     }
 }
 
@@ -80,7 +92,7 @@ pub(crate) async fn raise_when_read(changes: MemberChanges) {
     let mut metrics = changes.raft.server_metrics();
     loop {
         if changes.raft.is_leader() && changes.format() < changes.formats.mine {
-            if let Err(error) = changes.raise_format(false).await {
+            if let Err(error) = changes.raise_format(REQUIRES_NO_PLAN).await {
                 tracing::debug!(%error, "the format cannot be raised yet");
             }
             tokio::time::sleep(INTERVAL).await;

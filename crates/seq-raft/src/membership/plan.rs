@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use seq_core::limits;
+use seq_core::plan::Fingerprint;
 use seq_proto::Reason;
 use tonic::Status;
 
@@ -42,6 +43,8 @@ pub(crate) struct MembershipRequest {
     pub(crate) allow_even: bool,
     /// Assumes that members to add are there, live, and have the whole log; nothing is changed.
     pub(crate) dry_run: bool,
+    /// The plan that the change requires.
+    pub(crate) required: Fingerprint,
 }
 
 /// Steps of a change.

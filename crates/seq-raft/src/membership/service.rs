@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use seq_core::limits;
+use seq_core::plan::Fingerprint;
 use seq_proto::v1::store_admin_service_server::StoreAdminService;
 use seq_proto::v1::{
     AddLearnersRequest, AddLearnersResponse, ChangeVotersRequest, ChangeVotersResponse, ListMembersRequest,
@@ -12,13 +13,13 @@ use seq_proto::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::changes::{MemberChanges, Observed};
+use super::changes::{ChangedVoters, MemberChanges, Observed};
 use super::format::FormatRaise;
 use super::plan::{MAX_VOTERS, MembershipRequest, Refusal};
 use crate::gate::Gate;
 use crate::leadership::quorum::Quorum;
 use crate::membership_status;
-use crate::nonce::Fingerprint;
+use crate::nonce;
 use crate::status::{ms, us};
 use crate::types::Member;
 
@@ -63,6 +64,7 @@ impl MemberAdmin {
             quorum: quorum.has_quorum(),
             quorum_lost_ms: ms(quorum.lost()),
             format: self.changes.format().into(),
+            plans: true,
         }
     }
 }
@@ -83,8 +85,9 @@ impl StoreAdminService for Gate<MemberAdmin> {
         let (admin, request) = (self.get()?, request.into_inner());
         admin.check_set(&request.set)?;
         Refusal::check_quorum(&admin.quorum.status())?;
-        let added = admin.changes.add(read(request.members)?).await?;
-        Ok(Response::new(AddLearnersResponse { added }))
+        let required = (request.dry_run, Fingerprint(request.plan));
+        let (added, fingerprint) = admin.changes.add(read(request.members)?, required).await?;
+        Ok(Response::new(AddLearnersResponse { added, fingerprint: fingerprint.0 }))
     }
 
     async fn change_voters(
@@ -99,9 +102,11 @@ impl StoreAdminService for Gate<MemberAdmin> {
             remove: request.remove.into_iter().collect(),
             allow_even: request.allow_even,
             dry_run: request.dry_run,
+            required: Fingerprint(request.plan),
         };
-        let (voters, changed) = admin.changes.change(&change).await?;
-        Ok(Response::new(ChangeVotersResponse { voters: voters.into_iter().collect(), changed }))
+        let ChangedVoters { voters, changed, fingerprint } = admin.changes.change(&change).await?;
+        let voters = voters.into_iter().collect();
+        Ok(Response::new(ChangeVotersResponse { voters, changed, fingerprint: fingerprint.0 }))
     }
 
     async fn transfer_leader(
@@ -111,8 +116,9 @@ impl StoreAdminService for Gate<MemberAdmin> {
         let (admin, request) = (self.get()?, request.into_inner());
         admin.check_set(&request.set)?;
         Refusal::check_quorum(&admin.quorum.status())?;
-        let leader = admin.changes.transfer_to(request.to).await?;
-        Ok(Response::new(TransferLeaderResponse { leader }))
+        let required = (request.dry_run, Fingerprint(request.plan));
+        let (leader, fingerprint) = admin.changes.transfer_to(request.to, required).await?;
+        Ok(Response::new(TransferLeaderResponse { leader, fingerprint: fingerprint.0 }))
     }
 
     async fn raise_format(
@@ -122,8 +128,9 @@ impl StoreAdminService for Gate<MemberAdmin> {
         let (admin, request) = (self.get()?, request.into_inner());
         admin.check_set(&request.set)?;
         Refusal::check_quorum(&admin.quorum.status())?;
-        let FormatRaise { from, to } = admin.changes.raise_format(request.dry_run).await?;
-        Ok(Response::new(RaiseFormatResponse { from: from.into(), to: to.into() }))
+        let required = (request.dry_run, Fingerprint(request.plan));
+        let (FormatRaise { from, to }, fingerprint) = admin.changes.raise_format(required).await?;
+        Ok(Response::new(RaiseFormatResponse { from: from.into(), to: to.into(), fingerprint: fingerprint.0 }))
     }
 }
 
@@ -148,7 +155,7 @@ fn read(members: Vec<NewMember>) -> Result<BTreeMap<u64, Member>, Refusal> {
             }
         }
         // Requested from the member itself once the whole request is checked.
-        read.insert(id, Member { name, addr, raft_addr, fingerprint: Fingerprint::NONE });
+        read.insert(id, Member { name, addr, raft_addr, fingerprint: nonce::Fingerprint::NONE });
     }
     Ok(read)
 }

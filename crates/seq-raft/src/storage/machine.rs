@@ -107,6 +107,9 @@ pub(crate) trait Replica: Send + Sync {
     /// The command that claims an id for a member.
     fn claim_member_id(&self, id: u64) -> Result<EncodedCommand, CommandTooLarge>;
 
+    /// The history of the group, for plans of operators.
+    fn history(&self) -> u64;
+
     /// The group's format.
     fn format(&self) -> u16;
 
@@ -200,6 +203,10 @@ impl<M: StateMachine> Replica for Shared<M> {
 
     fn claim_member_id(&self, id: u64) -> Result<EncodedCommand, CommandTooLarge> {
         encoding::write_command::<M>(Replica::format(self), &M::claim_member_id(id))
+    }
+
+    fn history(&self) -> u64 {
+        self.contents.read().state.history()
     }
 
     fn format(&self) -> u16 {

@@ -1,15 +1,16 @@
 //! The service through which operators list and drain the AllocSvrs of a set.
 //!
-//! **Invariant:** the last node that could own sections is not drained. The arbiter's plan is as old as its last evaluation;
-//! the state is what is applied here.
+//! **Invariant:** the last node that could own sections is not drained, by two requests at once neither. Which nodes live is as
+//! old as the arbiter's last evaluation; which are drained is read while no other change is under way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::NodeId;
 use seq_core::arbiter::Plan;
-use seq_core::state::{CommandRefusal, Drain, SetTerms, State, Terms};
+use seq_core::plan::Fingerprint;
+use seq_core::state::{CommandRefusal, Drain, NodeRecord, SetTerms, State, Terms};
 use seq_proto::Reason;
 use seq_proto::v1::node_admin_service_server::NodeAdminService;
 use seq_proto::v1::{
@@ -21,6 +22,7 @@ use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
 
 use crate::definition::DeclaredSet;
+use crate::preconditions::{self, Required};
 use crate::replicated_set::ReplicatedSet;
 
 /// The open service.
@@ -45,12 +47,6 @@ impl NodeAdmin {
             _ => Err(raft.not_leader().into()),
         }
     }
-
-    /// Whether no other node could own sections.
-    fn is_last(plan: &Plan, node: NodeId) -> bool {
-        let free = |id: &&NodeId| !plan.draining.contains(*id);
-        plan.living.iter().filter(free).all(|id| *id == node)
-    }
 }
 
 /// The service, opened once the member is loaded.
@@ -67,28 +63,9 @@ impl NodeAdminService for NodeServer {
 
     async fn drain_node(&self, request: Request<DrainNodeRequest>) -> Result<Response<DrainNodeResponse>, Status> {
         let (admin, request) = (self.0.get()?, request.into_inner());
-        let plan = admin.plan()?;
-        let DrainNodeRequest { set, node: name, drained, dry_run } = request;
-        admin.check_set(&set)?;
-        let known = admin.replicated.read(|state| {
-            let (id, node) = state.nodes().find(|(_, node)| node.name == name)?;
-            Some((id, node.drained, owned(state).get(&id).copied().unwrap_or(0)))
-        });
-        let Some((id, was, sections)) = known else {
-            let text = CommandRefusal::UnknownName { name }.to_string();
-            return Err(Reason::UnknownNode.status_as(Code::NotFound, text));
-        };
-        if drained && !was && NodeAdmin::is_last(&plan, id) {
-            let text = format!("{name} is the last node of set {set} that could own sections");
-            return Err(Reason::LastNode.status(text));
-        }
-        if !dry_run && was != drained {
-            let known_as = name.clone();
-            let outcome = admin.replicated.propose(Drain { name, drained }).await?;
-            outcome.expect("a node that registered stays known");
-            tracing::info!(set, node = id.0, name = known_as, drained, sections, "a node is drained, or no longer");
-        }
-        Ok(Response::new(DrainNodeResponse { sections, changed: was != drained && !dry_run }))
+        admin.plan()?;
+        admin.check_set(&request.set)?;
+        admin.drain(request).await.map(Response::new)
     }
 
     async fn set_terms(&self, request: Request<SetTermsRequest>) -> Result<Response<SetTermsResponse>, Status> {
@@ -98,12 +75,13 @@ impl NodeAdminService for NodeServer {
         admin.check_set(&request.set)?;
         let wanted =
             (request.lease_wait_ms > 0).then_some(Terms { lease_wait: Duration::from_millis(request.lease_wait_ms) });
-        let (terms, changed) = match wanted {
-            Some(terms) => admin.set_terms(terms).await?,
-            None => (admin.replicated.read(State::terms), false),
+        let required = Required::new(request.dry_run, request.plan);
+        let (terms, changed, plan) = match wanted {
+            Some(terms) => admin.set_terms(terms, required).await?,
+            None => admin.replicated.read(|state| (state.terms(), false, preconditions::terms(state, None))),
         };
         let lease_wait_ms = u64::try_from(terms.lease_wait.as_millis()).unwrap_or(u64::MAX);
-        Ok(Response::new(SetTermsResponse { lease_wait_ms, changed }))
+        Ok(Response::new(SetTermsResponse { lease_wait_ms, changed, fingerprint: plan.0 }))
     }
 }
 
@@ -116,27 +94,112 @@ impl NodeAdmin {
         Err(Reason::OtherSet.status(text))
     }
 
-    /// Replaces the terms in force; returns those in force then, and whether anything changed.
-    async fn set_terms(&self, terms: Terms) -> Result<(Terms, bool), Status> {
-        let replaces = self.replicated.read(|state| state.terms);
-        if replaces == Some(terms) {
-            return Ok((terms, false));
+    /// Drains a node, or ends that, if the plan of the request is the one that it requires. Where the node is as requested
+    /// already, it requires none: a repeat finds its own change.
+    async fn drain(&self, request: DrainNodeRequest) -> Result<DrainNodeResponse, Status> {
+        let DrainNodeRequest { set, node: name, drained, dry_run, plan, together } = request;
+        let required = Required::new(dry_run, plan);
+        let now = self.foresee(&name, drained, &together)?;
+        if now.was == drained {
+            return Ok(now.response(false));
         }
-        let outcome = self.replicated.propose(SetTerms { replaces, terms }).await?;
-        outcome.map_err(|refusal| {
-            let reason = match refusal {
-                CommandRefusal::BadTerms { .. } => Reason::BadTerms,
-                _ => Reason::OtherTerms,
+        let change = required.begin(self.replicated.raft()).await?;
+        // Another change may have been made meanwhile.
+        let now = self.foresee(&name, drained, &together)?;
+        if now.was == drained {
+            return Ok(now.response(false));
+        }
+        if drained && now.left.is_empty() {
+            let text = format!("{name} is the last node of set {set} that could own sections");
+            return Err(Reason::LastNode.status(text));
+        }
+        if change.is_none() {
+            return Ok(now.response(false));
+        }
+        required.check(now.plan)?;
+        let outcome = self.replicated.propose(Drain { name: name.clone(), drained }).await?;
+        outcome.expect("a node that registered stays known");
+        let (node, sections) = (now.id.0, now.sections);
+        tracing::info!(set, node, name, drained, sections, "a node is drained, or no longer");
+        Ok(now.response(true))
+    }
+
+    /// What a drain of a node rests on, by the applied state and the arbiter's last evaluation of which nodes live.
+    fn foresee(&self, name: &str, drained: bool, together: &[String]) -> Result<Foreseen, Status> {
+        let living = self.plan()?.living.clone();
+        let foreseen = self.replicated.read(|state| {
+            let (id, node) = state.nodes().find(|(_, node)| node.name == name)?;
+            let could_own = |(other, record): &(NodeId, &NodeRecord)| {
+                let stays = !record.drained && !record.leaving && !together.contains(&record.name);
+                *other != id && stays && living.contains(other)
             };
-            reason.status(refusal.to_string())
-        })?;
+            let left: BTreeSet<NodeId> = state.nodes().filter(could_own).map(|(other, _)| other).collect();
+            let plan = match drained {
+                true => preconditions::drain(state, name, node.drained, &left),
+                false => preconditions::undrain(state, name, node.drained),
+            };
+            let sections = owned(state).get(&id).copied().unwrap_or(0);
+            Some(Foreseen { id, was: node.drained, left, sections, plan })
+        });
+        foreseen.ok_or_else(|| {
+            let text = CommandRefusal::UnknownName { name: name.to_owned() }.to_string();
+            Reason::UnknownNode.status_as(Code::NotFound, text)
+        })
+    }
+
+    /// Replaces the terms in force; returns those in force then, whether anything changed, and the plan as it was before.
+    async fn set_terms(&self, terms: Terms, required: Required) -> Result<(Terms, bool, Fingerprint), Status> {
+        let read = || self.replicated.read(|state| (state.terms, preconditions::terms(state, Some(terms))));
+        if let (Some(in_force), plan) = read()
+            && in_force == terms
+        {
+            return Ok((terms, false, plan));
+        }
+        let _change = required.begin(self.replicated.raft()).await?;
+        let (replaces, plan) = read();
+        if replaces == Some(terms) {
+            return Ok((terms, false, plan));
+        }
+        if required.dry_run {
+            terms.check().map_err(|refusal| refused(&refusal))?;
+            return Ok((self.replicated.read(State::terms), false, plan));
+        }
+        required.check(plan)?;
+        let outcome = self.replicated.propose(SetTerms { replaces, terms }).await?;
+        outcome.map_err(|refusal| refused(&refusal))?;
         tracing::info!(
             set = self.set.name,
             lease_wait_ms = terms.lease_wait.as_millis(),
             "the lease terms are changed"
         );
-        Ok((terms, true))
+        Ok((terms, true, plan))
     }
+}
+
+/// What a drain of a node, or its end, would meet.
+struct Foreseen {
+    id: NodeId,
+    /// Whether it is drained.
+    was: bool,
+    /// The other live nodes that could own its sections.
+    left: BTreeSet<NodeId>,
+    /// Number of sections that it owns.
+    sections: u32,
+    plan: Fingerprint,
+}
+
+impl Foreseen {
+    fn response(&self, changed: bool) -> DrainNodeResponse {
+        DrainNodeResponse { sections: self.sections, changed, fingerprint: self.plan.0 }
+    }
+}
+
+fn refused(refusal: &CommandRefusal) -> Status {
+    let reason = match refusal {
+        CommandRefusal::BadTerms { .. } => Reason::BadTerms,
+        _ => Reason::OtherTerms,
+    };
+    reason.status(refusal.to_string())
 }
 
 /// Number of sections that each node owns, in any incarnation.

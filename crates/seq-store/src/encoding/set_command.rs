@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::directory::{Claim, ClaimRun};
+use seq_core::plan::Fingerprint;
 use seq_core::state::{
     self, Arrive, Arrived, Arriving, BeginLineage, Close, Closing, Complete, Depart, DepartSilent, EndQuarantine,
-    Fence, Fingerprint, LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
+    Fence, LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, LayoutId, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq, SetId,

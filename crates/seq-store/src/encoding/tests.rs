@@ -8,11 +8,12 @@ use proptest::prelude::*;
 use seq_core::directory::{Claim, ClaimRun, Directory};
 use seq_core::layout::{SectionRun, Space};
 use seq_core::limits;
+use seq_core::plan::Fingerprint;
 use seq_core::state::{
     Arrive, Arrived, Arriving, BeginLineage, Close, Closing, Command, Complete, Depart, DepartSilent, Destination,
-    EndQuarantine, Fence, FenceResponse, Fingerprint, Home, LearnDirectory, Migration, NodeRecord, Pace, PeerSet,
-    Phase, Quarantine, Raise, Reassign, RecordClaim, Recovery, Registration, Residence, Rollback, Scope, SectionRecord,
-    SectionRecords, SetDefinition, SetFacts, SetPace, StartMigration, StartReturn, State, Terms, Tombstone, Transfer,
+    EndQuarantine, Fence, FenceResponse, Home, LearnDirectory, Migration, NodeRecord, Pace, PeerSet, Phase, Quarantine,
+    Raise, Reassign, RecordClaim, Recovery, Registration, Residence, Rollback, Scope, SectionRecord, SectionRecords,
+    SetDefinition, SetFacts, SetPace, StartMigration, StartReturn, State, Terms, Tombstone, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, LayoutId, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision,

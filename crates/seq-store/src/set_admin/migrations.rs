@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use seq_core::layout::SectionRun;
 use seq_core::migration::return_id;
+use seq_core::plan::Fingerprint;
 use seq_core::state::{
-    CommandRefusal, Complete, Fingerprint, Migration, Pace, Phase, Rollback, Scope, SectionRecord, SetPace, SetRefusal,
+    CommandRefusal, Complete, Migration, Pace, Phase, Rollback, Scope, SectionRecord, SetPace, SetRefusal,
     StartMigration, State,
 };
 use seq_core::{LayoutId, Lineage, MigrationId, SectionId, SetId};

@@ -4,6 +4,7 @@
 //! a name that none of the sets known there has.
 
 use seq_core::directory::ClaimRun;
+use seq_core::plan::Fingerprint;
 use seq_core::set_spec::Genesis;
 use seq_core::state::{Close, Closing, SetDefinition, SetFacts, State};
 use seq_core::{Lineage, SetId};
@@ -17,6 +18,7 @@ use tonic::Status;
 use super::{SetAdmin, name_of, refused};
 use crate::between::exchange;
 use crate::between::link::Member;
+use crate::preconditions::{self, Required};
 
 /// What a set that joins a cluster learns of it.
 type Known = (Vec<ClaimRun>, Vec<SetFacts>);
@@ -123,7 +125,7 @@ impl SetAdmin {
                 state.sets.values().filter_map(|peer| Some(self.info(state, set, peer.facts.as_ref()?))).collect();
             others.sort_by(|one, other| (&one.name, one.id).cmp(&(&other.name, other.id)));
             others.insert(0, self.own_info(state, set));
-            ListSetsResponse { sets: others }
+            ListSetsResponse { sets: others, plans: true }
         })
     }
 
@@ -162,14 +164,37 @@ impl SetAdmin {
     pub(super) async fn close_set(&self, request: CloseSetRequest) -> Result<CloseSetResponse, Status> {
         self.check_leads()?;
         self.check_name(&request.name)?;
-        self.read(|_, _| ())?;
-        let closing = self.between.replicated.propose(Close).await?.map_err(|refusal| refused(&refusal))?;
-        tracing::info!(set = request.name, ?closing, "the set takes no more sections");
+        let required = Required::new(request.dry_run, request.plan);
+        let (closing, plan) = self.close(required).await?;
+        if !request.dry_run {
+            tracing::info!(set = request.name, ?closing, "the set takes no more sections");
+        }
         let waiting_for = self.read(|state, _| match state.closing {
-            Closing::Closed => Vec::new(),
-            _ => state.closing_waits_for().map(|set| name_of(state, set)).collect(),
+            Closing::Open | Closing::Closed => Vec::new(),
+            Closing::Closing => state.closing_waits_for().map(|set| name_of(state, set)).collect(),
         })?;
-        Ok(CloseSetResponse { state: set_state(closing).into(), waiting_for })
+        Ok(CloseSetResponse { state: set_state(closing).into(), waiting_for, fingerprint: plan.0 })
+    }
+
+    /// Closes the set, if the plan of the request is the one that it requires; returns its state and the plan as it was before.
+    /// A set that is closing already requires none: a repeat finds its own change.
+    async fn close(&self, required: Required) -> Result<(Closing, Fingerprint), Status> {
+        let (closing, plan) = self.read(|state, _| (state.closing, preconditions::close(state)))?;
+        if required.dry_run {
+            self.read(|state, _| state.check_close())?.map_err(|refusal| refused(&refusal))?;
+            return Ok((closing, plan));
+        }
+        if closing > Closing::Open {
+            let closing = self.between.replicated.propose(Close).await?.map_err(|refusal| refused(&refusal))?;
+            return Ok((closing, plan));
+        }
+        let _change = required.begin(self.between.replicated.raft()).await?;
+        let (closing, plan) = self.read(|state, _| (state.closing, preconditions::close(state)))?;
+        if closing == Closing::Open {
+            required.check(plan)?;
+        }
+        let closing = self.between.replicated.propose(Close).await?.map_err(|refusal| refused(&refusal))?;
+        Ok((closing, plan))
     }
 }
 

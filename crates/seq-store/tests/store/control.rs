@@ -252,7 +252,7 @@ async fn the_lease_wait_is_the_sets_and_a_member_with_another_one_ends() {
     let (leader, follower) = (cluster.leader().await, cluster.follower().await);
     let mut nodes = NodeAdminServiceClient::new(channel(cluster.admin_addr(leader)));
     let terms = async |nodes: &mut NodeAdminServiceClient<Channel>, lease_wait_ms| {
-        let request = SetTermsRequest { set: "im-a".into(), lease_wait_ms };
+        let request = SetTermsRequest { set: "im-a".into(), lease_wait_ms, ..SetTermsRequest::default() };
         nodes.set_terms(request).await.map(|response| (response.get_ref().lease_wait_ms, response.get_ref().changed))
     };
     assert_eq!(terms(&mut nodes, 0).await.unwrap(), (10_000, false));

@@ -12,6 +12,7 @@ mod lost_disks;
 mod members;
 mod membership;
 mod partition;
+mod plans;
 mod quorum;
 mod restored;
 mod rollback;

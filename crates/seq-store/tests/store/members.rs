@@ -49,7 +49,7 @@ pub(crate) async fn list(cluster: &Cluster) -> ListMembersResponse {
 
 async fn add_learner(cluster: &Cluster, id: u64) -> Result<AddLearnersResponse, Status> {
     let member = NewMember { id, name: format!("s{id}"), addr: cluster.addr(id).to_owned(), ..NewMember::default() };
-    let request = AddLearnersRequest { set: "im-a".into(), members: vec![member] };
+    let request = AddLearnersRequest { set: "im-a".into(), members: vec![member], ..AddLearnersRequest::default() };
     ask(cluster, |mut admin| {
         let request = request.clone();
         async move { admin.add_learners(request).await }
@@ -62,8 +62,7 @@ async fn change(cluster: &Cluster, add: &[u64], remove: &[u64]) -> Result<Vec<u6
         set: "im-a".into(),
         add: add.to_vec(),
         remove: remove.to_vec(),
-        allow_even: false,
-        dry_run: false,
+        ..ChangeVotersRequest::default()
     };
     ask_change(cluster, request).await
 }
@@ -96,7 +95,7 @@ pub(crate) async fn promote(cluster: &Cluster, add: &[u64], remove: &[u64]) -> V
 pub(crate) async fn lead(cluster: &Cluster, to: u64) {
     until("leadership goes over", async || {
         let response = ask(cluster, |mut admin| {
-            let request = TransferLeaderRequest { set: "im-a".into(), to };
+            let request = TransferLeaderRequest { set: "im-a".into(), to, ..TransferLeaderRequest::default() };
             async move { admin.transfer_leader(request).await }
         });
         match response.await {
@@ -315,7 +314,7 @@ async fn changes_that_cannot_be_are_refused_by_name_and_change_nothing() {
         (vec![member(4, "s4", &taken)], "TAKEN"),
         (vec![member(4, "s4", "127.0.0.1:9"), member(5, "s4", "127.0.0.1:10")], "TAKEN"),
     ] {
-        let request = AddLearnersRequest { set: "im-a".into(), members };
+        let request = AddLearnersRequest { set: "im-a".into(), members, ..AddLearnersRequest::default() };
         let response = ask(&cluster, |mut admin| {
             let request = request.clone();
             async move { admin.add_learners(request).await }
@@ -353,7 +352,7 @@ async fn a_follower_forwards_to_the_leader_and_leadership_goes_where_it_is_sent(
     let mut cluster = Cluster::started(3, Disk::Memory).await;
     let leader = cluster.leader().await;
     let to = leader % 3 + 1;
-    let request = TransferLeaderRequest { set: "im-a".into(), to };
+    let request = TransferLeaderRequest { set: "im-a".into(), to, ..TransferLeaderRequest::default() };
     assert_eq!(cluster.admin(to).list_members(ListMembersRequest {}).await.unwrap().into_inner().leader, leader);
     until("it can take over", async || {
         list(&cluster).await.members.iter().any(|member| member.id == to && member.caught_up).then_some(())
@@ -364,7 +363,7 @@ async fn a_follower_forwards_to_the_leader_and_leadership_goes_where_it_is_sent(
     assert_eq!(cluster.leader().await, to);
     assert_eq!(cluster.status(to).await.term, term + 1);
     for (to, expected) in [(9, "UNKNOWN_MEMBER"), (0, "UNKNOWN_MEMBER")] {
-        let request = TransferLeaderRequest { set: "im-a".into(), to };
+        let request = TransferLeaderRequest { set: "im-a".into(), to, ..TransferLeaderRequest::default() };
         let response = ask(&cluster, |mut admin| {
             let request = request.clone();
             async move { admin.transfer_leader(request).await }

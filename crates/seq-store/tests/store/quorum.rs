@@ -36,20 +36,21 @@ async fn a_leader_that_lost_its_majority_is_not_ready_and_refuses_changes_at_onc
     assert!(seen.quorum_lost_ms >= 500, "{}", seen.quorum_lost_ms);
 
     let since = Instant::now();
-    let change = |dry_run| ChangeVotersRequest {
-        set: set(),
-        add: Vec::new(),
-        remove: others.clone(),
-        allow_even: false,
-        dry_run,
-    };
+    let change =
+        |dry_run| ChangeVotersRequest { set: set(), remove: others.clone(), dry_run, ..ChangeVotersRequest::default() };
     for dry_run in [true, false] {
         let refused = cluster.admin(leader).change_voters(change(dry_run)).await;
         assert_eq!(reason(refused), "NO_MAJORITY", "dry run: {dry_run}");
     }
     let mut nodes = NodeAdminServiceClient::new(channel(cluster.admin_addr(leader)));
     assert_eq!(reason(nodes.list_nodes(ListNodesRequest {}).await), "NO_MAJORITY");
-    let drain = DrainNodeRequest { set: set(), node: "a1".to_owned(), drained: true, dry_run: true };
+    let drain = DrainNodeRequest {
+        set: set(),
+        node: "a1".to_owned(),
+        drained: true,
+        dry_run: true,
+        ..DrainNodeRequest::default()
+    };
     assert_eq!(reason(nodes.drain_node(drain).await), "NO_MAJORITY");
     assert!(since.elapsed() < AT_ONCE, "{:?}", since.elapsed());
     // The members, and which of them respond, are still reported.

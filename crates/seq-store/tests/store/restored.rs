@@ -164,7 +164,10 @@ async fn restore_and_start(cluster: &mut Cluster, backup: &Backup, nth: u32) -> 
 async fn set_terms(cluster: &Cluster, wait: Duration) {
     let mut admin = NodeAdminServiceClient::new(channel(cluster.admin_addr(1)));
     let lease_wait_ms = u64::try_from(wait.as_millis()).unwrap();
-    admin.set_terms(SetTermsRequest { set: cluster.spec.name.clone(), lease_wait_ms }).await.unwrap();
+    admin
+        .set_terms(SetTermsRequest { set: cluster.spec.name.clone(), lease_wait_ms, ..SetTermsRequest::default() })
+        .await
+        .unwrap();
 }
 
 /// The sections that a set has, with their ceilings.

@@ -260,7 +260,7 @@ async fn a_plan_starts_one_migration_and_an_old_one_none() {
     assert_eq!(status.pace, Some(MigrationPace { rate: 7, max_pause_ms: 100, paused: true }));
     assert_eq!((status.phase(), status.sections, status.departed), (MigrationPhase::Open, 5, 0));
     assert_eq!(reason(admin.complete_migration(CompleteMigrationRequest { id }).await), "NOT_ARRIVED");
-    let close = CloseSetRequest { name: "im-a".into() };
+    let close = CloseSetRequest { name: "im-a".into(), ..CloseSetRequest::default() };
     let refusal = admin.close_set(close).await;
     assert!(refusal.as_ref().unwrap_err().message().contains("10 sections are in this set"), "{refusal:?}");
     assert_eq!(reason(refusal), "SET_NOT_EMPTY");
@@ -306,14 +306,17 @@ async fn a_set_whose_sections_have_all_migrated_is_closed() {
         (status.phase() == MigrationPhase::Arrived).then(|| assert_eq!((status.departed, status.arrived), (10, 10)))
     })
     .await;
-    let close = CloseSetRequest { name: "im-a".into() };
+    let close = CloseSetRequest { name: "im-a".into(), ..CloseSetRequest::default() };
     let refusal = admin.close_set(close.clone()).await;
     assert!(refusal.as_ref().unwrap_err().message().contains(&format!("migration {id}")), "{refusal:?}");
     assert_eq!(reason(refusal), "SET_NOT_EMPTY");
     admin.complete_migration(CompleteMigrationRequest { id }).await.unwrap();
     assert_eq!(reason(admin.rollback_migration(RollbackMigrationRequest { id }).await), "MIGRATION_OVER");
 
-    assert_eq!(reason(admin.close_set(CloseSetRequest { name: "im-b".into() }).await), "OTHER_SET");
+    assert_eq!(
+        reason(admin.close_set(CloseSetRequest { name: "im-b".into(), ..CloseSetRequest::default() }).await),
+        "OTHER_SET"
+    );
     let closing = admin.close_set(close.clone()).await.unwrap().into_inner();
     assert_eq!((closing.state(), closing.waiting_for), (SetState::Closing, vec!["im-b".to_owned()]));
     until("the other set has recorded it", async || (list(&a).await[0].state() == SetState::Closed).then_some(()))

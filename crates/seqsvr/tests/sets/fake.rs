@@ -217,7 +217,7 @@ impl SetAdminService for Member {
 
     async fn list_sets(&self, _: Request<ListSetsRequest>) -> Result<Response<ListSetsResponse>, Status> {
         let state = self.defined()?;
-        Ok(Response::new(ListSetsResponse { sets: state.sets.clone() }))
+        Ok(Response::new(ListSetsResponse { sets: state.sets.clone(), plans: true }))
     }
 
     async fn close_set(&self, request: Request<CloseSetRequest>) -> Result<Response<CloseSetResponse>, Status> {

@@ -2,6 +2,7 @@
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use seq_core::plan::Fingerprint;
 use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{MembershipStatus, ProbeRequest};
 
@@ -138,7 +139,13 @@ async fn the_format_is_raised_once_all_members_read_the_next_one_and_never_goes_
     append([&s1, &s2, &s3], "two").await;
     lead_without(&s3).await;
     let leader = leading([&s1, &s2]).await;
-    assert_eq!(leader.raise_format().await, Ok(crate::FormatRaise { from: OLDEST, to: NEXT }));
+    let (foreseen, plan) = leader.changes.raise_format((true, Fingerprint::NONE)).await.unwrap();
+    assert_eq!(foreseen, crate::FormatRaise { from: OLDEST, to: NEXT });
+    let stale = leader.changes.raise_format((false, Fingerprint(!plan.0))).await.unwrap_err().to_string();
+    assert!(stale.ends_with(&format!("it would be {plan} now")), "{stale}");
+    assert_eq!(leader.state().format(), OLDEST, "a dry run raises nothing, and a stale plan neither");
+    let (raised, made) = leader.changes.raise_format((false, plan)).await.unwrap();
+    assert_eq!((raised, made), (foreseen, plan));
     assert_eq!(leader.raise_format().await, Ok(crate::FormatRaise { from: NEXT, to: NEXT }), "there is nothing to do");
     append([&s1, &s2, &s3], "three").await;
     for member in [&s1, &s2, &s3] {

@@ -1,0 +1,104 @@
+//! What plans of operators rest on, of the changes that are commands of the set's log; those of members are the replicated
+//! log's own (`seq_raft`).
+//!
+//! **Invariant:** a leader compares while it holds [`seq_raft::RaftHandle::begin_change`] and proposes before it lets go, so
+//! what was compared holds when the command is applied (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
+
+use std::collections::BTreeSet;
+
+use seq_core::NodeId;
+use seq_core::plan::{Fingerprint, Preconditions};
+use seq_core::state::{State, Terms};
+use seq_proto::Reason;
+use seq_raft::{ChangeGuard, RaftHandle};
+use tonic::Status;
+
+use crate::replicated_set::SetState;
+
+/// A change that an operator requests: whether it is only to be shown, and the plan that it requires.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Required {
+    pub(crate) dry_run: bool,
+    pub(crate) plan: Fingerprint,
+}
+
+impl Required {
+    pub(crate) fn new(dry_run: bool, plan: u64) -> Required {
+        Required { dry_run, plan: Fingerprint(plan) }
+    }
+
+    /// Begins the change; nothing is begun for a dry run.
+    pub(crate) async fn begin<'a>(&self, raft: &'a RaftHandle<SetState>) -> Result<Option<ChangeGuard<'a>>, Status> {
+        if self.dry_run { Ok(None) } else { raft.begin_change().await.map(Some) }
+    }
+
+    /// Refuses with `STALE_PLAN` where the plan would be another one now.
+    pub(crate) fn check(&self, now: Fingerprint) -> Result<(), Status> {
+        self.plan.check(now).map_err(|stale| Reason::StalePlan.status(stale.to_string()))
+    }
+}
+
+/// The set and its history: its id, and its lineage, which a restore from a backup moves.
+pub(crate) fn history(state: &State) -> u64 {
+    of("history", state).fingerprint().0
+}
+
+/// Of a drain: the set and its lineage, the node, whether it is drained, and the nodes that could own its sections.
+pub(crate) fn drain(state: &State, name: &str, was: bool, left: &BTreeSet<NodeId>) -> Fingerprint {
+    of("drain", state).text(name).flag(was).numbers(left.iter().map(|id| id.0.into())).fingerprint()
+}
+
+/// Of the end of a drain: the set and its lineage, the node, and whether it is drained.
+pub(crate) fn undrain(state: &State, name: &str, was: bool) -> Fingerprint {
+    of("undrain", state).text(name).flag(was).fingerprint()
+}
+
+/// Of a change of the lease terms: the set and its lineage, the terms in force, and those requested.
+pub(crate) fn terms(state: &State, wanted: Option<Terms>) -> Fingerprint {
+    let ms = |terms: Terms| u64::try_from(terms.lease_wait.as_millis()).unwrap_or(u64::MAX);
+    of("terms", state).number(ms(state.terms())).numbers(wanted.map(ms)).fingerprint()
+}
+
+/// Of closing a set: the set and its lineage, whether it is open, and how many sections are in it.
+pub(crate) fn close(state: &State) -> Fingerprint {
+    of("close", state).number(state.closing as u64).number(state.sections.residents().count() as u64).fingerprint()
+}
+
+fn of(change: &str, state: &State) -> Preconditions {
+    let id = state.set.as_ref().map_or(0, |set| set.id.0);
+    Preconditions::of(change).number(id).number(state.lineage.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use seq_core::state::Closing;
+    use seq_core::{Lineage, Revision};
+
+    use super::*;
+
+    #[test]
+    fn a_plan_rests_on_what_operators_change_and_on_nothing_that_moves_by_itself() {
+        let before = State::default();
+        let left = BTreeSet::from([NodeId(2)]);
+        let plans = |state: &State| {
+            let wanted = Some(Terms { lease_wait: Duration::from_secs(9) });
+            let plans = [drain(state, "a1", false, &left), undrain(state, "a1", true), terms(state, wanted)];
+            (plans, close(state), Fingerprint(history(state)))
+        };
+        let planned = plans(&before);
+        let moved = State { revision: Revision(7), ..before.clone() };
+        assert_eq!(plans(&moved), planned);
+
+        let restored = plans(&State { lineage: Lineage(1 << 32), ..before.clone() });
+        assert!(restored.0.iter().zip(&planned.0).all(|(one, other)| one != other));
+        assert!(restored.1 != planned.1 && restored.2 != planned.2);
+        assert_ne!(close(&State { closing: Closing::Closing, ..before.clone() }), planned.1);
+        assert_ne!(drain(&before, "a1", false, &BTreeSet::new()), planned.0[0], "the last other node is gone");
+        assert_ne!(drain(&before, "a1", true, &left), planned.0[0]);
+        let in_force = State { terms: Some(Terms { lease_wait: Duration::from_secs(8) }), ..before.clone() };
+        assert_ne!(plans(&in_force).0[2], planned.0[2]);
+        assert_ne!(terms(&before, None), planned.0[2], "another change");
+    }
+}
