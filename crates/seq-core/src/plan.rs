@@ -48,7 +48,7 @@ impl FromStr for Fingerprint {
 
 /// What the plan of a change rests on has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the plan {expected} is stale: what it rests on has changed, and it would be {now} now")]
+#[error("the plan {expected} is stale, or of another change: that of this one is {now} now")]
 pub struct StalePlan {
     /// The plan that the change requires.
     pub expected: Fingerprint,

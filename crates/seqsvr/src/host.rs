@@ -7,16 +7,18 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use seq_core::plan::{Fingerprint, Preconditions};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
-use crate::node::{confirmed, wait_drained};
+use crate::node::wait_drained;
 use crate::output::{Output, grouped};
+use crate::plan::{self, ConfirmedPlanArgs, Mode, PlanArgs};
 use crate::store_client::{Addrs, StoreClient, TimeoutArgs, load};
 
-mod plan;
+mod steps;
 
-use plan::{AllocPlan, SetPlan, host_of, hosts};
+use steps::{AllocPlan, SetPlan, host_of, hosts};
 
 /// The commands for the nodes of one host.
 #[derive(Debug, Subcommand)]
@@ -44,20 +46,16 @@ struct Sets {
                         anything is changed: a host without which a store has no majority (NO_MAJORITY), or without which no \
                         allocator could own sections (LAST_NODE).\n\n\
                         Exit codes: 0 drained, 1 refused (LAST_NODE), 2 no node is on the host, a wrong file, or no terminal to \
-                        confirm on, 3 a store has no majority, or would have none, 4 no node responded, 6 declined, 7 still under way \
-                        after --timeout-s, 130 interrupted.")]
+                        confirm on, 3 a store has no majority, or would have none, 4 no node responded, 5 the plan is stale, 6 declined, 7 still under \
+                        way after --timeout-s, 130 interrupted.")]
 pub(crate) struct DrainArgs {
     /// The host, as the addresses of its nodes have it.
     #[arg(value_name = "HOST")]
     host: String,
     #[command(flatten)]
     sets: Sets,
-    /// Skips the confirmation.
-    #[arg(long)]
-    yes: bool,
-    /// Changes nothing; shows what would be done.
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    confirm: ConfirmedPlanArgs,
     /// Timeout until an allocator owns nothing, in seconds.
     #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     timeout_s: u64,
@@ -66,13 +64,16 @@ pub(crate) struct DrainArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr host undrain 10.0.0.3 --set im-a.toml --set im-b.toml\n\n\
                         Exit codes: 0 they may own sections, 1 refused, 2 no node is on the host, or a wrong file, 3 a store has no \
-                        majority, 4 no node responded, 7 not done within --timeout-s.")]
+                        majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 not done within \
+                        --timeout-s.")]
 pub(crate) struct UndrainArgs {
     /// The host, as the addresses of its nodes have it.
     #[arg(value_name = "HOST")]
     host: String,
     #[command(flatten)]
     sets: Sets,
+    #[command(flatten)]
+    plan: PlanArgs,
     #[command(flatten)]
     timeout: TimeoutArgs,
 }
@@ -86,6 +87,9 @@ struct Outcome<'a> {
     /// What was, or would be, done in each set.
     sets: &'a [SetPlan],
     seconds: f64,
+    /// The fingerprint of the plan; none where there was nothing to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
 }
 
 /// An allocator that was drained, and may own sections again.
@@ -117,23 +121,33 @@ impl Sets {
 }
 
 async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
-    let host = args.host.as_str();
+    let (host, dry_run) = (args.host.as_str(), args.confirm.plan.dry_run);
     let mut clients = args.sets.clients(Duration::from_secs(args.timeout_s))?;
-    let plans = plans(host, &mut clients).await?;
-    let outcome = |changed, seconds| Outcome { host, dry_run: args.dry_run, changed, sets: &plans, seconds };
+    let mut plans = plans(host, &mut clients).await?;
     let is_done = plans.iter().all(SetPlan::is_done);
+    let mut fingerprints = Vec::new();
+    for (client, plan) in clients.iter_mut().zip(&mut plans) {
+        fingerprints.extend(foresee(client, plan, args.confirm.plan).await?);
+    }
+    let plan = of_all("host drain", &fingerprints);
+    let outcome =
+        |changed, seconds| Outcome { host, dry_run, changed, sets: &plans, seconds, plan: plan::digits(plan) };
     if !output.is_json() {
         for plan in &plans {
             output.line(format_args!("{}: {}", plan.set, plan.steps()))?;
         }
+        plan::print(plan, output)?;
     }
-    if is_done || args.dry_run {
+    if !fingerprints.is_empty() {
+        args.confirm.plan.check(plan)?;
+    }
+    if is_done || dry_run {
         if output.is_json() {
             output.json(&outcome(false, 0.0))?;
         }
         return Ok(Exit::Ok);
     }
-    if !args.yes && !confirmed(&format!("drain host {host}"))? {
+    if !args.confirm.confirmed(&format!("drain host {host}"))? {
         return Ok(Exit::Declined);
     }
     let since = Instant::now();
@@ -161,20 +175,46 @@ async fn plans(host: &str, clients: &mut [StoreClient]) -> anyhow::Result<Vec<Se
     Ok(plans)
 }
 
+/// Requests dry runs of all steps in one set; returns their fingerprints. A drain that is under way is no step: it is watched.
+async fn foresee(client: &mut StoreClient, plan: &mut SetPlan, args: PlanArgs) -> anyhow::Result<Vec<Fingerprint>> {
+    let mut fingerprints = Vec::new();
+    let names = plan.names();
+    for alloc in plan.allocs.iter_mut().filter(|alloc| !alloc.is_drained) {
+        alloc.plan = Fingerprint(client.drain(&alloc.name, true, &names, Mode::Show).await?.fingerprint);
+        fingerprints.push(alloc.plan);
+    }
+    if let Some(leader) = plan.leader
+        && args.can_show(client).await?
+    {
+        plan.leader_plan = Fingerprint(client.transfer(leader, Mode::Show).await?.fingerprint);
+        fingerprints.push(plan.leader_plan);
+    }
+    Ok(fingerprints)
+}
+
+/// The plan of a change of several steps; none where there is no step, or a store compares no plans.
+fn of_all(change: &str, steps: &[Fingerprint]) -> Fingerprint {
+    if steps.is_empty() || steps.contains(&Fingerprint::NONE) {
+        return Fingerprint::NONE;
+    }
+    Preconditions::of(change).numbers(steps.iter().map(|step| step.0)).fingerprint()
+}
+
 async fn carry_out(client: &mut StoreClient, plan: &SetPlan, timeout: Duration, output: &Output) -> anyhow::Result<()> {
     client.restart_time();
+    let names = plan.names();
     // All at once: sections of one would move to another of the host otherwise.
-    for AllocPlan { name, .. } in &plan.allocs {
-        client.drain(name, true, false).await?;
+    for AllocPlan { name, plan, .. } in &plan.allocs {
+        client.drain(name, true, &names, Mode::Make(*plan)).await?;
     }
-    for AllocPlan { name, sections } in &plan.allocs {
+    for AllocPlan { name, sections, .. } in &plan.allocs {
         wait_drained(client, name, *sections, timeout, output).await?;
         if !output.is_json() {
             output.line(format_args!("{name} is drained: {} sections moved", grouped((*sections).into())))?;
         }
     }
     if let Some(leader) = plan.leader {
-        let leader = client.transfer(leader).await?;
+        let leader = client.transfer(leader, Mode::Make(plan.leader_plan)).await?.leader;
         if !output.is_json() {
             output.line(format_args!("store {leader} leads set {}", plan.set))?;
         }
@@ -183,24 +223,44 @@ async fn carry_out(client: &mut StoreClient, plan: &SetPlan, timeout: Duration, 
 }
 
 async fn undrain(args: &UndrainArgs, output: &Output) -> anyhow::Result<Exit> {
-    let host = args.host.as_str();
-    let (mut undrained, mut known) = (Vec::new(), BTreeSet::new());
-    for client in &mut args.sets.clients(args.timeout.duration())? {
+    let (host, dry_run) = (args.host.as_str(), args.plan.dry_run);
+    let (mut undrained, mut steps, mut known) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let mut clients = args.sets.clients(args.timeout.duration())?;
+    for (index, client) in clients.iter_mut().enumerate() {
         let (members, nodes) = (client.list().await?, client.nodes().await?);
         known.extend(hosts(&members, &nodes).into_iter().map(str::to_owned));
         for node in nodes.nodes.iter().filter(|node| host_of(&node.addr) == host && node.drained) {
-            client.drain(&node.name, false, false).await?;
+            let foreseen = client.drain(&node.name, false, &[], Mode::Show).await?;
+            steps.push((index, Fingerprint(foreseen.fingerprint)));
             undrained.push(Undrained { set: nodes.set.clone(), node: node.name.clone() });
         }
     }
     check_host(host, &known)?;
+    let fingerprints: Vec<Fingerprint> = steps.iter().map(|(_, step)| *step).collect();
+    let plan = of_all("host undrain", &fingerprints);
+    if !steps.is_empty() {
+        args.plan.check(plan)?;
+    }
+    for ((index, step), Undrained { node, .. }) in steps.iter().zip(&undrained).filter(|_| !dry_run) {
+        clients[*index].drain(node, false, &[], Mode::Make(*step)).await?;
+    }
     if output.is_json() {
-        output.json(&serde_json::json!({ "host": host, "undrained": undrained }))?;
-    } else if undrained.is_empty() {
+        let mut result = serde_json::json!({ "host": host, "dry_run": dry_run, "undrained": undrained });
+        if let Some(digits) = plan::digits(plan) {
+            result["plan"] = digits.into();
+        }
+        output.json(&result)?;
+        return Ok(Exit::Ok);
+    }
+    if undrained.is_empty() {
         output.line(format_args!("nothing to do: no allocator of host {host} is drained"))?;
     }
-    for Undrained { set, node } in undrained.iter().filter(|_| !output.is_json()) {
-        output.line(format_args!("{node} of set {set} may own sections again"))?;
+    let verb = if dry_run { "would" } else { "may" };
+    for Undrained { set, node } in &undrained {
+        output.line(format_args!("{node} of set {set} {verb} own sections again"))?;
+    }
+    if dry_run {
+        plan::print(plan, output)?;
     }
     Ok(Exit::Ok)
 }

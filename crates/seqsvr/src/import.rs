@@ -15,8 +15,8 @@ use serde::Serialize;
 
 use crate::exit::{Exit, Failure, report_error};
 use crate::item_report::call_failure;
-use crate::node::confirmed;
 use crate::output::{Output, grouped, note};
+use crate::plan::confirmed;
 use crate::signals::Interrupts;
 use crate::target::{Chain, Target};
 

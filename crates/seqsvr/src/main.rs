@@ -30,6 +30,7 @@ mod node;
 mod order_report;
 mod output;
 mod panic;
+mod plan;
 mod port_kind;
 mod process;
 mod proxy;

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use seq_proto::v1::{MigrationPace, MigrationStatus};
-use serde::Serialize;
 
 use crate::cluster_client::{Cluster, Found, SetClient};
 use crate::exit::{Exit, Failure, json_error};
-use crate::node::confirmed;
 use crate::output::{Output, Table, grouped};
+use crate::plan::ConfirmArgs;
 use crate::selection::sections_text;
 use crate::store_client::{SetAddress, TimeoutArgs};
 
@@ -148,37 +147,6 @@ pub(crate) struct CompleteArgs {
     migration: Named,
     #[command(flatten)]
     confirm: ConfirmArgs,
-}
-
-/// Whether a change is confirmed, or only shown.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct ConfirmArgs {
-    /// Skips the confirmation.
-    #[arg(long)]
-    pub(crate) yes: bool,
-    /// Changes nothing; shows what would be done.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-}
-
-impl ConfirmArgs {
-    /// Whether the change is made: prints what a dry run would do, prompts without `--yes`.
-    pub(crate) fn proceeds(self, what: &str, output: &Output) -> anyhow::Result<Result<(), Exit>> {
-        #[derive(Serialize)]
-        struct DryRun<'a> {
-            dry_run: bool,
-            would: &'a str,
-        }
-        if !self.dry_run {
-            return Ok(if self.yes || confirmed(what)? { Ok(()) } else { Err(Exit::Declined) });
-        }
-        if output.is_json() {
-            output.json(&DryRun { dry_run: true, would: what })?;
-        } else {
-            output.line(format_args!("this would {what}"))?;
-        }
-        Ok(Err(Exit::Ok))
-    }
 }
 
 fn id_digits(text: &str) -> Result<String, String> {

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 use crate::item_report::items;
-use crate::node::confirmed;
 use crate::output::{Output, Table, digits, grouped};
+use crate::plan::confirmed;
 use crate::target::Target;
 
 /// The deadline of a call.

@@ -3,16 +3,17 @@
 //! Draining is replicated state of the set: it continues when the command is interrupted, and repeating the command
 //! shows its progress.
 
-use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use seq_core::plan::Fingerprint;
 use seq_proto::v1::{ListNodesResponse, NodeState};
 use serde::Serialize;
 
 use crate::alloc_state::AllocState;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, grouped};
+use crate::plan::{self, ConfirmedPlanArgs, Mode, PlanArgs};
 use crate::signals::Interrupts;
 use crate::store_client::{SetAddress, StoreClient, TimeoutArgs};
 
@@ -43,37 +44,36 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr node drain a2\n  seqsvr node drain a2 --dry-run\n  \
+                        seqsvr node drain a2 --plan 9f3c0a77d1e25b48    (as the dry run printed it)\n  \
                         seqsvr node drain a2 --yes -o json    (in scripts)\n\n\
                         If interrupted, the drain continues at the store; repeating the command shows its progress.\n\n\
                         Exit codes: 0 drained, 1 refused (LAST_NODE), 2 no terminal to confirm on, 3 the store has no \
-                        majority, 4 no node responded, 6 declined, 7 still under way after --timeout-s, 130 interrupted.")]
+                        majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 still under way after --timeout-s, 130 interrupted.")]
 pub(crate) struct DrainArgs {
     /// Name of the allocator.
     #[arg(value_name = "NODE")]
     node: String,
     #[command(flatten)]
     target: SetAddress,
-    /// Skips the confirmation.
-    #[arg(long)]
-    yes: bool,
-    /// Changes nothing; shows what would be handed over.
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    confirm: ConfirmedPlanArgs,
     /// Timeout until the allocator owns nothing, in seconds.
     #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     timeout_s: u64,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  seqsvr node undrain a2\n\n\
+#[command(after_help = "Examples:\n  seqsvr node undrain a2\n  seqsvr node undrain a2 --dry-run\n\n\
                         Exit codes: 0 it may own sections, 1 refused, 2 a wrong file or address, 3 the store has no \
-                        majority, 4 no node responded, 7 not done within --timeout-s.")]
+                        majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 not done within --timeout-s.")]
 pub(crate) struct UndrainArgs {
     /// Name of the allocator.
     #[arg(value_name = "NODE")]
     node: String,
     #[command(flatten)]
     target: SetAddress,
+    #[command(flatten)]
+    plan: PlanArgs,
     #[command(flatten)]
     timeout: TimeoutArgs,
 }
@@ -89,6 +89,9 @@ struct Outcome<'a> {
     /// Sections that were, or would be, handed over.
     sections: u32,
     seconds: f64,
+    /// The fingerprint of the plan; none where there was nothing to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
 }
 
 pub(crate) fn run(command: NodeCommand, output: &Output) -> anyhow::Result<Exit> {
@@ -125,37 +128,48 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
     let (set, node) = (list.set, args.node.as_str());
     let was_drained = list.nodes.iter().any(|state| state.name == node && state.drained);
     // A refusal comes before the confirmation.
-    let sections = client.drain(node, true, true).await?.sections;
+    let foreseen = client.drain(node, true, &[], Mode::Show).await?;
+    let (sections, plan) = (foreseen.sections, Fingerprint(foreseen.fingerprint));
+    let dry_run = args.confirm.plan.dry_run;
     let outcome = |changed, seconds| Outcome {
         set: &set,
         node,
         drained: true,
-        dry_run: args.dry_run,
+        dry_run,
         changed,
         sections,
         seconds,
+        plan: plan::digits(plan).filter(|_| !was_drained),
     };
-    let is_over = was_drained && sections == 0;
-    if is_over || args.dry_run {
+    if was_drained && sections == 0 {
         if output.is_json() {
             output.json(&outcome(false, 0.0))?;
-        } else if is_over {
-            output.line(format_args!("nothing to do: {node} is drained"))?;
         } else {
-            output.line(format_args!(
-                "{} sections of set {set} would be moved away from {node}",
-                grouped(sections.into())
-            ))?;
+            output.line(format_args!("nothing to do: {node} is drained"))?;
         }
         return Ok(Exit::Ok);
     }
     // A drain that is under way is only watched.
-    if !was_drained && !args.yes && !confirmed(&format!("move {sections} sections of set {set} away from {node}"))? {
+    if !output.is_json() && (dry_run || !was_drained) {
+        output
+            .line(format_args!("{} sections of set {set} would be moved away from {node}", grouped(sections.into())))?;
+        plan::print(if was_drained { Fingerprint::NONE } else { plan }, output)?;
+    }
+    if !was_drained {
+        args.confirm.plan.check(plan)?;
+    }
+    if dry_run {
+        if output.is_json() {
+            output.json(&outcome(false, 0.0))?;
+        }
+        return Ok(Exit::Ok);
+    }
+    if !was_drained && !args.confirm.confirmed(&format!("move {sections} sections of set {set} away from {node}"))? {
         return Ok(Exit::Declined);
     }
     client.restart_time();
     let since = Instant::now();
-    let changed = client.drain(node, true, false).await?.changed;
+    let changed = client.drain(node, true, &[], Mode::Make(plan)).await?.changed;
     wait_drained(&mut client, node, sections, Duration::from_secs(args.timeout_s), output).await?;
     let seconds = since.elapsed().as_secs_f64();
     if output.is_json() {
@@ -169,13 +183,26 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
 
 async fn undrain(args: &UndrainArgs, output: &Output) -> anyhow::Result<Exit> {
     let mut client = args.target.client(args.timeout.duration())?;
-    let set = client.nodes().await?.set;
-    let node = args.node.as_str();
-    let response = client.drain(node, false, false).await?;
+    let list = client.nodes().await?;
+    let (node, dry_run) = (args.node.as_str(), args.plan.dry_run);
+    let is_drained = list.nodes.iter().any(|state| state.name == node && state.drained);
+    let foreseen = client.drain(node, false, &[], Mode::Show).await?;
+    let plan = Fingerprint(foreseen.fingerprint);
+    if is_drained {
+        args.plan.check(plan)?;
+    }
+    let made = match is_drained && !dry_run {
+        true => client.drain(node, false, &[], Mode::Make(plan)).await?,
+        false => foreseen,
+    };
     if output.is_json() {
-        let (changed, sections) = (response.changed, response.sections);
-        output.json(&Outcome { set: &set, node, drained: false, dry_run: false, changed, sections, seconds: 0.0 })?;
-    } else if response.changed {
+        let (set, changed, sections) = (list.set.as_str(), made.changed, made.sections);
+        let plan = plan::digits(plan).filter(|_| is_drained);
+        output.json(&Outcome { set, node, drained: false, dry_run, changed, sections, seconds: 0.0, plan })?;
+    } else if is_drained && dry_run {
+        output.line(format_args!("{node} would own sections again"))?;
+        plan::print(plan, output)?;
+    } else if made.changed {
         output.line(format_args!("{node} may own sections again; it gets its share by planned handovers"))?;
     } else {
         output.line(format_args!("nothing to do: {node} is not drained"))?;
@@ -218,19 +245,6 @@ pub(crate) async fn wait_drained(
             () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
-}
-
-/// Prompts for confirmation; an error where stdin is no terminal.
-pub(crate) fn confirmed(what: &str) -> anyhow::Result<bool> {
-    if !io::stdin().is_terminal() {
-        let message = format!("this would {what}, and there is no terminal to confirm it on");
-        return Err(Failure::new(Exit::Usage, message).hint("pass --yes").into());
-    }
-    eprint!("{what}? [y/N] ");
-    io::stderr().flush()?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 fn state(node: &NodeState) -> AllocState {

@@ -20,10 +20,8 @@ use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmi
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
 use seq_proto::v1::{
-    AddLearnersRequest, AuditEvent, ChangeVotersRequest, ChangeVotersResponse, CreateBackupRequest,
-    CreateBackupResponse, DrainNodeRequest, DrainNodeResponse, ListEventsRequest, ListMembersRequest,
-    ListMembersResponse, ListNodesRequest, ListNodesResponse, NewMember, RaiseFormatRequest, RaiseFormatResponse,
-    SetTermsRequest, SetTermsResponse, StatusRequest, TransferLeaderRequest,
+    AuditEvent, CreateBackupRequest, CreateBackupResponse, ListEventsRequest, ListMembersRequest, ListMembersResponse,
+    ListNodesRequest, ListNodesResponse, StatusRequest,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -34,6 +32,7 @@ use crate::security;
 use crate::set_file::{self, SetFile};
 use crate::target::{self, Chain, DEFAULT_ADDR, host_port, node_url};
 
+mod changes;
 mod sets;
 
 /// Bound on the search for a leader while members respond: several elections, and a leader transfer in progress.
@@ -173,6 +172,8 @@ pub(crate) struct StoreClient {
     next: usize,
     /// Name of the set, once it is known.
     set: String,
+    /// Whether the leader compares plans, once it has stated that.
+    plans: Option<bool>,
     since: Instant,
     /// Time limit of the command.
     timeout: Duration,
@@ -206,19 +207,27 @@ impl StoreClient {
             known.push(host_port(DEFAULT_ADDR).to_owned());
         }
         let set = set.map_or_else(String::new, |set| set.spec.name.clone());
-        StoreClient { pool: security::pool(), known, next: 0, set, since: Instant::now(), timeout }
+        StoreClient { pool: security::pool(), known, next: 0, set, plans: None, since: Instant::now(), timeout }
     }
 
     /// A client of the stores of a set file, whose set need not be defined yet.
     pub(crate) fn of_file(set: &SetFile, timeout: Duration) -> StoreClient {
         let known = admin_addrs(set);
-        StoreClient { pool: security::pool(), known, next: 0, set: String::new(), since: Instant::now(), timeout }
+        StoreClient {
+            pool: security::pool(),
+            known,
+            next: 0,
+            set: String::new(),
+            plans: None,
+            since: Instant::now(),
+            timeout,
+        }
     }
 
     /// A client of the store of a set, by addresses of its admin ports or any others.
     pub(crate) fn at(set: &str, stores: &[String], timeout: Duration) -> StoreClient {
         let (known, set) = (stores.to_vec(), set.to_owned());
-        StoreClient { pool: security::pool(), known, next: 0, set, since: Instant::now(), timeout }
+        StoreClient { pool: security::pool(), known, next: 0, set, plans: None, since: Instant::now(), timeout }
     }
 
     /// Lists the members. Takes the set's name from the response where no file gave it.
@@ -226,7 +235,16 @@ impl StoreClient {
         let list =
             self.call(READ_TIMEOUT, async |to| StoreAdmin::new(to).list_members(ListMembersRequest {}).await).await?;
         self.learn_set(&list.set)?;
+        self.plans = Some(list.plans);
         Ok(list)
+    }
+
+    /// Whether the leader compares plans. An older one carries out a dry run whose field it does not know.
+    pub(crate) async fn compares_plans(&mut self) -> anyhow::Result<bool> {
+        match self.plans {
+            Some(plans) => Ok(plans),
+            None => Ok(self.list().await?.plans),
+        }
     }
 
     fn learn_set(&mut self, stored: &str) -> anyhow::Result<()> {
@@ -240,57 +258,11 @@ impl StoreClient {
         Ok(())
     }
 
-    pub(crate) async fn add_learners(&mut self, members: Vec<NewMember>) -> anyhow::Result<Vec<u64>> {
-        let request = AddLearnersRequest { set: self.set.clone(), members };
-        let limit = self.left().min(CHANGE_TIMEOUT);
-        let added = self
-            .call(CHANGE_TIMEOUT, async |to| StoreAdmin::new(to).add_learners(timed(request.clone(), limit)).await)
-            .await?;
-        Ok(added.added)
-    }
-
-    pub(crate) async fn change_voters(
-        &mut self,
-        request: &ChangeVotersRequest,
-    ) -> anyhow::Result<ChangeVotersResponse> {
-        let request = ChangeVotersRequest { set: self.set.clone(), ..request.clone() };
-        let limit = self.left().min(CHANGE_TIMEOUT);
-        self.call(CHANGE_TIMEOUT, async |to| StoreAdmin::new(to).change_voters(timed(request.clone(), limit)).await)
-            .await
-    }
-
     /// Lists the AllocSvrs. Takes the set's name from the response where no file gave it.
     pub(crate) async fn nodes(&mut self) -> anyhow::Result<ListNodesResponse> {
         let list = self.call(READ_TIMEOUT, async |to| NodeAdmin::new(to).list_nodes(ListNodesRequest {}).await).await?;
         self.learn_set(&list.set)?;
         Ok(list)
-    }
-
-    /// Drains or undrains a node; with `dry_run`, only reports the effect.
-    pub(crate) async fn drain(
-        &mut self,
-        node: &str,
-        drained: bool,
-        dry_run: bool,
-    ) -> anyhow::Result<DrainNodeResponse> {
-        let request = DrainNodeRequest { set: self.set.clone(), node: node.to_owned(), drained, dry_run };
-        let limit = if dry_run { READ_TIMEOUT } else { self.left().min(CHANGE_TIMEOUT) };
-        self.call(limit, async |to| NodeAdmin::new(to).drain_node(timed(request.clone(), limit)).await).await
-    }
-
-    /// Returns the set's lease terms, after changing them if `lease_wait_ms` is not 0.
-    pub(crate) async fn terms(&mut self, lease_wait_ms: u64) -> anyhow::Result<SetTermsResponse> {
-        let request = SetTermsRequest { set: self.set.clone(), lease_wait_ms };
-        let limit = if lease_wait_ms == 0 { READ_TIMEOUT } else { self.left().min(CHANGE_TIMEOUT) };
-        self.call(limit, async |to| NodeAdmin::new(to).set_terms(timed(request.clone(), limit)).await).await
-    }
-
-    /// Raises the format of the store's log and state; with `dry_run`, only reports the effect.
-    pub(crate) async fn raise_format(&mut self, dry_run: bool) -> anyhow::Result<RaiseFormatResponse> {
-        let request = RaiseFormatRequest { set: self.set.clone(), dry_run };
-        let limit = self.left().min(CHANGE_TIMEOUT);
-        self.call(CHANGE_TIMEOUT, async |to| StoreAdmin::new(to).raise_format(timed(request.clone(), limit)).await)
-            .await
     }
 
     /// Requests the events of the audit log that are kept, and whether operations are recorded.
@@ -314,15 +286,6 @@ impl StoreClient {
         let request = CreateBackupRequest { set: self.set.clone() };
         let limit = self.left();
         self.call(limit, async |to| BackupClient::new(to).create_backup(timed(request.clone(), limit)).await).await
-    }
-
-    pub(crate) async fn transfer(&mut self, to: u64) -> anyhow::Result<u64> {
-        let request = TransferLeaderRequest { set: self.set.clone(), to };
-        let limit = self.left().min(CHANGE_TIMEOUT);
-        let response = self
-            .call(CHANGE_TIMEOUT, async |to| StoreAdmin::new(to).transfer_leader(timed(request.clone(), limit)).await)
-            .await?;
-        Ok(response.leader)
     }
 
     /// Restarts the command's time limit, after a confirmation.
@@ -473,7 +436,7 @@ fn refused(reason: &str, status: &Status) -> Failure {
         Some(Reason::LastNode) => failure.hint("start another allocator, or undrain one, first"),
         Some(Reason::UnknownMember) => failure.hint("`seqsvr store members` lists them"),
         Some(Reason::NoMajority) => failure.hint(START_SILENT_MEMBERS),
-        Some(Reason::StalePlan) => failure.hint("nothing was changed: run the command again for a new plan"),
+        Some(Reason::StalePlan) => failure.hint("the change was not made: run the command again for a new plan"),
         Some(Reason::UnknownSet) => failure.hint("`seqsvr set list` lists them"),
         Some(Reason::UnknownMigration) => failure.hint("`seqsvr migration list` lists them"),
         Some(Reason::SetNotEmpty) => failure.hint("`seqsvr set merge` migrates them into another set and closes it"),

@@ -5,14 +5,15 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use seq_core::plan::Fingerprint;
 use seq_proto::reason::Reason;
 use seq_proto::v1::{CloseSetResponse, SetState};
 use serde::Serialize;
 
 use crate::cluster_client::{Cluster, SetClient};
 use crate::exit::{Exit, Failure};
-use crate::migration::ConfirmArgs;
 use crate::output::Output;
+use crate::plan::{self, ConfirmedPlanArgs, Mode};
 use crate::selection::sections_text;
 use crate::signals::Interrupts;
 use crate::store_client::{SetAddress, TimeoutArgs};
@@ -28,14 +29,14 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
                         A set that has sections is refused: `seqsvr set merge` moves them first. When the set is \
                         closed, stop its processes; its data may be deleted.\n\n\
                         Exit codes: 0 closed, 1 refused, 2 a wrong file or address, or no terminal to confirm on, 3 \
-                        the store has no set or no majority, 4 no node responded, 6 declined, 7 not all sets have \
+                        the store has no set or no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not all sets have \
                         recorded it; repeat the command, 130 interrupted.")]
 pub(crate) struct CloseArgs {
     /// Name of the set.
     #[arg(value_name = "SET")]
     name: String,
     #[command(flatten)]
-    confirm: ConfirmArgs,
+    confirm: ConfirmedPlanArgs,
     #[command(flatten)]
     target: SetAddress,
     #[command(flatten)]
@@ -43,7 +44,7 @@ pub(crate) struct CloseArgs {
 }
 
 pub(crate) async fn close(args: &CloseArgs, output: &Output) -> anyhow::Result<Exit> {
-    let set = Cluster::connect(&args.target, args.timeout.duration()).await?.into_set(&args.name).await?;
+    let mut set = Cluster::connect(&args.target, args.timeout.duration()).await?.into_set(&args.name).await?;
     let info = set.info();
     if info.sections > 0 {
         let message = format!("set {} has {} ({})", info.name, sections_text(info.sections), Reason::SetNotEmpty);
@@ -52,13 +53,26 @@ pub(crate) async fn close(args: &CloseArgs, output: &Output) -> anyhow::Result<E
             .hint("`seqsvr set merge` moves them into another set and closes it")
             .into());
     }
-    let what = format!("close set {} for good", info.name);
-    if info.state() == SetState::Open
-        && let Err(exit) = args.confirm.proceeds(&what, output)?
-    {
-        return Ok(exit);
+    let name = info.name.clone();
+    let mut plan = Fingerprint::NONE;
+    if info.state() == SetState::Open {
+        if args.confirm.plan.can_show(&mut set.store).await? {
+            plan = Fingerprint(set.store.close_set(&name, Mode::Show).await?.fingerprint);
+        }
+        let what = format!("close set {name} for good");
+        let dry_run = args.confirm.plan.dry_run;
+        if dry_run || !output.is_json() {
+            plan::print_dry_run(&what, Some(plan), output)?;
+        }
+        args.confirm.plan.check(plan)?;
+        if dry_run {
+            return Ok(Exit::Ok);
+        }
+        if !args.confirm.confirmed(&what)? {
+            return Ok(Exit::Declined);
+        }
     }
-    drained(set, &args.target.flags(), output).await
+    drained(set, plan, &args.target.flags(), output).await
 }
 
 /// The outcome of closing a set.
@@ -66,21 +80,29 @@ pub(crate) async fn close(args: &CloseArgs, output: &Output) -> anyhow::Result<E
 struct Closed<'a> {
     set: &'a str,
     state: &'static str,
+    /// The fingerprint of the plan; none where the set was closing already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
 }
 
-/// Closes a set without sections, and waits until all other sets have recorded it.
-pub(super) async fn drained(mut set: SetClient, flags: &str, output: &Output) -> anyhow::Result<Exit> {
+/// Closes a set without sections, if its plan is still this one, and waits until all other sets have recorded it.
+pub(super) async fn drained(
+    mut set: SetClient,
+    plan: Fingerprint,
+    flags: &str,
+    output: &Output,
+) -> anyhow::Result<Exit> {
     let name = set.info().name.clone();
     let since = Instant::now();
     let line = output.progress_line();
     let mut interrupts = Interrupts::new()?;
     loop {
         set.store.restart_time();
-        let response = set.store.close_set(&name).await?;
+        let response = set.store.close_set(&name, Mode::Make(plan)).await?;
         if response.state() == SetState::Closed {
             line.finish_and_clear();
             if output.is_json() {
-                output.json(&Closed { set: &name, state: "closed" })?;
+                output.json(&Closed { set: &name, state: "closed", plan: plan::digits(plan) })?;
             } else {
                 output.line(format_args!("set {name} is closed: its processes can be stopped"))?;
             }

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use super::list::{SetView, state};
 use crate::exit::{Exit, Failure, report_error};
-use crate::migration::ConfirmArgs;
 use crate::output::{Output, grouped};
+use crate::plan::ConfirmArgs;
 use crate::security;
 use crate::selection::sections_text;
 use crate::set_file::{self, SetFile};

@@ -6,18 +6,18 @@
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use seq_proto::reason::Reason;
+use seq_core::plan::Fingerprint;
 use seq_proto::v1::{ListSectionsRequest, MigrationStatus, PlanMigrationRequest, SectionRange};
 
 use super::close;
-use super::plan::{PlanView, fingerprint};
+use super::plan::PlanView;
 use crate::cluster_client::{Cluster, SetClient};
 use crate::exit::{Exit, Failure, report_error};
 use crate::migration::view::{MigrationView, Phase};
 use crate::migration::watch::{self, WatchOptions};
-use crate::migration::{ConfirmArgs, PaceArgs, report};
-use crate::node::confirmed;
+use crate::migration::{PaceArgs, report};
 use crate::output::Output;
+use crate::plan::ConfirmedPlanArgs;
 use crate::section;
 use crate::selection::{Sections, Selection, sections_text, uid};
 use crate::store_client::{SetAddress, TimeoutArgs};
@@ -100,10 +100,7 @@ struct CommonArgs {
     #[command(flatten)]
     pace: PaceArgs,
     #[command(flatten)]
-    confirm: ConfirmArgs,
-    /// Starts the migration only if its plan has this fingerprint, as a dry run prints it; without a confirmation.
-    #[arg(long, value_name = "FINGERPRINT", conflicts_with = "dry_run")]
-    plan: Option<String>,
+    confirm: ConfirmedPlanArgs,
     #[command(flatten)]
     target: SetAddress,
     #[command(flatten)]
@@ -148,7 +145,7 @@ pub(crate) async fn migrate(args: MigrateArgs, output: &Output) -> anyhow::Resul
 pub(crate) async fn merge(args: MergeArgs, output: &Output) -> anyhow::Result<Exit> {
     let common = &args.common;
     let then = if args.keep_open { Then::Watch } else { Then::Close };
-    if common.confirm.dry_run {
+    if common.confirm.plan.dry_run {
         return run("merge", common, What::All, then, output).await;
     }
     // A merge that was interrupted has a migration under way, or one to complete, or a set to close.
@@ -167,7 +164,9 @@ pub(crate) async fn merge(args: MergeArgs, output: &Output) -> anyhow::Result<Ex
             }
             end(set, begun.id, common, then, output).await
         }
-        None if set.info().sections == 0 && then == Then::Close => close::drained(set, &common.flags(), output).await,
+        None if set.info().sections == 0 && then == Then::Close => {
+            close::drained(set, Fingerprint::NONE, &common.flags(), output).await
+        }
         _ => run("merge", common, What::All, then, output).await,
     }
 }
@@ -198,7 +197,7 @@ async fn run(
     let Some(plan) = response.plan.clone() else {
         return Err(Failure::new(Exit::Failed, "the response of the store has no plan").into());
     };
-    let mut view = PlanView::new(operation, args.confirm.dry_run, set.info(), &response, &pace)?;
+    let mut view = PlanView::new(operation, args.confirm.plan.dry_run, set.info(), &response, &pace)?;
     let is_shown = !output.is_json();
     if is_shown {
         output.text(&view.render(output.is_wide(), then.text(&args.from).as_deref()))?;
@@ -210,17 +209,14 @@ async fn run(
         report_error(&format_args!("this migration is not possible: {}", view.problems().join("; ")));
         return Ok(Exit::Failed);
     }
-    let now = fingerprint(&plan);
-    if let Some(expected) = args.plan.as_ref().filter(|expected| **expected != now) {
-        return Err(stale(expected, &now).into());
-    }
-    if args.confirm.dry_run {
+    args.confirm.plan.check(Fingerprint(plan.fingerprint))?;
+    if args.confirm.plan.dry_run {
         if output.is_json() {
             output.json(&view)?;
         }
         return Ok(Exit::Ok);
     }
-    if !args.confirm.yes && args.plan.is_none() && !confirmed(&view.effect())? {
+    if !args.confirm.confirmed(&view.effect())? {
         return Ok(Exit::Declined);
     }
     set.store.restart_time();
@@ -272,13 +268,5 @@ async fn end(mut set: SetClient, id: u64, args: &CommonArgs, then: Then, output:
         let sections = sections_text(migration.sections);
         output.line(format_args!("migration {id} is completed: {sections} in set {} for good", migration.to))?;
     }
-    close::drained(set, &options.flags, output).await
-}
-
-/// The failure of a plan that is not the one that was shown.
-fn stale(expected: &str, now: &str) -> Failure {
-    let message = format!("the plan {expected} is stale: it would be {now} now ({})", Reason::StalePlan);
-    Failure::new(Exit::StalePlan, message)
-        .reason(Reason::StalePlan.name())
-        .hint("nothing was changed: --dry-run shows the plan as it would be now")
+    close::drained(set, Fingerprint::NONE, &options.flags, output).await
 }

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use seq_proto::v1::{MigrationPace, MigrationPlan, PlanMigrationResponse, SetInfo};
+use seq_core::plan::Fingerprint;
+use seq_proto::v1::{MigrationPace, PlanMigrationResponse, SetInfo};
 use serde::Serialize;
 
 use crate::migration::view::MigrationView;
@@ -75,11 +76,6 @@ struct RunView {
     text: String,
 }
 
-/// The fingerprint as the commands print and take it.
-pub(super) fn fingerprint(plan: &MigrationPlan) -> String {
-    format!("{:016x}", plan.fingerprint)
-}
-
 /// Restores from a backup that a lineage counts.
 pub(crate) fn restores(lineage: u64) -> u64 {
     lineage >> 32
@@ -111,7 +107,7 @@ impl PlanView {
             operation,
             dry_run,
             id: plan.id,
-            fingerprint: response.problems.is_empty().then(|| fingerprint(&plan)),
+            fingerprint: response.problems.is_empty().then(|| Fingerprint(plan.fingerprint).to_string()),
             from: SideView {
                 restores: restores(plan.from_lineage),
                 sections: source.sections,

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use seq_proto::v1::{ChangeVotersRequest, ListMembersResponse, MemberState, NewMember};
+use seq_core::plan::Fingerprint;
+use seq_proto::v1::{ChangeVotersRequest, ChangeVotersResponse, ListMembersResponse, MemberState, NewMember};
 use serde::Serialize;
 
 use super::wait;
 use crate::exit::{Exit, Failure};
-use crate::node::confirmed;
 use crate::output::{Output, Table, grouped};
+use crate::plan::{self, ConfirmedPlanArgs, Mode, PlanArgs};
 use crate::security;
 use crate::set_file::SetFile;
 use crate::store_client::{Addrs, SetAddress, StoreClient, TimeoutArgs, read_set};
@@ -37,9 +38,6 @@ struct ChangeOptions {
     /// Allows an even number of voters, which survive no more failures than one fewer.
     #[arg(long)]
     allow_even: bool,
-    /// Changes nothing; shows the resulting voters.
-    #[arg(long)]
-    dry_run: bool,
 }
 
 #[derive(Debug, Args)]
@@ -57,10 +55,11 @@ pub(super) struct MembersArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example, from three members to five:\n  \
                         seqsvr store --set five.toml --id 4 --data /var/lib/seqsvr/s4 --join   (and 5)\n  \
+                        seqsvr store add 4 5 --set five.toml --dry-run\n  \
                         seqsvr store add 4 5 --set five.toml\n\n\
                         A member that was added has used its id for good, even if it never voted.\n\n\
                         Exit codes: 0 the voters are as requested, 1 refused, 2 a wrong file or address, 3 the store has \
-                        no majority, 4 no node responded, 7 a new member has not caught up within --timeout-s, 130 \
+                        no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 a new member has not caught up within --timeout-s, 130 \
                         interrupted.")]
 pub(super) struct AddArgs {
     /// Ids of the new members, never used before.
@@ -70,6 +69,8 @@ pub(super) struct AddArgs {
     target: Described,
     #[command(flatten)]
     options: ChangeOptions,
+    #[command(flatten)]
+    plan: PlanArgs,
     /// Timeout until the new members have caught up with the log, in seconds.
     #[arg(long, value_name = "S", default_value_t = 600)]
     timeout_s: u64,
@@ -80,7 +81,7 @@ pub(super) struct AddArgs {
                         seqsvr store remove 4 5 --set sets/five.toml --yes    (in scripts)\n\n\
                         A removed member never comes back: its id is retired. A change after which a majority of the voters would not respond is always refused.\n\n\
                         Exit codes: 0 the voters are as requested, 1 refused, 2 a wrong file or address, or no terminal to \
-                        confirm on, 3 the store has no majority, 4 no node responded, 6 declined, 7 not done within \
+                        confirm on, 3 the store has no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not done within \
                         --timeout-s.")]
 pub(super) struct RemoveArgs {
     /// Ids of the members to take out.
@@ -90,9 +91,8 @@ pub(super) struct RemoveArgs {
     target: SetAddress,
     #[command(flatten)]
     options: ChangeOptions,
-    /// Skips the confirmation.
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    confirm: ConfirmedPlanArgs,
     /// Allows fewer than three voters: with two a failure stops the set, with one a lost disk loses it.
     #[arg(long)]
     below_three: bool,
@@ -106,7 +106,7 @@ pub(super) struct RemoveArgs {
                         seqsvr store replace 3 4 --set new.toml\n\n\
                         A member that was added has used its id for good, even if it never voted.\n\n\
                         Exit codes: 0 the voters are as requested, 1 refused, 2 a wrong file or address, 3 the store has \
-                        no majority, 4 no node responded, 7 the new member has not caught up within --timeout-s, 130 \
+                        no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 the new member has not caught up within --timeout-s, 130 \
                         interrupted.")]
 pub(super) struct ReplaceArgs {
     /// Id of the member to remove.
@@ -119,21 +119,26 @@ pub(super) struct ReplaceArgs {
     target: Described,
     #[command(flatten)]
     options: ChangeOptions,
+    #[command(flatten)]
+    plan: PlanArgs,
     /// Timeout until the new member has caught up with the log, in seconds.
     #[arg(long, value_name = "S", default_value_t = 600)]
     timeout_s: u64,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  seqsvr store lead --to 2 --set sets/three-node.toml\n\n\
+#[command(after_help = "Examples:\n  seqsvr store lead --to 2 --set sets/three-node.toml\n  \
+                        seqsvr store lead --to 2 --dry-run --set sets/three-node.toml\n\n\
                         Exit codes: 0 the member leads, 1 refused, 2 a wrong file or address, 3 the store has no majority, \
-                        4 no node responded, 7 not done within --timeout-s.")]
+                        4 no node responded, 5 the plan is stale and nothing was changed, 7 not done within --timeout-s.")]
 pub(super) struct LeadArgs {
     /// Id of the new leader.
     #[arg(long, value_name = "ID")]
     to: u64,
     #[command(flatten)]
     target: SetAddress,
+    #[command(flatten)]
+    plan: PlanArgs,
     #[command(flatten)]
     timeout: TimeoutArgs,
 }
@@ -147,6 +152,9 @@ struct Changed {
     dry_run: bool,
     voters: Vec<u64>,
     leader: u64,
+    /// The fingerprint of the plan; none where there was nothing to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
 }
 
 pub(super) async fn members(args: &MembersArgs, output: &Output) -> anyhow::Result<Exit> {
@@ -177,7 +185,8 @@ pub(super) async fn add(args: AddArgs, output: &Output) -> anyhow::Result<Exit> 
     let new = args.ids.iter().map(|id| described(&set, *id)).collect::<anyhow::Result<Vec<_>>>()?;
     security::use_tls(set.is_secure())?;
     let mut client = StoreClient::new(Some(&set), &args.target.addrs, Duration::from_secs(args.timeout_s));
-    add_and_remove(&mut client, new, &[], &args.options, args.timeout_s, output).await
+    let request = args.options.request(args.ids, Vec::new());
+    add_and_remove(&mut client, new, request, args.plan, args.timeout_s, output).await
 }
 
 pub(super) async fn replace(args: ReplaceArgs, output: &Output) -> anyhow::Result<Exit> {
@@ -192,7 +201,8 @@ pub(super) async fn replace(args: ReplaceArgs, output: &Output) -> anyhow::Resul
         let hint = format!("`seqsvr store remove {}` takes it out without a new one", args.old);
         return Err(Failure::new(Exit::Failed, message).hint(hint).into());
     }
-    add_and_remove(&mut client, vec![new], &[args.old], &args.options, args.timeout_s, output).await
+    let request = args.options.request(vec![args.new], vec![args.old]);
+    add_and_remove(&mut client, vec![new], request, args.plan, args.timeout_s, output).await
 }
 
 pub(super) async fn remove(args: RemoveArgs, output: &Output) -> anyhow::Result<Exit> {
@@ -200,32 +210,44 @@ pub(super) async fn remove(args: RemoveArgs, output: &Output) -> anyhow::Result<
     let list = client.list().await?;
     let request = args.options.request(Vec::new(), args.ids);
     // A refusal by the leader comes before the confirmation.
-    let foreseen = client.change_voters(&ChangeVotersRequest { dry_run: true, ..request.clone() }).await?;
+    let foreseen = client.change_voters(&request, Mode::Show).await?;
     let before = list.members.iter().filter(|member| member.voter).count();
     check_count(before, foreseen.voters.len(), args.below_three)?;
-    if request.dry_run {
-        return report(&mut client, &request, foreseen.voters, false, output).await;
-    }
+    let Some(plan) = show(&list, &request, &foreseen, args.confirm.plan, true, output)? else {
+        return Ok(Exit::Ok);
+    };
     let ids = request.remove.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     let what =
         format!("take store {ids} out of set {} for good, from {before} voters to {}", list.set, foreseen.voters.len());
-    let there = |id: &u64| list.members.iter().any(|member| member.id == *id);
-    if request.remove.iter().any(there) && !args.yes && !confirmed(&what)? {
+    if !args.confirm.confirmed(&what)? {
         return Ok(Exit::Declined);
     }
     client.restart_time();
-    let response = client.change_voters(&request).await?;
-    report(&mut client, &request, response.voters, response.changed, output).await
+    let ChangeVotersResponse { voters, changed, .. } = client.change_voters(&request, Mode::Make(plan)).await?;
+    report(&client.list().await?, Outcome { voters, changed, dry_run: false, plan }, output)?;
+    Ok(Exit::Ok)
 }
 
 pub(super) async fn lead(args: &LeadArgs, output: &Output) -> anyhow::Result<Exit> {
     let mut client = args.target.client(args.timeout.duration())?;
     let before = client.list().await?;
-    let now = client.transfer(args.to).await?;
+    let (to, leads, dry_run) = (args.to, before.leader == args.to, args.plan.dry_run);
+    let plan = match !leads && args.plan.can_show(&mut client).await? {
+        true => Fingerprint(client.transfer(to, Mode::Show).await?.fingerprint),
+        false => Fingerprint::NONE,
+    };
+    if !leads {
+        args.plan.check(plan)?;
+    }
+    let now = if dry_run { before.leader } else { client.transfer(to, Mode::Make(plan)).await?.leader };
     if output.is_json() {
         let voters = before.members.iter().filter(|member| member.voter).map(|member| member.id).collect();
         let changed = before.leader != now;
-        output.json(&Changed { set: before.set, changed, dry_run: false, voters, leader: now })?;
+        output.json(&Changed { set: before.set, changed, dry_run, voters, leader: now, plan: plan::digits(plan) })?;
+    } else if dry_run && !leads {
+        let (set, leader) = (&before.set, before.leader);
+        output.line(format_args!("store {to} would lead set {set} in place of store {leader}"))?;
+        plan::print(plan, output)?;
     } else {
         output.line(format_args!("store {now} leads set {}", before.set))?;
     }
@@ -236,50 +258,83 @@ pub(super) async fn lead(args: &LeadArgs, output: &Output) -> anyhow::Result<Exi
 async fn add_and_remove(
     client: &mut StoreClient,
     new: Vec<NewMember>,
-    remove: &[u64],
-    options: &ChangeOptions,
+    request: ChangeVotersRequest,
+    args: PlanArgs,
     timeout_s: u64,
     output: &Output,
 ) -> anyhow::Result<Exit> {
-    let ids: Vec<u64> = new.iter().map(|member| member.id).collect();
-    let request = options.request(ids.clone(), remove.to_vec());
-    // A refusal of the final change comes before any member is added.
-    let foreseen = client.change_voters(&ChangeVotersRequest { dry_run: true, ..request.clone() }).await?;
-    if options.dry_run {
-        return report(client, &request, foreseen.voters, false, output).await;
-    }
-    let added = client.add_learners(new).await?;
-    wait::caught_up(client, &ids, Duration::from_secs(timeout_s), output).await?;
-    let response = client.change_voters(&request).await?;
-    report(client, &request, response.voters, response.changed || !added.is_empty(), output).await
+    let list = client.list().await?;
+    // A refusal of either half comes before any member is added.
+    let foreseen = client.change_voters(&request, Mode::Show).await?;
+    let of_learners = match args.can_show(client).await? {
+        true => Fingerprint(client.add_learners(&new, Mode::Show).await?.fingerprint),
+        false => Fingerprint::NONE,
+    };
+    let Some(plan) = show(&list, &request, &foreseen, args, false, output)? else { return Ok(Exit::Ok) };
+    let added = client.add_learners(&new, Mode::Make(of_learners)).await?.added;
+    wait::caught_up(client, &request.add, Duration::from_secs(timeout_s), output).await?;
+    let ChangeVotersResponse { voters, changed, .. } = client.change_voters(&request, Mode::Make(plan)).await?;
+    let outcome = Outcome { voters, changed: changed || !added.is_empty(), dry_run: false, plan };
+    report(&client.list().await?, outcome, output)?;
+    Ok(Exit::Ok)
 }
 
-async fn report(
-    client: &mut StoreClient,
+/// Shows the plan of a change of voters; returns it if the change is to go on. Where the voters are as requested already, there
+/// is nothing to plan. `asks`: the command asks before it goes on.
+fn show(
+    list: &ListMembersResponse,
     request: &ChangeVotersRequest,
+    foreseen: &ChangeVotersResponse,
+    args: PlanArgs,
+    asks: bool,
+    output: &Output,
+) -> anyhow::Result<Option<Fingerprint>> {
+    let plan = Fingerprint(foreseen.fingerprint);
+    let shown = |plan, dry_run| Outcome { voters: foreseen.voters.clone(), changed: false, dry_run, plan };
+    if is_made(list, request) {
+        report(list, shown(Fingerprint::NONE, args.dry_run && output.is_json()), output)?;
+        return Ok(None);
+    }
+    if args.dry_run || (asks && !output.is_json()) {
+        report(list, shown(plan, true), output)?;
+        plan::print(plan, output)?;
+    }
+    args.check(plan)?;
+    Ok(if args.dry_run { None } else { Some(plan) })
+}
+
+/// Whether the members are as a change requests.
+fn is_made(list: &ListMembersResponse, request: &ChangeVotersRequest) -> bool {
+    let member = |id: &u64| list.members.iter().find(|member| member.id == *id);
+    let votes = |id: &u64| member(id).is_some_and(|member| member.voter);
+    request.add.iter().all(votes) && request.remove.iter().all(|id| member(id).is_none())
+}
+
+/// What a change of voters has come to, or would.
+struct Outcome {
     voters: Vec<u64>,
     changed: bool,
-    output: &Output,
-) -> anyhow::Result<Exit> {
-    let list = client.list().await?;
+    dry_run: bool,
+    plan: Fingerprint,
+}
+
+fn report(list: &ListMembersResponse, outcome: Outcome, output: &Output) -> std::io::Result<()> {
+    let Outcome { voters, changed, dry_run, plan } = outcome;
+    let (set, leader) = (list.set.clone(), list.leader);
     if output.is_json() {
-        let changed = Changed { set: list.set, changed, dry_run: request.dry_run, voters, leader: list.leader };
-        output.json(&changed)?;
-        return Ok(Exit::Ok);
+        return output.json(&Changed { set, changed, dry_run, voters, leader, plan: plan::digits(plan) });
     }
     let names = voters.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-    output.line(match (request.dry_run, changed) {
-        (true, _) => format!("the voters of set {} would be {names}", list.set),
-        (false, true) => format!("the voters of set {} are {names}", list.set),
-        (false, false) => format!("nothing to do: the voters of set {} are {names}", list.set),
-    })?;
-    Ok(Exit::Ok)
+    output.line(match (dry_run, changed) {
+        (true, _) => format!("the voters of set {set} would be {names}"),
+        (false, true) => format!("the voters of set {set} are {names}"),
+        (false, false) => format!("nothing to do: the voters of set {set} are {names}"),
+    })
 }
 
 impl ChangeOptions {
     fn request(&self, add: Vec<u64>, remove: Vec<u64>) -> ChangeVotersRequest {
-        let ChangeOptions { allow_even, dry_run } = *self;
-        ChangeVotersRequest { set: String::new(), add, remove, allow_even, dry_run }
+        ChangeVotersRequest { add, remove, allow_even: self.allow_even, ..ChangeVotersRequest::default() }
     }
 }
 

@@ -4,12 +4,13 @@
 //! every member must have reported that it reads the next format.
 
 use clap::Args;
+use seq_core::plan::Fingerprint;
 use seq_proto::v1::{ListMembersResponse, RaiseFormatResponse};
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::node::confirmed;
 use crate::output::Output;
+use crate::plan::{self, ConfirmedPlanArgs, Mode};
 use crate::store_client::{SetAddress, TimeoutArgs};
 
 #[derive(Debug, Args)]
@@ -19,15 +20,11 @@ use crate::store_client::{SetAddress, TimeoutArgs};
                         Before it, each member can go back to the former release. After it, that release refuses to start on the data. With \
                         `store.auto_upgrade = true` the leader does so by itself.\n\n\
                         Exit codes: 0 the format is the newest one of the leader's release, 1 refused, 2 a wrong file or address, or no \
-                        terminal to confirm on, 3 the store has no majority, 4 no node responded, 6 declined, 7 not done within \
+                        terminal to confirm on, 3 the store has no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not done within \
                         --timeout-s.")]
 pub(super) struct UpgradeArgs {
-    /// Changes nothing; shows what would be done, or which member refuses it.
-    #[arg(long)]
-    dry_run: bool,
-    /// Skips the confirmation.
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    confirm: ConfirmedPlanArgs,
     #[command(flatten)]
     target: SetAddress,
     #[command(flatten)]
@@ -43,6 +40,9 @@ struct Upgraded {
     dry_run: bool,
     changed: bool,
     members: Vec<MemberFormat>,
+    /// The fingerprint of the plan; none where there was nothing to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -56,24 +56,33 @@ pub(super) async fn run(args: &UpgradeArgs, output: &Output) -> anyhow::Result<E
     let mut client = args.target.client(args.timeout.duration())?;
     let list = client.list().await?;
     // A refusal by the leader comes before the confirmation.
-    let foreseen = client.raise_format(true).await?;
-    if args.dry_run || foreseen.from == foreseen.to {
-        return report(&list, foreseen, args.dry_run, output);
+    let foreseen = client.raise_format(Mode::Show).await?;
+    let RaiseFormatResponse { from, to, fingerprint } = foreseen;
+    let (plan, dry_run) = (Fingerprint(fingerprint), args.confirm.plan.dry_run);
+    if from == to {
+        return report(&list, foreseen, dry_run, output);
     }
-    let RaiseFormatResponse { from, to } = foreseen;
+    if dry_run || !output.is_json() {
+        report(&list, foreseen, true, output)?;
+        plan::print(plan, output)?;
+    }
+    args.confirm.plan.check(plan)?;
+    if dry_run {
+        return Ok(Exit::Ok);
+    }
     let what =
         format!("raise the format of set {} from {from} to {to}, so that the release before cannot return", list.set);
-    if !args.yes && !confirmed(&what)? {
+    if !args.confirm.confirmed(&what)? {
         return Ok(Exit::Declined);
     }
     client.restart_time();
-    let raised = client.raise_format(false).await?;
+    let raised = client.raise_format(Mode::Make(plan)).await?;
     report(&list, raised, false, output)
 }
 
 fn report(
     list: &ListMembersResponse,
-    RaiseFormatResponse { from, to }: RaiseFormatResponse,
+    RaiseFormatResponse { from, to, fingerprint }: RaiseFormatResponse,
     dry_run: bool,
     output: &Output,
 ) -> anyhow::Result<Exit> {
@@ -85,7 +94,8 @@ fn report(
             newest_format: member.newest_format,
         });
         let changed = from != to && !dry_run;
-        output.json(&Upgraded { set, from, to, dry_run, changed, members: members.collect() })?;
+        let plan = plan::digits(Fingerprint(fingerprint)).filter(|_| from != to);
+        output.json(&Upgraded { set, from, to, dry_run, changed, members: members.collect(), plan })?;
         return Ok(Exit::Ok);
     }
     output.line(match (from == to, dry_run) {

@@ -18,6 +18,7 @@ use tonic::{Response, Status};
 
 use super::{CHANGE_TIMEOUT, READ_TIMEOUT, StoreClient, refused, timed};
 use crate::exit::{Exit, Failure};
+use crate::plan::Mode;
 
 /// Timeout of a plan: the leader sends a request to the other set's store, which may be far away.
 const PLAN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,7 +32,10 @@ impl StoreClient {
     pub(crate) async fn sets(&mut self) -> anyhow::Result<Option<Vec<SetInfo>>> {
         let list = self.admin(READ_TIMEOUT, async |mut to| to.list_sets(ListSetsRequest {}).await).await?;
         let sets = match list {
-            Ok(list) => list.sets,
+            Ok(list) => {
+                self.plans = Some(list.plans);
+                list.sets
+            }
             Err(status) if status::known_reason(&status) == Some(Reason::NoSet) => return Ok(None),
             Err(status) => return Err(refusal(&status).into()),
         };
@@ -50,8 +54,9 @@ impl StoreClient {
     }
 
     /// Closes this set, or reports how far that is.
-    pub(crate) async fn close_set(&mut self, name: &str) -> anyhow::Result<CloseSetResponse> {
-        let request = CloseSetRequest { name: name.to_owned() };
+    pub(crate) async fn close_set(&mut self, name: &str, mode: Mode) -> anyhow::Result<CloseSetResponse> {
+        let (dry_run, plan) = mode.fields();
+        let request = CloseSetRequest { name: name.to_owned(), dry_run, plan };
         self.change(async |mut to, limit| to.close_set(timed(request.clone(), limit)).await).await
     }
 

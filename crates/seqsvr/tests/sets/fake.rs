@@ -38,11 +38,16 @@ pub(crate) struct State {
     pub(crate) problems: Vec<String>,
     /// Whether something changes between a plan and its start.
     pub(crate) turns_stale: bool,
+    /// Whether the member runs a release that compares no plans, and closes a set at a dry run.
+    pub(crate) is_older: bool,
     /// Changes that were requested, in words.
     pub(crate) changes: Vec<String>,
     /// Sets that have not recorded that the set closes; one of them does at each request.
     pub(crate) waiting_for: Vec<String>,
 }
+
+/// The fingerprint of the plan to close a set.
+const CLOSE_PLAN: u64 = 0x0c10_5e5e_7000_0001;
 
 /// A member of a store.
 #[derive(Clone)]
@@ -217,16 +222,26 @@ impl SetAdminService for Member {
 
     async fn list_sets(&self, _: Request<ListSetsRequest>) -> Result<Response<ListSetsResponse>, Status> {
         let state = self.defined()?;
-        Ok(Response::new(ListSetsResponse { sets: state.sets.clone(), plans: true }))
+        Ok(Response::new(ListSetsResponse { sets: state.sets.clone(), plans: !state.is_older }))
     }
 
     async fn close_set(&self, request: Request<CloseSetRequest>) -> Result<Response<CloseSetResponse>, Status> {
         let mut state = self.defined()?;
-        state.changes.push(format!("close {}", request.into_inner().name));
+        let CloseSetRequest { name, dry_run, plan } = request.into_inner();
+        let (is_open, is_older) = (state.sets[0].state() == SetState::Open, state.is_older);
+        let fingerprint = if is_older { 0 } else { CLOSE_PLAN };
+        if dry_run && !is_older {
+            let (state, waiting_for) = (state.sets[0].state, Vec::new());
+            return Ok(Response::new(CloseSetResponse { state, waiting_for, fingerprint }));
+        }
+        if is_open && plan != 0 && (state.turns_stale || plan != fingerprint) {
+            return Err(Reason::StalePlan.status("a section has arrived since"));
+        }
+        state.changes.push(format!("close {name}"));
         let waiting_for = state.waiting_for.clone();
         let closes = if state.waiting_for.pop().is_some() { SetState::Closing } else { SetState::Closed };
         state.sets[0].state = closes.into();
-        Ok(Response::new(CloseSetResponse { state: closes.into(), waiting_for }))
+        Ok(Response::new(CloseSetResponse { state: closes.into(), waiting_for, fingerprint }))
     }
 
     async fn plan_migration(

@@ -104,9 +104,9 @@ fn a_plan_by_its_fingerprint_is_compared() {
     cluster.a.lock().turns_stale = true;
     let raced = cluster.run(&[&SPLIT[..], &["--plan", plan, "-o", "json"]].concat());
     expect![[r#"
-        {"error":{"reason":"STALE_PLAN","message":"section 61 is part of migration 7 by now (STALE_PLAN)","hint":"nothing was changed: run the command again for a new plan","exit":5}}
+        {"error":{"reason":"STALE_PLAN","message":"section 61 is part of migration 7 by now (STALE_PLAN)","hint":"the change was not made: run the command again for a new plan","exit":5}}
         error: section 61 is part of migration 7 by now (STALE_PLAN)
-        hint: nothing was changed: run the command again for a new plan
+        hint: the change was not made: run the command again for a new plan
         exit 5
     "#]].assert_eq(&raced);
     assert_eq!(changes(&cluster), [""; 0]);
@@ -263,27 +263,30 @@ fn an_empty_set_is_closed() {
         &cluster,
         &close,
         expect![[r#"
-        error: this would close set im-b for good, and there is no terminal to confirm it on
-        hint: pass --yes
-        exit 2
-    "#]],
+            this would close set im-b for good
+            plan: 0c105e5e70000001
+            error: this would close set im-b for good, and there is no terminal to confirm it on
+            hint: pass --yes
+            exit 2
+        "#]],
     );
     check(
         &cluster,
         &[&close[..], &["--dry-run"]].concat(),
         expect![[r#"
-        this would close set im-b for good
-        exit 0
-    "#]],
+            this would close set im-b for good
+            plan: 0c105e5e70000001
+            exit 0
+        "#]],
     );
     assert_eq!(cluster.b.lock().changes, [""; 0]);
     check(
         &cluster,
         &[&close[..], &["--yes", "-o", "json"]].concat(),
         expect![[r#"
-        {"set":"im-b","state":"closed"}
-        exit 0
-    "#]],
+            {"set":"im-b","state":"closed","plan":"0c105e5e70000001"}
+            exit 0
+        "#]],
     );
     assert_eq!(cluster.b.lock().changes, ["close im-b"]);
     check(
@@ -294,4 +297,97 @@ fn an_empty_set_is_closed() {
         exit 0
     "#]],
     );
+}
+
+#[test]
+fn a_set_is_closed_only_by_the_plan_that_was_shown() {
+    let cluster = Cluster::start();
+    let close = |more: &[&'static str]| [&["set", "close", "im-b"], more].concat();
+    check(
+        &cluster,
+        &close(&["--dry-run"]),
+        expect![[r#"
+        this would close set im-b for good
+        plan: 0c105e5e70000001
+        exit 0
+    "#]],
+    );
+    check(
+        &cluster,
+        &close(&["--dry-run", "-o", "json"]),
+        expect![[r#"
+        {"dry_run":true,"would":"close set im-b for good","plan":"0c105e5e70000001"}
+        exit 0
+    "#]],
+    );
+    // Of another command, and none at all.
+    check(
+        &cluster,
+        &close(&["--plan", "990a142869733be4"]),
+        expect![[r#"
+            this would close set im-b for good
+            plan: 0c105e5e70000001
+            error: the plan 990a142869733be4 is stale, or of another change: that of this one is 0c105e5e70000001 now (STALE_PLAN)
+            hint: nothing was changed: --dry-run shows the plan as it would be now
+            exit 5
+        "#]],
+    );
+    check(
+        &cluster,
+        &close(&["--plan", "990a"]),
+        expect![[r#"
+        error: invalid value '990a' for '--plan <FINGERPRINT>': it is not 16 hexadecimal digits, as --dry-run prints them
+
+        For more information, try '--help'.
+        exit 2
+    "#]],
+    );
+    cluster.b.lock().turns_stale = true;
+    check(
+        &cluster,
+        &close(&["--yes"]),
+        expect![[r#"
+        this would close set im-b for good
+        plan: 0c105e5e70000001
+        error: a section has arrived since (STALE_PLAN)
+        hint: the change was not made: run the command again for a new plan
+        exit 5
+    "#]],
+    );
+    assert_eq!(cluster.b.lock().changes, [""; 0]);
+    cluster.b.lock().turns_stale = false;
+    check(
+        &cluster,
+        &close(&["--plan", "0c105e5e70000001", "-o", "json"]),
+        expect![[r#"
+        {"set":"im-b","state":"closed","plan":"0c105e5e70000001"}
+        exit 0
+    "#]],
+    );
+    assert_eq!(cluster.b.lock().changes, ["close im-b"]);
+}
+
+#[test]
+fn a_store_of_an_older_release_is_sent_no_dry_run_that_it_would_carry_out() {
+    let cluster = Cluster::start();
+    cluster.b.lock().is_older = true;
+    let close = |more: &[&'static str]| [&["set", "close", "im-b"], more].concat();
+    let refused = cluster.run(&close(&["--plan", "0c105e5e70000001"]));
+    assert!(refused.contains("runs a release that compares no plans") && refused.ends_with("exit 1\n"), "{refused}");
+    check(&cluster, &close(&["--dry-run"]), expect![[r#"
+        error: the leader of the store runs a release that compares no plans
+        hint: nothing was changed: upgrade the stores, or repeat the command without --dry-run and --plan
+        exit 1
+    "#]]);
+    assert_eq!(cluster.b.lock().changes, [""; 0]);
+    check(
+        &cluster,
+        &close(&["--yes"]),
+        expect![[r#"
+        this would close set im-b for good
+        set im-b is closed: its processes can be stopped
+        exit 0
+    "#]],
+    );
+    assert_eq!(cluster.b.lock().changes, ["close im-b"]);
 }

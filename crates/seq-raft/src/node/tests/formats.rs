@@ -142,7 +142,7 @@ async fn the_format_is_raised_once_all_members_read_the_next_one_and_never_goes_
     let (foreseen, plan) = leader.changes.raise_format((true, Fingerprint::NONE)).await.unwrap();
     assert_eq!(foreseen, crate::FormatRaise { from: OLDEST, to: NEXT });
     let stale = leader.changes.raise_format((false, Fingerprint(!plan.0))).await.unwrap_err().to_string();
-    assert!(stale.ends_with(&format!("it would be {plan} now")), "{stale}");
+    assert!(stale.ends_with(&format!("is {plan} now")), "{stale}");
     assert_eq!(leader.state().format(), OLDEST, "a dry run raises nothing, and a stale plan neither");
     let (raised, made) = leader.changes.raise_format((false, plan)).await.unwrap();
     assert_eq!((raised, made), (foreseen, plan));

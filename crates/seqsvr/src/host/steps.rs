@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use seq_core::plan::Fingerprint;
 use seq_proto::Reason;
 use seq_proto::v1::{ListMembersResponse, ListNodesResponse, MemberState, NodeState};
 use serde::Serialize;
@@ -20,6 +21,9 @@ pub(super) struct SetPlan {
     pub(super) allocs: Vec<AllocPlan>,
     /// The store that is to lead instead of one of the host.
     pub(super) leader: Option<u64>,
+    /// What its transfer rests on.
+    #[serde(skip)]
+    pub(super) leader_plan: Fingerprint,
 }
 
 /// An allocator that is to be drained.
@@ -28,6 +32,12 @@ pub(super) struct AllocPlan {
     pub(super) name: String,
     /// Sections that it owns.
     pub(super) sections: u32,
+    /// Whether its drain is under way already.
+    #[serde(skip)]
+    pub(super) is_drained: bool,
+    /// What its drain rests on.
+    #[serde(skip)]
+    pub(super) plan: Fingerprint,
 }
 
 /// The host of an address, `host:port`.
@@ -71,13 +81,24 @@ impl SetPlan {
         if !allocs.is_empty() && !others.iter().any(|node| node.living && !node.drained && !node.leaving) {
             return Err(last_nodes(host, &set));
         }
-        let alloc = |node: &NodeState| AllocPlan { name: node.name.clone(), sections: node.sections };
+        let alloc = |node: &NodeState| AllocPlan {
+            name: node.name.clone(),
+            sections: node.sections,
+            is_drained: node.drained,
+            plan: Fingerprint::NONE,
+        };
         Ok(SetPlan {
             set,
             stores: here.iter().map(|store| store.id).collect(),
             allocs: allocs.into_iter().map(alloc).collect(),
             leader,
+            leader_plan: Fingerprint::NONE,
         })
+    }
+
+    /// The names of the allocators that are to be drained, together.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.allocs.iter().map(|alloc| alloc.name.clone()).collect()
     }
 
     /// Whether nothing is to be done.
