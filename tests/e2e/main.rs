@@ -27,6 +27,7 @@ mod load;
 mod numbers;
 mod open_calls;
 mod overload;
+mod plans;
 mod ports;
 mod probes;
 mod proxy;

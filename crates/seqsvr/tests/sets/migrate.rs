@@ -374,11 +374,15 @@ fn a_store_of_an_older_release_is_sent_no_dry_run_that_it_would_carry_out() {
     let close = |more: &[&'static str]| [&["set", "close", "im-b"], more].concat();
     let refused = cluster.run(&close(&["--plan", "0c105e5e70000001"]));
     assert!(refused.contains("runs a release that compares no plans") && refused.ends_with("exit 1\n"), "{refused}");
-    check(&cluster, &close(&["--dry-run"]), expect![[r#"
+    check(
+        &cluster,
+        &close(&["--dry-run"]),
+        expect![[r#"
         error: the leader of the store runs a release that compares no plans
         hint: nothing was changed: upgrade the stores, or repeat the command without --dry-run and --plan
         exit 1
-    "#]]);
+    "#]],
+    );
     assert_eq!(cluster.b.lock().changes, [""; 0]);
     check(
         &cluster,
