@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::backup::{lineage, read};
 use crate::exit::{Exit, Failure};
-use crate::node::confirmed;
 use crate::output::{Output, Table, digits, grouped};
+use crate::plan::ConfirmedPlanArgs;
 use crate::set_file::SetFile;
 use crate::store_client::{load, read_set};
 use crate::survey;
@@ -56,15 +56,8 @@ pub(crate) struct RestoreArgs {
     /// Connects to no node: whether the set is alive is not checked.
     #[arg(long)]
     offline: bool,
-    /// Writes nothing; shows the plan.
-    #[arg(long)]
-    dry_run: bool,
-    /// Restores without a confirmation, if this is still the plan.
-    #[arg(long, value_name = "PLAN")]
-    plan: Option<String>,
-    /// Skips the confirmation.
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    confirm: ConfirmedPlanArgs,
 }
 
 /// The margin of a restore; `None`: the default.
@@ -145,16 +138,11 @@ pub(crate) fn run(args: &RestoreArgs, confirm: &Confirm<'_>, output: &Output) ->
     if !args.offline {
         crate::client_runtime()?.block_on(view.ask(&set))?;
     }
-    if let Some(expected) = args.plan.as_ref().filter(|expected| **expected != view.plan) {
-        let message = format!("the plan {expected} is stale: it is {} now", view.plan);
-        return Err(Failure::new(Exit::StalePlan, message)
-            .hint("nothing was changed: --dry-run shows the plan")
-            .into());
-    }
+    args.confirm.plan.check(plan.fingerprint())?;
     if !output.is_json() {
         view.render(output)?;
     }
-    if args.dry_run {
+    if args.confirm.plan.dry_run {
         if output.is_json() {
             output.json(&view)?;
         }
@@ -162,7 +150,7 @@ pub(crate) fn run(args: &RestoreArgs, confirm: &Confirm<'_>, output: &Output) ->
     }
     let what = format!("restore store {} of set {} in {}", args.id, config.spec.name, view.data);
     let is_confirmed = match confirm {
-        Confirm::Plan => args.yes || args.plan.is_some() || confirmed(&what)?,
+        Confirm::Plan => args.confirm.confirmed(&what)?,
         Confirm::Set(given) => confirm_set(&config.spec.name, *given, &what)?,
     };
     if !is_confirmed {
@@ -202,8 +190,8 @@ impl<'a> View<'a> {
             numbers_since: (raises_since.ceil() as u64).saturating_mul(set.spec.step),
             stores: Vec::new(),
             allocators: Vec::new(),
-            plan: format!("{:016x}", plan.fingerprint()),
-            dry_run: args.dry_run,
+            plan: plan.fingerprint().to_string(),
+            dry_run: args.confirm.plan.dry_run,
         }
     }
 

@@ -48,8 +48,12 @@ impl<S: StoreAdminService> StoreAdminService for Audited<S> {
         &self,
         request: Request<AddLearnersRequest>,
     ) -> Result<Response<AddLearnersResponse>, Status> {
-        let members = request.get_ref().members.iter().map(|new| format!("{} {} {}", new.id, new.name, new.addr));
-        let operation = Operation::new(format!("store add{}", list(members)));
+        let given = request.get_ref();
+        if given.dry_run {
+            return self.inner.add_learners(request).await;
+        }
+        let members = given.members.iter().map(|new| format!("{} {} {}", new.id, new.name, new.addr));
+        let operation = Operation { text: format!("store add{}", list(members)), plan: given.plan };
         self.recorder.get()?.record(request, operation, |request| self.inner.add_learners(request)).await
     }
 
@@ -68,7 +72,7 @@ impl<S: StoreAdminService> StoreAdminService for Audited<S> {
         if !remove.is_empty() {
             remove.insert_str(0, " remove");
         }
-        let operation = Operation::new(format!("store voters{add}{remove}"));
+        let operation = Operation { text: format!("store voters{add}{remove}"), plan: given.plan };
         self.recorder.get()?.record(request, operation, |request| self.inner.change_voters(request)).await
     }
 
@@ -76,7 +80,11 @@ impl<S: StoreAdminService> StoreAdminService for Audited<S> {
         &self,
         request: Request<TransferLeaderRequest>,
     ) -> Result<Response<TransferLeaderResponse>, Status> {
-        let operation = Operation::new(format!("store lead --to {}", request.get_ref().to));
+        let given = request.get_ref();
+        if given.dry_run {
+            return self.inner.transfer_leader(request).await;
+        }
+        let operation = Operation { text: format!("store lead --to {}", given.to), plan: given.plan };
         self.recorder.get()?.record(request, operation, |request| self.inner.transfer_leader(request)).await
     }
 
@@ -84,10 +92,11 @@ impl<S: StoreAdminService> StoreAdminService for Audited<S> {
         &self,
         request: Request<RaiseFormatRequest>,
     ) -> Result<Response<RaiseFormatResponse>, Status> {
-        if request.get_ref().dry_run {
+        let given = request.get_ref();
+        if given.dry_run {
             return self.inner.raise_format(request).await;
         }
-        let operation = Operation::new("store upgrade".to_owned());
+        let operation = Operation { text: "store upgrade".to_owned(), plan: given.plan };
         self.recorder.get()?.record(request, operation, |request| self.inner.raise_format(request)).await
     }
 }
@@ -104,16 +113,16 @@ impl<S: NodeAdminService> NodeAdminService for Audited<S> {
             return self.inner.drain_node(request).await;
         }
         let verb = if given.drained { "drain" } else { "undrain" };
-        let operation = Operation::new(format!("node {verb} {}", given.node));
+        let operation = Operation { text: format!("node {verb} {}", given.node), plan: given.plan };
         self.recorder.get()?.record(request, operation, |request| self.inner.drain_node(request)).await
     }
 
     async fn set_terms(&self, request: Request<SetTermsRequest>) -> Result<Response<SetTermsResponse>, Status> {
-        let lease_wait_ms = request.get_ref().lease_wait_ms;
-        if lease_wait_ms == 0 {
+        let SetTermsRequest { lease_wait_ms, dry_run, plan, .. } = *request.get_ref();
+        if lease_wait_ms == 0 || dry_run {
             return self.inner.set_terms(request).await;
         }
-        let operation = Operation::new(format!("store terms --lease-wait-ms {lease_wait_ms}"));
+        let operation = Operation { text: format!("store terms --lease-wait-ms {lease_wait_ms}"), plan };
         self.recorder.get()?.record(request, operation, |request| self.inner.set_terms(request)).await
     }
 }
@@ -132,7 +141,11 @@ impl<S: SetAdminService> SetAdminService for Audited<S> {
     }
 
     async fn close_set(&self, request: Request<CloseSetRequest>) -> Result<Response<CloseSetResponse>, Status> {
-        let operation = Operation::new(format!("set close {}", request.get_ref().name));
+        let given = request.get_ref();
+        if given.dry_run {
+            return self.inner.close_set(request).await;
+        }
+        let operation = Operation { text: format!("set close {}", given.name), plan: given.plan };
         self.recorder.get()?.record(request, operation, |request| self.inner.close_set(request)).await
     }
 

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use seq_core::plan::{Fingerprint, Preconditions};
 use seq_core::set_spec::SetSpec;
 use seq_core::state::{Answer, BeginOperation, Command, CommandRefusal, EndOperation, RestoreMargin, SectionRecord};
 use seq_core::{Lineage, limits};
@@ -95,18 +96,15 @@ impl<'a> RestorePlan<'a> {
     /// Identifies the member, the backup, the number of the restore and the list of members: a plan of something else has
     /// another one. Times and running nodes are not in it.
     #[must_use]
-    pub fn fingerprint(&self) -> u64 {
+    pub fn fingerprint(&self) -> Fingerprint {
         let RestoreConfig { spec, cluster, id, dir, nth, margin } = self.config;
-        let mut hash = Sha256::new().chain_update(b"seqsvr restore plan").chain_update(self.backup.checksum);
-        hash.update(id.to_be_bytes());
-        hash.update(nth.to_be_bytes());
-        hash.update(margin.unwrap_or(limits::RESTORE_MARGIN).to_be_bytes());
-        let stores = spec.stores.iter().flat_map(|store| [&store.name, &store.addr, &store.raft]);
-        for text in stores.chain([cluster]).map(String::as_bytes).chain([dir.as_os_str().as_encoded_bytes()]) {
-            hash.update((text.len() as u64).to_be_bytes());
-            hash.update(text);
+        let numbers = [*id, (*nth).into(), margin.unwrap_or(limits::RESTORE_MARGIN)];
+        let mut plan = Preconditions::of("restore").text(&self.backup.checksum_text()).numbers(numbers);
+        plan = plan.text(cluster).text(&dir.to_string_lossy());
+        for store in &spec.stores {
+            plan = plan.number(store.id).text(&store.name).text(&store.addr).text(&store.raft);
         }
-        u64::from_be_bytes(hash.finalize()[..8].try_into().expect("eight bytes"))
+        plan.fingerprint()
     }
 
     /// Forms the data directory. Blocks while it writes.

@@ -223,7 +223,7 @@ fn a_plan_of_another_restore_has_another_fingerprint() {
     let of = |change: fn(&mut RestoreConfig)| {
         let mut config = config.clone();
         change(&mut config);
-        RestorePlan::new(&backup, &config).unwrap().fingerprint()
+        RestorePlan::new(&backup, &config).unwrap().fingerprint().0
     };
     let plans: std::collections::BTreeSet<u64> = [
         of(|_| ()),

@@ -278,7 +278,10 @@ async fn leadership_is_transferred_by_its_plan_whichever_member_leads_meanwhile(
     until("the plan is made", async || {
         let request = TransferLeaderRequest { plan: shown.fingerprint, ..leads(second) };
         match cluster.admin(cluster.leader().await).transfer_leader(request).await {
-            Ok(response) => Some(assert_eq!(response.into_inner().leader, second)),
+            Ok(response) => {
+                assert_eq!(response.into_inner().leader, second);
+                Some(())
+            }
             Err(refusal) => {
                 assert_ne!(status::reason(&refusal).as_deref(), Some(STALE), "{refusal:?}");
                 None
