@@ -60,7 +60,8 @@ fn the_help_is_a_page() {
               tenant       Makes tokens of tenants, and checks tenants files
               backup       Makes a backup of a set, or shows one
               restore      Forms a store's data directory from a backup, before the store starts
-              unsafe       What can lose data: forced recovery
+              audit        Lists what administrators requested, and checks files of the audit log
+              unsafe       What can lose data: forced recovery, and restores with a margin of your own
               set          Defines, lists and closes the sets of a cluster; splits and merges them
               migration    Watches, paces and ends migrations of sections between sets
               section      Shows where sections are, and their owners
