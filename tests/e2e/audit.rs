@@ -114,16 +114,23 @@ fn every_operation_of_a_day_is_recorded_once() {
     is_found_when_edited(&day, &files[0]);
 }
 
+/// What is found in these lines.
+fn verify_text(day: &Day, copy: &PathBuf, bytes: &[u8]) -> String {
+    fs::write(copy, bytes).unwrap();
+    let (code, text) = day.verify(std::slice::from_ref(copy));
+    assert_eq!(code, Some(2), "{text}");
+    text
+}
+
 /// Bytes at many places of a copy are changed, lines removed, and the end cut off.
 fn is_found_when_edited(day: &Day, file: &Path) {
     let (whole, copy) = (fs::read(file).unwrap(), day.place.path("copy.jsonl"));
     let verify = |bytes: &[u8]| {
-        fs::write(&copy, bytes).unwrap();
-        let (code, text) = day.verify(std::slice::from_ref(&copy));
-        assert!(code == Some(2) && text.contains("copy.jsonl: line "), "{text}");
+        let text = verify_text(day, &copy, bytes);
+        assert!(text.contains("copy.jsonl: line "), "{text}");
         text
     };
-    for at in (0..whole.len()).step_by(whole.len() / 40) {
+    for at in (0..whole.len()).step_by(whole.len() / 200) {
         let mut changed = whole.clone();
         changed[at] ^= 1;
         let line = whole[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -133,6 +140,7 @@ fn is_found_when_edited(day: &Day, file: &Path) {
     verify(&whole[..whole.len() - 1]);
     let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     let second = whole[first..].iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    assert!(verify_text(day, &copy, &whole[first..]).contains("begins with event 2"), "the first line is removed");
     let removed = verify(&[&whole[..first], &whole[first + second..]].concat());
     assert!(removed.contains("line 2: event 3 follows event 1"), "{removed}");
 

@@ -163,7 +163,14 @@ fn numbers_after_a_restore_are_above_all_numbers_before() {
     }
 
     let (data, from) = (set.data("third", 1), ["restore", "--from", &out, "--set", &set.file, "--id", "1", "--data"]);
-    let refused = set.place.seqsvr(&[&from[..], &[&data]].concat());
+    let refused = set.place.seqsvr(&[&from[..], &[&set.data("fourth", 1), "--yes"]].concat());
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && text.contains("set im-a is alive"), "{text}");
+    let refused = set.place.seqsvr(&[&from[..], &[&data, "--offline", "--yes"]].concat());
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && text.contains("is not empty"), "{text}");
+    kill(&mut stores);
+    let refused = set.place.seqsvr(&[&from[..], &[&data, "--yes"]].concat());
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && text.contains("is not empty"), "{text}");
     let mut damaged = std::fs::read(&backup).unwrap();

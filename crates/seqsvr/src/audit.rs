@@ -43,6 +43,7 @@ pub(crate) struct ListArgs {
 #[command(after_help = "Examples:\n  seqsvr audit verify /var/lib/seqsvr/store-1/audit*.jsonl\n  \
                         seqsvr audit verify s1/audit.jsonl s2/audit.jsonl    (also compares them where they overlap)\n  \
                         seqsvr audit verify copy.jsonl --set three-node.toml    (also compares its end with the store)\n\n\
+                        Name files in the order of their events. Where the oldest ones were removed, --partial begins with what is there. \
                         Events that are missing at the end, or a chain that was written anew as a whole, show only in a comparison with \
                         another copy or with the store.\n\n\
                         Exit codes: 0 all are intact, 2 one cannot be read, was changed or cut, or differs; with --set also 3 the store has \
@@ -51,9 +52,12 @@ pub(crate) struct VerifyArgs {
     /// The files.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The set file: the end of each file is compared with its store.
+    /// The set file: the end of the last file is compared with its store.
     #[arg(long, value_name = "FILE")]
     set: Option<PathBuf>,
+    /// The files of the beginning were removed: a file may begin after the first event without one that it continues.
+    #[arg(long)]
+    partial: bool,
 }
 
 /// An operation.
@@ -153,8 +157,8 @@ fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Exit> {
     };
     let mut intact: Vec<(&Path, Verified)> = Vec::new();
     let mut views = Vec::new();
-    for file in &args.files {
-        let checked = check(file, &intact, store.as_deref());
+    for (file, left) in args.files.iter().zip((0..args.files.len()).rev()) {
+        let checked = check(file, &intact, args.partial, store.as_deref().filter(|_| left == 0));
         let (first, last) = match &checked {
             Ok(verified) => (verified.events.first(), verified.events.last()),
             Err(_) => (None, None),
@@ -183,9 +187,25 @@ fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 /// Checks a file by itself, against the files before it, and against the events of the store.
-fn check(file: &Path, others: &[(&Path, Verified)], store: Option<&[AuditEvent]>) -> Result<Verified, String> {
+fn check(
+    file: &Path,
+    others: &[(&Path, Verified)],
+    partial: bool,
+    store: Option<&[AuditEvent]>,
+) -> Result<Verified, String> {
     let bytes = std::fs::read(file).map_err(|error| format!("cannot be read: {error}"))?;
     let verified = audit::verify(&bytes).map_err(|damage| damage.to_string())?;
+    let first = verified.events.first().map_or(0, |event| event.index);
+    let before = others.iter().flat_map(|(_, other)| &other.events).find(|event| event.index + 1 == first);
+    match before {
+        Some(event) if event.hash != verified.base => {
+            return Err(format!("event {first} does not follow event {} of another file", event.index));
+        }
+        None if first > 1 && !partial => {
+            return Err(format!("it begins with event {first}, and no file before it has event {}", first - 1));
+        }
+        _ => {}
+    }
     for (path, other) in others {
         let same = |index| other.events.iter().find(|event| event.index == index);
         let differs =

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use seq_core::state::{AuditEvent, AuditHash};
+use seq_core::state::{Audit, AuditEvent, AuditHash};
 use seq_kit::tasks::TaskGroup;
 
 use super::lines;
@@ -63,7 +63,8 @@ impl AuditFile {
             let is_last = stopping.is_cancelled();
             let due = replicated.read(|state| end.is_none_or(|end: End| end.index != state.audit.last().0));
             if due {
-                let written = tokio::task::spawn_blocking(move || step(&dir, end, &replicated)).await;
+                let read = move |end| replicated.read(|state| lacks(&state.audit, end));
+                let written = tokio::task::spawn_blocking(move || step(&dir, end, read)).await;
                 match written.map_err(io::Error::other).flatten() {
                     Ok(written) => (end, failures) = (Some(written), 0),
                     Err(error) => {
@@ -87,34 +88,48 @@ impl AuditFile {
     }
 }
 
+/// What the file lacks.
+#[derive(Debug, PartialEq, Eq)]
+enum Lacks {
+    /// Nothing yet: the state has not applied again what the file has, as after a start.
+    Waits,
+    /// These events, from its end on.
+    Events(Vec<AuditEvent>),
+    /// Its continuation is no longer kept, or is another one: these events are the beginning of another file.
+    Anew(AuditHash, Vec<AuditEvent>),
+}
+
+fn lacks(audit: &Audit, end: End) -> Lacks {
+    let ((base, removed), (last, _)) = (audit.base(), audit.last());
+    if end.index > last {
+        return Lacks::Waits;
+    }
+    let after = |index| audit.events().filter(move |event| event.index > index).cloned().collect();
+    let at_end = audit.events().find(|event| event.index == end.index).map(|event| event.hash);
+    let continues = if end.index == removed { base == end.hash } else { at_end == Some(end.hash) };
+    if continues { Lacks::Events(after(end.index)) } else { Lacks::Anew(base, after(0)) }
+}
+
 /// Appends what the file lacks. Blocks while it writes.
-fn step(dir: &Path, end: Option<End>, replicated: &ReplicatedSet) -> io::Result<End> {
-    let mut end = match end {
+fn step(dir: &Path, end: Option<End>, read: impl FnOnce(End) -> Lacks) -> io::Result<End> {
+    let end = match end {
         Some(end) => end,
         None => open(dir)?,
     };
-    let (continues, base, events) = replicated.read(|state| {
-        let (base, removed) = state.audit.base();
-        let at_end = state.audit.events().find(|event| event.index == end.index).map(|event| event.hash);
-        let at_end = if end.index == removed { Some(base) } else { at_end };
-        let continues = at_end == Some(end.hash);
-        let after = if continues { end.index } else { 0 };
-        let newer = state.audit.events().filter(|event| event.index > after).cloned();
-        (continues, base, newer.collect::<Vec<AuditEvent>>())
-    });
-    if !continues {
-        if end.bytes > 0 {
-            tracing::warn!(dir = %dir.display(), last = end.index, "the audit log does not continue its file: another one is begun");
+    let mut end = match read(end) {
+        Lacks::Waits => end,
+        Lacks::Events(events) => append(dir, end, &events)?,
+        Lacks::Anew(base, events) => {
+            if end.index > 0 {
+                tracing::warn!(dir = %dir.display(), last = end.index, "the audit log does not continue its file: another one is begun");
+            }
+            rotate(dir, end)?;
+            append(dir, End { hash: base, ..End::default() }, &events)?
         }
-        rotate(dir, end)?;
-        end = End { hash: base, ..End::default() };
-    }
-    if !events.is_empty() {
-        end = append(dir, end, &events)?;
-    }
+    };
     if end.bytes > MAX_BYTES {
         rotate(dir, end)?;
-        end = End { first: 0, bytes: 0, ..end };
+        (end.first, end.bytes) = (0, 0);
     }
     Ok(end)
 }
@@ -169,6 +184,9 @@ fn complete(dir: &Path) -> io::Result<Vec<String>> {
 
 /// Appends events durably.
 fn append(dir: &Path, mut end: End, events: &[AuditEvent]) -> io::Result<End> {
+    if events.is_empty() {
+        return Ok(end);
+    }
     let mut text = String::new();
     for event in events {
         text.push_str(&lines::line(event, end.hash));
@@ -196,4 +214,96 @@ fn rotate(dir: &Path, end: End) -> io::Result<()> {
     let old = complete.len().saturating_sub(MAX_FILES);
     complete[..old].iter().try_for_each(|name| fs::remove_file(dir.join(name)))?;
     File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_core::state::{BeginOperation, Command, State};
+
+    use super::*;
+
+    /// The log after so many operations that were begun.
+    fn log(events: u64) -> Audit {
+        let mut state = State::default();
+        for number in 1..=events {
+            let [principal, node, operation] =
+                ["operator/a".to_owned(), "s1".to_owned(), format!("node drain a{number}")];
+            let begin = BeginOperation { at_unix_ms: number, principal, node, operation, plan: 0 };
+            drop(state.apply(&Command::BeginOperation(begin)));
+        }
+        state.audit
+    }
+
+    /// One attempt of a process that has just started.
+    fn write(dir: &Path, audit: &Audit) -> End {
+        step(dir, None, |end| lacks(audit, end)).unwrap()
+    }
+
+    fn verified(dir: &Path, name: &str) -> Vec<u64> {
+        let file = fs::read(dir.join(name)).unwrap();
+        lines::verify(&file).unwrap().events.iter().map(|event| event.index).collect()
+    }
+
+    #[test]
+    fn events_are_appended_once_over_restarts_and_torn_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        write(dir, &log(3));
+        assert_eq!(verified(dir, NAME), [1, 2, 3]);
+        // The state is loaded from a snapshot, and has not applied the rest again.
+        let whole = fs::read(dir.join(NAME)).unwrap();
+        assert_eq!(write(dir, &log(1)).index, 3);
+        assert_eq!(fs::read(dir.join(NAME)).unwrap(), whole);
+        // Power is lost within the write of the fourth one.
+        write(dir, &log(4));
+        let longer = fs::read(dir.join(NAME)).unwrap();
+        for length in whole.len()..longer.len() {
+            fs::write(dir.join(NAME), &longer[..length]).unwrap();
+            write(dir, &log(4));
+            assert_eq!(fs::read(dir.join(NAME)).unwrap(), longer, "{length} bytes");
+        }
+        assert_eq!(fs::read_dir(dir).unwrap().count(), 1, "no other file is begun");
+    }
+
+    #[test]
+    fn a_member_that_was_away_for_too_long_begins_another_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        write(dir, &log(3));
+        let kept = seq_core::limits::MAX_AUDIT_EVENTS as u64;
+        let end = write(dir, &log(kept + 10));
+        assert_eq!(verified(dir, "audit-00000000000000000001.jsonl"), [1, 2, 3]);
+        assert_eq!(verified(dir, NAME), (11..=kept + 10).collect::<Vec<_>>());
+        // It begins where the complete one ended, where that was rotated for its length.
+        rotate(dir, end).unwrap();
+        write(dir, &log(kept + 12));
+        assert_eq!(verified(dir, NAME), [kept + 11, kept + 12]);
+    }
+
+    #[test]
+    fn a_changed_file_is_kept_and_not_continued() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        write(dir, &log(3));
+        let mut changed = fs::read(dir.join(NAME)).unwrap();
+        changed[20] ^= 1;
+        fs::write(dir.join(NAME), &changed).unwrap();
+        write(dir, &log(4));
+        assert_eq!(verified(dir, NAME), [1, 2, 3, 4]);
+        let names = fs::read_dir(dir).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+        let damaged = names.into_iter().find(|name| name.starts_with("audit-damaged-")).unwrap();
+        assert_eq!(fs::read(dir.join(damaged)).unwrap(), changed);
+    }
+
+    #[test]
+    fn the_oldest_complete_files_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        for events in 1..=MAX_FILES as u64 + 3 {
+            let end = write(dir, &log(events));
+            rotate(dir, end).unwrap();
+        }
+        let complete = complete(dir).unwrap();
+        assert_eq!((complete.len(), &*complete[0]), (MAX_FILES, "audit-00000000000000000004.jsonl"));
+    }
 }
