@@ -92,5 +92,6 @@ fn an_archive_has_what_responds_and_names_what_does_not() {
     let archive = Archive::make(&place, &set, "down.tar.gz");
     assert_eq!(archive.code, Some(0), "{}", archive.printed);
     assert!(archive.text("version.json").contains("0.1.0"));
+    assert_eq!(archive.text("sets/im-a/audit.json").trim(), r#"{"items":[]}"#);
     assert!(archive.text("summary.txt").contains("missing sets/im-a/status.json: "), "{}", archive.text("summary.txt"));
 }

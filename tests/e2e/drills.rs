@@ -87,9 +87,9 @@ impl Set {
     }
 }
 
-/// The allocators of before run on through both restores; one is killed and started again during the first.
+/// The allocators of before run on through all restores; one is killed and started again during the first.
 #[test]
-fn a_backup_under_load_is_restored_twice_while_processes_of_before_run() {
+fn a_backup_under_load_is_restored_again_while_processes_of_before_run() {
     let set = Set::new();
     let mut stores = set.stores("first");
     let mut allocs = ["a1", "a2"].map(|name| set.alloc(name));
@@ -116,7 +116,17 @@ fn a_backup_under_load_is_restored_twice_while_processes_of_before_run() {
         before = after;
     }
     assert_eq!(allocs[0].log().matches("this incarnation is over").count(), 2, "a1 has had both lineages");
-    println!("restored twice: {} numbers, 0 decreases, 0 duplicates", load.stop());
+    // The allocators remember the number of the last restore, where all stores have forgotten it.
+    set.wipe(&mut stores, "third");
+    let data = set.path("fourth-1");
+    let args = ["restore", "--from", &out, "--set", &set.file, "--id", "1", "--data", &data, "--nth", "2", "--yes"];
+    let refused = seqsvr(&args);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && text.contains("was used before") && text.contains("--nth 3"), "{text}");
+    assert!(!Path::new(&data).exists(), "nothing is written");
+    let _stores = set.restore(&out, "3", "fourth");
+    eventually("the restored set serves", || serves(&set.file));
+    println!("restored three times: {} numbers, 0 decreases, 0 duplicates", load.stop());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use seq_core::limits;
+use seq_core::{Epoch, limits};
 use seq_store::backup::{Backup, RestoreConfig, RestoreError, RestorePlan, Restored};
 use serde::Serialize;
 
@@ -200,10 +200,27 @@ impl<'a> View<'a> {
         let stores = survey::stores(set).await;
         survey::refuse_alive(set, &stores)?;
         self.stores = stores.into_iter().map(|store| store.name).collect();
-        let knows = |report: &survey::Ceilings| report.outcome.as_ref().is_ok_and(|ceilings| !ceilings.is_empty());
-        self.allocators =
-            survey::ceilings(set).await.into_iter().filter(knows).map(|allocator| allocator.name).collect();
+        for survey::Ceilings { name, outcome } in survey::ceilings(set).await {
+            let restores = outcome.iter().flatten().map(|known| Epoch(known.epoch).restores()).max();
+            let Some(restores) = restores else { continue };
+            self.refuse_used(&name, restores)?;
+            self.allocators.push(name);
+        }
         Ok(())
+    }
+
+    /// Refuses the number of a restore that an allocator has served after: the same numbers would be allocated again.
+    fn refuse_used(&self, allocator: &str, restores: u32) -> Result<(), Failure> {
+        let planned = self.lineage >> 32;
+        if u64::from(restores) < planned {
+            return Ok(());
+        }
+        let message = format!(
+            "{allocator} has sections of restore {restores} of the set, and --nth {} would be restore {planned}: it was used before",
+            self.nth
+        );
+        let least = u64::from(self.nth) + u64::from(restores) - planned + 1;
+        Err(Failure::new(Exit::Failed, message).hint(format!("nothing was changed: pass --nth {least}")))
     }
 
     fn render(&self, output: &Output) -> std::io::Result<()> {
