@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use arbitrary::Result;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared};
-use seq_core::state::{Command, Raise, Reassign, Registration, Residence, SetDefinition, Terms, Transfer};
+use seq_core::state::{
+    BeginOperation, Command, EndOperation, Raise, Reassign, Registration, Residence, SetDefinition, Terms, Transfer,
+};
 use seq_core::{Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
 
 use crate::input::Input;
@@ -57,6 +59,7 @@ impl Run {
                     let layout = if small { layout } else { crate::replica::layout() };
                     Command::DefineSet(SetDefinition::only(if input.flag()? { SET } else { "other" }, layout))
                 }
+                2 => self.operation(input)?,
                 _ => Command::ClaimStoreId { id: input.around(1)? },
             },
             15 => return self.arbitrate(input),
@@ -179,6 +182,20 @@ impl Run {
         let epoch = self.epoch(input, section)?;
         let handover_id = HandoverId(input.around(1)?);
         Ok(Command::Transfer(Transfer { section, epoch, from, incarnation, to, to_incarnation, handover_id }))
+    }
+}
+
+impl Run {
+    /// An event of the audit log.
+    fn operation(&self, input: &mut Input<'_>) -> Result<Command> {
+        let at_unix_ms = input.around(0)?;
+        if input.flag()? {
+            let [principal, node, operation] = [name(input)?, name(input)?, name(input)?];
+            return Ok(Command::BeginOperation(BeginOperation { at_unix_ms, principal, node, operation, plan: 0 }));
+        }
+        let operation = input.around(self.replica.state.audit.last().0)?;
+        let refusal = if input.flag()? { Some(name(input)?) } else { None };
+        Ok(Command::EndOperation(EndOperation { at_unix_ms, operation, refusal }))
     }
 }
 

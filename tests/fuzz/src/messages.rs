@@ -50,7 +50,8 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     ListMigrationsResponse ListSectionsRequest ListSectionsResponse ListSetsRequest ListSetsResponse MigrationPace MigrationPlan MigrationStatus
     PlanMigrationRequest PlanMigrationResponse RollbackMigrationRequest RollbackMigrationResponse RouteSet SectionInfo
     SectionRange SetFacts SetInfo SetPaceRequest SetPaceResponse StartMigrationRequest StartMigrationResponse
-    StartReturnRequest StartReturnResponse
+    StartReturnRequest StartReturnResponse AuditEvent BegunOperation EndedOperation EndOperationRequest EndOperationResponse
+    ListEventsRequest ListEventsResponse ListCeilingsRequest ListCeilingsResponse SectionCeiling
 );
 
 /// The requests of the JSON endpoint, and its responses.
