@@ -75,6 +75,7 @@ fn an_archive_has_what_responds_and_names_what_does_not() {
     assert_eq!(summary.lines().filter(|line| line.starts_with("missing sets/")).count(), 6, "{summary}");
     assert_eq!(archive.text("sets/im-a/set.toml"), fs::read_to_string(&set).unwrap());
     let status: Value = serde_json::from_str(&archive.text("sets/im-a/status.json")).unwrap();
+    assert_eq!(archive.text("sets/im-a/audit.json").trim(), r#"{"items":[]}"#);
     assert_eq!(status["sets"][0]["sections_served"], 100, "{status:#}");
     assert!(archive.text("sets/im-a/members.txt").contains("format"), "{}", archive.text("sets/im-a/members.txt"));
     assert!(archive.text("sets/im-a/a1/metrics.txt").contains("\nseqsvr_build_info{"));
@@ -92,6 +93,5 @@ fn an_archive_has_what_responds_and_names_what_does_not() {
     let archive = Archive::make(&place, &set, "down.tar.gz");
     assert_eq!(archive.code, Some(0), "{}", archive.printed);
     assert!(archive.text("version.json").contains("0.1.0"));
-    assert_eq!(archive.text("sets/im-a/audit.json").trim(), r#"{"items":[]}"#);
     assert!(archive.text("summary.txt").contains("missing sets/im-a/status.json: "), "{}", archive.text("summary.txt"));
 }

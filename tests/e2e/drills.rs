@@ -112,7 +112,8 @@ fn a_backup_under_load_is_restored_again_while_processes_of_before_run() {
         eventually("the restored set serves", || serves(&set.file));
         load.wait_replay();
         let after = set.last(7);
-        assert!((MARGIN..2 * MARGIN).contains(&(after - before)), "{after} after {before}");
+        // The margin is above a ceiling of the backup, which is below `before` by what the load has allocated since.
+        assert!((MARGIN / 2..2 * MARGIN).contains(&(after - before)), "{after} after {before}");
         before = after;
     }
     assert_eq!(allocs[0].log().matches("this incarnation is over").count(), 2, "a1 has had both lineages");

@@ -170,7 +170,7 @@ fn numbers_after_a_restore_are_above_all_numbers_before() {
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && text.contains("is not empty"), "{text}");
     kill(&mut stores);
-    let refused = set.place.seqsvr(&[&from[..], &[&data, "--yes"]].concat());
+    let refused = set.place.seqsvr(&[&from[..], &[&data, "--nth", "3", "--yes"]].concat());
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && text.contains("is not empty"), "{text}");
     let mut damaged = std::fs::read(&backup).unwrap();
