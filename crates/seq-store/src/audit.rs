@@ -19,10 +19,3 @@ pub(crate) mod services;
 pub(crate) use file::AuditFile;
 pub use lines::{Damage, Verified, event, line, verify};
 pub(crate) use recorder::{Recorder, ends};
-
-/// Milliseconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "the audit log has the time for people; nothing depends on it")]
-fn wall_clock_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}

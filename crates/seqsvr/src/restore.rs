@@ -216,7 +216,7 @@ impl<'a> View<'a> {
             return Ok(());
         }
         let message = format!(
-            "{allocator} has sections of restore {restores} of the set, and --nth {} would be restore {planned}: it was used before",
+            "{allocator} has sections that count {restores} restores, and --nth {} would count {planned}: that was used before",
             self.nth
         );
         let least = u64::from(self.nth) + u64::from(restores) - planned + 1;
@@ -227,7 +227,7 @@ impl<'a> View<'a> {
         let mut table = Table::new(&[]);
         let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
         row("store", format!("{} of set {}, in {}", self.id, self.set, self.data));
-        row("backup", format!("of {}, {} old", self.created, age(self.age_s)));
+        row("backup", format!("of {}, {} old", self.created, utc::age(self.age_s)));
         row("lineage", format!("{}, after {}", lineage(self.lineage), self.backup_lineage));
         row(
             "quarantine",
@@ -255,27 +255,5 @@ impl<'a> View<'a> {
         }
         row("plan", self.plan.clone());
         output.table(&table)
-    }
-}
-
-/// An age in its two largest units.
-fn age(seconds: u64) -> String {
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, minutes) => format!("{minutes} min {} s", seconds % 60),
-        (0, hours, minutes) => format!("{hours} h {minutes} min"),
-        (days, hours, _) => format!("{days} d {hours} h"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::age;
-
-    #[test]
-    fn an_age_has_its_two_largest_units() {
-        let ages = [59, 60, 3_660, 90_000].map(age);
-        assert_eq!(ages, ["59 s", "1 min 0 s", "1 h 1 min", "1 d 1 h"]);
     }
 }

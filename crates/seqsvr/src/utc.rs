@@ -24,6 +24,16 @@ pub(crate) fn text_of_ms(unix_ms: u64) -> String {
     text(SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms.min(LAST_MS)))
 }
 
+/// An age in its largest unit that has two of it.
+pub(crate) fn age(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +48,11 @@ mod tests {
             assert_eq!(text_of_ms(seconds * 1_000 + 999), text);
         }
         assert_eq!(text_of_ms(u64::MAX), "9999-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn ages_have_two_or_more_of_their_unit() {
+        let ages = [0, 119, 120, 7_199, 7_200, 172_799, 172_800].map(age);
+        assert_eq!(ages, ["0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]);
     }
 }

@@ -34,22 +34,17 @@ pub struct Survivor<M> {
     pub committed: u64,
     /// Index of the last entry of its log. Entries above `committed` may be committed or not.
     pub last: u64,
-    /// The term of its vote: another survivor with a higher one has seen more elections, not more entries.
-    pub term: u64,
-    /// Names of the voters, as of the state.
-    pub voters: Vec<String>,
     _lock: DirLock,
 }
 
 impl<M> fmt::Debug for Survivor<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Survivor { cluster, id, committed, last, term, .. } = self;
+        let Survivor { cluster, id, committed, last, .. } = self;
         f.debug_struct("Survivor")
             .field("cluster", cluster)
             .field("id", id)
             .field("committed", committed)
             .field("last", last)
-            .field("term", term)
             .finish_non_exhaustive()
     }
 }
@@ -78,15 +73,10 @@ pub fn read_survivor<M: StateMachine>(dir: &Path) -> Result<Survivor<M>, OpenErr
     };
     loaded.check_formats::<M>(&log)?;
     let last = loaded.last().max(loaded.snapshot_end()).map_or(0, |last| last.index);
-    let term = loaded.vote.map_or(0, |vote| vote.leader_id.term);
     let state = replay(contents, loaded);
     let committed = state.last_applied().unwrap_or(0);
-    let voters = state.replica().read_members(|members, _| {
-        let voters = members.membership().voter_ids();
-        voters.filter_map(|id| Some(members.membership().get_node(&id)?.name.clone())).collect()
-    });
     let (format, state) = (state.format(), state.read(Clone::clone));
-    Ok(Survivor { cluster, id, state, format, committed, last, term, voters, _lock: lock })
+    Ok(Survivor { cluster, id, state, format, committed, last, _lock: lock })
 }
 
 /// Applies what is committed behind the snapshot.

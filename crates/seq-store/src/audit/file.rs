@@ -13,6 +13,7 @@ use seq_kit::tasks::TaskGroup;
 
 use super::lines;
 use crate::replicated_set::ReplicatedSet;
+use crate::wall_clock;
 
 /// The file that is written.
 const NAME: &str = "audit.jsonl";
@@ -162,7 +163,7 @@ fn open(dir: &Path) -> io::Result<End> {
         Err(damage) => {
             // Kept for an investigation; it is not continued.
             tracing::error!(path = %path.display(), %damage, "the file of the audit log was changed: another one is begun");
-            fs::rename(&path, dir.join(format!("{COMPLETE}damaged-{}.jsonl", super::wall_clock_ms())))?;
+            fs::rename(&path, dir.join(format!("{COMPLETE}damaged-{}.jsonl", wall_clock::now_ms())))?;
             Ok(End::default())
         }
     }

@@ -19,11 +19,11 @@ use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Status};
 
-use super::wall_clock_ms;
 use crate::encoding;
 use crate::leader_link::LeaderHop;
 use crate::replicated_set::{ReplicatedSet, SetState};
 use crate::sender::sender;
+use crate::wall_clock;
 
 /// Most ends that wait to be recorded. More operations than that are not under way at one member.
 const MAX_ENDS: usize = 1_024;
@@ -106,7 +106,7 @@ impl Recorder {
         raft.check_quorum()?;
         tracing::info!(principal, operation = operation.text, "an operation begins");
         let begin = BeginOperation {
-            at_unix_ms: wall_clock_ms(),
+            at_unix_ms: wall_clock::now_ms(),
             principal: audit_text(&principal).to_owned(),
             node: audit_text(&self.node).to_owned(),
             operation: audit_text(&operation.text).to_owned(),
@@ -175,7 +175,7 @@ impl Ends {
     }
 
     async fn record(&self, end: &End) -> Result<(), Status> {
-        let at_unix_ms = wall_clock_ms();
+        let at_unix_ms = wall_clock::now_ms();
         let Some(hop) = self.leader.hop(&MetadataMap::new())? else {
             let end = EndOperation { at_unix_ms, operation: end.operation, refusal: end.refusal.clone() };
             return self

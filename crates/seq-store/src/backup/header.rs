@@ -1,11 +1,10 @@
 //! The header of a backup: what it is of, and when and from what it was made.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use seq_core::state::{SetDefinition, State};
 use seq_proto::v1::BackupHeader;
 
 use super::file::SECRET_BYTES;
+use crate::wall_clock;
 
 /// The header of a backup that is made now. It has everything but the length of the state, and a secret of its own.
 pub(crate) fn of(cluster: &str, set: &SetDefinition, format: u16, state: &State, log_index: u64) -> BackupHeader {
@@ -22,16 +21,10 @@ pub(crate) fn of(cluster: &str, set: &SetDefinition, format: u16, state: &State,
         uid_end: set.layout.uids().end,
         section_size: set.layout.section_size(),
         resident: state.sections.residents().count() as u32,
-        created_unix_ms: wall_clock_ms(),
+        created_unix_ms: wall_clock::now_ms(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         state_format: format.into(),
         secret,
         ..BackupHeader::default()
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "operators recognise a backup by its time; nothing depends on it")]
-fn wall_clock_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -138,7 +138,9 @@ impl RecoveredCopy {
         let Some(record) = self.state.0.sections.get(SectionId(section)) else {
             return Err(RecoverError::NoSection { node: node(), section, sections: self.set.layout.sections() });
         };
-        if Epoch(epoch).restores() > self.state.0.lineage.restores() {
+        // A section that came from another set may count the restores of that one.
+        let fenced = self.state.0.sets.values().map(|peer| peer.fenced.restores());
+        if Epoch(epoch).restores() > fenced.fold(self.state.0.lineage.restores(), Ord::max) {
             return Err(RecoverError::NewerLineage { node: node(), section });
         }
         let known = record.max_seq();

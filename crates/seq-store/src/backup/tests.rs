@@ -256,3 +256,19 @@ fn a_restore_is_in_the_audit_log_and_a_margin_needs_its_format() {
     assert!(refused.to_string().contains("has no other margin"), "{refused}");
     assert_eq!(RestorePlan::new(&older, &plain).unwrap().state.0.audit.last().0, 0);
 }
+
+#[test]
+fn a_section_that_came_from_a_restored_set_is_reported_too() {
+    let mut state = state();
+    let (set, lineage) = (seq_core::SetId(8), seq_core::Lineage(1 << 32));
+    drop(state.0.apply(&Command::Fence(seq_core::state::Fence { set, lineage })));
+    let header = BackupHeader {
+        state_format: SetState::FORMAT.into(),
+        secret: vec![5; SECRET_BYTES],
+        ..BackupHeader::default()
+    };
+    let mut copy = RecoveredCopy::of_backup(&Backup::decode(&Backup::encode(header, &state)).unwrap()).unwrap();
+    let raised = copy.raise("a1", &ceilings(&[(1, 1 << 32, 5)])).unwrap();
+    assert_eq!(raised.sections, 1);
+    assert!(copy.raise("a1", &ceilings(&[(1, 2 << 32, 6)])).is_err(), "no set is known to count two");
+}

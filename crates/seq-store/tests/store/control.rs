@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient;
+use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{
-    RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, SetTermsRequest, TransferRequest,
+    ListCeilingsRequest, RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, SetTermsRequest,
+    TransferRequest,
 };
 use tonic::transport::Channel;
 use tonic_types::StatusExt;
@@ -288,5 +290,23 @@ async fn sections_go_to_those_who_came_once_the_grace_is_over() {
     })
     .await;
     assert_eq!((status.allocs[0].sections, status.allocs[1].sections, status.sections_unowned), (10, 0, 0));
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_ceilings_of_a_member_are_those_that_it_has_applied() {
+    let mut cluster = Cluster::started(1, Disk::Memory).await;
+    let session = cluster.register("a1", 1).await;
+    cluster.owns(&session, 10).await;
+    assert_eq!(cluster.raise(&session, 3, 1, 500).await.unwrap(), 500);
+    let mut node = StatusServiceClient::new(channel(cluster.addr(1)));
+    let mut list = async |first_section| {
+        let response = node.list_ceilings(ListCeilingsRequest { first_section }).await.unwrap().into_inner();
+        assert_eq!((response.set.as_str(), response.next_section), ("im-a", 0));
+        response.ceilings.into_iter().map(|one| (one.section, one.ceiling)).collect::<Vec<_>>()
+    };
+    assert_eq!(list(0).await.len(), 10);
+    assert_eq!(list(3).await[..2], [(3, 500), (4, 0)]);
+    assert!(list(10).await.is_empty());
     cluster.stop_all().await;
 }

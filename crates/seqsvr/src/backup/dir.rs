@@ -89,7 +89,7 @@ pub(super) fn list(dir: &Path, output: &Output) -> anyhow::Result<Exit> {
             item.file,
             or_dash(item.set),
             or_dash(item.created),
-            or_dash(item.age_s.map(age)),
+            or_dash(item.age_s.map(utc::age)),
             or_dash(item.sections.map(|sections| grouped(sections.into()))),
             or_dash(item.lineage),
             item.damage.unwrap_or_else(|| "intact".to_owned()),
@@ -121,16 +121,6 @@ fn item(Found { path, backup }: Found, now: SystemTime) -> Item {
     }
 }
 
-/// An age in its largest unit that has two of it.
-fn age(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        7_200..172_800 => format!("{} h", seconds / 3_600),
-        _ => format!("{} days", seconds / 86_400),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,11 +129,5 @@ mod tests {
     fn names_of_a_set_sort_by_their_time() {
         assert_eq!(name("im-a", 951_782_400_012), "im-a-20000229T000000.012Z.backup");
         assert!(name("im-a", 951_782_399_999) < name("im-a", 951_782_400_000));
-    }
-
-    #[test]
-    fn ages_have_two_or_more_of_their_unit() {
-        let ages = [0, 119, 120, 7_199, 7_200, 172_799, 172_800].map(age);
-        assert_eq!(ages, ["0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]);
     }
 }
