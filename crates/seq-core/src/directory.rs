@@ -124,6 +124,15 @@ impl Directory {
         self.runs.insert(first, run);
     }
 
+    /// Drops the claims of a set, so that nothing is known of those sections.
+    pub fn forget(&mut self, set: SetId, version: RouteVersion) {
+        let before = self.runs.len();
+        self.runs.retain(|_, run| run.claim.set != set);
+        if self.runs.len() < before {
+            self.version = version;
+        }
+    }
+
     /// The newest claim of a section; `None` where none is known.
     #[must_use]
     pub fn get(&self, section: SectionId) -> Option<Claim> {

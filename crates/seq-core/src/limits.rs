@@ -74,6 +74,14 @@ pub const MAX_ARRIVED_EPOCH: u64 = 1 << 62;
 /// Most restores of the sets of a cluster: the epochs after the last one are within [`MAX_ARRIVED_EPOCH`].
 pub const MAX_RESTORES: u32 = (1 << 30) - 1;
 
+/// Furthest that one fence raises the count of restores: a thousand margins, 2^50 numbers. A count costs every set that is
+/// restored afterwards a margin, so no set may raise it at will.
+pub const MAX_RESTORE_STEP: u32 = 1_024;
+
+/// Furthest that the revision of another set advances between two readings of its facts, beside the 2^32 of each restore:
+/// two hundred thousand commands a second for six hours.
+pub const MAX_REVISION_STEP: u64 = 1 << 32;
+
 /// How much one restore adds to a ceiling: more numbers than any section has allocated since its backup, a million a
 /// second for twelve days.
 pub const RESTORE_MARGIN: u64 = 1 << 40;

@@ -188,7 +188,7 @@ impl Coordinator {
                     self.arm(state, (*id, migration), stranded, &living, now, &mut effects);
                     let is_return = matches!(migration.scope, Scope::Return { .. });
                     if is_return && self.is_due(*id, now) && state.has_arrived(*id, migration) {
-                        effects.push(Effect::Propose(Command::Complete(Complete { id: *id })));
+                        effects.push(Effect::Propose(Command::Complete(Complete { id: *id, by: None })));
                     }
                 }
                 _ if over(migration) => {}
@@ -443,7 +443,7 @@ impl Coordinator {
                 let start = StartReturn { of: id, to: own, id: return_id(id), pace: migration.pace, settled };
                 Effect::StartReturn { to, start }
             }
-            Phase::Completed { .. } if settled => Effect::Complete { to, complete: Complete { id } },
+            Phase::Completed { .. } if settled => Effect::Complete { to, complete: Complete { id, by: Some(own) } },
             _ => return,
         };
         if self.is_due(id, now) {

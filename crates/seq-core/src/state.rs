@@ -34,6 +34,7 @@ use crate::route::{self, Route, RouteNode, RouteSet, RouteUpdate};
 mod audit;
 mod closing;
 mod command;
+mod inheritance;
 mod migration;
 mod migrations;
 mod moves;
@@ -41,20 +42,23 @@ mod record;
 mod recovery;
 mod replicated;
 mod restore;
+mod rules;
 mod sections;
 mod set_command;
 
 pub use audit::{Audit, AuditEvent, AuditHash, AuditRecord, BeginOperation, EndOperation, audit_text};
 pub use closing::Closing;
 pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Transfer, Transferred};
+pub use inheritance::Inheritance;
 pub use migration::{Migration, Pace, PeerSet, Phase, Scope, SetFacts};
 pub use record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
 pub use recovery::{FenceResponse, RecordClaim, Recovery};
 pub use replicated::{ClaimStoreId, Drain, RaiseCeilings, Reassignment, Renew, Replicated, SetTerms, SilentDepartures};
+pub use rules::Rules;
 pub use sections::SectionRecords;
 pub use set_command::{
     Arrival, Arrive, Arrived, Arriving, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
-    LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
+    Forget, Inherit, LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
 };
 
 /// The committed state of one set.
@@ -86,15 +90,21 @@ pub struct State {
     pub sets: BTreeMap<SetId, PeerSet>,
     /// Every migration that began here; none is ever removed.
     pub migrations: BTreeMap<MigrationId, Migration>,
+    /// Migrations of other sets by which sections came here, or are to return, with the set that each belongs to: only
+    /// that set may have the sections back, or state that they stay. At most [`limits::MAX_MIGRATIONS`].
+    pub foreign_migrations: BTreeMap<MigrationId, SetId>,
     /// Operations of administrators.
     pub audit: Audit,
     /// How far each restore raises the ceilings.
     pub restore_margin: RestoreMargin,
+    /// The rules by which commands are applied.
+    pub rules: Rules,
 }
 
-/// By how many numbers each restore of a set raises its ceilings, 1 or above. In a state that was restored with another one it
-/// holds for what arrives of the lineages before, too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// By how many numbers each count of a restore raises the ceilings. At least [`limits::RESTORE_MARGIN`] from the next
+/// restore on: a larger margin is a larger count. A release before could begin a lineage with another margin, which its
+/// state keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RestoreMargin(pub u64);
 
 impl Default for RestoreMargin {
@@ -265,6 +275,8 @@ impl State {
             Command::LearnRecords(response) => Answer::RecordsLearned(self.learn_records(response)),
             Command::BeginLineage(begin) => Answer::LineageBegun(self.begin_lineage(*begin)),
             Command::EndQuarantine(end) => Answer::QuarantineEnded(self.end_quarantine(end)),
+            Command::Inherit(page) => Answer::Inherited(self.inherit(page)),
+            Command::Forget(forget) => Answer::Forgotten(self.forget(*forget)),
             Command::BeginOperation(begin) => Answer::OperationBegun(self.begin_operation(begin)),
             Command::EndOperation(end) => Answer::OperationEnded(self.end_operation(end)),
         }
@@ -372,6 +384,8 @@ impl State {
             allocs: allocs.map(|node| node.addr.clone()).collect(),
             closing: self.closing,
             refuses: self.refuses(),
+            inherited: self.inherited(),
+            quarantined: self.is_quarantined(),
         })
     }
 
@@ -644,6 +658,8 @@ impl State {
 
 #[cfg(test)]
 mod between_sets;
+#[cfg(test)]
+mod neighbours;
 #[cfg(test)]
 mod restores;
 #[cfg(test)]

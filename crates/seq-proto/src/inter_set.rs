@@ -13,7 +13,7 @@ use crate::v1::{self, ArrivalOutcome};
 
 impl From<&SetFacts> for v1::SetFacts {
     fn from(facts: &SetFacts) -> v1::SetFacts {
-        let SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses } = facts.clone();
+        let SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses, .. } = facts.clone();
         v1::SetFacts {
             id: id.0,
             lineage: lineage.0,
@@ -64,7 +64,8 @@ pub fn facts(facts: &v1::SetFacts) -> Result<SetFacts, Status> {
         (false, false) => Closing::Open,
     };
     let (id, lineage, revision) = (SetId(id), Lineage(lineage), Revision(revision));
-    Ok(SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses })
+    let (inherited, quarantined) = (Vec::new(), false);
+    Ok(SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses, inherited, quarantined })
 }
 
 impl From<&FenceResponse> for v1::FenceResponse {
@@ -119,6 +120,7 @@ pub fn fence_response(set: SetId, page: &v1::FenceResponse) -> Result<FenceRespo
         records: (0..rows).map(|row| (SectionId(page.sections[row]), record(row))).collect(),
         sets: page.known_set_ids.iter().copied().map(SetId).collect(),
         closing: page.closing,
+        wait: core::time::Duration::ZERO,
     })
 }
 

@@ -59,7 +59,7 @@ impl Reason {
             SetRefusal::TooManySets => Reason::TooManySets,
             SetRefusal::SetClosing { .. } => Reason::SetClosing,
             SetRefusal::OtherLayout { .. } => Reason::OtherLayout,
-            SetRefusal::OtherLineage { .. } => Reason::OtherLineage,
+            SetRefusal::OtherLineage { .. } | SetRefusal::FarLineage { .. } => Reason::OtherLineage,
             SetRefusal::OldLineage { .. } => Reason::OldLineage,
             SetRefusal::BadRuns => Reason::BadRuns,
             SetRefusal::StalePlan { .. } => Reason::StalePlan,
@@ -68,14 +68,20 @@ impl Reason {
             SetRefusal::SectionMigrates { .. } => Reason::SectionMigrates,
             SetRefusal::OtherMigration { .. } => Reason::UnknownMigration,
             SetRefusal::MigrationOver { .. } => Reason::MigrationOver,
-            SetRefusal::NotArrived { .. } => Reason::NotArrived,
+            SetRefusal::NotArrived { .. } | SetRefusal::AwaitsSection { .. } | SetRefusal::NotClosing { .. } => {
+                Reason::NotArrived
+            }
+            SetRefusal::InQuarantine { .. } => Reason::Quarantined,
+            SetRefusal::NameTaken { .. } => Reason::SetNameTaken,
             SetRefusal::BadPace { .. } => Reason::BadPace,
             SetRefusal::TooManyMigrations => Reason::TooManyMigrations,
             SetRefusal::TooFewRestores { .. } => Reason::TooFewRestores,
             SetRefusal::NotQuarantined => Reason::NotQuarantined,
             SetRefusal::NotResponded { .. } => Reason::NotResponded,
             SetRefusal::FenceNotApplied { .. } => Reason::FenceNotApplied,
-            SetRefusal::BadResponse { .. } => Reason::BadResponse,
+            SetRefusal::BadResponse { .. } | SetRefusal::NotOfSender { .. } | SetRefusal::FarRevision { .. } => {
+                Reason::BadResponse
+            }
             SetRefusal::BadEpoch { .. } => Reason::BadEpoch,
         }
     }

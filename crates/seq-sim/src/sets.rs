@@ -326,9 +326,8 @@ impl World {
 
 /// The state of a set that knows the other one.
 fn defined(set: usize, layout: &Layout) -> State {
-    use seq_core::Lineage;
     use seq_core::layout::SectionRun;
-    use seq_core::state::{Closing, Command, Home, LearnDirectory, SetFacts};
+    use seq_core::state::{Command, Home, LearnDirectory, SetFacts};
     let half = SECTIONS / 2;
     let home = |set: usize| Home {
         sections: SectionRun { first: SectionId(set as u32 * half), sections: half },
@@ -339,16 +338,8 @@ fn defined(set: usize, layout: &Layout) -> State {
     let definition = SetDefinition { name: format!("s{set}"), id: set_id(set), layout: layout.clone(), homes };
     state.apply(&Command::DefineSet(definition));
     let other = 1 - set;
-    let facts = SetFacts {
-        id: set_id(other),
-        lineage: Lineage(0),
-        revision: state.revision,
-        name: format!("s{other}"),
-        stores: Vec::new(),
-        allocs: Vec::new(),
-        closing: Closing::Open,
-        refuses: Vec::new(),
-    };
-    state.apply(&Command::LearnDirectory(LearnDirectory { claims: Vec::new(), sets: vec![facts] }));
+    let facts =
+        SetFacts { id: set_id(other), revision: state.revision, name: format!("s{other}"), ..SetFacts::default() };
+    state.apply(&Command::LearnDirectory(LearnDirectory::of(facts)));
     state
 }

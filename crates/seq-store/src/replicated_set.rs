@@ -4,14 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seq_core::state::{Answer, Command, Replicated, State};
+use seq_core::state::{Answer, Command, Replicated, Rules, State};
 use seq_raft::{AppliedState, Malformed, Observer, ProposeError, RaftHandle, StateMachine};
 
 use crate::{encoding, preconditions};
 
 /// [`State`] as the replicated log applies and encodes it. Usable without a log: by benches, simulations and fuzzers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetState(pub State);
+
+impl Default for SetState {
+    /// That of a group which has never raised its format, with the rules of that format.
+    fn default() -> SetState {
+        SetState(State { rules: Rules::of_format(SetState::FIRST_FORMAT), ..State::default() })
+    }
+}
 
 impl StateMachine for SetState {
     type Command = Command;

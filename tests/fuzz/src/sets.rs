@@ -43,7 +43,7 @@ pub(crate) fn command(input: &mut Input<'_>, state: &State) -> Result<Command> {
             Command::Arrived(Arrived { at, lineage: Lineage(input.below(3)? << 32), sections, ended })
         }
         11 => Command::Rollback(Rollback { id: migration(input, state)?.0 }),
-        12 => Command::Complete(Complete { id: migration(input, state)?.0 }),
+        12 => Command::Complete(Complete { id: migration(input, state)?.0, by: None }),
         13 => Command::StartReturn(StartReturn {
             of: MigrationId(input.around(3)?),
             to: set(input, state)?,
@@ -59,10 +59,13 @@ pub(crate) fn command(input: &mut Input<'_>, state: &State) -> Result<Command> {
         _ if input.flag()? => {
             Command::EndQuarantine(EndQuarantine { lineage: Lineage(input.around(state.lineage.0)?) })
         }
-        _ => Command::LearnDirectory(LearnDirectory {
-            claims: input.some(MAX_ROWS, |input| claim(input, state))?,
-            sets: input.some(MAX_ROWS, |input| facts(input, state))?,
-        }),
+        _ => {
+            let claims = input.some(MAX_ROWS, |input| claim(input, state))?;
+            let sets = input.some(MAX_ROWS, |input| facts(input, state))?;
+            // Of itself, if it is the only one.
+            let from = sets.first().map(|facts| facts.id);
+            Command::LearnDirectory(LearnDirectory { from, claims, sets })
+        }
     })
 }
 
@@ -179,15 +182,16 @@ fn claim(input: &mut Input<'_>, state: &State) -> Result<ClaimRun> {
 }
 
 fn facts(input: &mut Input<'_>, state: &State) -> Result<SetFacts> {
+    let id = set(input, state)?;
     Ok(SetFacts {
-        id: set(input, state)?,
+        id,
         lineage: Lineage(input.around(0)?),
         revision: Revision(input.around(1)?),
-        name: "other".to_owned(),
+        name: format!("other-{id}"),
         stores: vec!["other:1".to_owned()],
         allocs: vec![],
         // Rarely: it is for good, and no section departs there any more.
         closing: if input.below(32)? == 0 { Closing::Closing } else { Closing::Open },
-        refuses: vec![],
+        ..SetFacts::default()
     })
 }

@@ -16,12 +16,12 @@ use seq_core::layout::SectionRun;
 use seq_core::owner::handover::MAX_OUTGOING;
 use seq_core::owner::{Grant, OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Arrive, Arriving, Closing, Command, CommandRefusal, LearnDirectory, Pace, Reassign, Registration,
-    Residence, SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
+    Answer, Arrive, Arriving, Command, CommandRefusal, LearnDirectory, Pace, Reassign, Registration, Residence,
+    SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
 };
 use seq_core::{
-    Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, MigrationId, NodeId, Revision, RouteVersion, SectionId,
-    Seq, SetId,
+    Epoch, HandoverId, Incarnation, Layout, Liveness, MigrationId, NodeId, Revision, RouteVersion, SectionId, Seq,
+    SetId,
 };
 use seq_kit::listen;
 use seq_kit::tasks::{Kind, TaskGroup};
@@ -185,7 +185,7 @@ impl Store {
     /// Learns the addresses of another set's nodes.
     pub(crate) fn learn(&self, other: &Store) {
         let facts = other.state.lock().facts(Vec::new()).expect("it is defined");
-        let learned = LearnDirectory { claims: Vec::new(), sets: vec![facts] };
+        let learned = LearnDirectory::of(facts);
         let answer = self.state.lock().apply(&Command::LearnDirectory(learned));
         assert_eq!(answer, Answer::DirectoryLearned(Ok(true)));
     }
@@ -194,17 +194,14 @@ impl Store {
     pub(crate) fn place(&self, sections: Range<u32>, set: SetId, since: Epoch, addr: SocketAddr) {
         let facts = SetFacts {
             id: set,
-            lineage: Lineage::default(),
             revision: Revision(1),
             name: format!("set{set}"),
-            stores: Vec::new(),
             allocs: vec![addr.to_string()],
-            closing: Closing::Open,
-            refuses: Vec::new(),
+            ..SetFacts::default()
         };
         let run = SectionRun { first: SectionId(sections.start), sections: sections.end - sections.start };
         let claims = vec![ClaimRun { sections: run, claim: Claim { since, set } }];
-        let learned = LearnDirectory { claims, sets: vec![facts] };
+        let learned = LearnDirectory { from: Some(set), claims, sets: vec![facts] };
         let answer = self.state.lock().apply(&Command::LearnDirectory(learned));
         assert_eq!(answer, Answer::DirectoryLearned(Ok(true)));
     }

@@ -10,8 +10,8 @@ use crate::arbiter::{Arbiter, ArbiterTimeouts, Declared};
 use crate::id::{HandoverId, Lineage, RenewSeq, Revision};
 use crate::layout::{Layout, SectionRun};
 use crate::state::{
-    Answer, Closing, Command as StoreCommand, Depart, Home, LearnDirectory, Pace, Registration, Rollback,
-    SetDefinition, SetFacts, SetPace, StartMigration,
+    Answer, Command as StoreCommand, Depart, Home, LearnDirectory, Pace, Registration, Rollback, SetDefinition,
+    SetFacts, SetPace, StartMigration,
 };
 use crate::testdata::{Command, Machine, run_all};
 
@@ -49,10 +49,8 @@ fn set(own: SetId, other: SetId) -> State {
     let mut state = State::default();
     state.apply(&StoreCommand::DefineSet(SetDefinition { name: format!("s{own}"), id: own, layout, homes }));
     let name = format!("s{other}");
-    let (lineage, revision, stores) = (Lineage(0), Revision(1), vec![]);
-    let (allocs, closing, refuses) = (vec![], Closing::Open, vec![]);
-    let facts = SetFacts { id: other, lineage, revision, name, stores, allocs, closing, refuses };
-    state.apply(&StoreCommand::LearnDirectory(LearnDirectory { claims: vec![], sets: vec![facts] }));
+    let facts = SetFacts { id: other, revision: Revision(1), name, ..SetFacts::default() };
+    state.apply(&StoreCommand::LearnDirectory(LearnDirectory::of(facts)));
     state
 }
 
@@ -116,7 +114,7 @@ impl Machine for Scenario {
                 *out += &format!("{:?}\n", self.source.apply(&StoreCommand::Rollback(rollback)));
             }
             "complete" => {
-                let complete = Complete { id: MigrationId(command.word()) };
+                let complete = Complete { id: MigrationId(command.word()), by: None };
                 *out += &format!("{:?}\n", self.source.apply(&StoreCommand::Complete(complete)));
             }
             "evaluate" => {

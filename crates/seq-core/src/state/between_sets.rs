@@ -79,8 +79,7 @@ fn newest(migrations: &BTreeMap<MigrationId, Migration>, pick: usize) -> Option<
 
 fn facts(set: usize, lineage: Lineage) -> SetFacts {
     let (name, stores) = (format!("s{set}"), vec![format!("s{set}:1")]);
-    let (closing, refuses) = (Closing::Open, vec![]);
-    SetFacts { id: set_id(set), lineage, revision: Revision(1), name, stores, allocs: vec![], closing, refuses }
+    SetFacts { id: set_id(set), lineage, revision: Revision(1), name, stores, ..SetFacts::default() }
 }
 
 impl World {
@@ -94,9 +93,10 @@ impl World {
             let (layout, homes) = (layout.clone(), homes.clone());
             let definition = SetDefinition { name: format!("s{set}"), id: set_id(set), layout, homes };
             assert_eq!(state.apply(&Command::DefineSet(definition)), Answer::SetDefined(Ok(())));
-            let sets = (0..SETS).filter(|other| *other != set).map(|other| facts(other, Lineage(0))).collect();
-            let known = Command::LearnDirectory(LearnDirectory { claims: vec![], sets });
-            assert_eq!(state.apply(&known), Answer::DirectoryLearned(Ok(true)));
+            for other in (0..SETS).filter(|other| *other != set) {
+                let known = Command::LearnDirectory(LearnDirectory::of(facts(other, Lineage(0))));
+                assert_eq!(state.apply(&known), Answer::DirectoryLearned(Ok(true)));
+            }
             world.states.push(state);
             world.register(set);
         }
@@ -286,7 +286,7 @@ impl World {
                     sent.push((to, Command::StartReturn(back)));
                 }
                 Phase::Completed { noted: false } if settled => {
-                    sent.push((to, Command::Complete(Complete { id: *id })))
+                    sent.push((to, Command::Complete(Complete { id: *id, by: Some(from) })))
                 }
                 _ => {}
             }
@@ -361,7 +361,19 @@ impl World {
     fn gossip(&mut self, from: usize, to: usize) {
         let claims = self.states[from].directory.runs().collect();
         let sets = if from == to { vec![] } else { vec![self.states[from].facts(vec![]).unwrap()] };
-        self.apply(to, &Command::LearnDirectory(LearnDirectory { claims, sets }));
+        self.apply(to, &Command::LearnDirectory(LearnDirectory { from: Some(set_id(from)), claims, sets }));
+        self.inherit(to, from);
+    }
+
+    /// Set `to` reads the records of set `from`, if that closes and they are final.
+    fn inherit(&mut self, to: usize, from: usize) {
+        let awaited = self.states[to].awaited_inheritances().find(|(set, _)| *set == set_id(from));
+        if let Some((_, first)) = awaited
+            && let Ok(page) = self.states[from].final_records(set_id(to), first)
+        {
+            assert_eq!(self.apply(to, &Command::Inherit(Inherit(page))), Answer::Inherited(Ok(true)));
+            self.reach("inherited");
+        }
     }
 
     /// A set continues from its backup, in which its processes are dead.
@@ -377,7 +389,7 @@ impl World {
         let most = self.states.iter().map(|state| state.lineage.restores()).max().unwrap_or_default();
         let at_once = self.states.iter().all(|state| state.lineage.restores() < most || state.is_quarantined());
         let restores = if at_once && most > newest.restores() { most } else { most.max(newest.restores()) + 1 };
-        let lineage = Lineage(u64::from(restores) << 32);
+        let lineage = Lineage(u64::from(restores.max(self.states[set].least_restores())) << 32);
         self.states[set].restore(lineage).unwrap();
         self.register(set);
         self.reach("restored");
@@ -481,7 +493,7 @@ impl World {
                 Command::Pace(SetPace { id, pace: Pace { paused: a.is_multiple_of(2), ..PACE } })
             }),
             78 => self.with_migration(set, b, |id| Command::Rollback(Rollback { id })),
-            79 => self.with_migration(set, b, |id| Command::Complete(Complete { id })),
+            79 => self.with_migration(set, b, |id| Command::Complete(Complete { id, by: None })),
             80..82 => self.kill(home, section),
             82..86 if restores => self.backups[set] = Some(self.states[set].clone()),
             86..88 if restores => self.restore(set),

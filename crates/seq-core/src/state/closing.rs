@@ -3,16 +3,20 @@
 //! A closing set is armed for no more sections, and each other set's log refuses departures to it from the entry on by
 //! which it learned so. A log that refuses them, and has sent nothing there that has not arrived, states so in its
 //! facts, and that stays true for the lineage of the closing set that it has fenced: a restore makes it send again what
-//! had arrived. Once every other set states it, nothing is on its way here and nothing ever will be.
+//! had arrived. Once every other set states it, nothing is on its way here and nothing ever will be. Then the records of
+//! the closing set are final, and every other set inherits them (`inheritance.rs`): the processes of a closed set stop,
+//! and its tombstones may be all that shows a restored set where its sections are.
 //!
-//! **Invariant:** a closed set has no sections, none of its own can return to it, and none can be sent to it.
+//! **Invariant:** a closed set has no sections, none of its own can return to it, and none can be sent to it; the log of
+//! every other set has its tombstones.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::migration::Phase;
+use super::migration::{PeerSet, Phase, SetFacts};
 use super::record::{SectionRecord, Tombstone};
 use super::set_command::{Close, SetRefusal};
-use super::{CommandRefusal, State};
+use super::{CommandRefusal, Rules, State};
 use crate::id::{Lineage, SectionId, SetId};
 
 /// Whether a set takes sections. Never goes back.
@@ -39,7 +43,7 @@ impl State {
     /// again.
     ///
     /// # Errors
-    /// [`SetRefusal::NotEmpty`], [`SetRefusal::MayReturn`], or [`CommandRefusal::NoSet`].
+    /// [`SetRefusal::NotEmpty`], [`SetRefusal::MayReturn`], [`SetRefusal::InQuarantine`], or [`CommandRefusal::NoSet`].
     pub fn check_close(&self) -> Result<(), CommandRefusal> {
         if self.set.is_none() {
             return Err(CommandRefusal::NoSet);
@@ -51,6 +55,11 @@ impl State {
             let sections = self.sections_here().count() as u32;
             return Err(SetRefusal::NotEmpty { section, sections }.into());
         }
+        // The restored set has yet to learn from this one what departed here.
+        let quarantined = |peer: &PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.quarantined);
+        if let Some((set, _)) = self.sets.iter().find(|(_, peer)| quarantined(peer)) {
+            return Err(SetRefusal::InQuarantine { set: *set }.into());
+        }
         if let Some((section, tombstone)) = self.tombstones().find(|(_, tombstone)| self.may_return(tombstone)) {
             return Err(SetRefusal::MayReturn { section, migration: tombstone.by }.into());
         }
@@ -59,31 +68,53 @@ impl State {
 
     /// Closes a closing set for good where nothing is here, nothing can return, and nothing can come.
     pub(super) fn settle_closing(&mut self) {
-        if self.closing != Closing::Closing || self.is_quarantined() || self.closing_waits_for().next().is_some() {
-            return;
-        }
-        let ended = |phase| matches!(phase, Phase::RolledBack { noted: true } | Phase::Completed { noted: true });
-        let left = self.sections_here().next().is_none()
-            && self.tombstones().all(|(_, tombstone)| !self.may_return(&tombstone))
-            && self.migrations.values().all(|migration| ended(migration.phase));
-        if left {
+        if self.has_final_records() && self.heirs_awaited().next().is_none() {
             self.closing = Closing::Closed;
         }
     }
 
-    /// The other sets that have not stated yet that nothing is on its way from them to this closing one, and never will
-    /// be.
+    /// Whether this set closes, and none of its records changes any more: nothing is here, nothing can return, and nothing
+    /// can come.
+    #[must_use]
+    pub fn has_final_records(&self) -> bool {
+        if self.closing == Closing::Open || self.is_quarantined() || self.refusals_awaited().next().is_some() {
+            return false;
+        }
+        let ended = |phase| matches!(phase, Phase::RolledBack { noted: true } | Phase::Completed { noted: true });
+        self.sections_here().next().is_none()
+            && self.tombstones().all(|(_, tombstone)| !self.may_return(&tombstone))
+            && self.migrations.values().all(|migration| ended(migration.phase))
+    }
+
+    /// The other sets that this closing one waits for: they have not stated yet that nothing is on its way here and never
+    /// will be, or that their logs have the records of this set.
     pub fn closing_waits_for(&self) -> impl Iterator<Item = SetId> {
+        let refusals: BTreeSet<SetId> = self.refusals_awaited().collect();
+        let heirs = self.heirs_awaited().filter(|set| !refusals.contains(set)).collect::<Vec<_>>();
+        refusals.into_iter().chain(heirs)
+    }
+
+    fn refusals_awaited(&self) -> impl Iterator<Item = SetId> {
+        self.sets_without(|facts| &facts.refuses)
+    }
+
+    /// None by the rules before format 8, whose facts do not state it.
+    fn heirs_awaited(&self) -> impl Iterator<Item = SetId> {
+        self.sets_without(|facts| &facts.inherited).filter(|_| self.rules >= Rules::Eight)
+    }
+
+    /// The other sets, but for closed ones, whose facts do not list this set in its lineage.
+    fn sets_without(&self, list: fn(&SetFacts) -> &Vec<(SetId, Lineage)>) -> impl Iterator<Item = SetId> {
         let own = self.set.as_ref().map(|set| set.id);
-        let refused = move |(set, lineage): &(SetId, Lineage)| Some(*set) == own && *lineage >= self.lineage;
-        let waits = self.sets.iter().filter(move |(_, peer)| match &peer.facts {
+        let listed = move |(set, lineage): &(SetId, Lineage)| Some(*set) == own && *lineage >= self.lineage;
+        let without = self.sets.iter().filter(move |(_, peer)| match &peer.facts {
             // What it stated before it was restored does not count.
             Some(facts) if facts.lineage >= peer.fenced => {
-                facts.closing != Closing::Closed && !facts.refuses.iter().any(refused)
+                facts.closing != Closing::Closed && (facts.quarantined || !list(facts).iter().any(listed))
             }
             _ => true,
         });
-        waits.map(|(set, _)| *set)
+        without.map(|(set, _)| *set)
     }
 
     /// The sets to which no section departs any more, and to which none is on its way.
@@ -104,7 +135,7 @@ impl State {
         self.sections.known().filter(move |(_, record)| here(record)).map(|(section, _)| section)
     }
 
-    fn tombstones(&self) -> impl Iterator<Item = (SectionId, Tombstone)> {
+    pub(super) fn tombstones(&self) -> impl Iterator<Item = (SectionId, Tombstone)> {
         self.sections.known().filter_map(|(section, record)| match record {
             SectionRecord::Departed(tombstone) => Some((section, *tombstone)),
             _ => None,

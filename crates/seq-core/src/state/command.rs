@@ -8,8 +8,8 @@ use core::time::Duration;
 
 use super::audit::{BeginOperation, EndOperation};
 use super::set_command::{
-    Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
-    LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
+    Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence, Forget,
+    Inherit, LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
 };
 use super::{Closing, FenceResponse, SetDefinition, Terms};
 use crate::id::{Epoch, HandoverId, Incarnation, Liveness, MigrationId, NodeId, RenewSeq, Revision, SectionId, Seq};
@@ -97,6 +97,10 @@ pub enum Command {
     BeginLineage(BeginLineage),
     /// Ends the quarantine of a restored set.
     EndQuarantine(EndQuarantine),
+    /// Keeps a page of the records of a set that closes. Applied in order of page.
+    Inherit(Inherit),
+    /// Removes another set from those that this log knows.
+    Forget(Forget),
     /// Closes this set for good.
     Close(Close),
     /// Records that an operation of an administrator begins. Its number is the result.
@@ -253,6 +257,10 @@ pub enum Answer {
     LineageBegun(Result<(), CommandRefusal>),
     /// Of [`Command::EndQuarantine`].
     QuarantineEnded(Result<(), CommandRefusal>),
+    /// Of [`Command::Inherit`]: whether it is the page that was awaited.
+    Inherited(Result<bool, CommandRefusal>),
+    /// Of [`Command::Forget`]: whether the set was known.
+    Forgotten(Result<bool, CommandRefusal>),
     /// Of [`Command::Close`].
     Closed(Result<Closing, CommandRefusal>),
     /// Of [`Command::BeginOperation`]: its number.

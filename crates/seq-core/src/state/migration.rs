@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::closing::Closing;
+use super::inheritance::Inheritance;
 use super::record::Residence;
 use crate::id::{Lineage, MigrationId, Revision, RouteVersion, SectionId, SetId};
 use crate::layout::SectionRun;
@@ -69,6 +70,12 @@ pub enum Phase {
 }
 
 impl Migration {
+    /// Whether sections depart by it.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
     /// Whether a section that is here is one of those to be moved.
     #[must_use]
     pub fn covers(&self, section: SectionId, residence: &Residence) -> bool {
@@ -93,7 +100,7 @@ impl Migration {
 }
 
 /// What a set states of itself to all others. It comes from that set's own log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetFacts {
     /// The set.
     pub id: SetId,
@@ -113,6 +120,10 @@ pub struct SetFacts {
     /// The sets to which it sends no section any more, for good, and to which none is on its way, each with its lineage
     /// that the log has fenced.
     pub refuses: Vec<(SetId, Lineage)>,
+    /// The closing sets whose records it has inherited, each with the lineage that they are of.
+    pub inherited: Vec<(SetId, Lineage)>,
+    /// Whether it was restored and serves nothing yet.
+    pub quarantined: bool,
 }
 
 /// Another set, as this set's log knows it.
@@ -128,9 +139,17 @@ pub struct PeerSet {
     pub facts: Option<SetFacts>,
     /// Version of the route table that has them.
     pub routed: RouteVersion,
+    /// How far its records are inherited, where it closes.
+    pub inherited: Option<Inheritance>,
 }
 
 impl PeerSet {
+    /// The highest count of a restore of it that this log knows.
+    pub(super) fn restores(&self) -> u32 {
+        let stated = self.facts.as_ref().map_or(Lineage(0), |facts| facts.lineage);
+        self.fenced.max(self.admitted).max(stated).restores()
+    }
+
     /// Keeps the newer facts, which the route table has from this version on. Returns whether anything changed.
     pub(super) fn learn(&mut self, facts: &SetFacts, version: RouteVersion) -> bool {
         let closes = facts.closing > Closing::Open && !self.closing;

@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::migration::{Migration, Pace, Phase, Scope};
 use super::record::{Residence, SectionRecord};
 use super::set_command::{Complete, Rollback, SetPace, SetRefusal, StartMigration, StartReturn};
-use super::{Closing, CommandRefusal, State};
+use super::{Closing, CommandRefusal, Rules, State};
 use crate::id::{MigrationId, SectionId, SetId};
 use crate::layout::{self, SectionRun};
 use crate::limits;
@@ -104,17 +104,27 @@ impl State {
     }
 
     pub(super) fn complete(&mut self, command: &Complete) -> Result<(), CommandRefusal> {
-        let Complete { id } = *command;
+        let Complete { id, by } = *command;
+        let other = Err(SetRefusal::OtherMigration { migration: id }.into());
         if id == MigrationId(0) {
-            return Err(SetRefusal::OtherMigration { migration: id }.into());
+            return other;
         }
-        let Some(migration) = self.migrations.get(&id) else {
-            // A migration of another set: what came by it stays.
+        let is_foreign = match self.rules {
+            Rules::Seven => !self.migrations.contains_key(&id),
+            Rules::Eight => by.is_some(),
+        };
+        if is_foreign {
+            if self.rules >= Rules::Eight && self.foreign_migrations.get(&id).is_some_and(|known| Some(*known) != by) {
+                return other;
+            }
+            // What came by it stays.
             for residence in self.sections.residents_mut().filter(|residence| residence.came_by == id) {
                 residence.advance(Residence { came_by: MigrationId(0), ..*residence });
             }
+            self.foreign_migrations.remove(&id);
             return Ok(());
-        };
+        }
+        let Some(migration) = self.migrations.get(&id) else { return other };
         match migration.phase {
             Phase::Completed { .. } => return Ok(()),
             Phase::RolledBack { .. } => return Err(SetRefusal::MigrationOver { migration: id }.into()),
@@ -142,7 +152,8 @@ impl State {
     pub(super) fn start_return(&mut self, start: &StartReturn) -> Result<MigrationId, CommandRefusal> {
         let StartReturn { of, to, id, pace, settled } = *start;
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
-        if to == own || of == MigrationId(0) || self.migrations.contains_key(&of) {
+        let is_none = to == own || of == MigrationId(0) || self.migrations.contains_key(&of);
+        if is_none || self.returnable(of, to) != of {
             return Err(SetRefusal::OtherMigration { migration: of }.into());
         }
         for (id, migration) in &mut self.migrations {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::record::{Destination, Residence, SectionRecord, Tombstone};
 use super::set_command::{Arrival, Arrive, Arrived, Arriving, Depart, DepartSilent, Fence, LearnDirectory, SetRefusal};
-use super::{CommandRefusal, PeerSet, Phase, State, Transferred};
+use super::{CommandRefusal, PeerSet, Phase, Rules, SetFacts, State, Transferred};
 use crate::directory::{Claim, ClaimRun};
 use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, RouteVersion, SectionId, Seq, SetId};
 use crate::layout::SectionRun;
@@ -115,6 +115,7 @@ impl State {
         let version = RouteVersion(self.route_version.0 + 1);
         let mut outcome = Vec::with_capacity(sections.len());
         for one in sections {
+            let one = &Arriving { migration: self.returnable(one.migration, *from), ..*one };
             outcome.push(if *to_lineage == self.lineage {
                 self.arrive_one(one, *one, version)
             } else if self.is_quarantined() {
@@ -209,17 +210,60 @@ impl State {
 
     pub(super) fn fence(&mut self, fence: &Fence) -> Result<(), CommandRefusal> {
         let Fence { set, lineage } = *fence;
+        if self.rules >= Rules::Eight && !self.sets.contains_key(&set) {
+            return Err(SetRefusal::UnknownSet { set }.into());
+        }
         if self.peer_set(set)?.admitted == lineage {
             return Ok(());
         }
-        // What this set has served has epochs of its lineage; in quarantine it has served nothing of it.
-        let least = self.lineage.restores() + u32::from(!self.is_quarantined());
+        let least = self.least_of_fence(set);
         if lineage.restores() < least {
             return Err(SetRefusal::TooFewRestores { given: lineage, least }.into());
         }
+        self.check_step(set, lineage)?;
         self.fence_set(set, lineage)?;
         self.peer_set(set)?.admitted = lineage;
         Ok(())
+    }
+
+    /// The least count of a lineage of another set whose fence is accepted: above every count under which a set, this one or
+    /// a third one, may have served a section that the other set may have had.
+    fn least_of_fence(&self, set: SetId) -> u32 {
+        // What this set has served has epochs of its lineage; in quarantine it has served nothing of it.
+        let own = self.lineage.restores() + u32::from(!self.is_quarantined());
+        if self.rules < Rules::Eight {
+            return own;
+        }
+        let others = self.sets.iter().filter(|(id, _)| **id != set);
+        others.map(|(_, peer)| peer.restores().saturating_add(1)).filter(|least| *least > 1).fold(own, Ord::max)
+    }
+
+    /// Checks that a lineage of another set does not count more restores than a fence may add.
+    fn check_step(&self, set: SetId, lineage: Lineage) -> Result<(), CommandRefusal> {
+        let known = self.most_restores();
+        let bound = known.saturating_add(limits::MAX_RESTORE_STEP);
+        if self.rules >= Rules::Eight && lineage.restores() > bound {
+            return Err(SetRefusal::FarLineage { set, given: lineage, known }.into());
+        }
+        Ok(())
+    }
+
+    /// A migration of another set, if sections that come by it may return to that set: an id that is another set's
+    /// already, or that does not fit, is none.
+    pub(super) fn returnable(&mut self, migration: MigrationId, of: SetId) -> MigrationId {
+        if self.rules < Rules::Eight || migration == MigrationId(0) || self.migrations.contains_key(&migration) {
+            return migration;
+        }
+        let fits = self.foreign_migrations.len() < limits::MAX_MIGRATIONS;
+        let known = self.foreign_migrations.get(&migration).copied();
+        match known {
+            None if fits => {
+                self.foreign_migrations.insert(migration, of);
+                migration
+            }
+            Some(known) if known == of => migration,
+            _ => MigrationId(0),
+        }
     }
 
     /// Accepts nothing of older lineages of another set any more. What was sent to them is sent again: the backup may lack
@@ -254,7 +298,7 @@ impl State {
     }
 
     pub(super) fn learn(&mut self, learned: &LearnDirectory) -> Result<bool, CommandRefusal> {
-        let LearnDirectory { claims, sets } = learned;
+        let LearnDirectory { from, claims, sets } = learned;
         let sections = self.sections.len() as u32;
         let fits = |run: &ClaimRun| run.sections.end().is_some_and(|end| end <= sections);
         if claims.len() > limits::MAX_RUNS || !claims.iter().all(fits) {
@@ -265,7 +309,14 @@ impl State {
         }
         let own = self.set.as_ref().map(|set| set.id);
         let version = self.route_version.next();
-        let mut changed = self.directory.merge(claims, version);
+        for facts in sets.iter().filter(|_| self.rules >= Rules::Eight) {
+            self.check_facts(*from, facts)?;
+        }
+        let mut changed = match from.filter(|_| self.rules >= Rules::Eight) {
+            Some(from) => self.directory.merge(&self.vouched(from, claims), version),
+            None if self.rules >= Rules::Eight => false,
+            None => self.directory.merge(claims, version),
+        };
         for facts in sets.iter().filter(|facts| Some(facts.id) != own) {
             changed |= self.peer_set(facts.id)?.learn(facts, version);
         }
@@ -274,6 +325,51 @@ impl State {
         }
         self.settle_closing();
         Ok(changed)
+    }
+
+    /// Checks that a set states facts of itself, under a name of its own, and no further ahead of the known ones than it can
+    /// have come.
+    fn check_facts(&self, from: Option<SetId>, facts: &SetFacts) -> Result<(), CommandRefusal> {
+        let set = facts.id;
+        if from != Some(set) {
+            return Err(SetRefusal::NotOfSender { from: from.unwrap_or_default(), set }.into());
+        }
+        let named = |(_, peer): &(&SetId, &PeerSet)| peer.facts.as_ref().is_some_and(|one| one.name == facts.name);
+        let own = self.set.as_ref().filter(|own| own.name == facts.name).map(|own| own.id);
+        let taken = self.sets.iter().filter(|(id, _)| **id != set).find(named).map(|(id, _)| *id).or(own);
+        if let Some(known) = taken.filter(|known| *known != set) {
+            return Err(SetRefusal::NameTaken { set, known, name: facts.name.clone() }.into());
+        }
+        self.check_step(set, facts.lineage)?;
+        let Some(known) = self.sets.get(&set).and_then(|peer| peer.facts.as_ref()) else { return Ok(()) };
+        let restores = u64::from(facts.lineage.restores().saturating_sub(known.lineage.restores()));
+        let step = limits::MAX_REVISION_STEP.saturating_mul(restores + 1);
+        if facts.revision.0 > known.revision.0.saturating_add(step) {
+            let (known, given) = (known.revision, facts.revision);
+            return Err(SetRefusal::FarRevision { set, known, given }.into());
+        }
+        Ok(())
+    }
+
+    /// The parts of claims that a set may make: of sections that this log knows to be in it, or of which nothing is known.
+    fn vouched(&self, from: SetId, claims: &[ClaimRun]) -> Vec<ClaimRun> {
+        let mut vouched: Vec<ClaimRun> = Vec::new();
+        for ClaimRun { sections, claim } in claims {
+            for section in sections.iter() {
+                let known = self.directory.get(section);
+                if known.is_some_and(|known| known.set != from || known >= *claim) {
+                    continue;
+                }
+                match vouched.last_mut().filter(|run| run.claim == *claim && run.sections.end() == Some(section.0)) {
+                    Some(run) => run.sections.sections += 1,
+                    None => {
+                        let sections = SectionRun { first: section, sections: 1 };
+                        vouched.push(ClaimRun { sections, claim: *claim });
+                    }
+                }
+            }
+        }
+        vouched
     }
 
     /// Another set, which may become known by this.

@@ -7,13 +7,13 @@
 //! **Invariant:** a response counts only while its sender is of the lineage that this log has fenced. A later restore of
 //! the sender voids what was learned so far.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::record::SectionRecord;
 use super::set_command::SetRefusal;
-use super::{Closing, CommandRefusal, PeerSet, State};
+use super::{Closing, CommandRefusal, PeerSet, Rules, State};
 use crate::directory::Claim;
 use crate::id::{Epoch, Lineage, MigrationId, SectionId, Seq, SetId};
 use crate::limits;
@@ -53,13 +53,19 @@ pub struct FenceResponse {
     pub sets: Vec<SetId>,
     /// Whether it takes no more sections: the backup may lack that.
     pub closing: bool,
+    /// The longest time that a session of the sender may serve without its store, at most [`limits::MAX_LEASE_WAIT`]: an
+    /// owner there may have a lease on a section that neither store knows any more. 0 from a release before.
+    pub wait: Duration,
 }
 
 /// What a set in quarantine has learned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// The longest time after the restore that a session of an older lineage may serve.
+    /// The longest time after the restore that a session of an older lineage, or of another set that responded, may serve.
     pub wait: Duration,
+    /// The sets that the backup knew as closed: all that they had sent was here before it was made. No other set is left
+    /// out, whatever is learned of it now.
+    pub closed: BTreeSet<SetId>,
     /// By set, the first section that its response does not cover yet; `None`: it is complete.
     pub responses: BTreeMap<SetId, Option<SectionId>>,
     /// The newest claim of each section in the responses, where it is newer than the record here was.
@@ -90,13 +96,41 @@ impl State {
         if first.0 as usize >= self.sections.len() {
             return Err(SetRefusal::BadRuns.into());
         }
+        Ok(FenceResponse { fenced: lineage, ..self.records_page(own, first, to) })
+    }
+
+    /// A page of this set's final records, for the sets that inherit them.
+    ///
+    /// # Errors
+    /// [`SetRefusal::NotClosing`]: its records may change. [`SetRefusal::BadRuns`]: the layout has no such section.
+    pub fn final_records(&self, to: SetId, first: SectionId) -> Result<FenceResponse, CommandRefusal> {
+        let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
+        if !self.has_final_records() {
+            return Err(SetRefusal::NotClosing { set: own }.into());
+        }
+        if first.0 as usize >= self.sections.len() {
+            return Err(SetRefusal::BadRuns.into());
+        }
+        Ok(self.records_page(own, first, to))
+    }
+
+    fn records_page(&self, own: SetId, first: SectionId, to: SetId) -> FenceResponse {
         let claim = |(section, record)| Some((section, self.record_claim(own, record)?));
         let mut claims = self.sections.known_from(first).filter_map(claim);
         let records: Vec<(SectionId, RecordClaim)> = claims.by_ref().take(limits::MAX_MOVES).collect();
         let next = claims.next().map(|(section, _)| section);
         let sets = self.sets.keys().copied().filter(|set| *set != to).collect();
-        let closing = self.closing > Closing::Open;
-        Ok(FenceResponse { set: own, lineage: self.lineage, fenced: lineage, first, next, records, sets, closing })
+        let (lineage, closing) = (self.lineage, self.closing > Closing::Open);
+        let (fenced, wait) = (Lineage(0), self.longest_session());
+        FenceResponse { set: own, lineage, fenced, first, next, records, sets, closing, wait }
+    }
+
+    /// The longest time that a session of this set, of any of its lineages, may serve without hearing of its store.
+    pub(super) fn longest_session(&self) -> Duration {
+        let terms = self.terms();
+        let leases = self.nodes.iter().map(|node| terms.wait_for(node.lease));
+        let before = self.recovery.as_ref().map(|recovery| recovery.wait);
+        leases.chain(before).fold(terms.lease_wait, Ord::max)
     }
 
     fn record_claim(&self, own: SetId, record: &SectionRecord) -> Option<RecordClaim> {
@@ -130,21 +164,25 @@ impl State {
         (self.lineage, self.sets.iter().map(|(set, peer)| (*set, peer.fenced)).collect())
     }
 
-    /// The sets whose responses are not complete, each with the first section to request; none outside of quarantine. A
-    /// closed set is not awaited: what it had is in records of others, and it may be gone.
+    /// The sets whose responses are not complete, each with the first section to request; none outside of quarantine. A set
+    /// that the backup knew as closed is not awaited: what it had is in records of others, and it may be gone.
     pub fn awaited_responses(&self) -> impl Iterator<Item = (SetId, SectionId)> {
         let awaited = |recovery: &Recovery, set: &SetId| match recovery.responses.get(set) {
             None => Some(SectionId(0)),
             Some(next) => *next,
         };
-        let is_closed = |peer: &PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.closing == Closing::Closed);
-        let sets = self.sets.iter().filter(move |(_, peer)| !is_closed(peer)).map(|(set, _)| *set);
+        let is_stated = |peer: &PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.closing == Closing::Closed);
+        let is_closed = move |set: &SetId, peer: &PeerSet| match self.rules {
+            Rules::Seven => is_stated(peer),
+            Rules::Eight => self.recovery.as_ref().is_some_and(|recovery| recovery.closed.contains(set)),
+        };
+        let sets = self.sets.iter().filter(move |(set, peer)| !is_closed(set, peer)).map(|(set, _)| *set);
         let sets = self.recovery.iter().flat_map(move |recovery| sets.clone().map(move |set| (recovery, set)));
         sets.filter_map(move |(recovery, set)| Some((set, awaited(recovery, &set)?)))
     }
 
     pub(super) fn learn_records(&mut self, response: &FenceResponse) -> Result<bool, CommandRefusal> {
-        let FenceResponse { set, lineage, fenced, first, next, records, sets, closing } = response;
+        let FenceResponse { set, lineage, fenced, first, next, records, sets, closing, wait } = response;
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
         if *fenced != self.lineage {
             return Err(SetRefusal::OtherLineage { current: self.lineage, given: *fenced }.into());
@@ -161,7 +199,8 @@ impl State {
         for other in sets.iter().filter(|other| **other != own) {
             self.peer_set(*other)?;
         }
-        let Some(Recovery { responses, claims, .. }) = &mut self.recovery else { return Ok(false) };
+        let Some(Recovery { responses, claims, wait: longest, .. }) = &mut self.recovery else { return Ok(false) };
+        *longest = (*longest).max(*wait);
         let progress = responses.entry(*set).or_insert(Some(SectionId(0)));
         if *progress != Some(*first) {
             return Ok(false);
@@ -190,7 +229,7 @@ impl State {
 
 impl FenceResponse {
     /// Whether a set that keeps the rules can have sent it.
-    fn is_sound(&self, sections: usize) -> bool {
+    pub(super) fn is_sound(&self, sections: usize) -> bool {
         let end = self.next.map_or(sections, |next| next.0 as usize);
         let is_of_page = |section: SectionId| section >= self.first && (section.0 as usize) < end;
         let is_in_range =
@@ -199,6 +238,7 @@ impl FenceResponse {
             && self.next.is_none_or(|next| next > self.first)
             && self.records.len() <= limits::MAX_MOVES
             && self.sets.len() <= limits::MAX_SETS
+            && self.wait <= limits::MAX_LEASE_WAIT
             && self.records.is_sorted_by(|one, next| one.0 < next.0)
             && self.records.iter().all(|(section, claim)| is_of_page(*section) && is_in_range(claim))
     }

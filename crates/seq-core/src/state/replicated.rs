@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use super::audit::{BeginOperation, EndOperation};
 use super::set_command::{
-    Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
-    LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
+    Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence, Forget,
+    Inherit, LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
 };
 use super::{
     Answer, Closing, Command, CommandRefusal, FenceResponse, Raise, Reassign, Registration, SetDefinition, Terms,
@@ -142,6 +142,8 @@ replicated! {
     FenceResponse => RecordsLearned(Result<bool, CommandRefusal>), Command::LearnRecords;
     BeginLineage => LineageBegun(Result<(), CommandRefusal>), Command::BeginLineage;
     EndQuarantine => QuarantineEnded(Result<(), CommandRefusal>), Command::EndQuarantine;
+    Inherit => Inherited(Result<bool, CommandRefusal>), Command::Inherit;
+    Forget => Forgotten(Result<bool, CommandRefusal>), Command::Forget;
     Close => Closed(Result<Closing, CommandRefusal>), Command::Close;
     BeginOperation => OperationBegun(Result<u64, CommandRefusal>), Command::BeginOperation;
     EndOperation => OperationEnded(Result<(), CommandRefusal>), Command::EndOperation;
@@ -192,9 +194,9 @@ mod tests {
         let (from, incarnation) = apply(state, Registration::new("a1", "a1:1", 1)).unwrap();
         let (to, id, lineage) = (SetId(9), MigrationId(5), Lineage(0));
         let (name, revision) = ("other".into(), Revision(1));
-        let (stores, allocs, closing, refuses) = (vec![], vec![], Closing::Open, vec![]);
-        let facts = SetFacts { id: to, lineage, revision, name, stores, allocs, closing, refuses };
-        assert_eq!(apply(state, LearnDirectory { claims: vec![], sets: vec![facts] }), Ok(true));
+        let facts = SetFacts { id: to, lineage, revision, name, ..SetFacts::default() };
+        let learned = LearnDirectory { from: Some(to), claims: vec![], sets: vec![facts] };
+        assert_eq!(apply(state, learned), Ok(true));
         let pace = Pace { rate: 1, max_pause: Duration::from_secs(1), paused: false };
         let (layout_id, runs) = (layout.id(), vec![SectionRun { first: SectionId(0), sections: 2 }]);
         let fingerprint = state.fingerprint(to, &runs).unwrap();
@@ -212,7 +214,7 @@ mod tests {
         let sections = vec![(SectionId(0), Epoch(2)), (SectionId(1), Epoch(1)), (SectionId(1), Epoch(9))];
         assert_eq!(apply(state, Arrived { at: to, lineage, sections, ended: vec![] }), 2);
         assert_eq!(apply(state, Rollback { id }), Ok(()));
-        assert_eq!(apply(state, Complete { id }), Err(SetRefusal::MigrationOver { migration: id }.into()));
+        assert_eq!(apply(state, Complete { id, by: None }), Err(SetRefusal::MigrationOver { migration: id }.into()));
         let (epoch, max_seq, migration) = (Epoch(2), Seq(70), MigrationId(6));
         let back = Arriving { section, epoch, max_seq, handover_id, node: Some(from), incarnation, migration };
         let sections = vec![back, Arriving { epoch: Epoch(1), ..back }];
@@ -224,10 +226,12 @@ mod tests {
         assert_eq!(apply(state, Close), Err(SetRefusal::NotEmpty { section: SectionId(1), sections }.into()));
         assert_eq!(apply(state, Fence { set: to, lineage: Lineage(1 << 32) }), Ok(()));
         let (first, next) = (SectionId(0), None);
-        let (records, sets, closing) = (vec![], vec![], false);
-        let response =
-            FenceResponse { set: to, lineage: Lineage(1), fenced: lineage, first, next, records, sets, closing };
-        assert_eq!(apply(state, response), Ok(false), "the set is not in quarantine");
+        let (records, sets, closing, wait) = (vec![], vec![], false, Duration::ZERO);
+        let page =
+            FenceResponse { set: to, lineage: Lineage(1), fenced: lineage, first, next, records, sets, closing, wait };
+        assert_eq!(apply(state, page.clone()), Ok(false), "the set is not in quarantine");
+        assert_eq!(apply(state, Inherit(page)), Err(SetRefusal::NotClosing { set: to }.into()));
+        assert_eq!(apply(state, Forget { set: SetId(77) }), Ok(false));
         assert_eq!(apply(state, EndQuarantine { lineage }), Ok(()));
         let begin = BeginLineage { lineage: Lineage(2 << 32) };
         assert_eq!(apply(state, begin), Err(SetRefusal::NotQuarantined.into()));

@@ -8,12 +8,13 @@
 //! A section that a response shows to be elsewhere gets a tombstone, whatever its record was: should that set be
 //! restored too, the tombstone may be all that brings the section back to it.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
 use super::recovery::{RecordClaim, Recovery};
 use super::set_command::{Arriving, BeginLineage, EndQuarantine, SetRefusal};
-use super::{CommandRefusal, Phase, Scope, State};
+use super::{Closing, CommandRefusal, PeerSet, Phase, RestoreMargin, Rules, Scope, State};
 use crate::id::{HandoverId, Incarnation, Lineage, RouteVersion, SectionId, SetId};
 use crate::limits;
 
@@ -35,11 +36,16 @@ impl State {
         if lineage.restores() > limits::MAX_RESTORES {
             return Err(SetRefusal::OtherLineage { current: backup, given: lineage }.into());
         }
-        let terms = self.terms();
-        let leases = self.nodes.iter().map(|node| terms.wait_for(node.lease));
-        let before = self.recovery.as_ref().map(|recovery| recovery.wait);
-        let wait = leases.chain(before).fold(terms.lease_wait, Ord::max);
-        self.recovery = Some(Recovery { wait, ..Recovery::default() });
+        let wait = self.longest_session();
+        // Of the backup: what a set in quarantine has learned since does not count.
+        let closed = match self.recovery.take() {
+            Some(before) => before.closed,
+            None => self.closed_sets(),
+        };
+        self.recovery = Some(Recovery { wait, closed, ..Recovery::default() });
+        if self.rules >= Rules::Eight {
+            self.restore_margin = self.restore_margin.max(RestoreMargin::default());
+        }
         self.lineage = lineage;
         // Processes have seen commands that the backup lacks: less than 2^32 for each restore.
         let restores = lineage.restores() - backup.restores();
@@ -68,9 +74,25 @@ impl State {
     /// the fence states.
     #[must_use]
     pub fn least_restores(&self) -> u32 {
-        // A set that was restored at the same time counts as many.
-        let known = self.sets.values().map(|peer| peer.fenced.restores());
-        known.fold(self.lineage.restores() + 1, Ord::max)
+        match self.rules {
+            Rules::Seven => {
+                self.sets.values().map(|peer| peer.fenced.restores()).fold(self.lineage.restores() + 1, Ord::max)
+            }
+            // Another set may have served under its count, and sections that it sent here show that count.
+            Rules::Eight => self.most_restores().saturating_add(1),
+        }
+    }
+
+    /// The highest count of a restore that this log knows, of any set.
+    #[must_use]
+    pub fn most_restores(&self) -> u32 {
+        self.sets.values().map(PeerSet::restores).fold(self.lineage.restores(), Ord::max)
+    }
+
+    /// The sets that state that they are closed.
+    fn closed_sets(&self) -> BTreeSet<SetId> {
+        let is_closed = |peer: &PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.closing == Closing::Closed);
+        self.sets.iter().filter(|(_, peer)| is_closed(peer)).map(|(set, _)| *set).collect()
     }
 
     pub(super) fn begin_lineage(&mut self, command: BeginLineage) -> Result<(), CommandRefusal> {

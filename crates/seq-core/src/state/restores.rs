@@ -12,7 +12,12 @@ const SECOND: Lineage = Lineage(2 << 32);
 /// More than fit a page.
 const SECTIONS: u32 = limits::MAX_MOVES as u32 + 500;
 
-/// A set that has all sections, or none.
+/// What a set states of itself before it was ever restored.
+fn facts(id: SetId) -> SetFacts {
+    SetFacts { id, revision: Revision(1), name: alloc::format!("s{id}"), ..SetFacts::default() }
+}
+
+/// A set that has all sections, or none, and knows no other one.
 fn set(id: SetId) -> State {
     let mut state = State::default();
     let layout = Layout::new(0..u64::from(SECTIONS), 1).unwrap();
@@ -20,6 +25,11 @@ fn set(id: SetId) -> State {
     let definition = SetDefinition { name: "s".into(), id, layout, homes };
     assert_eq!(state.apply(&Command::DefineSet(definition)), Answer::SetDefined(Ok(())));
     state
+}
+
+fn know(state: &mut State, set: SetId) {
+    let learned = state.apply(&Command::LearnDirectory(LearnDirectory::of(facts(set))));
+    assert_eq!(learned, Answer::DirectoryLearned(Ok(true)));
 }
 
 fn register(state: &mut State, follows: Incarnation) -> Incarnation {
@@ -51,7 +61,17 @@ fn end(state: &mut State) -> Result<(), CommandRefusal> {
 /// A response of the other set without records.
 fn empty_page(lineage: Lineage) -> FenceResponse {
     let (first, next) = (SectionId(0), None);
-    FenceResponse { set: OTHER, lineage, fenced: FIRST, first, next, records: vec![], sets: vec![], closing: false }
+    FenceResponse {
+        set: OTHER,
+        lineage,
+        fenced: FIRST,
+        first,
+        next,
+        records: vec![],
+        sets: vec![],
+        closing: false,
+        wait: Duration::ZERO,
+    }
 }
 
 fn claim(since: u64, set: SetId, lineage: Lineage, max_seq: u64) -> RecordClaim {
@@ -62,7 +82,8 @@ fn claim(since: u64, set: SetId, lineage: Lineage, max_seq: u64) -> RecordClaim 
 /// All sections of the first set, restored, and the second one, which has fenced its older lineage.
 fn restored() -> (State, State) {
     let (mut own, mut other) = (set(OWN), set(OTHER));
-    fence(&mut own, OTHER, Lineage(0)).unwrap();
+    know(&mut own, OTHER);
+    know(&mut other, OWN);
     own.restore(FIRST).unwrap();
     fence(&mut other, OWN, FIRST).unwrap();
     (own, other)
@@ -100,7 +121,7 @@ fn a_response_comes_in_pages_which_are_learned_in_order() {
 fn a_set_that_a_response_names_is_awaited_too() {
     let (mut own, mut other) = restored();
     let third = SetId(3);
-    fence(&mut other, third, Lineage(0)).unwrap();
+    know(&mut other, third);
     assert_eq!(learn(&mut own, &other.fence_response(OWN, FIRST, SectionId(0)).unwrap()), Ok(true));
     assert_eq!(end(&mut own), Err(SetRefusal::NotResponded { set: third }.into()));
     assert_eq!(learn(&mut own, &FenceResponse { set: third, ..empty_page(Lineage(0)) }), Ok(true));
@@ -144,7 +165,7 @@ fn a_response_that_no_set_can_have_sent_is_refused() {
     let given = Epoch(limits::MAX_ARRIVED_EPOCH + 1);
     let sections = SectionRun { first: SectionId(0), sections: 1 };
     let claims = vec![ClaimRun { sections, claim: Claim { since: given, set: OTHER } }];
-    let learned = own.apply(&Command::LearnDirectory(LearnDirectory { claims, sets: vec![] }));
+    let learned = own.apply(&Command::LearnDirectory(LearnDirectory { from: Some(OTHER), claims, sets: vec![] }));
     assert_eq!(learned, Answer::DirectoryLearned(Err(SetRefusal::BadEpoch { given }.into())));
 
     let missing = SetRefusal::FenceNotApplied { set: OWN, lineage: SECOND };
@@ -226,8 +247,10 @@ fn the_tombstone_of_what_was_quarantined_brings_the_section_back() {
     // The other set has lost the arrival, and the first one its own tombstone.
     let mut other = backup;
     fence(&mut other, OWN, FIRST).unwrap();
-    let low = |given| SetRefusal::TooFewRestores { given, least: 1 };
-    assert_eq!(other.clone().restore(Lineage(7)), Err(low(Lineage(7)).into()), "the backup knows the first set's");
+    let low = |given| SetRefusal::TooFewRestores { given, least: 2 };
+    for given in [Lineage(7), FIRST] {
+        assert_eq!(other.clone().restore(given), Err(low(given).into()), "the backup knows the first set's");
+    }
     other.restore(SECOND).unwrap();
     let low = SetRefusal::TooFewRestores { given: FIRST, least: 2 };
     assert_eq!(fence(&mut own, OTHER, FIRST), Err(low.into()), "the first set serves since its restore");
@@ -248,16 +271,19 @@ fn the_tombstone_of_what_was_quarantined_brings_the_section_back() {
 #[test]
 fn a_lineage_that_is_too_low_is_followed_by_a_newer_one() {
     let (mut own, mut other) = (set(OWN), set(OTHER));
-    fence(&mut own, OTHER, Lineage(0)).unwrap();
-    fence(&mut other, OWN, Lineage(0)).unwrap();
+    know(&mut own, OTHER);
+    know(&mut other, OWN);
     own.restore(SECOND).unwrap();
     other.restore(FIRST).unwrap();
     register(&mut other, Incarnation(FIRST.first_number()));
     assert_eq!(fence(&mut other, OWN, SECOND), Ok(()));
     let refusal = SetRefusal::TooFewRestores { given: FIRST, least: 2 };
     assert_eq!(fence(&mut own, OTHER, FIRST), Err(refusal.into()));
-    // As many are enough: the first set has served nothing of that lineage.
-    let lineage = Lineage(SECOND.0 + 7);
+    // As many would be enough for the first set, which has served nothing of its lineage. The log of this one cannot know.
+    let as_many = other.apply(&Command::BeginLineage(BeginLineage { lineage: Lineage(SECOND.0 + 7) }));
+    let low = SetRefusal::TooFewRestores { given: Lineage(SECOND.0 + 7), least: 3 };
+    assert_eq!(as_many, Answer::LineageBegun(Err(low.into())));
+    let lineage = Lineage((3 << 32) + 7);
     for _ in 0..2 {
         let begun = other.apply(&Command::BeginLineage(BeginLineage { lineage }));
         assert_eq!(begun, Answer::LineageBegun(Ok(())), "a repeat has the same result");

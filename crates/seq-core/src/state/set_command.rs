@@ -3,13 +3,15 @@
 //! What one set's log takes from another is a fact that stays true: a section departed, it arrived, an older lineage is
 //! over. So it does not matter which member sent it, how late it comes, and how often.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::migration::{Pace, SetFacts};
 use super::record::Destination;
+use super::recovery::FenceResponse;
 use crate::directory::ClaimRun;
 use crate::id::{
-    Epoch, HandoverId, Incarnation, LayoutId, Lineage, Liveness, MigrationId, NodeId, SectionId, Seq, SetId,
+    Epoch, HandoverId, Incarnation, LayoutId, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq, SetId,
 };
 use crate::layout::SectionRun;
 use crate::limits;
@@ -169,6 +171,8 @@ pub struct Rollback {
 pub struct Complete {
     /// The migration.
     pub id: MigrationId,
+    /// The other set that it began in; `None`: it began here.
+    pub by: Option<SetId>,
 }
 
 /// Begins the return of the sections that came here by a migration that its set has rolled back.
@@ -186,13 +190,40 @@ pub struct StartReturn {
     pub settled: bool,
 }
 
-/// Claims and facts that other sets sent. They route requests and change no record.
+/// Claims and facts that another set stated. They route requests and change no record.
+///
+/// A set speaks for itself: its facts are its own, and it claims the sections that this log knows to be in it, or that
+/// nothing is known of. So a set can send its own sections elsewhere, and no others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnDirectory {
+    /// The set that stated them, which the proposer has asked itself. `None` where a release before learned them from
+    /// any set: only [`Rules::Seven`](super::Rules) accepts that.
+    pub from: Option<SetId>,
     /// The claims, at most [`limits::MAX_RUNS`].
     pub claims: Vec<ClaimRun>,
-    /// What other sets state of themselves.
+    /// What sets state of themselves: `from`, and no other.
     pub sets: Vec<SetFacts>,
+}
+
+impl LearnDirectory {
+    /// The facts of a set, as it stated them, without claims.
+    #[must_use]
+    pub fn of(facts: SetFacts) -> LearnDirectory {
+        LearnDirectory { from: Some(facts.id), claims: Vec::new(), sets: Vec::from([facts]) }
+    }
+}
+
+/// A page of the records of a closing set, which are final. A set keeps them as tombstones of its own: when the closed set's
+/// processes are gone, a set that is restored learns from them where its sections are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inherit(pub FenceResponse);
+
+/// Removes another set, and what it claimed, from those that this log knows: an operator states that it does not exist, or
+/// that what is known of it is wrong. A set that does exist is learned again from itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forget {
+    /// The set.
+    pub set: SetId,
 }
 
 /// Begins a newer lineage of a set in quarantine: another set has refused its fence, because the count is too low.
@@ -277,6 +308,69 @@ pub enum SetRefusal {
         given: Lineage,
         /// The count that is needed.
         least: u32,
+    },
+    /// The lineage counts more restores than one fence may add.
+    #[error(
+        "lineage {given} of set {set} counts {} restores, and the log knows {known}: a fence adds {} at most",
+        given.restores(), limits::MAX_RESTORE_STEP
+    )]
+    FarLineage {
+        /// The set.
+        set: SetId,
+        /// The lineage in the command.
+        given: Lineage,
+        /// The highest count that the log knows, of any set.
+        known: u32,
+    },
+    /// The set is not closing, so its records are not final.
+    #[error("set {set} is not closing")]
+    NotClosing {
+        /// The set.
+        set: SetId,
+    },
+    /// A set in quarantine has not learned yet where its sections are.
+    #[error("set {set} is in quarantine after a restore: wait until it serves again")]
+    InQuarantine {
+        /// The set.
+        set: SetId,
+    },
+    /// A set that sections are on their way to, or that a migration moves sections to, cannot be forgotten.
+    #[error("section {section} departed to set {set}, which has not confirmed that it arrived")]
+    AwaitsSection {
+        /// The set.
+        set: SetId,
+        /// The first such section.
+        section: SectionId,
+    },
+    /// Another set of that name is known.
+    #[error("the name {name:?} is that of set {known} already, and set {set} states it, too")]
+    NameTaken {
+        /// The set that states the name.
+        set: SetId,
+        /// The set that is known by it.
+        known: SetId,
+        /// The name.
+        name: String,
+    },
+    /// A set stated something of another one.
+    #[error("set {from} stated facts of set {set}: a set speaks for itself only")]
+    NotOfSender {
+        /// The set that stated them.
+        from: SetId,
+        /// The set that they are of.
+        set: SetId,
+    },
+    /// The revision is further than a set can have come since it was read last.
+    #[error(
+        "set {set} states revision {given}, and {known} is known: `seqsvr set forget` makes this set learn it anew"
+    )]
+    FarRevision {
+        /// The set.
+        set: SetId,
+        /// The revision that is known.
+        known: Revision,
+        /// The revision in the command.
+        given: Revision,
     },
     /// Runs of sections that overlap, are out of order or out of range, or too many.
     #[error("the runs of sections overlap, are out of order or out of range, or more than {}", limits::MAX_RUNS)]

@@ -152,7 +152,7 @@ impl World {
             Kind::Migrate => self.migrate(set, pick),
             Kind::Pause => self.pace(set, true),
             Kind::Rollback => self.with_newest(set, |id| Command::Rollback(Rollback { id })),
-            Kind::Complete => self.with_newest(set, |id| Command::Complete(Complete { id })),
+            Kind::Complete => self.with_newest(set, |id| Command::Complete(Complete { id, by: None })),
             Kind::NewLeader => {
                 let one = &mut self.sets[set];
                 (one.arbiter, one.coordinator, one.plan) =

@@ -1,7 +1,7 @@
 //! The format of a backup, and what is refused before anything is written.
 
 use seq_core::set_spec::{Genesis, SetSpec, StoreSpec};
-use seq_core::state::{Command, Registration, SetDefinition, State};
+use seq_core::state::{Command, Registration, SetDefinition};
 use seq_core::{Layout, SectionId};
 use seq_proto::v1::{BackupHeader, SectionCeiling};
 use seq_raft::StateMachine as _;
@@ -12,7 +12,7 @@ use super::*;
 use crate::replicated_set::SetState;
 
 fn state() -> SetState {
-    let mut state = State::default();
+    let SetState(mut state) = SetState::default();
     let set = SetDefinition::first("im-a", seq_core::SetId(7), Layout::new(0..1_000, 100).unwrap());
     drop(state.apply(&Command::DefineSet(set)));
     let registration = Registration {

@@ -95,7 +95,7 @@ pub(crate) async fn learn(between: &Between, claims: &[ClaimRun], sets: &[SetFac
         parts.push(&[]);
     }
     for part in parts {
-        let learned = LearnDirectory { claims: part.to_vec(), sets: sets.take().unwrap_or_default() };
+        let learned = LearnDirectory { from: None, claims: part.to_vec(), sets: sets.take().unwrap_or_default() };
         let outcome = between.replicated.propose(learned).await?;
         if let Err(refusal) = outcome {
             tracing::warn!(%refusal, "what another set stated was not learned");

@@ -192,7 +192,7 @@ impl Migrations {
                 let head = between.head(to)?;
                 Box::pin(async move { start_return(&between, head, to, start).await })
             }
-            Effect::Complete { to, complete: Complete { id } } => {
+            Effect::Complete { to, complete: Complete { id, .. } } => {
                 let request = v1::CompleteArrivalRequest { between: Some(between.head(to)?), migration_id: id.0 };
                 Box::pin(async move {
                     let method = async |mut member: Member, request| member.complete_arrival(request).await;

@@ -76,7 +76,7 @@ impl InterSetService for InterSetServer {
         let this = self.0.get()?;
         let request = request.into_inner();
         this.check(request.between.as_ref())?;
-        let complete = Complete { id: MigrationId(request.migration_id) };
+        let complete = Complete { id: MigrationId(request.migration_id), by: None };
         this.replicated.propose(complete).await?.map_err(|refusal| refused(&refusal))?;
         Ok(Response::new(CompleteArrivalResponse { lineage: this.lineage().0 }))
     }

@@ -25,7 +25,8 @@ pub(crate) struct FenceResponse {
 
 impl FenceResponse {
     pub(super) fn from_core(response: &state::FenceResponse) -> FenceResponse {
-        let state::FenceResponse { set, lineage, fenced, first, next, records, sets, closing } = response;
+        // The wait is of format 8.
+        let state::FenceResponse { set, lineage, fenced, first, next, records, sets, closing, wait: _ } = response;
         FenceResponse {
             set: set.0,
             lineage: lineage.0,
@@ -49,6 +50,7 @@ impl FenceResponse {
             records: records.into_core()?.collect(),
             sets: sets.into_iter().map(SetId).collect(),
             closing,
+            wait: Duration::ZERO,
         })
     }
 }
@@ -65,7 +67,8 @@ pub(crate) struct Recovery {
 
 impl Recovery {
     pub(super) fn from_core(recovery: &state::Recovery) -> Recovery {
-        let state::Recovery { wait, responses, claims } = recovery;
+        // The closed sets are of format 8.
+        let state::Recovery { wait, responses, claims, closed: _ } = recovery;
         Recovery {
             wait_nanos: nanos(*wait),
             responded: responses.keys().map(|set| set.0).collect(),
@@ -82,7 +85,7 @@ impl Recovery {
         let next = next.into_iter().map(|next| next.map(SectionId));
         let responses = responded.into_iter().map(SetId).zip(next).collect();
         let wait = Duration::from_nanos(wait_nanos);
-        Ok(state::Recovery { wait, responses, claims: claims.into_core()?.collect() })
+        Ok(state::Recovery { wait, responses, claims: claims.into_core()?.collect(), ..state::Recovery::default() })
     }
 }
 

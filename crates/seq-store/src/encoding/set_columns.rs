@@ -58,7 +58,7 @@ impl PeerSet {
     pub(super) fn into_core(self) -> Result<(SetId, state::PeerSet), Contradiction> {
         let facts = self.facts.map(Facts::into_core).transpose()?;
         let (fenced, admitted, routed) = (Lineage(self.fenced), Lineage(self.admitted), RouteVersion(self.routed));
-        Ok((SetId(self.id), state::PeerSet { fenced, admitted, closing: self.closing, facts, routed }))
+        Ok((SetId(self.id), state::PeerSet { fenced, admitted, closing: self.closing, facts, routed, inherited: None }))
     }
 }
 

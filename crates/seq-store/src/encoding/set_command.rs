@@ -232,7 +232,7 @@ pub(crate) struct Facts {
 
 impl From<&state::SetFacts> for Facts {
     fn from(facts: &state::SetFacts) -> Facts {
-        let state::SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses } = facts;
+        let state::SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses, .. } = facts;
         let (name, stores, allocs) = (name.clone(), stores.clone(), allocs.clone());
         Facts {
             id: id.0,
@@ -257,7 +257,9 @@ impl Facts {
         let refuses = refuses.into_iter().map(SetId).zip(refused_lineages.into_iter().map(Lineage)).collect();
         let (id, lineage, revision) = (SetId(id), Lineage(lineage), Revision(revision));
         let closing = closing_of(closing)?;
-        Ok(state::SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses })
+        // What follows is of format 8.
+        let (inherited, quarantined) = (Vec::new(), false);
+        Ok(state::SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses, inherited, quarantined })
     }
 }
 
@@ -290,6 +292,7 @@ impl SetCommand {
             },
             state::Command::Pace(pace) => SetCommand::Pace { id: pace.id.0, pace: pace.pace.into() },
             state::Command::Rollback(rollback) => SetCommand::Rollback { id: rollback.id.0 },
+            // The set that it began in is of format 8.
             state::Command::Complete(complete) => SetCommand::Complete { id: complete.id.0 },
             state::Command::StartReturn(start) => SetCommand::StartReturn {
                 of: start.of.0,
@@ -386,7 +389,7 @@ impl SetCommand {
                 })
             }
             SetCommand::Rollback { id } => state::Command::Rollback(Rollback { id: MigrationId(id) }),
-            SetCommand::Complete { id } => state::Command::Complete(Complete { id: MigrationId(id) }),
+            SetCommand::Complete { id } => state::Command::Complete(Complete { id: MigrationId(id), by: None }),
             SetCommand::StartReturn { of, to, id, pace, settled } => {
                 let (of, to, id) = (MigrationId(of), SetId(to), MigrationId(id));
                 state::Command::StartReturn(StartReturn { of, to, id, pace: pace.into(), settled })
@@ -396,7 +399,7 @@ impl SetCommand {
             }
             SetCommand::LearnDirectory { claims, sets } => {
                 let sets = sets.into_iter().map(Facts::into_core).collect::<Result<_, _>>()?;
-                state::Command::LearnDirectory(LearnDirectory { claims: claims.into_core()?, sets })
+                state::Command::LearnDirectory(LearnDirectory { from: None, claims: claims.into_core()?, sets })
             }
             SetCommand::EndQuarantine { lineage } => {
                 state::Command::EndQuarantine(EndQuarantine { lineage: Lineage(lineage) })

@@ -122,6 +122,8 @@ impl State {
             migrations,
             closing: closing_of(self.closing)?,
             // Of later formats.
+            foreign_migrations: BTreeMap::new(),
+            rules: state::Rules::Seven,
             audit: state::Audit::default(),
             restore_margin: state::RestoreMargin::default(),
         })

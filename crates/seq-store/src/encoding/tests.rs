@@ -12,8 +12,8 @@ use seq_core::plan::Fingerprint;
 use seq_core::state::{
     Arrive, Arrived, Arriving, BeginLineage, Close, Closing, Command, Complete, Depart, DepartSilent, Destination,
     EndQuarantine, Fence, FenceResponse, Home, LearnDirectory, Migration, NodeRecord, Pace, PeerSet, Phase, Quarantine,
-    Raise, Reassign, RecordClaim, Recovery, Registration, Residence, Rollback, Scope, SectionRecord, SectionRecords,
-    SetDefinition, SetFacts, SetPace, StartMigration, StartReturn, State, Terms, Tombstone, Transfer,
+    Raise, Reassign, RecordClaim, Recovery, Registration, Residence, Rollback, Rules, Scope, SectionRecord,
+    SectionRecords, SetDefinition, SetFacts, SetPace, StartMigration, StartReturn, State, Terms, Tombstone, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, LayoutId, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision,
@@ -80,6 +80,7 @@ fn facts() -> SetFacts {
         allocs: vec!["127.0.0.1:7100".into()],
         closing: Closing::Closing,
         refuses: vec![(SetId(0xd5), Lineage(2 << 32))],
+        ..SetFacts::default()
     }
 }
 
@@ -117,11 +118,12 @@ fn state() -> State {
         (MigrationId(0x79), migration(Scope::Runs(vec![run(0, 1)]), Phase::Completed { noted: true })),
     ];
     let (fenced, admitted, routed) = (Lineage(1 << 32), Lineage(0), RouteVersion(2));
-    let peer = PeerSet { fenced, admitted, closing: true, facts: Some(facts()), routed };
+    let peer = PeerSet { fenced, admitted, closing: true, facts: Some(facts()), routed, inherited: None };
     let recovery = Recovery {
         wait: Duration::from_millis(2_500),
         responses: [(SetId(0xe6), None), (SetId(0xf7), Some(SectionId(4)))].into(),
         claims: [(SectionId(1), record_claim())].into(),
+        ..Recovery::default()
     };
     let node = NodeRecord {
         name: "a1".into(),
@@ -150,6 +152,7 @@ fn state() -> State {
         sets: [(SetId(0xe6), peer), (SetId(0xf7), PeerSet::default())].into(),
         migrations: migrations.into(),
         closing: Closing::Closing,
+        rules: Rules::Seven,
         ..State::default()
     }
 }
@@ -378,7 +381,7 @@ fn commands_that_end_and_learn_between_sets() {
             0000000000000000000000000000000000000000000000000000000000000000"#]],
     );
     check_command(
-        &Command::Complete(Complete { id }),
+        &Command::Complete(Complete { id, by: None }),
         expect![[r#"
             0700000000000000770000000000000000000000000000000000000000000000
             0000000000000000000000000000000000000000000000000000000000000000
@@ -405,7 +408,7 @@ fn commands_that_end_and_learn_between_sets() {
             090000009cffffff000000000000000000000000000000000000000000000000
             0000000000000000000000000000000000000000000000000000000000000000"#]],
     );
-    let learned = LearnDirectory { claims: vec![claim(0, 3, 7, 0xe6)], sets: vec![facts()] };
+    let learned = LearnDirectory { from: None, claims: vec![claim(0, 3, 7, 0xe6)], sets: vec![facts()] };
     check_command(
         &Command::LearnDirectory(learned),
         expect![[r#"
@@ -442,6 +445,7 @@ fn commands_that_recover() {
         records: vec![(SectionId(1), record_claim())],
         sets: vec![SetId(0xf7)],
         closing: true,
+        wait: Duration::ZERO,
     };
     check_command(
         &Command::BeginLineage(BeginLineage { lineage: Lineage(9 << 32) }),
@@ -503,7 +507,11 @@ fn largest_between_sets() -> [Command; 5] {
     [
         Command::DepartSilent(vec![silent; moves]),
         Command::Arrive(Arrive { from: to, from_lineage: lineage, to_lineage: lineage, layout_id, sections }),
-        Command::LearnDirectory(LearnDirectory { claims: vec![claim(7, 7, u64::MAX, u64::MAX); runs], sets: vec![] }),
+        Command::LearnDirectory(LearnDirectory {
+            from: None,
+            claims: vec![claim(7, 7, u64::MAX, u64::MAX); runs],
+            sets: vec![],
+        }),
         Command::StartMigration(StartMigration {
             id,
             to,
@@ -522,6 +530,7 @@ fn largest_between_sets() -> [Command; 5] {
             records: vec![(section, record_claim()); moves],
             sets: vec![to; limits::MAX_SETS],
             closing: true,
+            wait: Duration::ZERO,
         }),
     ]
 }
@@ -617,7 +626,7 @@ fn a_state_of_many_sections_is_read_back() {
         sections.put(SectionId(section), record);
     }
     let set = Some(SetDefinition::only("wide", layout));
-    let state = State { set, sections, ..State::default() };
+    let state = State { set, sections, rules: Rules::Seven, ..State::default() };
     for format in OLDEST..=NEWEST {
         assert_eq!(decode_state(format, &encode_state(format, &state)).unwrap(), state);
     }

@@ -91,7 +91,7 @@ impl SetAdmin {
         let id = MigrationId(request.id);
         // Of a migration that began in another set the command means another thing.
         self.known(id)?;
-        let outcome = self.between.replicated.propose(Complete { id }).await?;
+        let outcome = self.between.replicated.propose(Complete { id, by: None }).await?;
         outcome.map_err(|refusal| refused(&refusal))?;
         tracing::info!(migration = id.0, "a migration is complete");
         Ok(CompleteMigrationResponse { migration: Some(self.status(id)?) })

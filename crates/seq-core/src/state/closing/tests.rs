@@ -5,7 +5,7 @@ use super::*;
 use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, NodeId, Seq};
 use crate::layout::{Layout, SectionRun};
 use crate::state::{
-    Answer, Arrive, Arrived, Arriving, Command, Complete, DepartSilent, Fence, LearnDirectory, Pace, Rollback,
+    Answer, Arrive, Arrived, Arriving, Command, Complete, DepartSilent, Fence, Inherit, LearnDirectory, Pace, Rollback,
     SetDefinition, SetFacts, StartMigration,
 };
 
@@ -26,7 +26,14 @@ fn sets() -> [State; 2] {
 fn exchange(sets: &mut [State; 2]) {
     for (from, to) in [(0, 1), (1, 0)] {
         let facts = sets[from].facts(vec![]).unwrap();
-        sets[to].apply(&Command::LearnDirectory(LearnDirectory { claims: vec![], sets: vec![facts] }));
+        let id = facts.id;
+        sets[to].apply(&Command::LearnDirectory(LearnDirectory::of(facts)));
+        let awaited = sets[to].awaited_inheritances().find(|(set, _)| *set == id);
+        if let Some((_, first)) = awaited
+            && let Ok(page) = sets[from].final_records(sets[to].set.as_ref().unwrap().id, first)
+        {
+            assert_eq!(sets[to].apply(&Command::Inherit(Inherit(page))), Answer::Inherited(Ok(true)));
+        }
     }
 }
 
@@ -74,8 +81,9 @@ fn arrive(sets: &mut [State; 2], from: usize, arrive: &Arrive) {
 /// Completes a migration, and notes that the other set has it.
 fn complete(sets: &mut [State; 2], from: usize, id: u64) {
     let (id, at) = (MigrationId(id), sets[1 - from].set.as_ref().unwrap().id);
-    for set in [from, 1 - from] {
-        assert_eq!(sets[set].apply(&Command::Complete(Complete { id })), Answer::Completed(Ok(())));
+    let own = sets[from].set.as_ref().unwrap().id;
+    for (set, by) in [(from, None), (1 - from, Some(own))] {
+        assert_eq!(sets[set].apply(&Command::Complete(Complete { id, by })), Answer::Completed(Ok(())));
     }
     sets[from].apply(&Command::Arrived(Arrived { at, lineage: Lineage(0), sections: vec![], ended: vec![id] }));
 }
@@ -102,6 +110,9 @@ fn an_empty_set_is_closed_once_the_others_have_recorded_it() {
     assert_eq!(sets[1].closing_waits_for().collect::<Vec<_>>(), [SetId(1)]);
     exchange(&mut sets);
     assert_eq!(start(&mut sets[0], 5, SetId(2)), Err(SetRefusal::SetClosing { set: SetId(2) }.into()));
+    assert_eq!(sets[1].closing, Closing::Closing, "the other set has not inherited its records");
+    assert_eq!(sets[1].closing_waits_for().collect::<Vec<_>>(), [SetId(1)]);
+    exchange(&mut sets);
     exchange(&mut sets);
     assert_eq!(sets[1].closing, Closing::Closed);
     assert_eq!(close(&mut sets[1]), Ok(Closing::Closed));
@@ -121,8 +132,9 @@ fn a_section_on_its_way_arrives_in_a_closing_set_and_has_to_leave_it() {
     arrive(&mut sets, 0, &arrival);
     complete(&mut sets, 0, 5);
     exchange(&mut sets);
-    assert_eq!(sets[1].closing_waits_for().count(), 0);
+    assert_eq!(sets[1].closing_waits_for().collect::<Vec<_>>(), [SetId(1)], "its records are not inherited");
     assert_eq!(close(&mut sets[1]), Ok(Closing::Closing), "the section is here");
+    assert!(sets[1].final_records(SetId(1), SECTION).is_err(), "its records are not final");
 
     start(&mut sets[1], 6, SetId(1)).unwrap();
     let refusal = SetRefusal::SetClosing { set: SetId(2) };
@@ -132,6 +144,10 @@ fn a_section_on_its_way_arrives_in_a_closing_set_and_has_to_leave_it() {
     arrive(&mut sets, 1, &arrival);
     assert_eq!(close(&mut sets[1]), Ok(Closing::Closing), "the migration is not complete");
     complete(&mut sets, 1, 6);
+    for _ in 0..2 {
+        assert_eq!(sets[1].closing, Closing::Closing);
+        exchange(&mut sets);
+    }
     assert_eq!(sets[1].closing, Closing::Closed);
 }
 
@@ -158,7 +174,7 @@ fn what_a_set_stated_before_it_was_restored_does_not_count() {
     let stated = sets[0].facts(vec![]).unwrap();
     assert_eq!(stated.refuses, [(SetId(2), Lineage(0))]);
     sets[1].apply(&Command::Fence(Fence { set: SetId(1), lineage: Lineage(1 << 32) }));
-    let late = LearnDirectory { claims: vec![], sets: vec![stated] };
+    let late = LearnDirectory::of(stated);
     sets[1].apply(&Command::LearnDirectory(late));
     assert_eq!(sets[1].closing, Closing::Closing);
 }
@@ -175,7 +191,7 @@ fn a_plan_is_stale_once_what_it_rests_on_has_changed() {
     set.apply(&Command::Reassign(vec![reassign]));
     assert_eq!(set.fingerprint(to, &runs), Some(planned), "owners are not part of it");
     let restored = SetFacts { lineage: Lineage(1 << 32), ..other.facts(vec![]).unwrap() };
-    set.apply(&Command::LearnDirectory(LearnDirectory { claims: vec![], sets: vec![restored] }));
+    set.apply(&Command::LearnDirectory(LearnDirectory::of(restored)));
     let (id, lineage) = (MigrationId(5), Lineage(0));
     let start = StartMigration { id, to, lineage, layout_id, runs, pace: PACE, fingerprint: planned };
     let before = set.clone();

@@ -1,0 +1,128 @@
+//! Inherits the records of sets that close, and forgets sets that do not exist.
+//!
+//! A closing set's records are final before it is closed. Each other set reads them page by page and keeps those that are
+//! newer than its own as tombstones. So a set that is restored later learns from any of them what the closed set would
+//! have stated, and the chain of departures of a section has no gap where a set is gone.
+//!
+//! **Invariant:** the records of a lineage are inherited as a whole, in order of page, or not at all.
+
+use alloc::vec::Vec;
+
+use super::migration::PeerSet;
+use super::record::{Destination, SectionRecord, Tombstone};
+use super::recovery::RecordClaim;
+use super::set_command::{Forget, Inherit, SetRefusal};
+use super::{Closing, CommandRefusal, State};
+use crate::id::{HandoverId, Incarnation, Lineage, MigrationId, RouteVersion, SectionId, SetId};
+
+/// How far the records of a closing set are inherited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inheritance {
+    /// The lineage of the closing set that they are of.
+    pub lineage: Lineage,
+    /// The first section that is not covered yet; `None`: all are.
+    pub next: Option<SectionId>,
+}
+
+impl State {
+    /// The closing sets whose records are to be read, each with the first section of the next page; none in quarantine.
+    pub fn awaited_inheritances(&self) -> impl Iterator<Item = (SetId, SectionId)> {
+        let closing = self.sets.iter().filter(|_| !self.is_quarantined());
+        closing.filter_map(|(set, peer)| {
+            let facts = peer.facts.as_ref().filter(|facts| facts.closing == Closing::Closing)?;
+            Some((*set, peer.next_inherited(facts.lineage)?))
+        })
+    }
+
+    /// The closing sets whose records this log has.
+    pub(super) fn inherited(&self) -> Vec<(SetId, Lineage)> {
+        let complete = |peer: &PeerSet| peer.inherited.filter(|one| one.next.is_none()).map(|one| one.lineage);
+        self.sets.iter().filter_map(|(set, peer)| Some((*set, complete(peer)?))).collect()
+    }
+
+    pub(super) fn inherit(&mut self, inherit: &Inherit) -> Result<bool, CommandRefusal> {
+        let Inherit(page) = inherit;
+        let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
+        let set = page.set;
+        if self.is_quarantined() {
+            return Err(SetRefusal::InQuarantine { set: own }.into());
+        }
+        if !page.is_sound(self.sections.len()) {
+            return Err(SetRefusal::BadResponse { set }.into());
+        }
+        let peer = self.sets.get_mut(&set).filter(|peer| peer.closing).ok_or(SetRefusal::NotClosing { set })?;
+        if page.lineage < peer.fenced {
+            return Err(SetRefusal::OldLineage { set, newest: peer.fenced, given: page.lineage }.into());
+        }
+        if peer.next_inherited(page.lineage) != Some(page.first) {
+            return Ok(false);
+        }
+        peer.inherited = Some(Inheritance { lineage: page.lineage, next: page.next });
+        let version = self.route_version.next();
+        self.route_version = version;
+        for (section, stated) in &page.records {
+            self.inherit_one(*section, stated, own, version);
+        }
+        Ok(true)
+    }
+
+    fn inherit_one(&mut self, section: SectionId, stated: &RecordClaim, own: SetId, version: RouteVersion) {
+        let RecordClaim { claim, lineage, max_seq, .. } = *stated;
+        let Some(record) = self.sections.get(section).copied() else { return };
+        // The closing set has seen all its sections arrive, so one that departed to this set is here, or was.
+        if claim.set == own || claim.since <= record.fence() || record.resident().is_some() {
+            return;
+        }
+        let tombstone = Tombstone {
+            epoch: claim.since,
+            to: Destination { set: claim.set, lineage, node: None, incarnation: Incarnation(0) },
+            handover_id: HandoverId(0),
+            max_seq: max_seq.max(record.max_seq()),
+            by: MigrationId(0),
+            arrived: false,
+            routed: version,
+        };
+        // Noted as arrived by the next answer of that set: this log has not seen it.
+        self.advance(section, SectionRecord::Departed(tombstone));
+        self.claim(section, claim.since, claim.set);
+    }
+
+    /// Removes a set, unless a section may still be on its way to it.
+    pub(super) fn forget(&mut self, forget: Forget) -> Result<bool, CommandRefusal> {
+        let Forget { set } = forget;
+        if self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id == set {
+            return Err(SetRefusal::OwnSet.into());
+        }
+        let awaits = |record: &SectionRecord| matches!(record, SectionRecord::Departed(tombstone) if tombstone.to.set == set && !tombstone.arrived);
+        if let Some((section, _)) = self.sections.known().find(|(_, record)| awaits(record)) {
+            return Err(SetRefusal::AwaitsSection { set, section }.into());
+        }
+        if let Some((migration, _)) = self.migrations.iter().find(|(_, one)| one.to == set && one.is_open()) {
+            return Err(SetRefusal::NotArrived { migration: *migration }.into());
+        }
+        let known = self.sets.remove(&set).is_some();
+        if known {
+            self.route_version = self.route_version.next();
+            self.directory.forget(set, self.route_version);
+            // The claims that this log can vouch for.
+            let departed: Vec<(SectionId, Tombstone)> = self.tombstones().filter(|one| one.1.to.set == set).collect();
+            for (section, tombstone) in departed {
+                self.claim(section, tombstone.epoch, set);
+            }
+            if let Some(recovery) = &mut self.recovery {
+                recovery.responses.remove(&set);
+            }
+        }
+        Ok(known)
+    }
+}
+
+impl PeerSet {
+    /// The first section of the next page of its records in this lineage; `None`: all are inherited.
+    fn next_inherited(&self, lineage: Lineage) -> Option<SectionId> {
+        match self.inherited.filter(|one| one.lineage == lineage) {
+            Some(one) => one.next,
+            None => Some(SectionId(0)),
+        }
+    }
+}

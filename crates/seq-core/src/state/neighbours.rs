@@ -1,0 +1,173 @@
+//! What a set believes of its neighbours: counts of all of them, facts of each of itself, and no more than a bounded step.
+
+use alloc::format;
+use alloc::vec;
+
+use super::*;
+
+const OWN: SetId = SetId(1);
+const OTHER: SetId = SetId(2);
+const THIRD: SetId = SetId(3);
+const FIRST: Lineage = Lineage(1 << 32);
+
+fn facts(id: SetId) -> SetFacts {
+    SetFacts { id, revision: Revision(1), name: format!("s{id}"), ..SetFacts::default() }
+}
+
+/// A set that has all ten sections and knows two others.
+fn set() -> State {
+    let mut state = State::default();
+    let layout = Layout::new(0..100, 10).unwrap();
+    state.apply(&Command::DefineSet(SetDefinition::first("s1", OWN, layout)));
+    for other in [OTHER, THIRD] {
+        assert_eq!(learn(&mut state, facts(other)), Ok(true));
+    }
+    state
+}
+
+fn learn(state: &mut State, facts: SetFacts) -> Result<bool, CommandRefusal> {
+    let Answer::DirectoryLearned(learned) = state.apply(&Command::LearnDirectory(LearnDirectory::of(facts))) else {
+        unreachable!("its own answer")
+    };
+    learned
+}
+
+fn fence(state: &mut State, set: SetId, lineage: Lineage) -> Result<(), CommandRefusal> {
+    let Answer::Fenced(fenced) = state.apply(&Command::Fence(Fence { set, lineage })) else {
+        unreachable!("its own answer")
+    };
+    fenced
+}
+
+/// The other set may have served a section of the third one, under the count of the third one.
+#[test]
+fn a_fence_counts_more_than_any_set_that_the_log_knows() {
+    let mut state = set();
+    assert_eq!(fence(&mut state, THIRD, FIRST), Ok(()));
+    let low = SetRefusal::TooFewRestores { given: Lineage(FIRST.0 + 7), least: 2 };
+    assert_eq!(fence(&mut state, OTHER, Lineage(FIRST.0 + 7)), Err(low.into()));
+    assert_eq!(fence(&mut state, OTHER, Lineage(2 << 32)), Ok(()));
+    assert_eq!(state.most_restores(), 2);
+    let before = State { rules: Rules::Seven, ..set() };
+    let mut seven = before.clone();
+    assert_eq!(fence(&mut seven, THIRD, FIRST), Ok(()));
+    assert_eq!(fence(&mut seven, OTHER, Lineage(FIRST.0 + 7)), Ok(()), "members of a release before accept it");
+}
+
+#[test]
+fn a_fence_raises_the_count_by_a_bounded_step() {
+    let mut state = set();
+    let far = Lineage(u64::from(limits::MAX_RESTORE_STEP + 1) << 32);
+    let refusal = SetRefusal::FarLineage { set: OTHER, given: far, known: 0 };
+    assert_eq!(fence(&mut state, OTHER, far), Err(refusal.into()));
+    assert_eq!(fence(&mut state, OTHER, Lineage(u64::from(limits::MAX_RESTORE_STEP) << 32)), Ok(()));
+    assert_eq!(fence(&mut state, SetId(9), far), Err(SetRefusal::UnknownSet { set: SetId(9) }.into()));
+}
+
+#[test]
+fn a_set_speaks_for_itself_under_its_own_name_and_no_further_than_it_can_have_come() {
+    let mut state = set();
+    let before = state.clone();
+    let of_third = LearnDirectory { from: Some(OTHER), claims: vec![], sets: vec![facts(THIRD)] };
+    let refusal = SetRefusal::NotOfSender { from: OTHER, set: THIRD };
+    assert_eq!(state.apply(&Command::LearnDirectory(of_third)), Answer::DirectoryLearned(Err(refusal.into())));
+    let name = format!("s{OTHER}");
+    let refusal = SetRefusal::NameTaken { set: SetId(7), known: OTHER, name: name.clone() };
+    assert_eq!(learn(&mut state, SetFacts { name, ..facts(SetId(7)) }), Err(refusal.into()));
+    let given = Revision(1 << 63);
+    let refusal = SetRefusal::FarRevision { set: OTHER, known: Revision(1), given };
+    assert_eq!(learn(&mut state, SetFacts { revision: given, ..facts(OTHER) }), Err(refusal.into()));
+    assert_eq!(State { revision: before.revision, ..state.clone() }, before, "nothing changed");
+
+    // An operator makes the set learn it anew.
+    assert_eq!(state.apply(&Command::Forget(Forget { set: OTHER })), Answer::Forgotten(Ok(true)));
+    assert_eq!(learn(&mut state, SetFacts { revision: given, ..facts(OTHER) }), Ok(true));
+}
+
+#[test]
+fn a_set_claims_the_sections_that_are_in_it_and_no_others() {
+    let mut state = set();
+    let run = |first, since, set| {
+        let sections = SectionRun { first: SectionId(first), sections: 1 };
+        ClaimRun { sections, claim: Claim { since: Epoch(since), set } }
+    };
+    let claim = |from, claims| Command::LearnDirectory(LearnDirectory { from: Some(from), claims, sets: vec![] });
+    let stolen = claim(THIRD, vec![run(4, 1 << 40, THIRD)]);
+    assert_eq!(state.apply(&stolen), Answer::DirectoryLearned(Ok(false)));
+    assert_eq!(state.directory.get(SectionId(4)).map(|known| known.set), Some(OWN));
+    // Once the section has left for that set, it may send it on.
+    state.directory.merge(&[run(4, 5, OTHER)], state.route_version);
+    assert_eq!(state.apply(&stolen), Answer::DirectoryLearned(Ok(false)));
+    assert_eq!(state.apply(&claim(OTHER, vec![run(4, 6, THIRD)])), Answer::DirectoryLearned(Ok(true)));
+    assert_eq!(state.directory.get(SectionId(4)).map(|known| known.set), Some(THIRD));
+}
+
+/// Only the set that the backup knew as closed is left out, whatever is learned in quarantine.
+#[test]
+fn a_quarantine_waits_for_a_set_that_closed_after_the_backup() {
+    let mut backup = set();
+    assert_eq!(
+        learn(&mut backup, SetFacts { closing: Closing::Closed, revision: Revision(2), ..facts(OTHER) }),
+        Ok(true)
+    );
+    backup.restore(FIRST).unwrap();
+    let closed = SetFacts { closing: Closing::Closed, revision: Revision(3), ..facts(THIRD) };
+    assert_eq!(learn(&mut backup, closed), Ok(true));
+    let awaited = |state: &State| state.awaited_responses().map(|(set, _)| set).collect::<Vec<_>>();
+    assert_eq!(awaited(&backup), [THIRD]);
+    let again = BeginLineage { lineage: Lineage(5 << 32) };
+    assert_eq!(backup.apply(&Command::BeginLineage(again)), Answer::LineageBegun(Ok(())));
+    assert_eq!(awaited(&backup), [THIRD], "a newer lineage of the same backup");
+}
+
+#[test]
+fn a_quarantine_outlasts_the_leases_of_the_sets_that_respond() {
+    let mut state = set();
+    state.restore(FIRST).unwrap();
+    let mut other = State::default();
+    let definition = SetDefinition::joining("s2", OTHER, Layout::new(0..100, 10).unwrap());
+    other.apply(&Command::DefineSet(definition));
+    learn(&mut other, facts(OWN)).unwrap();
+    let terms = Terms { lease_wait: Duration::from_secs(12) };
+    assert_eq!(other.apply(&Command::SetTerms { replaces: None, terms }), Answer::TermsSet(Ok(())));
+    fence(&mut other, OWN, FIRST).unwrap();
+    let page = other.fence_response(OWN, FIRST, SectionId(0)).unwrap();
+    let too_long = FenceResponse { wait: limits::MAX_LEASE_WAIT + Duration::from_millis(1), ..page.clone() };
+    let refused = state.apply(&Command::LearnRecords(too_long));
+    assert_eq!(refused, Answer::RecordsLearned(Err(SetRefusal::BadResponse { set: OTHER }.into())));
+    assert_eq!(state.quarantine_wait(), Some(Terms::DEFAULTS.lease_wait));
+    assert_eq!(state.apply(&Command::LearnRecords(page)), Answer::RecordsLearned(Ok(true)));
+    assert_eq!(state.quarantine_wait(), Some(terms.lease_wait));
+}
+
+/// A third set would get the sections of the set that they came from, or prevent that they return.
+#[test]
+fn a_migration_belongs_to_the_set_that_its_sections_came_from() {
+    let mut state = set();
+    let id = MigrationId(77);
+    assert_eq!(state.returnable(id, OTHER), id);
+    assert_eq!(state.returnable(id, THIRD), MigrationId(0), "its sections do not return");
+    let other = Err(SetRefusal::OtherMigration { migration: id }.into());
+    let complete = Complete { id, by: Some(THIRD) };
+    assert_eq!(state.apply(&Command::Complete(complete)), Answer::Completed(other.clone()));
+    let pace = Pace { rate: 1, max_pause: Duration::from_secs(1), paused: false };
+    let back = StartReturn { of: id, to: THIRD, id: MigrationId(78), pace, settled: true };
+    assert_eq!(state.apply(&Command::StartReturn(back)), Answer::ReturnStarted(other.map(|()| id)));
+    let back = StartReturn { to: OTHER, ..back };
+    assert_eq!(state.apply(&Command::StartReturn(back)), Answer::ReturnStarted(Ok(MigrationId(78))));
+}
+
+#[test]
+fn a_set_that_sections_are_on_their_way_to_is_not_forgotten() {
+    let mut state = set();
+    let to = Destination { set: OTHER, lineage: Lineage(0), node: None, incarnation: Incarnation(0) };
+    let (epoch, handover_id, max_seq) = (Epoch(1), HandoverId(0), Seq(0));
+    let tombstone =
+        Tombstone { epoch, to, handover_id, max_seq, by: MigrationId(0), arrived: false, routed: RouteVersion(1) };
+    state.sections.put(SectionId(2), SectionRecord::Departed(tombstone));
+    let refusal = SetRefusal::AwaitsSection { set: OTHER, section: SectionId(2) };
+    assert_eq!(state.apply(&Command::Forget(Forget { set: OTHER })), Answer::Forgotten(Err(refusal.into())));
+    state.sections.put(SectionId(2), SectionRecord::Departed(Tombstone { arrived: true, ..tombstone }));
+    assert_eq!(state.apply(&Command::Forget(Forget { set: OTHER })), Answer::Forgotten(Ok(true)));
+    assert_eq!(state.directory.get(SectionId(2)).map(|known| known.set), Some(OTHER), "this log can vouch for it");
+}
