@@ -201,9 +201,14 @@ impl Store {
         };
         let run = SectionRun { first: SectionId(sections.start), sections: sections.end - sections.start };
         let claims = vec![ClaimRun { sections: run, claim: Claim { since, set } }];
-        let learned = LearnDirectory { from: Some(set), claims, sets: vec![facts] };
-        let answer = self.state.lock().apply(&Command::LearnDirectory(learned));
-        assert_eq!(answer, Answer::DirectoryLearned(Ok(true)));
+        // The set that had the sections says where they went.
+        let mut state = self.state.lock();
+        let from = state.directory.get(run.first).map(|known| known.set);
+        for learned in [LearnDirectory::of(facts), LearnDirectory { from, claims, sets: Vec::new() }] {
+            let answer = state.apply(&Command::LearnDirectory(learned));
+            assert!(matches!(answer, Answer::DirectoryLearned(Ok(_))), "{answer:?}");
+        }
+        assert_eq!(state.directory.get(run.first), Some(Claim { since, set }));
     }
 
     /// Begins a migration of sections to another set.
