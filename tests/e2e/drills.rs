@@ -35,10 +35,12 @@ fn backup(file: &str, out: &str) {
 }
 
 /// Restores all stores of a set; `data` names the directory of each.
-fn restore(file: &str, backup: &str, nth: &str, data: impl Fn(u64) -> String) {
+fn restore(file: &str, backup: &str, count: &str, data: impl Fn(u64) -> String) {
     for id in STORES {
         let (data, id) = (data(id), id.to_string());
-        seqsvr_json(&["restore", "--from", backup, "--set", file, "--id", &id, "--data", &data, "--nth", nth, "--yes"]);
+        seqsvr_json(&[
+            "restore", "--from", backup, "--set", file, "--id", &id, "--data", &data, "--count", count, "--yes",
+        ]);
     }
 }
 
@@ -69,8 +71,8 @@ impl Set {
         (1..=3).for_each(|id| fs::remove_dir_all(self.place.path(&format!("{dirs}-{id}"))).unwrap());
     }
 
-    fn restore(&self, backup: &str, nth: &str, dirs: &str) -> Vec<Server> {
-        restore(&self.file, backup, nth, |id| self.path(&format!("{dirs}-{id}")));
+    fn restore(&self, backup: &str, count: &str, dirs: &str) -> Vec<Server> {
+        restore(&self.file, backup, count, |id| self.path(&format!("{dirs}-{id}")));
         self.stores(dirs)
     }
 
@@ -100,13 +102,13 @@ fn a_backup_under_load_is_restored_again_while_processes_of_before_run() {
     backup(&set.file, &out);
     load.wait_replay();
     let mut before = set.last(7);
-    for (nth, dirs, next) in [("1", "first", "second"), ("2", "second", "third")] {
+    for (count, dirs, next) in [("1", "first", "second"), ("2", "second", "third")] {
         set.wipe(&mut stores, dirs);
-        if nth == "1" {
+        if count == "1" {
             allocs[1].kill();
         }
-        stores = set.restore(&out, nth, next);
-        if nth == "1" {
+        stores = set.restore(&out, count, next);
+        if count == "1" {
             allocs[1] = set.alloc("a2");
         }
         eventually("the restored set serves", || serves(&set.file));
@@ -120,10 +122,13 @@ fn a_backup_under_load_is_restored_again_while_processes_of_before_run() {
     // The allocators remember the number of the last restore, where all stores have forgotten it.
     set.wipe(&mut stores, "third");
     let data = set.path("fourth-1");
-    let args = ["restore", "--from", &out, "--set", &set.file, "--id", "1", "--data", &data, "--nth", "2", "--yes"];
+    let args = ["restore", "--from", &out, "--set", &set.file, "--id", "1", "--data", &data, "--count", "2", "--yes"];
     let refused = seqsvr(&args);
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(1) && text.contains("was used before") && text.contains("--nth 3"), "{text}");
+    assert!(
+        refused.status.code() == Some(1) && text.contains("was used before") && text.contains("--count 3"),
+        "{text}"
+    );
     assert!(!Path::new(&data).exists(), "nothing is written");
     let _stores = set.restore(&out, "3", "fourth");
     eventually("the restored set serves", || serves(&set.file));

@@ -36,7 +36,7 @@ impl Set {
     }
 
     fn recover(&self, args: &[&str]) -> (Option<i32>, Value, String) {
-        let args = [&["unsafe", "recover", "--set", &self.file, "-o", "json"], args].concat();
+        let args = [&["unsafe", "recover", "--set", &self.file, "--count", "1", "-o", "json"], args].concat();
         let output = seqsvr(&args);
         let view = serde_json::from_slice(&output.stdout).unwrap_or_default();
         (output.status.code(), view, String::from_utf8_lossy(&output.stderr).into_owned())
@@ -102,11 +102,12 @@ fn a_set_that_lost_its_majority_is_recovered_without_a_number_twice() {
     let _stores = [1, 2, 3].map(|id| {
         let (id, data) = (id.to_string(), set.path(&format!("new-{id}")));
         let restore = ["restore", "--from", &out, "--set", &set.file, "--id", &id, "--data", &data];
-        let plan = seqsvr_json(&[&restore[..], &["--dry-run"]].concat());
+        let first = [&restore[..], &["--count", "1"]].concat();
+        let plan = seqsvr_json(&[&first[..], &["--dry-run"]].concat());
         assert_eq!((digits(&plan["margin"]), Path::new(&data).exists()), (MARGIN, false), "{plan:#}");
-        let stale = seqsvr(&[&restore[..], &["--nth", "2", "--plan", plan["plan"].as_str().unwrap()]].concat());
+        let stale = seqsvr(&[&restore[..], &["--count", "2", "--plan", plan["plan"].as_str().unwrap()]].concat());
         assert_eq!(stale.status.code(), Some(5), "{}", String::from_utf8_lossy(&stale.stderr));
-        seqsvr_json(&[&restore[..], &["--plan", plan["plan"].as_str().unwrap()]].concat())
+        seqsvr_json(&[&first[..], &["--plan", plan["plan"].as_str().unwrap()]].concat())
     });
     let _stores = [1, 2, 3].map(|id| set.store(id, &format!("new-{id}")));
     // The allocators of before may serve to the end of their leases, and the quarantine outlasts those.

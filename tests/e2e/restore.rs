@@ -50,12 +50,13 @@ impl Set {
         UIDS.map(|uid| (uid, eventually("a number is allocated", || next(uid)))).into()
     }
 
-    fn restore(&self, backup: &Path, dirs: &str, nth: &str) -> Value {
+    fn restore(&self, backup: &Path, dirs: &str, count: &str) -> Value {
         let restored = [1, 2, 3].map(|id| {
             let (data, id) = (self.data(dirs, id), id.to_string());
             let backup = backup.display().to_string();
             let args = [
-                "restore", "--from", &backup, "--set", &self.file, "--id", &id, "--data", &data, "--nth", nth, "--yes",
+                "restore", "--from", &backup, "--set", &self.file, "--id", &id, "--data", &data, "--count", count,
+                "--yes",
             ];
             self.place.seqsvr_json(&args)
         });
@@ -130,7 +131,7 @@ fn numbers_after_a_restore_are_above_all_numbers_before() {
 
     // The second restore is of the same backup, as if it were the only one left. There a1 is paused until a2 is registered,
     // which then has the number that a1 had.
-    for (dirs, nth, is_paused) in [("second", "1", false), ("third", "2", true)] {
+    for (dirs, count, is_paused) in [("second", "1", false), ("third", "2", true)] {
         kill(&mut stores);
         // a1 goes on, and has seen more than the backup has.
         allocs[1].kill();
@@ -139,8 +140,8 @@ fn numbers_after_a_restore_are_above_all_numbers_before() {
         if is_paused {
             allocs[0].freeze();
         }
-        let restored = set.restore(&backup, dirs, nth);
-        assert_eq!(digits(&restored["lineage"]) >> 32, nth.parse::<u64>().unwrap(), "{restored}");
+        let restored = set.restore(&backup, dirs, count);
+        assert_eq!(digits(&restored["lineage"]) >> 32, count.parse::<u64>().unwrap(), "{restored}");
         assert_eq!(restored["quarantined"], 100, "{restored}");
         stores = set.stores(dirs);
         allocs[1] = set.alloc("a2");
@@ -153,7 +154,7 @@ fn numbers_after_a_restore_are_above_all_numbers_before() {
         assert_above(&numbers, &highest);
         eventually("a1 has a session of the new lineage", || {
             let over = allocs[0].log().matches("this incarnation is over").count();
-            (over.to_string() == nth).then_some(())
+            (over.to_string() == count).then_some(())
         });
         eventually("the restored set serves", || {
             set.place.seqsvr(&["status", "--set", &set.file]).status.success().then_some(())
@@ -166,11 +167,11 @@ fn numbers_after_a_restore_are_above_all_numbers_before() {
     let refused = set.place.seqsvr(&[&from[..], &[&set.data("fourth", 1), "--yes"]].concat());
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(1) && text.contains("set im-a is alive"), "{text}");
-    let refused = set.place.seqsvr(&[&from[..], &[&data, "--offline", "--yes"]].concat());
+    let refused = set.place.seqsvr(&[&from[..], &[&data, "--offline", "--count", "9", "--yes"]].concat());
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && text.contains("is not empty"), "{text}");
     kill(&mut stores);
-    let refused = set.place.seqsvr(&[&from[..], &[&data, "--nth", "3", "--yes"]].concat());
+    let refused = set.place.seqsvr(&[&from[..], &[&data, "--count", "3", "--yes"]].concat());
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && text.contains("is not empty"), "{text}");
     let mut damaged = std::fs::read(&backup).unwrap();

@@ -44,12 +44,13 @@ fn backup(sets: &TwoSets, name: &str) -> String {
 }
 
 /// Restores the first set; its first allocator goes on as a process of before.
-fn restore(sets: &TwoSets, a: &mut SetServers, (backup, dirs, nth): (&str, &str, &str)) {
+fn restore(sets: &TwoSets, a: &mut SetServers, (backup, dirs, count): (&str, &str, &str)) {
     a.stores.iter_mut().for_each(Server::kill);
     a.allocs[1].kill();
     for id in STORES {
         let (file, data, id) = (sets.file("a").display().to_string(), sets.data(dirs, id), id.to_string());
-        let args = ["restore", "--from", backup, "--set", &file, "--id", &id, "--data", &data, "--nth", nth, "--yes"];
+        let args =
+            ["restore", "--from", backup, "--set", &file, "--id", &id, "--data", &data, "--count", count, "--yes"];
         seqsvr_json(&args);
     }
     a.stores = sets.stores("a", dirs);
@@ -87,7 +88,7 @@ fn a_set_is_restored_from_before_a_split_and_from_before_a_merge() {
     assert_eq!((sets.sections("im-a"), sets.sections("im-b")), (100, 0));
     advance(&sets);
     let highest = next(&sets);
-    restore(&sets, &mut a, (&before_merge, "restored-again", "1"));
+    restore(&sets, &mut a, (&before_merge, "restored-again", "2"));
     let numbers = next(&sets);
     assert_above(&numbers, &highest);
     eventually("all sections are in the first set again", || (sets.sections("im-a") == 100).then_some(()));

@@ -4,7 +4,7 @@
 //! ([`section`]), when a ceiling is raised ([`raise`]), how long an owner may answer ([`lease`]), what an AllocSvr owns
 //! ([`owner`]), which ceilings it requests ([`raises`]), when it renews ([`renewals`]) and through which member of the store
 //! ([`store_calls`]), what becomes of a call that cannot be served at once ([`calls`]), what the store accepts ([`state`]),
-//! how routes are versioned ([`route`]), which set has a section ([`directory`]), which owner is proposed
+//! how routes are versioned ([`route`]), which set has a section ([`directory`]), whether it was sent here ([`confirmation`]), which owner is proposed
 //! ([`placement`]) and when ([`arbiter`]), how sections move to another set ([`migration`]), and what a plan of an operator
 //! rests on ([`plan`]). The crates around it move bytes.
 //!
@@ -17,6 +17,7 @@ extern crate alloc;
 pub mod arbiter;
 pub mod backoff;
 pub mod calls;
+pub mod confirmation;
 pub mod directory;
 pub mod high_water;
 pub mod id;

@@ -86,6 +86,9 @@ pub const MAX_REVISION_STEP: u64 = 1 << 32;
 /// second for twelve days.
 pub const RESTORE_MARGIN: u64 = 1 << 40;
 
+/// Highest ceiling that a restore may give a section: half of all numbers are left then.
+pub const MAX_RESTORED_CEILING: u64 = 1 << 62;
+
 /// Most ceilings in one response: a quarter of a megabyte.
 pub const MAX_CEILINGS: usize = 10_000;
 

@@ -35,6 +35,7 @@ mod audit;
 mod closing;
 mod command;
 mod inheritance;
+mod loss;
 mod migration;
 mod migrations;
 mod moves;
@@ -50,6 +51,7 @@ pub use audit::{Audit, AuditEvent, AuditHash, AuditRecord, BeginOperation, EndOp
 pub use closing::Closing;
 pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Transfer, Transferred};
 pub use inheritance::Inheritance;
+pub use loss::{Loss, ReportLoss};
 pub use migration::{Migration, Pace, PeerSet, Phase, Scope, SetFacts};
 pub use record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
 pub use recovery::{FenceResponse, RecordClaim, Recovery};
@@ -95,6 +97,8 @@ pub struct State {
     pub foreign_migrations: BTreeMap<MigrationId, SetId>,
     /// Operations of administrators.
     pub audit: Audit,
+    /// Evidence that committed entries are gone; a restore ends it.
+    pub loss: Option<Loss>,
     /// How far each restore raises the ceilings.
     pub restore_margin: RestoreMargin,
     /// The rules by which commands are applied.
@@ -277,6 +281,7 @@ impl State {
             Command::EndQuarantine(end) => Answer::QuarantineEnded(self.end_quarantine(end)),
             Command::Inherit(page) => Answer::Inherited(self.inherit(page)),
             Command::Forget(forget) => Answer::Forgotten(self.forget(*forget)),
+            Command::ReportLoss(report) => Answer::LossReported(self.report_loss(report)),
             Command::BeginOperation(begin) => Answer::OperationBegun(self.begin_operation(begin)),
             Command::EndOperation(end) => Answer::OperationEnded(self.end_operation(end)),
         }
@@ -437,6 +442,7 @@ impl State {
         if self.set.is_none() {
             return Err(CommandRefusal::NoSet);
         }
+        self.refuse_after_loss()?;
         self.check_lease(*lease)?;
         // The process has not yet seen a response to this command, so its revision must be newer.
         if self.revision <= *seen {
@@ -569,6 +575,7 @@ impl State {
     }
 
     fn reassign_one(&mut self, change: &Reassign, version: RouteVersion) -> Option<Epoch> {
+        self.refuse_after_loss().ok()?;
         self.living(change.to, change.incarnation).ok()?;
         let record = *self.sections.resident(change.section)?;
         if record.epoch != change.expected || self.owner_liveness(&record) != change.liveness {

@@ -2,9 +2,12 @@
 
 use seq_core::directory::{Claim, ClaimRun};
 use seq_core::layout::SectionRun;
-use seq_core::state::{Arrival, Arrive, Arriving, Closing, FenceResponse, RecordClaim, SetFacts};
+use seq_core::state::{
+    Arrival, Arrive, Arriving, Closing, Destination, FenceResponse, RecordClaim, SetFacts, Tombstone,
+};
 use seq_core::{
-    Epoch, HandoverId, Incarnation, LayoutId, Lineage, MigrationId, NodeId, Revision, SectionId, Seq, SetId, limits,
+    Epoch, HandoverId, Incarnation, LayoutId, Lineage, MigrationId, NodeId, Revision, RouteVersion, SectionId, Seq,
+    SetId, limits,
 };
 use tonic::Status;
 
@@ -13,7 +16,8 @@ use crate::v1::{self, ArrivalOutcome};
 
 impl From<&SetFacts> for v1::SetFacts {
     fn from(facts: &SetFacts) -> v1::SetFacts {
-        let SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses, .. } = facts.clone();
+        let SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses, inherited, quarantined } =
+            facts.clone();
         v1::SetFacts {
             id: id.0,
             lineage: lineage.0,
@@ -25,6 +29,9 @@ impl From<&SetFacts> for v1::SetFacts {
             closed: closing == Closing::Closed,
             refused_set_ids: refuses.iter().map(|(set, _)| set.0).collect(),
             refused_lineages: refuses.iter().map(|(_, lineage)| lineage.0).collect(),
+            quarantined,
+            inherited_set_ids: inherited.iter().map(|(set, _)| set.0).collect(),
+            inherited_lineages: inherited.iter().map(|(_, lineage)| lineage.0).collect(),
         }
     }
 }
@@ -48,29 +55,34 @@ pub fn facts(facts: &v1::SetFacts) -> Result<SetFacts, Status> {
         );
         return Err(Reason::BadAddr.status(text));
     }
-    let (sets, lineages) = (&facts.refused_set_ids, &facts.refused_lineages);
-    if sets.len() != lineages.len() || sets.len() > limits::MAX_SETS {
-        let lens = (sets.len(), lineages.len());
-        let text = format!(
-            "facts of set {name:?}: {lens:?} refused sets and lineages: send up to {} of each",
-            limits::MAX_SETS
-        );
-        return Err(Reason::ListsMismatch.status(text));
-    }
-    let refuses = sets.iter().copied().map(SetId).zip(lineages.iter().copied().map(Lineage)).collect();
+    let refuses = with_lineages(&name, "refused", &facts.refused_set_ids, &facts.refused_lineages)?;
+    let inherited = with_lineages(&name, "inherited", &facts.inherited_set_ids, &facts.inherited_lineages)?;
     let closing = match (closed, closing) {
         (true, _) => Closing::Closed,
         (false, true) => Closing::Closing,
         (false, false) => Closing::Open,
     };
     let (id, lineage, revision) = (SetId(id), Lineage(lineage), Revision(revision));
-    let (inherited, quarantined) = (Vec::new(), false);
+    let quarantined = facts.quarantined;
     Ok(SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses, inherited, quarantined })
+}
+
+/// Decodes a list of sets, each with a lineage, of the facts of a set.
+fn with_lineages(name: &str, what: &str, sets: &[u64], lineages: &[u64]) -> Result<Vec<(SetId, Lineage)>, Status> {
+    if sets.len() != lineages.len() || sets.len() > limits::MAX_SETS {
+        let lens = (sets.len(), lineages.len());
+        let text = format!(
+            "facts of set {name:?}: {lens:?} {what} sets and lineages: send up to {} of each",
+            limits::MAX_SETS
+        );
+        return Err(Reason::ListsMismatch.status(text));
+    }
+    Ok(sets.iter().copied().map(SetId).zip(lineages.iter().copied().map(Lineage)).collect())
 }
 
 impl From<&FenceResponse> for v1::FenceResponse {
     fn from(page: &FenceResponse) -> v1::FenceResponse {
-        let FenceResponse { lineage, fenced, first, next, records, sets, closing, .. } = page;
+        let FenceResponse { lineage, fenced, first, next, records, sets, closing, wait, inherited, .. } = page;
         let column = |of: fn(&RecordClaim) -> u64| records.iter().map(|(_, record)| of(record)).collect();
         v1::FenceResponse {
             lineage: lineage.0,
@@ -86,6 +98,10 @@ impl From<&FenceResponse> for v1::FenceResponse {
             migration_ids: column(|record| record.migration.0),
             known_set_ids: sets.iter().map(|set| set.0).collect(),
             closing: *closing,
+            // Rounded up: a quarantine outlasts it.
+            wait_ms: u32::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX),
+            inherited_set_ids: inherited.iter().map(|(set, _)| set.0).collect(),
+            inherited_lineages: inherited.iter().map(|(_, lineage)| lineage.0).collect(),
         }
     }
 }
@@ -105,6 +121,7 @@ pub fn fence_response(set: SetId, page: &v1::FenceResponse) -> Result<FenceRespo
         let text = format!("{rows} sections and {} sets in a page", page.known_set_ids.len());
         return Err(Reason::BadRuns.status(text));
     }
+    let inherited = with_lineages("in the response", "inherited", &page.inherited_set_ids, &page.inherited_lineages)?;
     let record = |row: usize| RecordClaim {
         claim: Claim { since: Epoch(page.since[row]), set: SetId(page.set_ids[row]) },
         lineage: Lineage(page.lineages[row]),
@@ -120,7 +137,8 @@ pub fn fence_response(set: SetId, page: &v1::FenceResponse) -> Result<FenceRespo
         records: (0..rows).map(|row| (SectionId(page.sections[row]), record(row))).collect(),
         sets: page.known_set_ids.iter().copied().map(SetId).collect(),
         closing: page.closing,
-        wait: core::time::Duration::ZERO,
+        wait: core::time::Duration::from_millis(page.wait_ms.into()),
+        inherited,
     })
 }
 
@@ -226,4 +244,60 @@ pub fn arrivals(response: &v1::ArriveResponse) -> Vec<Arrival> {
         ArrivalOutcome::Refused => Arrival::Refused,
     };
     response.outcomes().map(arrival).collect()
+}
+
+/// Encodes the tombstones of sections, in order of section.
+#[must_use]
+pub fn to_confirmed(lineage: Lineage, tombstones: &[(SectionId, Tombstone)]) -> v1::ConfirmResponse {
+    let column = |of: fn(&Tombstone) -> u64| tombstones.iter().map(|(_, tombstone)| of(tombstone)).collect();
+    v1::ConfirmResponse {
+        lineage: lineage.0,
+        sections: tombstones.iter().map(|(section, _)| section.0).collect(),
+        epochs: column(|one| one.epoch.0),
+        set_ids: column(|one| one.to.set.0),
+        lineages: column(|one| one.to.lineage.0),
+        ceilings: column(|one| one.max_seq.0),
+        handover_ids: column(|one| one.handover_id.0),
+        node_ids: tombstones.iter().map(|(_, one)| one.to.node.map_or(0, |node| node.0)).collect(),
+        incarnations: column(|one| one.to.incarnation.0),
+        migration_ids: column(|one| one.by.0),
+        ..v1::ConfirmResponse::default()
+    }
+}
+
+/// Decodes the tombstones of sections; which of them have arrived, and in which version, is the sender's affair.
+///
+/// # Errors
+/// The refusal: the lists differ in length, or are too long.
+pub fn confirmed(response: &v1::ConfirmResponse) -> Result<Vec<(SectionId, Tombstone)>, Status> {
+    let rows = response.sections.len();
+    let columns = [
+        response.epochs.len(),
+        response.set_ids.len(),
+        response.lineages.len(),
+        response.ceilings.len(),
+        response.handover_ids.len(),
+        response.node_ids.len(),
+        response.incarnations.len(),
+        response.migration_ids.len(),
+    ];
+    if columns != [rows; 8] || rows > limits::MAX_MOVES {
+        let text = format!("{rows} tombstones with columns of {columns:?}: send up to {} of each", limits::MAX_MOVES);
+        return Err(Reason::ListsMismatch.status(text));
+    }
+    let one = |row: usize| Tombstone {
+        epoch: Epoch(response.epochs[row]),
+        to: Destination {
+            set: SetId(response.set_ids[row]),
+            lineage: Lineage(response.lineages[row]),
+            node: Some(NodeId(response.node_ids[row])).filter(|node| node.0 != 0),
+            incarnation: Incarnation(response.incarnations[row]),
+        },
+        handover_id: HandoverId(response.handover_ids[row]),
+        max_seq: Seq(response.ceilings[row]),
+        by: MigrationId(response.migration_ids[row]),
+        arrived: false,
+        routed: RouteVersion(0),
+    };
+    Ok((0..rows).map(|row| (SectionId(response.sections[row]), one(row))).collect())
 }

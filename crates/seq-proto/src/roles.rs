@@ -74,7 +74,7 @@ pub const TABLE: &[Row] = &[
     },
     Row {
         service: "seqsvr.v1.InterSetService",
-        methods: &["Arm", "Arrive", "StartReturn", "CompleteArrival", "Fence", "Exchange"],
+        methods: &["Arm", "Arrive", "StartReturn", "CompleteArrival", "Fence", "Exchange", "Confirm", "ReadFinal"],
         allowed: &[Any(Store)],
     },
     // Followers forward the requests of operators, whose rights the leader checks.

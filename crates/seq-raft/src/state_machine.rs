@@ -27,6 +27,10 @@ pub trait StateMachine: Clone + Default + Send + Sync + 'static {
     /// Applies one committed command. A panic stops the process: the state may be half changed.
     fn apply(&mut self, command: &Self::Command) -> Self::Output;
 
+    /// Takes the rules of a newer format, which the commands that follow are applied by. [`StateMachine::decode`] takes those
+    /// of the format that it is given.
+    fn raise_format(&mut self, to: u16);
+
     /// Encodes a command in a format that this machine writes. No body is empty.
     fn encode_command(format: u16, command: &Self::Command) -> Vec<u8>;
 

@@ -46,6 +46,8 @@ impl<const NEWEST: u16> StateMachine for Journal<NEWEST> {
         self.words.len()
     }
 
+    fn raise_format(&mut self, _: u16) {}
+
     fn encode_command(format: u16, command: &Command) -> Vec<u8> {
         let [append, claim] = numbers(format);
         match command {

@@ -11,7 +11,7 @@
 //! A restored set is of another lineage, in quarantine until all other sets have fenced the lineages before: see
 //! [`seq_core::state::State::restore`].
 //!
-//! **Invariant:** every member that is restored from the same backup, with the same number, begins with the same state.
+//! **Invariant:** members of one restored group begin with the same state: their identities depend on all of it.
 
 mod file;
 mod header;
@@ -21,7 +21,7 @@ pub(crate) mod service;
 
 pub use file::{Backup, BackupError};
 pub use recovery::{CeilingsRaised, RecoverError, RecoveredCopy, survivor};
-pub use restore::{RestoreConfig, RestoreError, RestorePlan, Restored, restore};
+pub use restore::{RestoreConfig, RestoreError, RestorePlan, Restored, least_count, restore};
 pub use seq_raft::Survivor;
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `service` | requests of other sets' stores |
 //! | `link` | the way to the leader of another set's store |
-//! | `exchange` | facts and directories, exchanged with every other set |
+//! | `exchange` | facts and directories, exchanged with every other set; records of closing sets |
+//! | `confirm` | asks the sets that a request is about, before anything is proposed |
 //! | `migrations` | drives the coordinator of migrations, beside the leader |
 //! | `arrivals` | departures that another set has confirmed |
 //! | `quarantine` | ends the quarantine of a restored set, beside the leader |
@@ -13,6 +14,9 @@
 //! **Invariant:** no step of serving, failover or a change of owner inside the set waits for another set. What is sent is
 //! read from the applied state, and what is taken is a permanent fact, committed before the response: so requests may be
 //! late, repeated, or from a leader that was deposed.
+//!
+//! **Invariant:** a request is a hint. A fact of another set is committed once a store of that set has stated it over a
+//! connection that this member opened, or under a certificate of that set.
 
 use std::sync::Arc;
 
@@ -24,6 +28,7 @@ use tokio::sync::watch;
 use crate::replicated_set::ReplicatedSet;
 
 pub(crate) mod arrivals;
+mod confirm;
 pub(crate) mod exchange;
 pub(crate) mod link;
 pub(crate) mod migrations;

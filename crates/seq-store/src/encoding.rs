@@ -1,4 +1,4 @@
-//! Formats 5 to 7 of commands and states: archived types and their conversions. The one place that uses rkyv here.
+//! Formats 5 to 8 of commands and states: archived types and their conversions. The one place that uses rkyv here.
 //!
 //! Types of `seq-core` are never archived themselves: renaming a field there must not change what is on disk. Everything that
 //! has one item for each section is a set of flat vectors of the same length: that encodes, validates and reads ten times
@@ -9,6 +9,7 @@
 //!
 //! Format 6 has the bytes of format 5. It is the first one that a group was raised to, so a log with it has begun to count.
 //! Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only.
+//! Format 8 (`v8`) adds what sets know of each other since [`Rules::Eight`](state::Rules::Eight), and what a loss of entries leaves.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;
@@ -21,12 +22,16 @@ mod set_columns;
 mod set_command;
 mod state_columns;
 mod v7;
+mod v8;
 
 /// The newest format.
-pub(crate) const NEWEST: u16 = 7;
+pub(crate) const NEWEST: u16 = 8;
 
 /// The first format that has an audit log.
 pub(crate) const AUDIT: u16 = 7;
+
+/// The first format with the rules of [`state::Rules::Eight`].
+pub(crate) const NEIGHBOURS: u16 = 8;
 
 /// The oldest one, which is also that of a group which has never raised its own.
 pub(crate) const OLDEST: u16 = 5;
@@ -36,24 +41,59 @@ pub(crate) const OLDEST: u16 = 5;
 /// # Panics
 /// When the format does not have it: the audit log is written in groups that have raised their format.
 pub(crate) fn encode_command(format: u16, command: &state::Command) -> Vec<u8> {
-    if format < AUDIT { encode_command_v5(command) } else { v7::encode_command(command, encode_command_v5) }
+    let v7 = |command: &state::Command| v7::encode_command(command, encode_command_v5);
+    match format {
+        ..AUDIT => encode_command_v5(command),
+        ..NEIGHBOURS => v7(command),
+        _ => v8::encode_command(command, v7),
+    }
 }
 
 /// Decodes a command.
 pub(crate) fn decode_command(format: u16, body: &[u8]) -> Result<state::Command, Malformed> {
-    if format < AUDIT { decode_command_v5(body) } else { v7::decode_command(body, decode_command_v5) }
+    let v7 = |body: &[u8]| v7::decode_command(body, decode_command_v5);
+    match format {
+        ..AUDIT => decode_command_v5(body),
+        ..NEIGHBOURS => v7(body),
+        _ => v8::decode_command(body, v7),
+    }
 }
 
 /// Encodes a state.
 pub(crate) fn encode_state(format: u16, state: &state::State) -> Vec<u8> {
     let body = rkyv::to_bytes::<rancor::Error>(&state_columns::State::from(state));
     let body = body.expect("encoding into memory does not fail").into_vec();
-    if format < AUDIT { body } else { v7::encode_state(state, body) }
+    match format {
+        ..AUDIT => body,
+        ..NEIGHBOURS => v7::encode_state(state, body),
+        _ => v8::encode_state(state, v7::encode_state(state, body)),
+    }
 }
 
 /// Decodes a state.
 pub(crate) fn decode_state(format: u16, body: &[u8]) -> Result<state::State, Malformed> {
-    if format < AUDIT { decode_state_v5(body) } else { v7::decode_state(body, decode_state_v5) }
+    let v7 = |body: &[u8]| v7::decode_state(body, decode_state_v5);
+    let state = match format {
+        ..AUDIT => decode_state_v5(body),
+        ..NEIGHBOURS => v7(body),
+        _ => v8::decode_state(body, v7),
+    };
+    Ok(state::State { rules: state::Rules::of_format(format), ..state? })
+}
+
+/// Appends the body of what a format adds, and its length: 4 bytes, little-endian.
+fn append(mut earlier: Vec<u8>, rest: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(rest.len()).expect("what a format adds is bounded");
+    earlier.extend_from_slice(rest);
+    earlier.extend_from_slice(&length.to_le_bytes());
+    earlier
+}
+
+/// Takes apart what [`append`] has joined: the body of the earlier format, and that of what was added.
+fn split(body: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    let short = || Malformed("the state ends early".to_owned());
+    let (body, length) = body.split_last_chunk().ok_or_else(short)?;
+    body.len().checked_sub(u32::from_le_bytes(*length) as usize).map(|at| body.split_at(at)).ok_or_else(short)
 }
 
 fn encode_command_v5(command: &state::Command) -> Vec<u8> {

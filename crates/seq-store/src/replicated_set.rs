@@ -32,6 +32,10 @@ impl StateMachine for SetState {
         self.0.apply(command)
     }
 
+    fn raise_format(&mut self, to: u16) {
+        self.0.rules = Rules::of_format(to);
+    }
+
     fn encode_command(format: u16, command: &Command) -> Vec<u8> {
         encoding::encode_command(format, command)
     }

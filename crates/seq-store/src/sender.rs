@@ -31,6 +31,7 @@ pub(crate) fn state_sender<T, U>(of: &Request<T>, forwarded: &mut Request<U>) {
     }
 }
 
-fn peer<T>(request: &Request<T>) -> Option<&Identity> {
+/// The identity of the certificate that a request came with; `None` without TLS.
+pub(crate) fn peer<T>(request: &Request<T>) -> Option<&Identity> {
     request.extensions().get::<Peer>().and_then(Peer::identity)
 }

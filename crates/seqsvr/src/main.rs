@@ -37,6 +37,7 @@ mod proxy;
 mod recover;
 mod replay;
 mod restore;
+mod restore_count;
 mod section;
 mod security;
 mod selection;
@@ -99,7 +100,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Cert(command) => cert::run(command, output),
         Command::Tenant(command) => tenant::run(command, output),
         Command::Backup(command) => backup::run(command, output),
-        Command::Restore(args) => restore::run(&args, &restore::Confirm::Plan, output),
+        Command::Restore(args) => restore::run(&args, output),
         Command::Audit(command) => audit::run(&command, output),
         Command::Unsafe(command) => unsafe_command::run(&command, output),
         Command::Set(command) => set::run(command, output),

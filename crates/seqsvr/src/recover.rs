@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use seq_core::limits;
+use seq_core::state::State;
 use seq_proto::v1::SectionCeiling;
 use seq_store::SetState;
 use seq_store::backup::{CeilingsRaised, RecoveredCopy, Survivor, survivor};
@@ -15,6 +16,7 @@ use serde::Serialize;
 use crate::backup::{read, write};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, digits, grouped, note};
+use crate::restore_count::{self, Asked, Notes, Witness, decide};
 use crate::set_file::SetFile;
 use crate::store_client::{load, read_set};
 use crate::survey;
@@ -25,7 +27,7 @@ use crate::unsafe_command::confirm_set;
 #[command(after_help = "Examples, on the machine of the store that is left, with its process stopped:\n  \
                         seqsvr unsafe recover --set three-node.toml --data /var/lib/seqsvr/s2 --out im-a.recovered\n  \
                         seqsvr unsafe recover --set three-node.toml --data s2 --data s3 --out im-a.recovered --dry-run\n  \
-                        seqsvr unsafe recover --set three-node.toml --from old.backup --out im-a.recovered\n\n\
+                        seqsvr unsafe recover --set three-node.toml --from old.backup --out im-a.recovered --count 3\n\n\
                         Of several data directories it takes the one with the most committed entries. What the lost stores \
                         committed after that is unknown: changes of members, terms, drains and migrations in it are lost, and \
                         numbers are not, because every ceiling rises by 2^40 when the backup is restored. Nothing is written but \
@@ -45,6 +47,10 @@ pub(crate) struct RecoverArgs {
     /// An allocator that is not asked; repeat it for more.
     #[arg(long, value_name = "NODE")]
     without: Vec<String>,
+    /// The count of the restore from FILE: above that of every restore of any set of the cluster. Taken from the stores of
+    /// other sets where it is missing.
+    #[arg(long, value_name = "N", required_if_eq("offline", "true"), value_parser = clap::value_parser!(u32).range(1..))]
+    count: Option<u32>,
     /// Connects to no node.
     #[arg(long)]
     offline: bool,
@@ -76,6 +82,8 @@ struct View<'a> {
     sources: Vec<SourceView>,
     sections: u32,
     allocators: Vec<AllocView>,
+    /// Count of the restore from it, or more.
+    count: u32,
     /// Numbers that each section skips when the backup is restored, beside what allocators have reported.
     #[serde(serialize_with = "digits")]
     skipped_per_section: u64,
@@ -121,7 +129,14 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
     }
     let (mut copy, sources) = args.source.copy()?;
     check_set(&copy, &set)?;
-    let reports = if args.offline { Vec::new() } else { crate::client_runtime()?.block_on(ask(&set))? };
+    let (reports, witnesses) = match args.offline {
+        true => (Vec::new(), Vec::new()),
+        false => crate::client_runtime()?.block_on(ask(&set, copy.state()))?,
+    };
+    let notes = Notes::beside(&args.out, &set.cluster())?;
+    // No store is restored by this: the notes of a restore do not go on in it.
+    let asked = Asked { set: &set.spec.name, store: 0, backup: "", least: copy.least_count() };
+    let count = decide(args.count, &asked, &notes, &witnesses)?;
     let mut allocators = Vec::new();
     for report in reports.into_iter().filter(|report| !args.without.contains(&report.name)) {
         allocators.push(raise(&mut copy, report)?);
@@ -132,7 +147,8 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
         sources,
         sections: copy.sections(),
         allocators,
-        skipped_per_section: limits::RESTORE_MARGIN,
+        count,
+        skipped_per_section: limits::RESTORE_MARGIN * u64::from(count - copy.state().lineage.restores()),
         dry_run: args.dry_run,
     };
     if output.is_json() {
@@ -147,19 +163,20 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
     if !confirm_set(&set.spec.name, args.confirm.as_deref(), what)? {
         return Ok(Exit::Declined);
     }
-    write(&args.out, &copy.encode())?;
+    write(&args.out, &copy.encode(count))?;
     if !output.is_json() {
         let (out, set) = (args.out.display(), args.set.display());
-        output
-            .line(format_args!("written; on each store: seqsvr restore --from {out} --set {set} --id N --data DIR"))?;
+        output.line(format_args!(
+            "written; on each store: seqsvr restore --from {out} --set {set} --id N --data DIR --count {count}"
+        ))?;
     }
     Ok(Exit::Ok)
 }
 
-/// The ceilings of the allocators of a set that is not alive.
-async fn ask(set: &SetFile) -> Result<Vec<survey::Ceilings>, Failure> {
+/// The ceilings of the allocators of a set that is not alive, and the nodes that know of restores.
+async fn ask(set: &SetFile, state: &State) -> Result<(Vec<survey::Ceilings>, Vec<Witness>), Failure> {
     survey::refuse_alive(set, &survey::stores(set).await)?;
-    Ok(survey::ceilings(set).await)
+    Ok((survey::ceilings(set).await, restore_count::witnesses(set, state).await))
 }
 
 /// Takes in the report of an allocator.

@@ -16,7 +16,7 @@ use crate::set_file::SetFile;
 use crate::target::Chain;
 
 /// Timeout of one request: a node in the same network responds in a fraction of it.
-const TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Most pages of ceilings that one node is asked for: more than the largest set has.
 const MAX_PAGES: usize = 1_000;
@@ -25,8 +25,8 @@ const MAX_PAGES: usize = 1_000;
 pub(crate) struct StoreState {
     /// Its name.
     pub(crate) name: String,
-    /// The lineage of the set that it serves, where it sees a majority; `None` where it does not.
-    pub(crate) alive: Option<u64>,
+    /// Whether it sees a majority of the set.
+    pub(crate) alive: bool,
 }
 
 /// The ceilings that one allocator knows, or why it does not respond.
@@ -43,8 +43,8 @@ pub(crate) async fn stores(set: &SetFile) -> Vec<StoreState> {
         let mut node = StatusServiceClient::new(pool.get(addr).ok()?);
         let response = tokio::time::timeout(TIMEOUT, node.status(StatusRequest {})).await.ok()?.ok()?.into_inner();
         let alive = match response.role {
-            Some(Role::Store(store)) if store.quorum && response.set == set.spec.name => Some(store.lineage),
-            _ => None,
+            Some(Role::Store(store)) => store.quorum && response.set == set.spec.name,
+            _ => false,
         };
         Some(StoreState { name: name.to_owned(), alive })
     };
@@ -54,7 +54,7 @@ pub(crate) async fn stores(set: &SetFile) -> Vec<StoreState> {
 
 /// Refuses a set of which a store sees a majority: it lost nothing that a copy could bring back.
 pub(crate) fn refuse_alive(set: &SetFile, stores: &[StoreState]) -> Result<(), Failure> {
-    let Some(alive) = stores.iter().find(|store| store.alive.is_some()) else { return Ok(()) };
+    let Some(alive) = stores.iter().find(|store| store.alive) else { return Ok(()) };
     let message = format!("set {} is alive: its store {} sees a majority", set.spec.name, alive.name);
     let hint = "nothing was changed: a store that lost its disk is replaced with `seqsvr store replace`; stop all stores of the \
                 set before you restore it";

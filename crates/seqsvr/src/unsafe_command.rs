@@ -3,43 +3,22 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::recover::{self, RecoverArgs};
-use crate::restore::{self, RestoreArgs};
 
 /// Commands that are confirmed by the name of the set.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UnsafeCommand {
     /// Makes a backup from what is left of a set that lost the majority of its stores for good.
     Recover(RecoverArgs),
-    /// Restores a store as `seqsvr restore`, with a margin of your own.
-    Restore(UnsafeRestoreArgs),
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Example:\n  seqsvr unsafe restore --from im-a.backup --set three-node.toml --id 1 --data s1 --bump 1_000_000_000\n\n\
-                        Numbers are allocated twice if any section was raised by N or more since the backup: `seqsvr restore --dry-run` shows \
-                        how old it is, and how fast ceilings were raised then.\n\n\
-                        Exit codes: those of `seqsvr restore`."
-)]
-pub(crate) struct UnsafeRestoreArgs {
-    #[command(flatten)]
-    restore: RestoreArgs,
-    /// Confirms by the set's name, in scripts.
-    #[arg(long, value_name = "SET")]
-    confirm: Option<String>,
 }
 
 pub(crate) fn run(command: &UnsafeCommand, output: &Output) -> anyhow::Result<Exit> {
     match command {
         UnsafeCommand::Recover(args) => recover::run(args, output),
-        UnsafeCommand::Restore(args) => {
-            restore::run(&args.restore, &restore::Confirm::Set(args.confirm.as_deref()), output)
-        }
     }
 }
 

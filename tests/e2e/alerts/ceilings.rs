@@ -7,7 +7,7 @@ pub(super) const ALERTS_OF_HEADROOM: &[&str] = &["SeqsvrHeadroomLow"];
 pub(super) const ALERTS_OF_SNAPSHOTS: &[&str] = &["SeqsvrSnapshotsStop"];
 
 /// A restore raises ceilings by 2^40 for each restore before it; 2^53 is 8,192 times that, and the alert begins at 7,168.
-const NTH: &str = "7500";
+const COUNT: &str = "7500";
 
 /// So far one advance goes in 131,072 raises: each is an entry of the log, and the alert begins at 100,000.
 const FAR: u64 = 1 << 51;
@@ -19,7 +19,7 @@ fn alerts_of_headroom_fire_and_resolve() {
     let (backup, set) = (scene.place.path("set.backup").display().to_string(), scene.set.clone());
     seqsvr_json(&["backup", "create", "--set", &set, "--out", &backup]);
     scene.stage(
-        "a set is restored with `--nth 7500`",
+        "a set is restored with `--count 7500`",
         ALERTS_OF_HEADROOM,
         |scene| {
             scene.allocs.iter_mut().chain(&mut scene.stores).flatten().for_each(Server::kill);
@@ -27,8 +27,10 @@ fn alerts_of_headroom_fire_and_resolve() {
                 let (data, id) = (scene.data(store), store.to_string());
                 std::fs::remove_dir_all(&data).unwrap();
                 let data = data.display().to_string();
-                let args =
-                    ["restore", "--from", &backup, "--set", &set, "--id", &id, "--data", &data, "--nth", NTH, "--yes"];
+                let args = [
+                    "restore", "--from", &backup, "--set", &set, "--id", &id, "--data", &data, "--count", COUNT,
+                    "--yes",
+                ];
                 seqsvr_json(&args);
                 scene.start_store(store);
             }

@@ -103,11 +103,13 @@ impl State {
         self.sets_without(|facts| &facts.inherited).filter(|_| self.rules >= Rules::Eight)
     }
 
-    /// The other sets, but for closed ones, whose facts do not list this set in its lineage.
+    /// The other sets, but for closed ones, whose facts do not list this set in its lineage. A set whose final records are
+    /// here has sent all that it had, and may be gone.
     fn sets_without(&self, list: fn(&SetFacts) -> &Vec<(SetId, Lineage)>) -> impl Iterator<Item = SetId> {
         let own = self.set.as_ref().map(|set| set.id);
         let listed = move |(set, lineage): &(SetId, Lineage)| Some(*set) == own && *lineage >= self.lineage;
-        let without = self.sets.iter().filter(move |(_, peer)| match &peer.facts {
+        let others = self.sets.iter().filter(|(set, peer)| !self.has_records_of(**set, peer));
+        let without = others.filter(move |(_, peer)| match &peer.facts {
             // What it stated before it was restored does not count.
             Some(facts) if facts.lineage >= peer.fenced => {
                 facts.closing != Closing::Closed && (facts.quarantined || !list(facts).iter().any(listed))

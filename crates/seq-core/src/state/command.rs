@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::audit::{BeginOperation, EndOperation};
+use super::loss::{Loss, ReportLoss};
 use super::set_command::{
     Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence, Forget,
     Inherit, LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
@@ -101,6 +102,8 @@ pub enum Command {
     Inherit(Inherit),
     /// Removes another set from those that this log knows.
     Forget(Forget),
+    /// Keeps the evidence that committed entries are gone.
+    ReportLoss(ReportLoss),
     /// Closes this set for good.
     Close(Close),
     /// Records that an operation of an administrator begins. Its number is the result.
@@ -261,6 +264,8 @@ pub enum Answer {
     Inherited(Result<bool, CommandRefusal>),
     /// Of [`Command::Forget`]: whether the set was known.
     Forgotten(Result<bool, CommandRefusal>),
+    /// Of [`Command::ReportLoss`]: whether it is the first report.
+    LossReported(Result<bool, CommandRefusal>),
     /// Of [`Command::Close`].
     Closed(Result<Closing, CommandRefusal>),
     /// Of [`Command::BeginOperation`]: its number.
@@ -319,6 +324,15 @@ pub enum CommandRefusal {
         current: Incarnation,
         /// The one in the command.
         given: Incarnation,
+    },
+    /// Committed entries are gone, by the evidence of a process: the set is to be restored.
+    #[error(
+        "committed entries of the store are gone: node {} has seen revision {} before revision {} of this state, as after \
+         old data directories were put back", loss.node, loss.seen, loss.noted
+    )]
+    EntriesLost {
+        /// The evidence.
+        loss: Loss,
     },
     /// The process has received a response from a state that this store no longer has.
     #[error(

@@ -6,6 +6,7 @@
 //!
 //! **Invariant:** the records of a lineage are inherited as a whole, in order of page, or not at all.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::migration::PeerSet;
@@ -36,8 +37,25 @@ impl State {
 
     /// The closing sets whose records this log has.
     pub(super) fn inherited(&self) -> Vec<(SetId, Lineage)> {
-        let complete = |peer: &PeerSet| peer.inherited.filter(|one| one.next.is_none()).map(|one| one.lineage);
-        self.sets.iter().filter_map(|(set, peer)| Some((*set, complete(peer)?))).collect()
+        self.sets.iter().filter_map(|(set, peer)| Some((*set, peer.wholly_inherited()?))).collect()
+    }
+
+    /// Whether all records of a closing set, in its newest known lineage, are in this log or in the responses to its fence.
+    pub(super) fn has_records_of(&self, set: SetId, peer: &PeerSet) -> bool {
+        let responded = self.recovery.as_ref().and_then(|recovery| recovery.inherited.get(&set).copied());
+        let stated = peer.facts.as_ref().map_or(Lineage(0), |facts| facts.lineage);
+        peer.wholly_inherited().max(responded).is_some_and(|lineage| lineage >= peer.fenced.max(stated))
+    }
+
+    /// Keeps at the end of a quarantine that the records of closed sets are here: the responses had them.
+    pub(super) fn keep_inherited(&mut self, inherited: &BTreeMap<SetId, Lineage>) {
+        for (set, lineage) in inherited {
+            let Some(peer) = self.sets.get_mut(set) else { continue };
+            if peer.wholly_inherited() < Some(*lineage) {
+                peer.inherited = Some(Inheritance { lineage: *lineage, next: None });
+                peer.closing = true;
+            }
+        }
     }
 
     pub(super) fn inherit(&mut self, inherit: &Inherit) -> Result<bool, CommandRefusal> {
@@ -118,6 +136,11 @@ impl State {
 }
 
 impl PeerSet {
+    /// The lineage of which all records are inherited.
+    fn wholly_inherited(&self) -> Option<Lineage> {
+        self.inherited.filter(|one| one.next.is_none()).map(|one| one.lineage)
+    }
+
     /// The first section of the next page of its records in this lineage; `None`: all are inherited.
     fn next_inherited(&self, lineage: Lineage) -> Option<SectionId> {
         match self.inherited.filter(|one| one.lineage == lineage) {

@@ -149,6 +149,13 @@ impl State {
         !matches!(migration.scope, Scope::Return { settled: false, .. }) && !self.sections.known().any(waits)
     }
 
+    /// Whether every section that departed by a migration of this log has arrived. By a completed one, or one that was rolled
+    /// back, no more depart.
+    #[must_use]
+    pub fn has_settled(&self, id: MigrationId) -> bool {
+        self.tombstones().all(|(_, tombstone)| tombstone.by != id || tombstone.arrived)
+    }
+
     pub(super) fn start_return(&mut self, start: &StartReturn) -> Result<MigrationId, CommandRefusal> {
         let StartReturn { of, to, id, pace, settled } = *start;
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;

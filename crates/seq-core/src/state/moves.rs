@@ -72,6 +72,7 @@ impl State {
         if migration.phase != Phase::Open {
             return Err(SetRefusal::MigrationOver { migration: id }.into());
         }
+        self.refuse_after_loss()?;
         if self.sets.get(&to).is_some_and(|set| set.closing) {
             return Err(SetRefusal::SetClosing { set: to }.into());
         }
@@ -313,7 +314,7 @@ impl State {
             self.check_facts(*from, facts)?;
         }
         let mut changed = match from.filter(|_| self.rules >= Rules::Eight) {
-            Some(from) => self.directory.merge(&self.vouched(from, claims), version),
+            Some(from) => self.directory.merge(&self.vouched_claims(from, claims), version),
             None if self.rules >= Rules::Eight => false,
             None => self.directory.merge(claims, version),
         };
@@ -351,10 +352,13 @@ impl State {
         Ok(())
     }
 
-    /// The parts of claims that a set may make: of sections that this log knows to be in it, or of which nothing is known.
-    fn vouched(&self, from: SetId, claims: &[ClaimRun]) -> Vec<ClaimRun> {
+    /// The parts of claims that are news here and that a set may make: of sections that this log knows to be in it, or of which
+    /// nothing is known. None that names this set: whether a section is here, the records of this log say.
+    #[must_use]
+    pub fn vouched_claims(&self, from: SetId, claims: &[ClaimRun]) -> Vec<ClaimRun> {
         let mut vouched: Vec<ClaimRun> = Vec::new();
-        for ClaimRun { sections, claim } in claims {
+        let own = self.set.as_ref().map(|set| set.id);
+        for ClaimRun { sections, claim } in claims.iter().filter(|run| Some(run.claim.set) != own) {
             for section in sections.iter() {
                 let known = self.directory.get(section);
                 if known.is_some_and(|known| known.set != from || known >= *claim) {

@@ -120,6 +120,47 @@ fn a_quarantine_waits_for_a_set_that_closed_after_the_backup() {
     assert_eq!(awaited(&backup), [THIRD], "a newer lineage of the same backup");
 }
 
+/// The processes of a closed set are gone, and the backup is of before it joined, or of before it closed.
+#[test]
+fn a_closed_set_whose_records_another_one_has_inherited_is_not_awaited() {
+    for joined in [false, true] {
+        let mut backup = set();
+        if !joined {
+            assert_eq!(backup.apply(&Command::Forget(Forget { set: THIRD })), Answer::Forgotten(Ok(true)));
+        }
+        backup.restore(FIRST).unwrap();
+        let page = FenceResponse {
+            set: OTHER,
+            lineage: Lineage(0),
+            fenced: FIRST,
+            first: SectionId(0),
+            next: None,
+            records: vec![],
+            sets: vec![THIRD],
+            closing: false,
+            wait: Duration::ZERO,
+            inherited: vec![(THIRD, Lineage(0))],
+        };
+        let mut without = backup.clone();
+        let lacks = FenceResponse { inherited: vec![], ..page.clone() };
+        assert_eq!(without.apply(&Command::LearnRecords(lacks)), Answer::RecordsLearned(Ok(true)));
+        let awaited = |state: &State| state.awaited_responses().map(|(set, _)| set).collect::<Vec<_>>();
+        assert_eq!(awaited(&without), [THIRD]);
+        assert_eq!(backup.apply(&Command::LearnRecords(page)), Answer::RecordsLearned(Ok(true)));
+        assert_eq!(awaited(&backup), []);
+        let end = Command::EndQuarantine(EndQuarantine { lineage: FIRST });
+        assert_eq!(backup.apply(&end), Answer::QuarantineEnded(Ok(())));
+        assert_eq!(backup.inherited(), [(THIRD, Lineage(0))], "the records are here now");
+        backup.closing = Closing::Closing;
+        assert_eq!(backup.closing_waits_for().collect::<Vec<_>>(), [OTHER], "the closed set is gone");
+        // It was restored since, so it may have sections again.
+        backup.closing = Closing::Open;
+        assert_eq!(fence(&mut backup, THIRD, Lineage(2 << 32)), Ok(()));
+        backup.restore(Lineage(3 << 32)).unwrap();
+        assert_eq!(awaited(&backup), [OTHER, THIRD]);
+    }
+}
+
 #[test]
 fn a_quarantine_outlasts_the_leases_of_the_sets_that_respond() {
     let mut state = set();

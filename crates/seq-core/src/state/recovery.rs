@@ -56,6 +56,9 @@ pub struct FenceResponse {
     /// The longest time that a session of the sender may serve without its store, at most [`limits::MAX_LEASE_WAIT`]: an
     /// owner there may have a lease on a section that neither store knows any more. 0 from a release before.
     pub wait: Duration,
+    /// The closing sets whose final records are among those of the sender, each with the lineage that they are of, at most
+    /// [`limits::MAX_SETS`]: they need not respond themselves.
+    pub inherited: Vec<(SetId, Lineage)>,
 }
 
 /// What a set in quarantine has learned.
@@ -68,6 +71,8 @@ pub struct Recovery {
     pub closed: BTreeSet<SetId>,
     /// By set, the first section that its response does not cover yet; `None`: it is complete.
     pub responses: BTreeMap<SetId, Option<SectionId>>,
+    /// The closed sets whose records are among the responses, with the newest lineage that they are of.
+    pub inherited: BTreeMap<SetId, Lineage>,
     /// The newest claim of each section in the responses, where it is newer than the record here was.
     pub claims: BTreeMap<SectionId, RecordClaim>,
 }
@@ -122,7 +127,8 @@ impl State {
         let sets = self.sets.keys().copied().filter(|set| *set != to).collect();
         let (lineage, closing) = (self.lineage, self.closing > Closing::Open);
         let (fenced, wait) = (Lineage(0), self.longest_session());
-        FenceResponse { set: own, lineage, fenced, first, next, records, sets, closing, wait }
+        let inherited = self.inherited();
+        FenceResponse { set: own, lineage, fenced, first, next, records, sets, closing, wait, inherited }
     }
 
     /// The longest time that a session of this set, of any of its lineages, may serve without hearing of its store.
@@ -165,16 +171,18 @@ impl State {
     }
 
     /// The sets whose responses are not complete, each with the first section to request; none outside of quarantine. A set
-    /// that the backup knew as closed is not awaited: what it had is in records of others, and it may be gone.
+    /// that the backup knew as closed is not awaited, nor is one whose final records are here or in the responses of
+    /// others: it may be gone.
     pub fn awaited_responses(&self) -> impl Iterator<Item = (SetId, SectionId)> {
         let awaited = |recovery: &Recovery, set: &SetId| match recovery.responses.get(set) {
             None => Some(SectionId(0)),
             Some(next) => *next,
         };
         let is_stated = |peer: &PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.closing == Closing::Closed);
+        let was_closed = |set: &SetId| self.recovery.as_ref().is_some_and(|recovery| recovery.closed.contains(set));
         let is_closed = move |set: &SetId, peer: &PeerSet| match self.rules {
             Rules::Seven => is_stated(peer),
-            Rules::Eight => self.recovery.as_ref().is_some_and(|recovery| recovery.closed.contains(set)),
+            Rules::Eight => was_closed(set) || self.has_records_of(*set, peer),
         };
         let sets = self.sets.iter().filter(move |(set, peer)| !is_closed(set, peer)).map(|(set, _)| *set);
         let sets = self.recovery.iter().flat_map(move |recovery| sets.clone().map(move |set| (recovery, set)));
@@ -182,7 +190,7 @@ impl State {
     }
 
     pub(super) fn learn_records(&mut self, response: &FenceResponse) -> Result<bool, CommandRefusal> {
-        let FenceResponse { set, lineage, fenced, first, next, records, sets, closing, wait } = response;
+        let FenceResponse { set, lineage, fenced, first, next, records, sets, closing, wait, inherited } = response;
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
         if *fenced != self.lineage {
             return Err(SetRefusal::OtherLineage { current: self.lineage, given: *fenced }.into());
@@ -199,8 +207,12 @@ impl State {
         for other in sets.iter().filter(|other| **other != own) {
             self.peer_set(*other)?;
         }
-        let Some(Recovery { responses, claims, wait: longest, .. }) = &mut self.recovery else { return Ok(false) };
+        let Some(recovery) = &mut self.recovery else { return Ok(false) };
+        let Recovery { responses, claims, wait: longest, inherited: known, .. } = recovery;
         *longest = (*longest).max(*wait);
+        for (set, lineage) in inherited.iter().filter(|(set, _)| *set != own) {
+            known.entry(*set).and_modify(|known| *known = (*known).max(*lineage)).or_insert(*lineage);
+        }
         let progress = responses.entry(*set).or_insert(Some(SectionId(0)));
         if *progress != Some(*first) {
             return Ok(false);
@@ -223,6 +235,7 @@ impl State {
         {
             recovery.responses.clear();
             recovery.claims.clear();
+            recovery.inherited.clear();
         }
     }
 }
@@ -238,6 +251,7 @@ impl FenceResponse {
             && self.next.is_none_or(|next| next > self.first)
             && self.records.len() <= limits::MAX_MOVES
             && self.sets.len() <= limits::MAX_SETS
+            && self.inherited.len() <= limits::MAX_SETS
             && self.wait <= limits::MAX_LEASE_WAIT
             && self.records.is_sorted_by(|one, next| one.0 < next.0)
             && self.records.iter().all(|(section, claim)| is_of_page(*section) && is_in_range(claim))

@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::audit::{BeginOperation, EndOperation};
+use super::loss::ReportLoss;
 use super::set_command::{
     Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence, Forget,
     Inherit, LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
@@ -144,6 +145,7 @@ replicated! {
     EndQuarantine => QuarantineEnded(Result<(), CommandRefusal>), Command::EndQuarantine;
     Inherit => Inherited(Result<bool, CommandRefusal>), Command::Inherit;
     Forget => Forgotten(Result<bool, CommandRefusal>), Command::Forget;
+    ReportLoss => LossReported(Result<bool, CommandRefusal>), Command::ReportLoss;
     Close => Closed(Result<Closing, CommandRefusal>), Command::Close;
     BeginOperation => OperationBegun(Result<u64, CommandRefusal>), Command::BeginOperation;
     EndOperation => OperationEnded(Result<(), CommandRefusal>), Command::EndOperation;
@@ -227,12 +229,23 @@ mod tests {
         assert_eq!(apply(state, Fence { set: to, lineage: Lineage(1 << 32) }), Ok(()));
         let (first, next) = (SectionId(0), None);
         let (records, sets, closing, wait) = (vec![], vec![], false, Duration::ZERO);
-        let page =
-            FenceResponse { set: to, lineage: Lineage(1), fenced: lineage, first, next, records, sets, closing, wait };
+        let page = FenceResponse {
+            set: to,
+            lineage: Lineage(1),
+            fenced: lineage,
+            first,
+            next,
+            records,
+            sets,
+            closing,
+            wait,
+            inherited: vec![],
+        };
         assert_eq!(apply(state, page.clone()), Ok(false), "the set is not in quarantine");
         assert_eq!(apply(state, Inherit(page)), Err(SetRefusal::NotClosing { set: to }.into()));
         assert_eq!(apply(state, Forget { set: SetId(77) }), Ok(false));
         assert_eq!(apply(state, EndQuarantine { lineage }), Ok(()));
+        assert_eq!(apply(state, ReportLoss { node: "a1".into(), seen: Revision(9) }), Ok(true));
         let begin = BeginLineage { lineage: Lineage(2 << 32) };
         assert_eq!(apply(state, begin), Err(SetRefusal::NotQuarantined.into()));
         let (at_unix_ms, plan) = (0, 0);

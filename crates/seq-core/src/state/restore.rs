@@ -47,6 +47,7 @@ impl State {
             self.restore_margin = self.restore_margin.max(RestoreMargin::default());
         }
         self.lineage = lineage;
+        self.loss = None;
         // Processes have seen commands that the backup lacks: less than 2^32 for each restore.
         let restores = lineage.restores() - backup.restores();
         self.revision.0 = self.revision.0.saturating_add(u64::from(restores) << 32);
@@ -115,7 +116,8 @@ impl State {
         if let Some((set, _)) = self.awaited_responses().next() {
             return Err(SetRefusal::NotResponded { set }.into());
         }
-        let Some(Recovery { claims, .. }) = self.recovery.take() else { return Ok(()) };
+        let Some(Recovery { claims, inherited, .. }) = self.recovery.take() else { return Ok(()) };
+        self.keep_inherited(&inherited);
         let version = self.route_version.next();
         self.route_version = version;
         for (section, claim) in claims {

@@ -71,6 +71,7 @@ fn empty_page(lineage: Lineage) -> FenceResponse {
         sets: vec![],
         closing: false,
         wait: Duration::ZERO,
+        inherited: vec![],
     }
 }
 

@@ -41,9 +41,9 @@ pub struct RestoredGroup<'a> {
     pub cluster: &'a str,
     /// All members, which vote.
     pub peers: &'a [Peer],
-    /// The group's format: that of what is restored, so that members which different releases form begin with the same one.
+    /// The group's format. Members that releases with different ones form are of different groups, by their seeds.
     pub format: u16,
-    /// The same for all members, secret, and another one for each restore.
+    /// The same for all members, secret, and another one for each content that a group begins with.
     pub seed: [u8; 32],
 }
 

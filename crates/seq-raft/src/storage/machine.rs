@@ -168,7 +168,10 @@ impl<M: StateMachine> Replica for Shared<M> {
             }
             // Two leaders may have raised it.
             Record::RaiseFormat(to) => {
-                applied.format = applied.format.max(to);
+                if to > applied.format {
+                    applied.format = to;
+                    applied.state.raise_format(to);
+                }
                 Output::of(())
             }
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS};
-use seq_core::state::{Residence, State};
+use seq_core::state::{Residence, Rules, State};
 use seq_core::{RouteVersion, SectionId, limits};
 use seq_kit::connection::{Peer, Tls};
 use seq_kit::http::Checks;
@@ -131,6 +131,9 @@ impl View {
             }
             status.route_version = state.route_version.0;
             status.lineage = state.lineage.0;
+            status.restores = state.most_restores();
+            status.counts_restores = state.rules >= Rules::Eight;
+            status.entries_lost = state.refuse_after_loss().err().map(|loss| loss.to_string()).unwrap_or_default();
             if state.is_quarantined() {
                 status.quarantine = self.quarantine();
             }

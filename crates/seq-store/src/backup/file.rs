@@ -106,8 +106,9 @@ impl Backup {
         self.header.state_format as u16 // Checked when it was decoded.
     }
 
-    /// The state.
-    pub(crate) fn state(&self) -> &SetState {
+    /// The state that it is of.
+    #[must_use]
+    pub fn state(&self) -> &SetState {
         &self.state
     }
 }
@@ -119,7 +120,7 @@ impl std::fmt::Debug for Backup {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -25,6 +25,8 @@ pub struct RecoveredCopy {
     format: u16,
     log_index: u64,
     origin: String,
+    /// As in the backup that the copy is of.
+    least_restores: u32,
 }
 
 /// What a node's ceilings changed.
@@ -64,7 +66,8 @@ impl RecoveredCopy {
     pub fn of_backup(backup: &Backup) -> Result<RecoveredCopy, RecoverError> {
         let BackupHeader { cluster, log_index, .. } = &backup.header;
         let origin = format!("the backup with SHA-256 {}", backup.checksum_text());
-        RecoveredCopy::new(cluster, backup.state().clone(), backup.state_format(), *log_index, origin)
+        let copy = RecoveredCopy::new(cluster, backup.state().clone(), backup.state_format(), *log_index, origin)?;
+        Ok(RecoveredCopy { least_restores: backup.header.least_restores, ..copy })
     }
 
     fn new(
@@ -75,7 +78,7 @@ impl RecoveredCopy {
         origin: String,
     ) -> Result<RecoveredCopy, RecoverError> {
         let Some(set) = state.0.set.clone() else { return Err(RecoverError::NoSet { origin }) };
-        Ok(RecoveredCopy { cluster: cluster.to_owned(), set, state, format, log_index, origin })
+        Ok(RecoveredCopy { cluster: cluster.to_owned(), set, state, format, log_index, origin, least_restores: 0 })
     }
 
     /// Name of the set.
@@ -150,11 +153,18 @@ impl RecoveredCopy {
         Ok(())
     }
 
-    /// The file of a backup.
+    /// The least count of a restore that the copy itself knows.
     #[must_use]
-    pub fn encode(self) -> Vec<u8> {
+    pub fn least_count(&self) -> u32 {
+        self.state.0.most_restores().saturating_add(1).max(self.least_restores)
+    }
+
+    /// The file of a backup, whose restore counts so many restores or more.
+    #[must_use]
+    pub fn encode(self, least_restores: u32) -> Vec<u8> {
         let header = header::of(&self.cluster, &self.set, self.format, &self.state.0, self.log_index);
-        Backup::encode(BackupHeader { origin: self.origin, ..header }, &self.state)
+        let least_restores = least_restores.max(self.least_count());
+        Backup::encode(BackupHeader { origin: self.origin, least_restores, ..header }, &self.state)
     }
 }
 

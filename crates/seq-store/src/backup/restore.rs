@@ -1,19 +1,19 @@
 //! Forms the data directory of a member from a backup, offline. Each member does so by itself, from the same file.
 //!
-//! **Invariant:** what the directory begins with depends on the backup, the set file and the number of the restore
-//! alone, so all members begin with the same state, lineage and list of members.
+//! **Invariant:** what the directory begins with depends on the backup, the set file and the count of the restore alone,
+//! and the identity of each member on all of that: members that begin otherwise are of another group, and of another
+//! lineage.
 
 use std::path::PathBuf;
 
 use seq_core::plan::{Fingerprint, Preconditions};
 use seq_core::set_spec::SetSpec;
-use seq_core::state::{Answer, BeginOperation, Command, CommandRefusal, EndOperation, RestoreMargin, SectionRecord};
-use seq_core::{Lineage, limits};
-use seq_raft::{OpenError, Peer, RestoredGroup, form_restored};
+use seq_core::state::{Answer, BeginOperation, Command, CommandRefusal, EndOperation, Residence, SectionRecord};
+use seq_core::{Lineage, SectionId, limits};
+use seq_raft::{OpenError, Peer, RestoredGroup, StateMachine as _, form_restored};
 use sha2::{Digest, Sha256};
 
-use super::file::Backup;
-use crate::encoding;
+use super::file::{Backup, hex};
 use crate::replicated_set::SetState;
 
 /// How a member is restored.
@@ -27,11 +27,9 @@ pub struct RestoreConfig {
     pub id: u64,
     /// Its data directory; missing or empty.
     pub dir: PathBuf,
-    /// Which restore this is since the backup was made, 1 or above. Ceilings and epochs are raised once for each: two
-    /// restores under one number allocate the same numbers.
-    pub nth: u32,
-    /// By how many numbers each restore raises the ceilings, 1 or above; `None`: [`limits::RESTORE_MARGIN`].
-    pub margin: Option<u64>,
+    /// The count of the restore: above that of every restore of any set of the cluster, 1 or above. Ceilings and epochs are
+    /// raised once for each count since the backup: two restores under one count allocate the same numbers.
+    pub count: u32,
 }
 
 /// A member that was restored.
@@ -45,6 +43,8 @@ pub struct Restored {
     pub quarantined: u32,
     /// Numbers by which ceilings rise, or more.
     pub margin: u64,
+    /// Hash of all that the group begins with: members that state another one are not of one group.
+    pub content: [u8; 32],
 }
 
 /// What a restore of one member forms, before anything is written.
@@ -56,6 +56,13 @@ pub struct RestorePlan<'a> {
     restored: Restored,
 }
 
+/// The least count that a restore of a backup may have, as far as the backup knows.
+#[must_use]
+pub fn least_count(backup: &Backup) -> u32 {
+    let known = backup.state().0.most_restores().saturating_add(1);
+    known.max(backup.header.least_restores)
+}
+
 impl<'a> RestorePlan<'a> {
     /// Compares the backup with the set file, and begins the lineage.
     ///
@@ -63,27 +70,24 @@ impl<'a> RestorePlan<'a> {
     /// [`RestoreError`]; nothing is written.
     pub fn new(backup: &'a Backup, config: &'a RestoreConfig) -> Result<RestorePlan<'a>, RestoreError> {
         check(backup, config)?;
+        check_count(backup, config.count)?;
         let mut state = backup.state().clone();
         let before = state.0.lineage;
-        let lineage = lineage(backup, config.nth).ok_or(RestoreError::TooManyRestores { nth: config.nth })?;
-        let format = backup.state_format();
-        if config.margin.is_some() && format < encoding::AUDIT {
-            return Err(RestoreError::NoMargin { format });
-        }
-        // That of an earlier restore does not stay.
-        state.0.restore_margin = config.margin.map_or_else(RestoreMargin::default, RestoreMargin);
+        // The group begins in the newest format: its rules are what the count rests on.
+        state.raise_format(SetState::FORMAT);
+        let lineage = lineage(backup, config);
         state.0.restore(lineage)?;
-        if format >= encoding::AUDIT {
-            record(&mut state, backup, config);
-        }
+        record(&mut state, backup, config);
         for store in &config.spec.stores {
             if let Err(place) = state.0.store_ids.binary_search(&store.id) {
                 state.0.store_ids.insert(place, store.id);
             }
         }
         let quarantined = state.0.sections.known().filter(|(_, record)| is_quarantined(record)).count() as u32;
-        let margin = state.0.restore_margin.0.saturating_mul(config.nth.into());
-        let restored = Restored { lineage, backup: before, quarantined, margin };
+        let counts = u64::from(lineage.restores() - before.restores());
+        let margin = state.0.restore_margin.0.saturating_mul(counts);
+        let content = hash(config, b"seqsvr content").chain_update(state.encode(SetState::FORMAT)).finalize().into();
+        let restored = Restored { lineage, backup: before, quarantined, margin, content };
         Ok(RestorePlan { backup, config, state, restored })
     }
 
@@ -93,18 +97,13 @@ impl<'a> RestorePlan<'a> {
         self.restored
     }
 
-    /// Identifies the member, the backup, the number of the restore and the list of members: a plan of something else has
-    /// another one. Times and running nodes are not in it.
+    /// Identifies the member, its directory, and all that the group begins with: a plan of something else has another one.
+    /// Times and running nodes are not in it.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
-        let RestoreConfig { spec, cluster, id, dir, nth, margin } = self.config;
-        let numbers = [*id, (*nth).into(), margin.unwrap_or(limits::RESTORE_MARGIN)];
-        let mut plan = Preconditions::of("restore").text(&self.backup.checksum_text()).numbers(numbers);
-        plan = plan.text(cluster).text(&dir.to_string_lossy());
-        for store in &spec.stores {
-            plan = plan.number(store.id).text(&store.name).text(&store.addr).text(&store.raft);
-        }
-        plan.fingerprint()
+        let RestoreConfig { id, dir, .. } = self.config;
+        let plan = Preconditions::of("restore").text(&hex(&self.restored.content)).number(*id);
+        plan.text(&dir.to_string_lossy()).fingerprint()
     }
 
     /// Forms the data directory. Blocks while it writes.
@@ -120,8 +119,8 @@ impl<'a> RestorePlan<'a> {
             raft_addr: store.raft.clone(),
         };
         let peers: Vec<Peer> = config.spec.stores.iter().map(peer).collect();
-        let (format, seed) = (backup.state_format(), seed(backup, restored.lineage));
-        let group = RestoredGroup { cluster: &config.cluster, peers: &peers, format, seed };
+        let seed = seed(backup, &restored.content);
+        let group = RestoredGroup { cluster: &config.cluster, peers: &peers, format: SetState::FORMAT, seed };
         form_restored(&config.dir, config.id, &group, state)?;
         Ok(restored)
     }
@@ -137,18 +136,39 @@ pub fn restore(backup: &Backup, config: &RestoreConfig) -> Result<Restored, Rest
 
 /// Records the restore in the audit log that the set begins with, without a time: all members begin alike.
 fn record(state: &mut SetState, backup: &Backup, config: &RestoreConfig) {
-    let RestoreConfig { nth, margin, .. } = config;
     let checksum = &backup.checksum_text()[..16];
-    let margin = margin.map_or_else(String::new, |margin| format!(" --bump {margin}"));
     let begin = BeginOperation {
         at_unix_ms: 0,
         principal: "offline".to_owned(),
         node: "all".to_owned(),
-        operation: format!("restore --nth {nth}{margin}: the backup with SHA-256 {checksum}..."),
+        operation: format!("restore --count {}: the backup with SHA-256 {checksum}...", config.count),
         plan: 0,
     };
     if let Answer::OperationBegun(Ok(operation)) = state.0.apply(&Command::BeginOperation(begin)) {
         drop(state.0.apply(&Command::EndOperation(EndOperation { at_unix_ms: 0, operation, refusal: None })));
+    }
+}
+
+/// Checks that a count is above what the backup knows, no further than other sets accept, and that numbers are left.
+fn check_count(backup: &Backup, given: u32) -> Result<(), RestoreError> {
+    let (state, least) = (&backup.state().0, least_count(backup));
+    if given < least {
+        return Err(RestoreError::CountUsed { given, least });
+    }
+    // Alone, a set has nobody to refuse it.
+    let step = if state.sets.is_empty() { limits::MAX_RESTORES } else { limits::MAX_RESTORE_STEP };
+    let most = least.saturating_add(step - 1).min(limits::MAX_RESTORES);
+    if given > most {
+        return Err(RestoreError::CountTooLarge { given, most });
+    }
+    let rises = |record: &Residence| {
+        let counts = given.saturating_sub(record.epoch.restores());
+        record.max_seq.0.saturating_add(u64::from(counts).saturating_mul(state.restore_margin.0))
+    };
+    let highest = state.sections.residents().map(|(section, record)| (rises(record), section)).max();
+    match highest.filter(|(ceiling, _)| *ceiling > limits::MAX_RESTORED_CEILING) {
+        Some((ceiling, section)) => Err(RestoreError::NoNumbersLeft { given, section, ceiling }),
+        None => Ok(()),
     }
 }
 
@@ -177,22 +197,34 @@ fn check(backup: &Backup, config: &RestoreConfig) -> Result<(), RestoreError> {
     Ok(())
 }
 
-/// The lineage of the nth restore since the backup; `None` where its count does not fit.
-fn lineage(backup: &Backup, nth: u32) -> Option<Lineage> {
-    let count = backup.state().0.least_restores().checked_add(nth.checked_sub(1)?)?;
-    let digest = Sha256::new()
-        .chain_update(b"seqsvr lineage")
-        .chain_update(backup.checksum)
-        .chain_update(count.to_be_bytes())
-        .finalize();
+/// The lineage of a restore: members that begin otherwise are of another one.
+fn lineage(backup: &Backup, config: &RestoreConfig) -> Lineage {
+    let digest = hash(config, b"seqsvr lineage").chain_update(backup.checksum).finalize();
     let random = u32::from_be_bytes(digest[..4].try_into().expect("four bytes"));
-    Some(Lineage(u64::from(count) << 32 | u64::from(random)))
+    Lineage(u64::from(config.count) << 32 | u64::from(random))
 }
 
-/// What only the members of this restore know.
-fn seed(backup: &Backup, lineage: Lineage) -> [u8; 32] {
+/// A hash of the group, to be continued with what it begins from.
+fn hash(config: &RestoreConfig, purpose: &[u8]) -> Sha256 {
+    let RestoreConfig { spec, cluster, count, .. } = config;
+    let mut hash = Sha256::new().chain_update(purpose).chain_update(SetState::FORMAT.to_be_bytes());
+    let mut text = |text: &str| {
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(text);
+    };
+    text(cluster);
+    for store in &spec.stores {
+        for part in [&store.id.to_string(), &store.name, &store.addr, &store.raft] {
+            text(part);
+        }
+    }
+    hash.chain_update(count.to_be_bytes())
+}
+
+/// What only the members of this restore know, which begin with the same content.
+fn seed(backup: &Backup, content: &[u8; 32]) -> [u8; 32] {
     let seed = Sha256::new().chain_update(b"seqsvr restore").chain_update(&backup.header.secret);
-    seed.chain_update(backup.checksum).chain_update(lineage.0.to_be_bytes()).finalize().into()
+    seed.chain_update(backup.checksum).chain_update(content).finalize().into()
 }
 
 /// Uids, and how many are a section.
@@ -238,20 +270,42 @@ pub enum RestoreError {
         /// The ids in the set file.
         known: Vec<u64>,
     },
-    /// The number of the restore is 0, or too large.
-    #[error("restore number {nth} is not 1 or above, or too large for the lineage of the backup")]
-    TooManyRestores {
-        /// The number given.
-        nth: u32,
+    /// The count was used, as the backup knows.
+    #[error(
+        "the count {given} was used: the backup knows of restores up to {}, so this one counts {least} or more",
+        least - 1
+    )]
+    CountUsed {
+        /// The count given.
+        given: u32,
+        /// The least one.
+        least: u32,
     },
-    /// The format of the backup has no margin of its own.
-    #[error("the backup is of format {format}, in which a restore has no other margin than 2^40")]
-    NoMargin {
-        /// The format of its state.
-        format: u16,
+    /// The count is further ahead than other sets accept.
+    #[error(
+        "the count {given} is too large: other sets would refuse more than {most}, by what the backup knows of them"
+    )]
+    CountTooLarge {
+        /// The count given.
+        given: u32,
+        /// The largest one.
+        most: u32,
+    },
+    /// A ceiling would be above [`limits::MAX_RESTORED_CEILING`].
+    #[error(
+        "under the count {given}, users of section {section} would go on above {ceiling}: too few numbers are left below \
+         2^63"
+    )]
+    NoNumbersLeft {
+        /// The count given.
+        given: u32,
+        /// The section.
+        section: SectionId,
+        /// Its ceiling after the restore.
+        ceiling: u64,
     },
     /// The state cannot begin this lineage.
-    #[error("the backup cannot be restored under this number")]
+    #[error("the backup cannot be restored under this count")]
     Lineage(#[from] CommandRefusal),
     /// The data directory is not empty, or cannot be written.
     #[error(transparent)]

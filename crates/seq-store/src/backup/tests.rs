@@ -28,6 +28,12 @@ fn state() -> SetState {
     SetState(state)
 }
 
+/// The state as a group of this format has it.
+fn of_format(format: u16) -> SetState {
+    let SetState(state) = state();
+    SetState(seq_core::state::State { rules: seq_core::state::Rules::of_format(format), ..state })
+}
+
 fn file() -> Vec<u8> {
     file_in(SetState::FORMAT)
 }
@@ -78,20 +84,19 @@ fn sealed(mut file: Vec<u8>) -> Vec<u8> {
 #[test]
 fn a_backup_is_read_as_it_was_written() {
     let backup = Backup::decode(&file()).unwrap();
-    assert_eq!(*backup.state(), state());
+    assert_eq!(*backup.state(), of_format(SetState::FORMAT));
     assert_eq!((backup.format, &*backup.header.set), (1, "im-a"));
     assert!(!format!("{backup:?}").contains("5, 5"), "the secret is not printed");
 }
 
 #[test]
-fn a_group_is_restored_in_the_format_that_it_had() {
+fn a_group_is_restored_in_the_newest_format() {
     let dir = tempfile::tempdir().unwrap();
     for format in SetState::OLDEST_FORMAT..=SetState::FORMAT {
         let backup = Backup::decode(&file_in(format)).unwrap();
-        assert_eq!((backup.state(), backup.state_format()), (&state(), format));
+        assert_eq!((backup.state(), backup.state_format()), (&of_format(format), format));
         let place = dir.path().join(format.to_string());
-        restore(&backup, &RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: place, nth: 1, margin: None })
-            .unwrap();
+        restore(&backup, &RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: place, count: 1 }).unwrap();
     }
     for format in [0, SetState::OLDEST_FORMAT - 1, SetState::FORMAT + 1] {
         let refusal = Backup::decode(&file_in(format)).unwrap_err();
@@ -123,10 +128,9 @@ fn damage_is_distinguished_from_a_newer_format() {
 fn members_that_are_restored_alike_begin_alike() {
     let dir = tempfile::tempdir().unwrap();
     let backup = Backup::decode(&file()).unwrap();
-    let restore = |id: u64, nth| {
-        let place = dir.path().join(format!("{id}-{nth}"));
-        restore(&backup, &RestoreConfig { spec: spec(), cluster: "c".into(), id, dir: place, nth, margin: None })
-            .unwrap()
+    let restore = |id: u64, count| {
+        let place = dir.path().join(format!("{id}-{count}"));
+        restore(&backup, &RestoreConfig { spec: spec(), cluster: "c".into(), id, dir: place, count }).unwrap()
     };
     let first = restore(1, 1);
     assert_eq!((first, first), (restore(2, 1), restore(3, 1)));
@@ -145,10 +149,9 @@ fn members_that_are_restored_alike_begin_alike() {
 fn a_backup_of_anything_else_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let backup = Backup::decode(&file()).unwrap();
-    let good =
-        RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: dir.path().join("new"), nth: 1, margin: None };
+    let good = RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: dir.path().join("new"), count: 1 };
     type Change = fn(&mut RestoreConfig);
-    let changes: [(Change, &str); 6] = [
+    let changes: [(Change, &str); 7] = [
         (|config| config.cluster = "d".into(), "the backup is of cluster \"c\", and the set file is of \"d\""),
         (
             |config| config.spec.name = "im-b".into(),
@@ -159,8 +162,18 @@ fn a_backup_of_anything_else_is_refused_by_name() {
             "in sections of 100, and the set file has uids 0..1000 in sections of 50",
         ),
         (|config| config.id = 4, "no store with id 4, only [1, 2, 3]"),
-        (|config| config.nth = 0, "restore number 0"),
-        (|config| config.nth = u32::MAX, "under this number"),
+        (
+            |config| config.count = 0,
+            "the count 0 was used: the backup knows of restores up to 0, so this one counts 1 or more",
+        ),
+        (
+            |config| config.count = u32::MAX,
+            "the count 4294967295 is too large: other sets would refuse more than 1073741823",
+        ),
+        (
+            |config| config.count = 1 << 23,
+            "under the count 8388608, users of section 9 would go on above 9223372036854775808",
+        ),
     ];
     for (change, text) in changes {
         let mut config = good.clone();
@@ -186,7 +199,7 @@ fn reported_ceilings_raise_those_of_a_copy_and_lower_none() {
     assert_eq!(raised, CeilingsRaised { sections: 2, numbers: 520, elsewhere: 0 });
     let lower = copy.raise("a2", &ceilings(&[(0, 2, 400)])).unwrap();
     assert_eq!(lower, CeilingsRaised::default());
-    let again = Backup::decode(&copy.encode()).unwrap();
+    let again = Backup::decode(&copy.encode(0)).unwrap();
     let of = |section| again.state().0.sections.resident(SectionId(section)).unwrap().max_seq.0;
     assert_eq!([0, 1, 9].map(of), [500, 0, 20]);
     assert!(again.header.origin.starts_with("the backup with SHA-256 "), "{}", again.header.origin);
@@ -219,7 +232,7 @@ fn a_report_that_no_owner_can_have_made_is_refused_as_a_whole() {
 #[test]
 fn a_plan_of_another_restore_has_another_fingerprint() {
     let backup = Backup::decode(&file()).unwrap();
-    let config = RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: "/d/s1".into(), nth: 1, margin: None };
+    let config = RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: "/d/s1".into(), count: 1 };
     let of = |change: fn(&mut RestoreConfig)| {
         let mut config = config.clone();
         change(&mut config);
@@ -228,33 +241,67 @@ fn a_plan_of_another_restore_has_another_fingerprint() {
     let plans: std::collections::BTreeSet<u64> = [
         of(|_| ()),
         of(|config| config.id = 2),
-        of(|config| config.nth = 2),
+        of(|config| config.count = 2),
         of(|config| config.dir = "/d/s2".into()),
         of(|config| config.spec.stores[2].addr = "127.0.0.1:9".into()),
         of(|config| config.spec.stores.truncate(1)),
-        of(|config| config.margin = Some(7)),
     ]
     .into();
-    assert_eq!(plans.len(), 7);
+    assert_eq!(plans.len(), 6);
     assert_eq!(of(|_| ()), of(|config| config.spec.step = 7), "what a restore does not depend on is not in it");
 }
 
+/// C4: one host restores with another file, and no member takes the two for one group.
 #[test]
-fn a_restore_is_in_the_audit_log_and_a_margin_needs_its_format() {
-    let config =
-        |margin| RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: "/d/s1".into(), nth: 2, margin };
+fn a_member_that_begins_otherwise_is_of_another_lineage() {
     let backup = Backup::decode(&file()).unwrap();
-    let (plain, small) = (config(None), config(Some(1_000)));
-    let plan = RestorePlan::new(&backup, &small).unwrap();
-    assert_eq!((plan.restored().margin, plan.state.0.restore_margin.0), (2_000, 1_000));
-    let events: Vec<_> = plan.state.0.audit.events().map(|event| format!("{:?}", event.record)).collect();
-    assert!(events.len() == 2 && events[0].contains("restore --nth 2 --bump 1000: the backup with"), "{events:?}");
-    assert_eq!(RestorePlan::new(&backup, &plain).unwrap().restored().margin, 2 << 40);
+    let config = RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: "/d/s1".into(), count: 1 };
+    let of = |change: fn(&mut RestoreConfig)| {
+        let mut config = config.clone();
+        change(&mut config);
+        let restored = RestorePlan::new(&backup, &config).unwrap().restored();
+        (restored.lineage, restored.content)
+    };
+    let same = of(|_| ());
+    assert_eq!(of(|config| (config.id, config.dir) = (2, "/d/s2".into())), same);
+    let others = [
+        of(|config| config.spec.stores.truncate(1)),
+        of(|config| config.spec.stores[2].raft = "127.0.0.1:9".into()),
+        of(|config| config.spec.stores[0].name = "other".into()),
+        of(|config| config.count = 2),
+    ];
+    for (lineage, content) in others {
+        assert!(lineage != same.0 && content != same.1, "{lineage}");
+    }
+}
 
-    let older = Backup::decode(&file_in(SetState::OLDEST_FORMAT)).unwrap();
-    let refused = RestorePlan::new(&older, &small).unwrap_err();
-    assert!(refused.to_string().contains("has no other margin"), "{refused}");
-    assert_eq!(RestorePlan::new(&older, &plain).unwrap().state.0.audit.last().0, 0);
+#[test]
+fn a_restore_is_in_the_audit_log_and_raises_by_a_margin_for_each_count() {
+    let config = RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: "/d/s1".into(), count: 2 };
+    for format in [SetState::OLDEST_FORMAT, SetState::FORMAT] {
+        let backup = Backup::decode(&file_in(format)).unwrap();
+        let plan = RestorePlan::new(&backup, &config).unwrap();
+        assert_eq!((plan.restored().margin, plan.state.0.rules), (2 << 40, seq_core::state::Rules::Eight));
+        let events: Vec<_> = plan.state.0.audit.events().map(|event| format!("{:?}", event.record)).collect();
+        assert!(events.len() == 2 && events[0].contains("restore --count 2: the backup with"), "{events:?}");
+    }
+}
+
+/// C6: a backup that is made from another one does not begin to count anew.
+#[test]
+fn a_recovered_backup_keeps_the_count() {
+    let copy = RecoveredCopy::of_backup(&Backup::decode(&file()).unwrap()).unwrap();
+    assert_eq!(copy.least_count(), 1);
+    let recovered = Backup::decode(&copy.encode(4)).unwrap();
+    assert_eq!(least_count(&recovered), 4);
+    let copy = RecoveredCopy::of_backup(&recovered).unwrap();
+    assert_eq!(least_count(&Backup::decode(&copy.encode(0)).unwrap()), 4, "once more");
+    let config = RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: "/d/s1".into(), count: 3 };
+    let refused = RestorePlan::new(&recovered, &config).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the count 3 was used: the backup knows of restores up to 3, so this one counts 4 or more"
+    );
 }
 
 #[test]

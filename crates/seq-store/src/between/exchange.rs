@@ -1,6 +1,9 @@
 //! Exchanges facts and directories with every other set, beside the leader: a set that restarts while others are down can
 //! still point at them, and a node of any set finds the set of any uid.
 //!
+//! A set is believed what it states of itself. What it states of others shows where to ask: a set that is not known yet is
+//! asked at the address that was named, under the name that was named, and learned from its own response.
+//!
 //! What is learned routes requests and changes no record.
 
 use std::collections::BTreeMap;
@@ -8,19 +11,36 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use seq_core::directory::ClaimRun;
-use seq_core::state::{LearnDirectory, SetFacts, State};
-use seq_core::{Lineage, RouteVersion, SetId, limits};
+use seq_core::state::{Inherit, LearnDirectory, Rules, SetFacts, State};
+use seq_core::{Lineage, RouteVersion, SectionId, SetId, limits};
 use seq_proto::{inter_set, v1};
 use tonic::Status;
 
 use super::Between;
+use super::link::Member;
 
 /// Interval of the exchange with each set: a section that moved is found by way of its former set meanwhile. Also how long
 /// an exchange may take: a set that does not respond delays the next round with the others by no more.
 const INTERVAL: Duration = Duration::from_secs(2);
 
+/// Most unknown sets that are asked after one exchange: a new set is learned within some rounds, and a set that names many
+/// that do not exist delays the others by no more than [`INTERVAL`].
+const MAX_INTRODUCTIONS: usize = 4;
+
 /// How far the claims of each set are merged: a version of its routes, in its lineage.
 type Merged = BTreeMap<SetId, (Lineage, RouteVersion)>;
+
+/// What a set states.
+pub(crate) struct Stated {
+    /// Of itself.
+    pub(crate) facts: SetFacts,
+    /// The claims of its directory that changed.
+    claims: Vec<ClaimRun>,
+    /// Version of its routes that has these claims.
+    version: RouteVersion,
+    /// The sets that it knows, as it knows them: where to ask.
+    pub(crate) others: Vec<SetFacts>,
+}
 
 /// Runs until it is dropped.
 pub(crate) async fn run(between: Between) {
@@ -33,10 +53,15 @@ pub(crate) async fn run(between: Between) {
             for (set, outcome) in others.iter().zip(round) {
                 let late = |_| Err(Status::deadline_exceeded(format!("no response within {INTERVAL:?}")));
                 match outcome.unwrap_or_else(late) {
-                    Ok(known) => _ = merged.insert(*set, known),
+                    Ok((known, claimed)) => {
+                        // A set that is now known to have had a section may have sent it on: that is asked again.
+                        merged.retain(|set, _| !claimed.contains(set));
+                        merged.insert(*set, known);
+                    }
                     Err(status) => tracing::debug!(set = set.0, status = status.message(), "no exchange with a set"),
                 }
             }
+            inherit(&between).await;
         } else {
             merged.clear();
         }
@@ -44,64 +69,179 @@ pub(crate) async fn run(between: Between) {
     }
 }
 
-/// Exchanges with one set, and commits what is new.
+/// Exchanges with one set, and commits what is new. Returns how far its claims are merged, and the other sets that they
+/// name anew.
 async fn exchange(
     between: &Between,
     set: SetId,
     merged: Option<(Lineage, RouteVersion)>,
-) -> Result<(Lineage, RouteVersion), Status> {
-    let stores = between.replicated.raft().member_addrs();
-    let own = between.replicated.read(|state| {
-        let layout = state.set.as_ref()?.layout.clone();
-        Some((state.facts(stores)?, layout))
-    });
-    let (Some((facts, layout)), Some(head)) = (own, between.head(set)) else {
-        return Err(Status::unavailable("this set is not defined yet"));
-    };
+) -> Result<((Lineage, RouteVersion), Vec<SetId>), Status> {
     let known = between.replicated.read(|state| Some(state.sets.get(&set)?.facts.as_ref()?.lineage));
     let since = merged.filter(|(lineage, _)| Some(*lineage) == known).map_or(RouteVersion(0), |(_, version)| version);
-    let request = v1::ExchangeRequest {
-        between: Some(head),
-        facts: Some((&facts).into()),
-        route_version: since.0,
-        layout_id: layout.id().0,
-    };
-    let method = async |mut member: super::link::Member, request| member.exchange(request).await;
-    let response = between.links.call(set, request, method).await?;
-    let sets = response.sets.iter().map(inter_set::facts).collect::<Result<Vec<SetFacts>, Status>>()?;
-    let claims = response.claims.iter().map(|run| inter_set::claim(run, layout.sections()));
-    let claims = claims.collect::<Result<Vec<ClaimRun>, Status>>()?;
-    let lineage = sets.iter().find(|facts| facts.id == set).map_or(Lineage(0), |facts| facts.lineage);
-    learn(between, &claims, &sets).await?;
-    Ok((lineage, RouteVersion(response.route_version)))
+    let request = between.exchange_request(set, since)?;
+    let method = async |mut member: Member, request| member.exchange(request).await;
+    let stated = between.stated(&between.links.call(set, request, method).await?)?;
+    if stated.facts.id != set {
+        return Err(Status::unavailable(format!("set {} responds in the place of set {set}", stated.facts.id)));
+    }
+    let claimed = learn(between, &stated).await?;
+    introduce(between, &stated.others).await;
+    Ok(((stated.facts.lineage, stated.version), claimed))
 }
 
-/// Commits the facts and claims that are new here.
+impl Between {
+    /// A request to exchange, with this set's facts.
+    fn exchange_request(&self, to: SetId, since: RouteVersion) -> Result<v1::ExchangeRequest, Status> {
+        let stores = self.replicated.raft().member_addrs();
+        let own = self.replicated.read(|state| {
+            let layout = state.set.as_ref()?.layout.id();
+            Some((state.facts(stores)?, layout))
+        });
+        let (Some((facts, layout_id)), Some(head)) = (own, self.head(to)) else {
+            return Err(Status::unavailable("this set is not defined yet"));
+        };
+        Ok(v1::ExchangeRequest {
+            between: Some(head),
+            facts: Some((&facts).into()),
+            route_version: since.0,
+            layout_id: layout_id.0,
+        })
+    }
+
+    /// Decodes a response: the first facts are those of the set that responds.
+    fn stated(&self, response: &v1::ExchangeResponse) -> Result<Stated, Status> {
+        let sections = self.replicated.read(|state| state.set.as_ref().map(|set| set.layout.sections()));
+        let sections = sections.ok_or_else(|| Status::unavailable("this set is not defined yet"))?;
+        Stated::decode(response, sections)
+    }
+}
+
+impl Stated {
+    /// Decodes a response of a set whose layout has so many sections.
+    ///
+    /// # Errors
+    /// The response has no facts of its sender, or any that are none.
+    pub(crate) fn decode(response: &v1::ExchangeResponse, sections: u32) -> Result<Stated, Status> {
+        let mut others = response.sets.iter().map(inter_set::facts).collect::<Result<Vec<SetFacts>, Status>>()?;
+        if others.is_empty() {
+            return Err(Status::unavailable("the set states nothing of itself"));
+        }
+        let facts = others.remove(0);
+        let claims = response.claims.iter().map(|run| inter_set::claim(run, sections));
+        let claims = claims.collect::<Result<Vec<ClaimRun>, Status>>()?;
+        Ok(Stated { facts, claims, version: RouteVersion(response.route_version), others })
+    }
+}
+
+/// Commits what a set stated of itself, as far as it is new here. Returns the other sets that new claims name.
 ///
 /// # Errors
 /// The proposal failed.
-pub(crate) async fn learn(between: &Between, claims: &[ClaimRun], sets: &[SetFacts]) -> Result<(), Status> {
-    let (claims, sets) = between.replicated.read(|state| {
-        let claims: Vec<ClaimRun> = claims.iter().filter(|run| is_news(state, run)).copied().collect();
-        let sets: Vec<SetFacts> = sets.iter().filter(|facts| state_lacks(state, facts)).cloned().collect();
-        (claims, sets)
+pub(crate) async fn learn(between: &Between, stated: &Stated) -> Result<Vec<SetId>, Status> {
+    let from = stated.facts.id;
+    let (claims, facts) = between.replicated.read(|state| {
+        let claims = match state.rules {
+            Rules::Seven => stated.claims.iter().filter(|run| is_news(state, run)).copied().collect(),
+            Rules::Eight => state.vouched_claims(from, &stated.claims),
+        };
+        (claims, state_lacks(state, &stated.facts).then(|| stated.facts.clone()))
     });
-    if claims.is_empty() && sets.is_empty() {
-        return Ok(());
+    if claims.is_empty() && facts.is_none() {
+        return Ok(Vec::new());
     }
-    let mut sets = Some(sets);
+    let mut sets: Vec<SetFacts> = facts.into_iter().collect();
     let mut parts: Vec<&[ClaimRun]> = claims.chunks(limits::MAX_RUNS).collect();
     if parts.is_empty() {
         parts.push(&[]);
     }
     for part in parts {
-        let learned = LearnDirectory { from: None, claims: part.to_vec(), sets: sets.take().unwrap_or_default() };
-        let outcome = between.replicated.propose(learned).await?;
-        if let Err(refusal) = outcome {
-            tracing::warn!(%refusal, "what another set stated was not learned");
+        let learned = LearnDirectory { from: Some(from), claims: part.to_vec(), sets: std::mem::take(&mut sets) };
+        if let Err(refusal) = between.replicated.propose(learned).await? {
+            tracing::warn!(set = from.0, %refusal, "what another set stated was not learned");
         }
     }
-    Ok(())
+    let mut claimed: Vec<SetId> = claims.iter().map(|run| run.claim.set).filter(|set| *set != from).collect();
+    claimed.dedup();
+    Ok(claimed)
+}
+
+/// Commits the facts that a set sent of itself.
+///
+/// # Errors
+/// The proposal failed, or the facts are refused.
+pub(crate) async fn learn_facts(between: &Between, facts: SetFacts) -> Result<(), Status> {
+    if !between.replicated.read(|state| state_lacks(state, &facts)) {
+        return Ok(());
+    }
+    let outcome = between.replicated.propose(LearnDirectory::of(facts)).await?;
+    outcome.map(drop).map_err(|refusal| super::service::refused(&refusal))
+}
+
+/// Asks sets that are not known here, where another set says that they are, and learns what they state of themselves.
+pub(crate) async fn introduce(between: &Between, others: &[SetFacts]) {
+    let unknown = |state: &State, facts: &SetFacts| {
+        let own = state.set.as_ref().is_some_and(|set| set.id == facts.id);
+        !own && state.sets.get(&facts.id).is_none_or(|peer| peer.facts.is_none())
+    };
+    let unknown = between.replicated.read(|state| {
+        let unknown = others.iter().filter(|facts| unknown(state, facts) && !facts.stores.is_empty());
+        unknown.take(MAX_INTRODUCTIONS).cloned().collect::<Vec<SetFacts>>()
+    });
+    let one = async |named: &SetFacts| -> Result<(), Status> {
+        let request = between.exchange_request(named.id, RouteVersion(0))?;
+        let method = async |mut member: Member, request| member.exchange(request).await;
+        let response = between.links.call_at(&named.name, &named.stores, request, method).await?;
+        let stated = between.stated(&response)?;
+        if (stated.facts.id, &stated.facts.name) != (named.id, &named.name) {
+            return Err(Status::unavailable(format!("set {} responds there", stated.facts.id)));
+        }
+        learn(between, &stated).await.map(drop)
+    };
+    let round = join_all(unknown.iter().map(|named| tokio::time::timeout(INTERVAL, one(named)))).await;
+    for (named, outcome) in unknown.iter().zip(round) {
+        match outcome {
+            Ok(Ok(())) => tracing::info!(set = named.id.0, name = named.name, "another set is known"),
+            Ok(Err(status)) => {
+                tracing::debug!(set = named.id.0, status = status.message(), "a set that is named elsewhere");
+            }
+            Err(_) => tracing::debug!(set = named.id.0, "a set that is named elsewhere does not respond"),
+        }
+    }
+}
+
+/// Inherits the records of sets that close, page by page.
+async fn inherit(between: &Between) {
+    let awaited = |state: &State| match state.rules {
+        Rules::Seven => Vec::new(),
+        Rules::Eight => state.awaited_inheritances().collect::<Vec<(SetId, SectionId)>>(),
+    };
+    let closing = between.replicated.read(awaited);
+    let one = |(set, first): (SetId, SectionId)| tokio::time::timeout(INTERVAL, inherit_of(between, set, first));
+    for outcome in join_all(closing.into_iter().map(one)).await.into_iter().flatten() {
+        if let Err(status) = outcome {
+            tracing::debug!(status = status.message(), "the records of a closing set are not final yet");
+        }
+    }
+}
+
+async fn inherit_of(between: &Between, set: SetId, mut first: SectionId) -> Result<(), Status> {
+    loop {
+        let head = between.head(set).ok_or_else(|| Status::unavailable("this set is not defined"))?;
+        let request = v1::ReadFinalRequest { between: Some(head), first_section: first.0 };
+        let method = async |mut member: Member, request| member.read_final(request).await;
+        let response = between.links.call(set, request, method).await?;
+        let page = inter_set::fence_response(set, &response)?;
+        let next = page.next;
+        let kept = between.replicated.propose(Inherit(page)).await?;
+        match (kept.map_err(|refusal| super::service::refused(&refusal))?, next) {
+            (true, Some(next)) => first = next,
+            (true, None) => {
+                tracing::info!(set = set.0, "the records of a closing set are inherited");
+                return Ok(());
+            }
+            (false, _) => return Ok(()),
+        }
+    }
 }
 
 /// Whether a claim is newer than what is known of any of its sections.

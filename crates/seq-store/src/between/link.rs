@@ -71,12 +71,14 @@ impl SetLinks {
         self.call_link(&link, request, method).await
     }
 
-    /// As [`SetLinks::call`], to the members of a store whose set is not known.
+    /// As [`SetLinks::call`], to the members of a store of a set with this name that is not known yet; of any set where the
+    /// name is empty.
     ///
     /// # Errors
     /// As above.
     pub(crate) async fn call_at<Q: Clone, A>(
         &self,
+        _name: &str,
         stores: &[String],
         request: Q,
         method: impl AsyncFn(Member, Request<Q>) -> Result<Response<A>, Status>,

@@ -122,7 +122,9 @@ async fn begin_lineage(between: &Between, refusal: &v1::FenceResponse) -> Result
     if own != Lineage(refusal.fenced) {
         return Err("another lineage has begun meanwhile".to_owned());
     }
-    let lineage = Lineage(u64::from(refusal.least_restores) << 32 | draw_nonce() & u64::from(u32::MAX));
+    // Other sets may need more by now, which this log has learned of them.
+    let least = between.replicated.read(State::least_restores).max(refusal.least_restores);
+    let lineage = Lineage(u64::from(least) << 32 | draw_nonce() & u64::from(u32::MAX));
     let outcome = between.replicated.propose(BeginLineage { lineage }).await.map_err(|error| error.to_string())?;
     outcome.map_err(|refusal| refusal.to_string())?;
     tracing::info!(lineage = lineage.0, before = own.0, "a newer lineage begins: another set counts more restores");

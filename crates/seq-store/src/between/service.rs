@@ -1,17 +1,18 @@
 //! The service for the stores of other sets. Each request becomes one entry of this set's log, or reads the applied state
 //! beside a leader that has a quorum.
 //!
-//! **Invariant:** a request of another cluster, for another set or of another layout is refused by name before anything is
-//! proposed.
+//! **Invariant:** a request of another cluster, for another set, of another layout, or under the certificate of another set
+//! than it names is refused by name before anything is proposed.
 
+use seq_auth::Identity;
 use seq_core::arbiter::Plan;
 use seq_core::state::{Closing, CommandRefusal, Complete, Fence, Pace, SetRefusal, StartReturn, State};
 use seq_core::{LayoutId, Lineage, MigrationId, SectionId, SetId, limits};
 use seq_proto::v1::inter_set_service_server::InterSetService;
 use seq_proto::v1::{
     ArmRequest, ArmResponse, ArmedNode, ArrivalOutcome, ArriveRequest, ArriveResponse, CompleteArrivalRequest,
-    CompleteArrivalResponse, ExchangeRequest, ExchangeResponse, FenceRequest, FenceResponse, StartReturnRequest,
-    StartReturnResponse,
+    CompleteArrivalResponse, ConfirmRequest, ConfirmResponse, ExchangeRequest, ExchangeResponse, FenceRequest,
+    FenceResponse, MigrationEnd, ReadFinalRequest, StartReturnRequest, StartReturnResponse,
 };
 use seq_proto::{Reason, inter_set, v1};
 use seq_raft::Gate;
@@ -19,7 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
-use super::{Between, exchange};
+use super::{Between, confirm, exchange};
+use crate::sender;
 
 /// The service, opened once the member is loaded.
 #[derive(Clone)]
@@ -29,8 +31,7 @@ pub(crate) struct InterSetServer(pub(crate) Gate<Between>);
 impl InterSetService for InterSetServer {
     async fn arm(&self, request: Request<ArmRequest>) -> Result<Response<ArmResponse>, Status> {
         let this = self.0.get()?;
-        let request = request.into_inner();
-        this.check(request.between.as_ref())?;
+        let (_, request) = this.check(request)?;
         this.replicated.raft().check_quorum()?;
         let plan = this.plan.borrow().clone();
         this.replicated.read(|state| arm(state, &plan, &request)).map(Response::new)
@@ -38,9 +39,14 @@ impl InterSetService for InterSetServer {
 
     async fn arrive(&self, request: Request<ArriveRequest>) -> Result<Response<ArriveResponse>, Status> {
         let this = self.0.get()?;
-        let request = request.into_inner();
-        let between = this.check(request.between.as_ref())?;
-        let arrive = inter_set::arrive(&request, between)?;
+        let (between, request) = this.check(request)?;
+        let arrive = inter_set::arrive(&request, &between)?;
+        if this.replicated.read(State::is_quarantined) {
+            // What the other sets' records have is learned first.
+            let outcomes = vec![ArrivalOutcome::Waits.into(); arrive.sections.len()];
+            return Ok(Response::new(ArriveResponse { lineage: this.lineage().0, outcomes }));
+        }
+        let arrive = this.confirm_arrival(arrive).await?;
         let outcome = this.replicated.propose(arrive).await?;
         let outcomes = outcome.map_err(|refusal| refused(&refusal))?;
         let outcomes = outcomes.into_iter().map(|one| ArrivalOutcome::from(one).into()).collect();
@@ -52,18 +58,19 @@ impl InterSetService for InterSetServer {
         request: Request<StartReturnRequest>,
     ) -> Result<Response<StartReturnResponse>, Status> {
         let this = self.0.get()?;
-        let request = request.into_inner();
-        let between = this.check(request.between.as_ref())?;
+        let (between, request) = this.check(request)?;
+        let (of, to) = (MigrationId(request.of_migration_id), SetId(between.from_set_id));
+        let settled = this.confirm_end(to, of, MigrationEnd::RolledBack).await?;
         let start = StartReturn {
-            of: MigrationId(request.of_migration_id),
-            to: SetId(between.from_set_id),
+            of,
+            to,
             id: MigrationId(request.return_id),
             pace: Pace {
                 rate: request.rate,
                 max_pause: Duration::from_millis(request.max_pause_ms.into()),
                 paused: false,
             },
-            settled: request.settled,
+            settled: request.settled && settled,
         };
         this.replicated.propose(start).await?.map_err(|refusal| refused(&refusal))?;
         Ok(Response::new(StartReturnResponse { lineage: this.lineage().0 }))
@@ -74,23 +81,24 @@ impl InterSetService for InterSetServer {
         request: Request<CompleteArrivalRequest>,
     ) -> Result<Response<CompleteArrivalResponse>, Status> {
         let this = self.0.get()?;
-        let request = request.into_inner();
-        this.check(request.between.as_ref())?;
-        let complete = Complete { id: MigrationId(request.migration_id), by: None };
+        let (between, request) = this.check(request)?;
+        let (id, by) = (MigrationId(request.migration_id), SetId(between.from_set_id));
+        this.confirm_end(by, id, MigrationEnd::Completed).await?;
+        let complete = Complete { id, by: Some(by) };
         this.replicated.propose(complete).await?.map_err(|refusal| refused(&refusal))?;
         Ok(Response::new(CompleteArrivalResponse { lineage: this.lineage().0 }))
     }
 
     async fn fence(&self, request: Request<FenceRequest>) -> Result<Response<FenceResponse>, Status> {
         let this = self.0.get()?;
-        let request = request.into_inner();
-        let between = this.check(request.between.as_ref())?;
+        let (between, request) = this.check(request)?;
         let (set, lineage) = (SetId(between.from_set_id), Lineage(between.from_lineage));
         let page = |state: &State| state.fence_response(set, lineage, SectionId(request.first_section));
         let known = this.replicated.read(page);
         let page = match known {
             // The first request: another page needs no entry.
             Err(CommandRefusal::BetweenSets(SetRefusal::FenceNotApplied { .. })) => {
+                this.confirm_lineage(set, lineage).await?;
                 match this.replicated.propose(Fence { set, lineage }).await? {
                     Ok(()) => this.replicated.read(page),
                     Err(CommandRefusal::BetweenSets(SetRefusal::TooFewRestores { least, .. })) => {
@@ -107,20 +115,91 @@ impl InterSetService for InterSetServer {
 
     async fn exchange(&self, request: Request<ExchangeRequest>) -> Result<Response<ExchangeResponse>, Status> {
         let this = self.0.get()?;
-        let request = request.into_inner();
-        this.check(request.between.as_ref())?;
+        let of_set = sender::peer(&request).and_then(Identity::set).map(str::to_owned);
+        let (between, request) = this.check_receiver(request)?;
         let stores = this.replicated.raft().member_addrs();
         let response = this.replicated.read(|state| exchanged(state, stores, &request))?;
         if let Some(facts) = &request.facts {
-            exchange::learn(this, &[], &[inter_set::facts(facts)?]).await?;
+            let facts = inter_set::facts(facts)?;
+            // A set that is not known yet becomes so under the name of its certificate.
+            let named = of_set.is_none_or(|set| set == facts.name);
+            if !named || facts.id.0 != between.from_set_id {
+                let text =
+                    format!("facts of set {} with name {:?}: a set states those of itself", facts.id, facts.name);
+                return Err(Reason::OtherHolder.status(text));
+            }
+            exchange::learn_facts(this, facts).await?;
         }
         Ok(Response::new(response))
     }
+
+    async fn confirm(&self, request: Request<ConfirmRequest>) -> Result<Response<ConfirmResponse>, Status> {
+        let this = self.0.get()?;
+        let (_, request) = this.check(request)?;
+        this.replicated.raft().check_quorum()?;
+        this.replicated.read(|state| confirm::confirmed(state, &request)).map(Response::new)
+    }
+
+    async fn read_final(&self, request: Request<ReadFinalRequest>) -> Result<Response<FenceResponse>, Status> {
+        let this = self.0.get()?;
+        let (between, request) = this.check(request)?;
+        this.replicated.raft().check_quorum()?;
+        let (to, first) = (SetId(between.from_set_id), SectionId(request.first_section));
+        let page = this.replicated.read(|state| state.final_records(to, first));
+        Ok(Response::new((&page.map_err(|refusal| refused(&refusal))?).into()))
+    }
 }
 
+/// A request with the sets that it names.
+trait BetweenSets {
+    fn between(&self) -> Option<&v1::Between>;
+}
+
+/// Implements [`BetweenSets`] for messages.
+macro_rules! between_sets {
+    ($($message:ty),*) => {$(
+        impl BetweenSets for $message {
+            fn between(&self) -> Option<&v1::Between> {
+                self.between.as_ref()
+            }
+        }
+    )*};
+}
+
+between_sets!(
+    ArmRequest,
+    ArriveRequest,
+    StartReturnRequest,
+    CompleteArrivalRequest,
+    FenceRequest,
+    ExchangeRequest,
+    ConfirmRequest,
+    ReadFinalRequest
+);
+
 impl Between {
+    /// Checks that this member leads the set that a request is for, and that the sender is of the set that it names.
+    ///
+    /// # Errors
+    /// `OTHER_CLUSTER`, `OTHER_SET`, `NOT_LEADER`; `OTHER_HOLDER`: its certificate is of another set; `UNKNOWN_SET`: no
+    /// facts of its set are known.
+    fn check<M: BetweenSets>(&self, request: Request<M>) -> Result<(v1::Between, M), Status> {
+        let peer = sender::peer(&request).cloned();
+        let (between, request) = self.check_receiver(request)?;
+        let from = SetId(between.from_set_id);
+        let name = self.replicated.read(|state| Some(state.sets.get(&from)?.facts.as_ref()?.name.clone()));
+        let name =
+            name.ok_or_else(|| Reason::UnknownSet.status(format!("this set does not know the set {from} yet")))?;
+        match peer.filter(|peer| peer.set() != Some(&name)) {
+            Some(peer) => Err(Reason::OtherHolder.status(format!("{peer} does not act for set {name:?}"))),
+            None => Ok((between, request)),
+        }
+    }
+
     /// Checks that this member leads the set that a request is for, of the sender's cluster.
-    fn check<'a>(&self, between: Option<&'a v1::Between>) -> Result<&'a v1::Between, Status> {
+    fn check_receiver<M: BetweenSets>(&self, request: Request<M>) -> Result<(v1::Between, M), Status> {
+        let request = request.into_inner();
+        let between = request.between().cloned();
         let between = between.ok_or_else(|| Reason::Malformed.status("the request does not name its sets"))?;
         if between.cluster != *self.cluster {
             let (ours, given) = (&self.cluster, &between.cluster);
@@ -137,7 +216,7 @@ impl Between {
         if !self.replicated.raft().is_leader() {
             return Err(self.replicated.raft().not_leader().into());
         }
-        Ok(between)
+        Ok((between, request))
     }
 
     fn lineage(&self) -> Lineage {
@@ -155,11 +234,6 @@ fn arm(state: &State, plan: &Arc<Plan>, request: &ArmRequest) -> Result<ArmRespo
     let set = state.set.as_ref().ok_or_else(|| Reason::NoSet.status("the set is not defined yet"))?;
     if state.is_quarantined() {
         return Err(Reason::Quarantined.status(format!("set {:?} was restored and takes no sections yet", set.name)));
-    }
-    let from = request.between.as_ref().map_or(SetId(0), |between| SetId(between.from_set_id));
-    if state.sets.get(&from).is_none_or(|peer| peer.facts.is_none()) {
-        // It would not be waited for when this set closes.
-        return Err(Reason::UnknownSet.status(format!("set {:?} does not know the set {from} yet", set.name)));
     }
     if state.closing > Closing::Open {
         return Err(Reason::SetClosing.status(format!("set {:?} is closing and takes no more sections", set.name)));
@@ -221,7 +295,7 @@ fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> R
     })
 }
 
-fn refused(refusal: &CommandRefusal) -> Status {
+pub(super) fn refused(refusal: &CommandRefusal) -> Status {
     let reason = match refusal {
         CommandRefusal::BetweenSets(refusal) => Reason::between_sets(refusal),
         _ => Reason::NoSet,

@@ -325,7 +325,7 @@ fn refused(refusal: CommandRefusal, addr: Option<String>) -> Status {
         CommandRefusal::BadTerms { .. } => Reason::BadTerms,
         CommandRefusal::LeaseTooLong { .. } => Reason::LeaseTooLong,
         CommandRefusal::OtherPredecessor { .. } => Reason::OtherPredecessor,
-        CommandRefusal::StoreBehind { .. } => Reason::StoreBehind,
+        CommandRefusal::StoreBehind { .. } | CommandRefusal::EntriesLost { .. } => Reason::StoreBehind,
         CommandRefusal::AuditTextTooLong { .. } | CommandRefusal::UnknownOperation { .. } => Reason::Malformed,
         CommandRefusal::BetweenSets(ref refusal) => Reason::between_sets(refusal),
     };

@@ -25,8 +25,7 @@ pub(crate) struct FenceResponse {
 
 impl FenceResponse {
     pub(super) fn from_core(response: &state::FenceResponse) -> FenceResponse {
-        // The wait is of format 8.
-        let state::FenceResponse { set, lineage, fenced, first, next, records, sets, closing, wait: _ } = response;
+        let state::FenceResponse { set, lineage, fenced, first, next, records, sets, closing, .. } = response;
         FenceResponse {
             set: set.0,
             lineage: lineage.0,
@@ -50,7 +49,9 @@ impl FenceResponse {
             records: records.into_core()?.collect(),
             sets: sets.into_iter().map(SetId).collect(),
             closing,
+            // Of format 8.
             wait: Duration::ZERO,
+            inherited: Vec::new(),
         })
     }
 }
@@ -67,8 +68,7 @@ pub(crate) struct Recovery {
 
 impl Recovery {
     pub(super) fn from_core(recovery: &state::Recovery) -> Recovery {
-        // The closed sets are of format 8.
-        let state::Recovery { wait, responses, claims, closed: _ } = recovery;
+        let state::Recovery { wait, responses, claims, .. } = recovery;
         Recovery {
             wait_nanos: nanos(*wait),
             responded: responses.keys().map(|set| set.0).collect(),

@@ -121,8 +121,9 @@ impl State {
             sets: self.sets.into_iter().map(PeerSet::into_core).collect::<Result<_, _>>()?,
             migrations,
             closing: closing_of(self.closing)?,
-            // Of later formats.
+            // What follows is of later formats.
             foreign_migrations: BTreeMap::new(),
+            loss: None,
             rules: state::Rules::Seven,
             audit: state::Audit::default(),
             restore_margin: state::RestoreMargin::default(),

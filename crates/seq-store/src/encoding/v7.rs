@@ -16,16 +16,13 @@ use seq_core::state::{
 };
 use seq_raft::Malformed;
 
-use super::{Contradiction, aligned, malformed};
+use super::{Contradiction, aligned, append, malformed, split};
 
 /// The last byte of a command that format 6 has.
 const EARLIER: u8 = 0;
 
 /// The last byte of a command of the audit log.
 const OPERATION: u8 = 1;
-
-/// Bytes of the length at the end of a state.
-const LENGTH_BYTES: usize = 4;
 
 /// A record of the audit log.
 #[derive(Archive, Serialize, Deserialize, Debug)]
@@ -82,7 +79,7 @@ pub(super) fn decode_command(
 }
 
 /// Appends what a state has beside format 6 to its body in that one.
-pub(super) fn encode_state(state: &state::State, mut earlier: Vec<u8>) -> Vec<u8> {
+pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let (base, removed) = state.audit.base();
     let record = |event: &AuditEvent| match &event.record {
         AuditRecord::Begun(begin) => Operation::begin(begin),
@@ -95,11 +92,7 @@ pub(super) fn encode_state(state: &state::State, mut earlier: Vec<u8>) -> Vec<u8
         records: state.audit.events().map(record).collect(),
         hashes: state.audit.events().map(|event| event.hash.0).collect(),
     };
-    let rest = rkyv::to_bytes::<rancor::Error>(&rest).expect("encoding into memory does not fail");
-    let length = u32::try_from(rest.len()).expect("the audit log is bounded");
-    earlier.extend_from_slice(&rest);
-    earlier.extend_from_slice(&length.to_le_bytes());
-    earlier
+    append(earlier, &rkyv::to_bytes::<rancor::Error>(&rest).expect("encoding into memory does not fail"))
 }
 
 /// Decodes a state.
@@ -107,10 +100,7 @@ pub(super) fn decode_state(
     body: &[u8],
     earlier: impl FnOnce(&[u8]) -> Result<state::State, Malformed>,
 ) -> Result<state::State, Malformed> {
-    let short = || Malformed("the state ends early".to_owned());
-    let (body, length) = body.split_last_chunk::<LENGTH_BYTES>().ok_or_else(short)?;
-    let at = body.len().checked_sub(u32::from_le_bytes(*length) as usize).ok_or_else(short)?;
-    let (body, rest) = body.split_at(at);
+    let (body, rest) = split(body)?;
     let rest = rkyv::from_bytes::<Rest, rancor::Error>(&aligned(rest)).map_err(malformed)?;
     let restore_margin = RestoreMargin(rest.restore_margin);
     let audit = rest.into_core()?;

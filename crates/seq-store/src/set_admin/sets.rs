@@ -3,7 +3,6 @@
 //! **Invariant:** a set is defined once, under an id of its own. One that joins a cluster has the cluster's layout, and
 //! a name that none of the sets known there has.
 
-use seq_core::directory::ClaimRun;
 use seq_core::plan::Fingerprint;
 use seq_core::set_spec::Genesis;
 use seq_core::state::{Close, Closing, SetDefinition, SetFacts, State};
@@ -12,16 +11,13 @@ use seq_proto::v1::{
     self, CloseSetRequest, CloseSetResponse, CreateSetRequest, CreateSetResponse, ExchangeRequest, ExchangeResponse,
     ListSetsRequest, ListSetsResponse, SetInfo, SetState,
 };
-use seq_proto::{Reason, inter_set, status};
+use seq_proto::{Reason, status};
 use tonic::Status;
 
 use super::{SetAdmin, name_of, refused};
-use crate::between::exchange;
+use crate::between::exchange::{self, Stated};
 use crate::between::link::Member;
 use crate::preconditions::{self, Required};
-
-/// What a set that joins a cluster learns of it.
-type Known = (Vec<ClaimRun>, Vec<SetFacts>);
 
 impl SetAdmin {
     pub(super) async fn create_set(&self, request: CreateSetRequest) -> Result<CreateSetResponse, Status> {
@@ -33,8 +29,8 @@ impl SetAdmin {
         match stored {
             // A creation whose second half was lost: the set is defined, and knows no other one.
             Some((id, true)) if joins => {
-                let (claims, sets) = self.join(id, &request.join).await?;
-                exchange::learn(&self.between, &claims, &sets).await?;
+                let known = self.join(id, &request.join).await?;
+                self.learn(&known).await?;
             }
             Some((id, _)) => return Err(self.exists(id)),
             None => self.define(&request.join).await?,
@@ -47,13 +43,23 @@ impl SetAdmin {
     async fn define(&self, join: &[String]) -> Result<(), Status> {
         let definition = self.declared.define();
         let id = definition.id;
-        let known = if join.is_empty() { Known::default() } else { self.join(id, join).await? };
+        let known = if join.is_empty() { None } else { Some(self.join(id, join).await?) };
         self.between.replicated.propose(definition).await?.map_err(|refusal| refused(&refusal))?;
         let stored = self.read(|_, set| set.id)?;
         if stored != id {
             return Err(self.exists(stored));
         }
-        exchange::learn(&self.between, &known.0, &known.1).await
+        match known {
+            Some(known) => self.learn(&known).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Learns the set that was joined, and asks those that it knows.
+    async fn learn(&self, known: &Stated) -> Result<(), Status> {
+        exchange::learn(&self.between, known).await?;
+        exchange::introduce(&self.between, &known.others).await;
+        Ok(())
     }
 
     fn exists(&self, id: SetId) -> Status {
@@ -73,7 +79,7 @@ impl SetAdmin {
     }
 
     /// Requests what a cluster knows from the store of one of its sets, and checks that this set fits there.
-    async fn join(&self, id: SetId, stores: &[String]) -> Result<Known, Status> {
+    async fn join(&self, id: SetId, stores: &[String]) -> Result<Stated, Status> {
         let layout = &self.declared.layout;
         let request = ExchangeRequest {
             between: Some(v1::Between {
@@ -87,7 +93,7 @@ impl SetAdmin {
             layout_id: layout.id().0,
         };
         let method = async |mut member: Member, request| member.exchange(request).await;
-        let response = self.between.links.call_at(stores, request, method).await.map_err(|refusal| {
+        let response = self.between.links.call_at("", stores, request, method).await.map_err(|refusal| {
             if status::reason(&refusal).is_some() {
                 return refusal;
             }
@@ -95,13 +101,13 @@ impl SetAdmin {
             Reason::SetUnavailable.status(text)
         })?;
         self.check_layout(&response)?;
-        let sets = response.sets.iter().map(inter_set::facts).collect::<Result<Vec<SetFacts>, Status>>()?;
-        if let Some(taken) = sets.iter().find(|facts| facts.name == self.declared.name && facts.id != id) {
+        let stated = Stated::decode(&response, layout.sections())?;
+        let is_taken = |facts: &&SetFacts| facts.name == self.declared.name && facts.id != id;
+        if let Some(taken) = stated.others.iter().chain([&stated.facts]).find(is_taken) {
             let text = format!("set {} of the cluster has the name {:?} already", taken.id, taken.name);
             return Err(Reason::SetNameTaken.status(text));
         }
-        let claims = response.claims.iter().map(|run| inter_set::claim(run, layout.sections()));
-        Ok((claims.collect::<Result<Vec<ClaimRun>, Status>>()?, sets))
+        Ok(stated)
     }
 
     /// The request names the layout by its hash; the response has its numbers.

@@ -111,7 +111,7 @@ impl Forger {
             to,
             nonce: self.nonces[from as usize - 1].to_vec().into(),
             payload: postcard::to_stdvec(content).unwrap().into(),
-            newest_format: 7,
+            newest_format: 8,
             membership: 1,
             format: FORMAT,
             receiver: self.fingerprint(to).into(),

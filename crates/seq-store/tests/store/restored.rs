@@ -30,10 +30,10 @@ async fn backup(cluster: &Cluster) -> Backup {
 }
 
 /// Restores all members in directories of this one.
-fn restored(cluster: &mut Cluster, backup: &Backup, place: &Path, nth: u32) {
+fn restored(cluster: &mut Cluster, backup: &Backup, place: &Path, count: u32) {
     for id in cluster.ids() {
         let (spec, name, dir) = (cluster.spec.clone(), cluster.name.clone(), place.join(id.to_string()));
-        restore(backup, &RestoreConfig { spec, cluster: name, id, dir: dir.clone(), nth, margin: None }).unwrap();
+        restore(backup, &RestoreConfig { spec, cluster: name, id, dir: dir.clone(), count }).unwrap();
         cluster.data[id as usize - 1] = DataDir::Path(dir);
     }
 }
@@ -106,6 +106,9 @@ async fn a_restored_store_forms_again_and_serves_nothing_in_quarantine() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quarantine_lasts_until_every_other_set_has_fenced_the_older_lineages() {
     let (mut one, mut other) = two_sets().await;
+    // A quarantine outlasts the leases of the other set, too.
+    other.options.lease_wait = one.options.lease_wait;
+    set_terms(&other, other.options.lease_wait).await;
     let session = one.register("a1", 1).await;
     let backup = backup(&one).await;
     one.stop_all().await;
@@ -151,10 +154,10 @@ async fn migrate(from: &Cluster, to: &str, runs: &[(u32, u32)]) {
 }
 
 /// Restores a set of one store, and waits until it serves.
-async fn restore_and_start(cluster: &mut Cluster, backup: &Backup, nth: u32) -> tempfile::TempDir {
+async fn restore_and_start(cluster: &mut Cluster, backup: &Backup, count: u32) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     cluster.stop_all().await;
-    restored(cluster, backup, place.path(), nth);
+    restored(cluster, backup, place.path(), count);
     cluster.start_all().await;
     cluster.ready().await;
     place
@@ -194,6 +197,7 @@ async fn each_section_is_in_one_set_whichever_set_is_restored_to_before_a_migrat
     let a_before_merge = backup(&a).await;
     migrate(&a, "im-b", &[(0, 5)]).await;
     assert_eq!((resident(&a).await.len(), resident(&b).await.len()), (0, 10));
+    set_terms(&b, b.options.lease_wait).await;
 
     // The source loses its tombstones, and has them again from the records of the target.
     let first = restore_and_start(&mut a, &a_before_merge, 1).await;

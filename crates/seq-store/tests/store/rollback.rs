@@ -101,7 +101,7 @@ async fn only_a_member_that_starts_is_compared_with_its_acknowledgements() {
         from: follower,
         to: leader,
         fingerprint: forger.fingerprint(follower),
-        newest_format: 7,
+        newest_format: 8,
         starting,
         ..ProbeRequest::default()
     };

@@ -20,9 +20,9 @@ fn end(refusal: Option<&str>) -> Command {
 
 /// Pins the bytes of a command that earlier formats do not have.
 fn check_new_command(command: &Command, expected: Expect) {
-    let encoded = encode_command(NEWEST, command);
+    let encoded = encode_command(AUDIT, command);
     expected.assert_eq(&hex(&encoded));
-    assert_eq!(&decode_command(NEWEST, &encoded).unwrap(), command);
+    assert_eq!(&decode_command(AUDIT, &encoded).unwrap(), command);
 }
 
 fn audited() -> State {
@@ -61,7 +61,7 @@ fn commands_of_the_audit_log() {
 #[test]
 fn a_state_with_an_audit_log() {
     let state = audited();
-    let encoded = encode_state(NEWEST, &state);
+    let encoded = encode_state(AUDIT, &state);
     let earlier = encode_state(OLDEST, &state);
     assert_eq!(encoded[..earlier.len()], earlier);
     expect![[r#"
@@ -78,7 +78,7 @@ fn a_state_with_an_audit_log() {
         0000000000000000000000000000000000000000000000000000000000000000
         e0feffff0300000068ffffff0300000070010000"#]]
     .assert_eq(&hex(&encoded[earlier.len()..]));
-    assert_eq!(decode_state(NEWEST, &encoded).unwrap(), state);
+    assert_eq!(decode_state(AUDIT, &encoded).unwrap(), state);
 }
 
 #[test]
@@ -95,18 +95,18 @@ fn an_operation_is_no_command_of_an_earlier_format() {
 
 #[test]
 fn what_contradicts_itself_is_refused() {
-    let whole = encode_state(NEWEST, &audited());
+    let whole = encode_state(AUDIT, &audited());
     let earlier = encode_state(OLDEST, &audited()).len();
     let mut chain = 0;
     for at in earlier..whole.len() {
         let mut changed = whole.clone();
         changed[at] ^= 1;
-        let Err(Malformed(text)) = decode_state(NEWEST, &changed) else { continue };
+        let Err(Malformed(text)) = decode_state(AUDIT, &changed) else { continue };
         chain += usize::from(text == "the chain of the audit log is broken");
     }
     assert!(chain > 200, "{chain} changed bytes break the chain");
     for length in [0, 3, earlier, whole.len() - 1] {
-        assert!(decode_state(NEWEST, &whole[..length]).is_err(), "{length} bytes");
+        assert!(decode_state(AUDIT, &whole[..length]).is_err(), "{length} bytes");
     }
-    assert!(decode_command(NEWEST, &[]).is_err() && decode_command(NEWEST, &[2]).is_err());
+    assert!(decode_command(AUDIT, &[]).is_err() && decode_command(AUDIT, &[2]).is_err());
 }

@@ -1,0 +1,100 @@
+//! Keeps the evidence that committed entries of this log are gone, as after old data directories were put back.
+//!
+//! A process that received a response from the entries that are gone detects it (`high_water.rs`) and stops. A process that
+//! starts afterwards has no such response: it would register, and allocate numbers of the lost entries again. So the
+//! evidence goes into the log that the store continues with, and holds until the set is restored: no process registers,
+//! and no section gets another owner here or in another set.
+//!
+//! **Invariant:** [`State::loss`] only ends by a restore.
+
+use alloc::string::String;
+
+use super::{CommandRefusal, State};
+use crate::id::Revision;
+use crate::limits;
+
+/// States that committed entries of this log are gone: a process received a response from a newer state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportLoss {
+    /// Name of the process' node, at most [`limits::MAX_NAME_BYTES`] bytes.
+    pub node: String,
+    /// The newest revision in a response that it received; 0: not known.
+    pub seen: Revision,
+}
+
+/// Committed entries that are gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The node that reported it first.
+    pub node: String,
+    /// The newest revision that its process has seen; 0: not known.
+    pub seen: Revision,
+    /// Revision of this state when the report was applied. It can be above the other one: the log went on meanwhile.
+    pub noted: Revision,
+}
+
+impl State {
+    /// Whether the report is the first one.
+    pub(super) fn report_loss(&mut self, report: &ReportLoss) -> Result<bool, CommandRefusal> {
+        let ReportLoss { node, seen } = report;
+        if self.set.is_none() {
+            return Err(CommandRefusal::NoSet);
+        }
+        if self.loss.is_some() {
+            return Ok(false);
+        }
+        let end = (0..=node.len().min(limits::MAX_NAME_BYTES)).rev().find(|end| node.is_char_boundary(*end));
+        let node = node[..end.unwrap_or_default()].into();
+        self.loss = Some(Loss { node, seen: *seen, noted: self.revision });
+        Ok(true)
+    }
+
+    /// Refuses what would give a section an owner that does not know the lost entries.
+    ///
+    /// # Errors
+    /// [`CommandRefusal::EntriesLost`].
+    pub fn refuse_after_loss(&self) -> Result<(), CommandRefusal> {
+        match &self.loss {
+            None => Ok(()),
+            Some(loss) => Err(CommandRefusal::EntriesLost { loss: loss.clone() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::id::{Epoch, Lineage, NodeId, SectionId};
+    use crate::layout::Layout;
+    use crate::state::{Answer, Command, Reassign, Registration, SetDefinition};
+
+    #[test]
+    fn after_a_loss_no_process_registers_and_no_section_gets_an_owner_until_a_restore() {
+        let mut state = State::default();
+        state.apply(&Command::DefineSet(SetDefinition::only("dev", Layout::new(0..1_000, 100).unwrap())));
+        let register = |state: &mut State, name, follows| {
+            let registration = Registration { follows, ..Registration::new(name, name, 7) };
+            match state.apply(&Command::Register(registration)) {
+                Answer::Registered(outcome) => outcome,
+                other => unreachable!("{other:?}"),
+            }
+        };
+        let (to, incarnation) = register(&mut state, "a1", crate::id::Incarnation(0)).unwrap();
+        let report = |node: &str| Command::ReportLoss(ReportLoss { node: node.into(), seen: Revision(90) });
+        assert_eq!(state.apply(&report("a2")), Answer::LossReported(Ok(true)));
+        assert_eq!(state.apply(&report("a3")), Answer::LossReported(Ok(false)), "the first report counts");
+        let loss = Loss { node: "a2".into(), seen: Revision(90), noted: Revision(3) };
+        assert_eq!(state.loss, Some(loss.clone()));
+        let lost = CommandRefusal::EntriesLost { loss };
+        assert_eq!(register(&mut state, "a4", crate::id::Incarnation(0)), Err(lost.clone()));
+        assert_eq!(register(&mut state, "a1", incarnation), Err(lost), "a repeat gets no other answer");
+        let give = Reassign { section: SectionId(0), expected: Epoch(0), liveness: None, to, incarnation };
+        assert_eq!(state.apply(&Command::Reassign(vec![give])), Answer::Reassigned(vec![None]));
+        state.restore(Lineage(1 << 32)).unwrap();
+        assert_eq!(state.loss, None);
+        let first = crate::id::Incarnation(state.lineage.first_number());
+        assert_eq!(register(&mut state, "a1", first).unwrap().0, NodeId(1));
+    }
+}
