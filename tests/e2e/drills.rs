@@ -167,8 +167,22 @@ fn a_backup_that_is_old_and_lacks_many_raises_is_enough() {
 /// An hour later, the plan of a restore has the age of the backup, and what was raised in a time as long at the rate of then.
 fn shows_its_age(set: &Set, backup: &str) {
     let data = set.path("planned");
-    let args =
-        ["restore", "--from", backup, "--set", &set.file, "--id", "1", "--data", &data, "--dry-run", "-o", "json"];
+    let args = [
+        "restore",
+        "--from",
+        backup,
+        "--set",
+        &set.file,
+        "--id",
+        "1",
+        "--data",
+        &data,
+        "--count",
+        "1",
+        "--dry-run",
+        "-o",
+        "json",
+    ];
     let output = Command::new("faketime").args(["-f", "+1h", env!("CARGO_BIN_EXE_seqsvr")]).args(args).output();
     let Ok(output) = output else {
         assert!(std::env::var_os("CI").is_none(), "faketime is not installed");
@@ -247,7 +261,7 @@ fn old_directories_that_are_put_back_are_detected_and_recovered_from() {
     let out = set.path("recovered.backup");
     let dirs = STORES.map(|id| dir("first", id).display().to_string());
     let data = dirs.iter().flat_map(|dir| ["--data", dir.as_str()]);
-    let args = ["unsafe", "recover", "--set", &set.file, "--out", &out, "--confirm", "im-a"];
+    let args = ["unsafe", "recover", "--set", &set.file, "--out", &out, "--confirm", "im-a", "--count", "1"];
     seqsvr_json(&args.into_iter().chain(data).collect::<Vec<_>>());
     let _stores = set.restore(&out, "1", "second");
     allocs.iter_mut().for_each(Server::kill);

@@ -64,6 +64,8 @@ catalogue! {
     RAISE_BATCH_SECTIONS = "seqsvr_raise_batch_sections", Histogram, Count, ["set"], BATCH;
     /// Sections by state as a node sees them (served on an AllocSvr; owned, unowned on a StoreSvr).
     SECTIONS = "seqsvr_sections", Gauge, Count, ["set", "node", "state"];
+    /// Highest count of a restore that a store's log knows, of any set of the cluster.
+    SET_RESTORES = "seqsvr_set_restores", Gauge, Count, ["set", "node"];
     /// Version of the route table that a node holds.
     ROUTE_VERSION = "seqsvr_route_version", Gauge, Count, ["node"];
     /// Items that a node forwarded to their owner.

@@ -93,6 +93,7 @@ pub const TABLE: &[Row] = &[
             "CreateSet",
             "ListSets",
             "CloseSet",
+            "ForgetSet",
             "PlanMigration",
             "StartMigration",
             "SetPace",

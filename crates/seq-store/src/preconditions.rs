@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use seq_core::NodeId;
 use seq_core::plan::{Fingerprint, Preconditions};
 use seq_core::state::{State, Terms};
+use seq_core::{NodeId, SetId};
 use seq_proto::Reason;
 use seq_raft::{ChangeGuard, RaftHandle};
 use tonic::Status;
@@ -62,6 +62,13 @@ pub(crate) fn terms(state: &State, wanted: Option<Terms>) -> Fingerprint {
 /// Of closing a set: the set and its lineage, whether it is open, and how many sections are in it.
 pub(crate) fn close(state: &State) -> Fingerprint {
     of("close", state).number(state.closing as u64).number(state.sections.residents().count() as u64).fingerprint()
+}
+
+/// Of forgetting another set: the set and its lineage, the other set, and the lineage and name that it has stated.
+pub(crate) fn forget(state: &State, set: SetId) -> Fingerprint {
+    let facts = state.sets.get(&set).and_then(|peer| peer.facts.as_ref());
+    let (name, lineage) = facts.map_or(("", 0), |facts| (&facts.name, facts.lineage.0));
+    of("forget", state).number(set.0).text(name).number(lineage).fingerprint()
 }
 
 fn of(change: &str, state: &State) -> Preconditions {

@@ -18,9 +18,10 @@ use seq_proto::Reason;
 use seq_proto::v1::set_admin_service_server::SetAdminService;
 use seq_proto::v1::{
     CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateSetRequest,
-    CreateSetResponse, ListMigrationsRequest, ListMigrationsResponse, ListSectionsRequest, ListSectionsResponse,
-    ListSetsRequest, ListSetsResponse, PlanMigrationRequest, PlanMigrationResponse, RollbackMigrationRequest,
-    RollbackMigrationResponse, SetPaceRequest, SetPaceResponse, StartMigrationRequest, StartMigrationResponse,
+    CreateSetResponse, ForgetSetRequest, ForgetSetResponse, ListMigrationsRequest, ListMigrationsResponse,
+    ListSectionsRequest, ListSectionsResponse, ListSetsRequest, ListSetsResponse, PlanMigrationRequest,
+    PlanMigrationResponse, RollbackMigrationRequest, RollbackMigrationResponse, SetPaceRequest, SetPaceResponse,
+    StartMigrationRequest, StartMigrationResponse,
 };
 use seq_raft::{Gate, QuorumStatus};
 use tokio::sync::watch;
@@ -117,6 +118,10 @@ impl SetAdminService for SetAdminServer {
 
     async fn close_set(&self, request: Request<CloseSetRequest>) -> Result<Response<CloseSetResponse>, Status> {
         respond!(self, request, close_set)
+    }
+
+    async fn forget_set(&self, request: Request<ForgetSetRequest>) -> Result<Response<ForgetSetResponse>, Status> {
+        respond!(self, request, forget_set)
     }
 
     async fn plan_migration(

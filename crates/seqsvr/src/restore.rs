@@ -126,10 +126,15 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
     if !args.confirm.confirmed(&what)? {
         return Ok(Exit::Declined);
     }
-    // Before the directory: a count that is used is noted, also where the restore fails.
+    // Before the directory: a count under which anything was written is never used again.
     let note = Note { count, set: view.set.to_owned(), store: args.id, backup: checksum, at: utc::text(utc::now()) };
     notes.add(&note)?;
-    plan.carry_out().map_err(failed)?;
+    if let Err(error) = plan.carry_out() {
+        if !error.may_have_written() {
+            notes.take_back()?;
+        }
+        return Err(failed(error).into());
+    }
     if output.is_json() {
         output.json(&view)?;
         return Ok(Exit::Ok);

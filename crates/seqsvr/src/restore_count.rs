@@ -88,16 +88,26 @@ impl Notes {
     ///
     /// # Errors
     /// The file cannot be written; nothing may be restored then.
-    pub(crate) fn add(mut self, note: &Note) -> Result<(), Failure> {
-        if self.notes.contains(note) {
-            return Ok(());
+    pub(crate) fn add(&self, note: &Note) -> Result<(), Failure> {
+        let mut text = self.text.clone();
+        if !text.ends_with('\n') {
+            text.push('\n');
         }
-        if !self.text.ends_with('\n') {
-            self.text.push('\n');
-        }
-        self.text.push_str(&serde_json::to_string(note).expect("a note has a form"));
-        self.text.push('\n');
-        whole_file::replace(&self.path, self.text.as_bytes()).map_err(|error| {
+        text.push_str(&serde_json::to_string(note).expect("a note has a form"));
+        text.push('\n');
+        self.write(&text)
+    }
+
+    /// Takes the note back that was added: nothing was written under its count.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn take_back(&self) -> Result<(), Failure> {
+        self.write(&self.text)
+    }
+
+    fn write(&self, text: &str) -> Result<(), Failure> {
+        whole_file::replace(&self.path, text.as_bytes()).map_err(|error| {
             let message = format!("{}: the count cannot be noted: {error}", self.path.display());
             Failure::new(Exit::Failed, message).hint(
                 "nothing was restored: copy the backup to a directory that can be written, and restore from there",

@@ -10,6 +10,7 @@ use crate::output::Output;
 
 mod close;
 mod define;
+mod forget;
 mod list;
 mod migrate;
 mod plan;
@@ -35,6 +36,8 @@ pub(crate) enum SetCommand {
     Migrate(migrate::MigrateArgs),
     /// Closes a set that has no sections, for good.
     Close(close::CloseArgs),
+    /// Removes a set that does not exist from those that another one knows.
+    Forget(forget::ForgetArgs),
 }
 
 pub(crate) fn run(command: SetCommand, output: &Output) -> anyhow::Result<Exit> {
@@ -49,6 +52,7 @@ pub(crate) fn run(command: SetCommand, output: &Output) -> anyhow::Result<Exit> 
             SetCommand::Merge(args) => migrate::merge(args, output).await,
             SetCommand::Migrate(args) => migrate::migrate(args, output).await,
             SetCommand::Close(args) => close::close(&args, output).await,
+            SetCommand::Forget(args) => forget::forget(&args, output).await,
         }
     });
     json_error(result, output)

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS};
-use seq_core::state::{Residence, Rules, State};
+use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS, SET_RESTORES};
+use seq_core::state::{Closing, PeerSet, Residence, Rules, SectionRecord, State};
 use seq_core::{RouteVersion, SectionId, limits};
 use seq_kit::connection::{Peer, Tls};
 use seq_kit::http::Checks;
@@ -128,6 +128,9 @@ impl View {
             if state.set.is_some() {
                 status.sections = state.sections.residents().count() as u32;
                 status.sections_unowned = unowned(state);
+                status.layout_sections = state.sections.len() as u32;
+                status.sections_on_their_way = on_their_way(state);
+                status.open_sets = open_sets(state);
             }
             status.route_version = state.route_version.0;
             status.lineage = state.lineage.0;
@@ -152,6 +155,8 @@ impl View {
         }
         metrics::counter!(RAISES_APPLIED_TOTAL, "set" => set.clone(), "node" => node.clone())
             .absolute(self.replicated.raises_applied());
+        let restores = self.replicated.read(State::most_restores);
+        metrics::gauge!(SET_RESTORES, "set" => set, "node" => node.clone()).set(f64::from(restores));
         metrics::gauge!(ROUTE_VERSION, "node" => node.clone()).set(version as f64);
     }
 
@@ -195,6 +200,17 @@ impl StatusService for StatusServer {
         let (view, first) = (self.0.get()?, SectionId(request.into_inner().first_section));
         Ok(Response::new(view.replicated.read(|state| ceilings(&view.set.name, state, first))))
     }
+}
+
+/// Closed sets have no sections, and need not respond.
+fn open_sets(state: &State) -> u32 {
+    let is_open = |peer: &&PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.closing < Closing::Closed);
+    u32::from(state.closing < Closing::Closed) + state.sets.values().filter(is_open).count() as u32
+}
+
+fn on_their_way(state: &State) -> u32 {
+    let departed = |record: &SectionRecord| matches!(record, SectionRecord::Departed(one) if !one.arrived);
+    state.sections.known().filter(|(_, record)| departed(record)).count() as u32
 }
 
 fn ms(duration: Duration) -> u64 {

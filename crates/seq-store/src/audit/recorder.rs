@@ -83,6 +83,25 @@ pub(crate) fn ends(replicated: &ReplicatedSet, leader: LeaderHop, node: &str) ->
     (recorder, Ends { replicated: replicated.clone(), leader, ends: receiver })
 }
 
+/// Records what the store did by itself, with no plan and no refusal. Not recorded where this member does not lead, or the
+/// group's format has no audit log.
+pub(crate) async fn note(replicated: &ReplicatedSet, node: &str, text: &str) {
+    if !is_recorded(replicated.raft()) {
+        return;
+    }
+    let begin = BeginOperation {
+        at_unix_ms: wall_clock::now_ms(),
+        principal: node.to_owned(),
+        node: node.to_owned(),
+        operation: audit_text(text).to_owned(),
+        plan: 0,
+    };
+    if let Ok(Ok(operation)) = replicated.propose(begin).await {
+        let end = EndOperation { at_unix_ms: wall_clock::now_ms(), operation, refusal: None };
+        drop(replicated.propose(end).await);
+    }
+}
+
 impl Recorder {
     /// Carries an operation out between the records of its begin and its end. On a member that does not lead, and in a
     /// group whose format has no audit log, it is carried out alone.

@@ -11,9 +11,9 @@ use seq_proto::v1::store_admin_service_server::StoreAdminService;
 use seq_proto::v1::{
     AddLearnersRequest, AddLearnersResponse, ChangeVotersRequest, ChangeVotersResponse, CloseSetRequest,
     CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateBackupRequest, CreateSetRequest,
-    CreateSetResponse, DrainNodeRequest, DrainNodeResponse, ListMembersRequest, ListMembersResponse,
-    ListMigrationsRequest, ListMigrationsResponse, ListNodesRequest, ListNodesResponse, ListSectionsRequest,
-    ListSectionsResponse, ListSetsRequest, ListSetsResponse, MigrationPace, PlanMigrationRequest,
+    CreateSetResponse, DrainNodeRequest, DrainNodeResponse, ForgetSetRequest, ForgetSetResponse, ListMembersRequest,
+    ListMembersResponse, ListMigrationsRequest, ListMigrationsResponse, ListNodesRequest, ListNodesResponse,
+    ListSectionsRequest, ListSectionsResponse, ListSetsRequest, ListSetsResponse, MigrationPace, PlanMigrationRequest,
     PlanMigrationResponse, RaiseFormatRequest, RaiseFormatResponse, RollbackMigrationRequest,
     RollbackMigrationResponse, SetPaceRequest, SetPaceResponse, SetTermsRequest, SetTermsResponse,
     StartMigrationRequest, StartMigrationResponse, TransferLeaderRequest, TransferLeaderResponse,
@@ -147,6 +147,16 @@ impl<S: SetAdminService> SetAdminService for Audited<S> {
         }
         let operation = Operation { text: format!("set close {}", given.name), plan: given.plan };
         self.recorder.get()?.record(request, operation, |request| self.inner.close_set(request)).await
+    }
+
+    async fn forget_set(&self, request: Request<ForgetSetRequest>) -> Result<Response<ForgetSetResponse>, Status> {
+        let given = request.get_ref();
+        if given.dry_run {
+            return self.inner.forget_set(request).await;
+        }
+        let text = format!("set forget {} in {}", given.forget_id, given.name);
+        let operation = Operation { text, plan: given.plan };
+        self.recorder.get()?.record(request, operation, |request| self.inner.forget_set(request)).await
     }
 
     async fn plan_migration(

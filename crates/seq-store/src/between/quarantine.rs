@@ -11,12 +11,16 @@ use std::time::Duration;
 use futures::future::join_all;
 use seq_core::state::{BeginLineage, EndQuarantine, State};
 use seq_core::{Lineage, SectionId, SetId};
+use seq_proto::v1::StatusRequest;
+use seq_proto::v1::status_response::Role;
+use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::{inter_set, v1};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Between;
 use super::link::Member;
+use crate::audit;
 use crate::definition::draw_nonce;
 
 /// Least time between two attempts to end a quarantine.
@@ -86,11 +90,34 @@ async fn step(between: &Between, lineages: &Lineages, left: Duration) -> Result<
         return Err(format!("the leases of before the restore may last for {:.1} s", left.as_secs_f64()));
     }
     let lineage = lineages.0;
+    other_groups(between, lineage).await?;
     // A response may have named other sets, and another one may have begun another lineage: the state refuses then.
     let outcome = between.replicated.propose(EndQuarantine { lineage }).await.map_err(|error| error.to_string())?;
     outcome.map_err(|refusal| refusal.to_string())?;
     tracing::info!(lineage = lineage.0, "the quarantine is over, and the set serves");
     Ok(())
+}
+
+/// Refuses to end the quarantine while a listed member responds as one of another group: it was restored otherwise, and
+/// may serve alone.
+async fn other_groups(between: &Between, lineage: Lineage) -> Result<(), String> {
+    let raft = between.replicated.raft();
+    let status = raft.status();
+    let others = status.members.iter().filter(|member| member.id != status.id);
+    let ask = async |name: &str, addr: &str| {
+        let mut member = StatusServiceClient::new(raft.connect(addr).ok()?);
+        let asked = tokio::time::timeout(RETRY, member.status(StatusRequest {})).await;
+        let Some(Role::Store(store)) = asked.ok()?.ok()?.into_inner().role else { return None };
+        (store.lineage != lineage.0).then(|| format!("store {name} is of lineage {}", Lineage(store.lineage)))
+    };
+    let found = join_all(others.map(|member| ask(&member.name, &member.addr))).await;
+    match found.into_iter().flatten().next() {
+        None => Ok(()),
+        Some(other) => Err(format!(
+            "{other}, and this one of {lineage}: it was restored from another file, or under another count: stop it, and \
+             restore it as the others"
+        )),
+    }
 }
 
 /// Has a set fence the older lineages, and learns its records from a section on, page by page.
@@ -127,7 +154,14 @@ async fn begin_lineage(between: &Between, refusal: &v1::FenceResponse) -> Result
     let lineage = Lineage(u64::from(least) << 32 | draw_nonce() & u64::from(u32::MAX));
     let outcome = between.replicated.propose(BeginLineage { lineage }).await.map_err(|error| error.to_string())?;
     outcome.map_err(|refusal| refusal.to_string())?;
-    tracing::info!(lineage = lineage.0, before = own.0, "a newer lineage begins: another set counts more restores");
+    tracing::warn!(
+        lineage = lineage.0,
+        before = own.0,
+        count = least,
+        "a newer lineage begins: another set counts more restores"
+    );
+    let text = format!("begin a lineage that counts {least} restores, after {}: note it", own.restores());
+    audit::note(&between.replicated, "store", &text).await;
     Err(format!("lineage {lineage} begins, because it counts more restores"))
 }
 

@@ -5,11 +5,11 @@
 
 use seq_core::plan::Fingerprint;
 use seq_core::set_spec::Genesis;
-use seq_core::state::{Close, Closing, SetDefinition, SetFacts, State};
+use seq_core::state::{Close, Closing, Forget, Rules, SetDefinition, SetFacts, State};
 use seq_core::{Lineage, SetId};
 use seq_proto::v1::{
     self, CloseSetRequest, CloseSetResponse, CreateSetRequest, CreateSetResponse, ExchangeRequest, ExchangeResponse,
-    ListSetsRequest, ListSetsResponse, SetInfo, SetState,
+    ForgetSetRequest, ForgetSetResponse, ListSetsRequest, ListSetsResponse, SetInfo, SetState,
 };
 use seq_proto::{Reason, status};
 use tonic::Status;
@@ -180,6 +180,23 @@ impl SetAdmin {
             Closing::Closing => state.closing_waits_for().map(|set| name_of(state, set)).collect(),
         })?;
         Ok(CloseSetResponse { state: set_state(closing).into(), waiting_for, fingerprint: plan.0 })
+    }
+
+    pub(super) async fn forget_set(&self, request: ForgetSetRequest) -> Result<ForgetSetResponse, Status> {
+        self.check_leads()?;
+        self.check_name(&request.name)?;
+        let (set, required) = (SetId(request.forget_id), Required::new(request.dry_run, request.plan));
+        if self.read(|state, _| state.rules)? < Rules::Eight {
+            let text = "the group's format is below 8, which has no such command: `seqsvr store upgrade` raises it";
+            return Err(Reason::OtherFormat.status(text));
+        }
+        let _change = required.begin(self.between.replicated.raft()).await?;
+        let (known, plan) = self.read(|state, _| (state.sets.contains_key(&set), preconditions::forget(state, set)))?;
+        if !required.dry_run {
+            required.check(plan)?;
+            self.between.replicated.propose(Forget { set }).await?.map_err(|refusal| refused(&refusal))?;
+        }
+        Ok(ForgetSetResponse { known, fingerprint: plan.0 })
     }
 
     /// Closes the set, if the plan of the request is the one that it requires; returns its state and the plan as it was before.

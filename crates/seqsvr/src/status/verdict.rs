@@ -1,6 +1,7 @@
 //! The state of a set in one sentence: whether its sections are served, whether its store can commit, and what to do
 //! next.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::view::Expiry;
@@ -11,6 +12,10 @@ use super::view::Expiry;
 pub(super) enum State {
     /// An allocator has detected that the store lost committed entries: numbers may be allocated twice.
     RolledBack,
+    /// Stores of the set are of several lineages: they were restored otherwise, and may allocate the same numbers.
+    Split,
+    /// Sections are in no set of the cluster.
+    Unplaced,
     /// The store has no majority of its voters: nothing can be committed, and leases expire.
     NoQuorum,
     /// The set was restored from a backup and serves nothing yet.
@@ -40,6 +45,10 @@ pub(super) struct Facts {
     pub(super) served: u32,
     /// Allocators that serve nothing because the store lost entries, by name, with what showed it.
     pub(super) halted: Vec<(String, String)>,
+    /// Evidence in the store that committed entries are gone; empty without.
+    pub(super) entries_lost: String,
+    /// The lineages that stores respond with, and the names of those stores.
+    pub(super) lineages: BTreeMap<u64, Vec<String>>,
     /// Allocators without a lease, by name.
     pub(super) unleased: Vec<String>,
     /// Milliseconds left of the longest lease; 0 if there is none.
@@ -54,8 +63,11 @@ pub(super) struct Facts {
 
 impl Facts {
     pub(super) fn state(&self) -> State {
-        if !self.halted.is_empty() {
+        if !self.halted.is_empty() || !self.entries_lost.is_empty() {
             return State::RolledBack;
+        }
+        if self.lineages.len() > 1 {
+            return State::Split;
         }
         if !self.quorum {
             return State::NoQuorum;
@@ -83,7 +95,8 @@ impl Facts {
     pub(super) fn text(&self) -> String {
         let mut text = match self.state() {
             State::RolledBack => self.rolled_back(),
-            State::NoQuorum => self.no_quorum(),
+            State::Split => self.split(),
+            State::NoQuorum | State::Unplaced => self.no_quorum(),
             State::Quarantined => {
                 format!("{}; next: start the stores of the sets that do not respond", self.quarantine)
             }
@@ -98,12 +111,28 @@ impl Facts {
     }
 
     fn rolled_back(&self) -> String {
+        let Some((first, reason)) = self.halted.first() else {
+            return format!(
+                "ROLLED BACK: no allocator registers and no section gets another owner; {}; next: stop all stores, keep their \
+                 directories: `seqsvr unsafe recover`, then `seqsvr restore`",
+                self.entries_lost
+            );
+        };
         let names: Vec<&str> = self.halted.iter().map(|(name, _)| name.as_str()).collect();
-        let (first, reason) = &self.halted[0];
         format!(
             "ROLLED BACK: {} serve nothing; {first}: {reason}; next: stop all stores, keep their directories, and do not start \
              these allocators again: `seqsvr unsafe recover`, then `seqsvr restore`",
             names.join(", ")
+        )
+    }
+
+    fn split(&self) -> String {
+        let groups =
+            self.lineages.iter().map(|(lineage, stores)| format!("{} of lineage {lineage}", stores.join(", ")));
+        format!(
+            "SPLIT: stores {}: they were restored from other files or under other counts, and may allocate the same numbers; \
+             next: stop the stores that were restored otherwise, and restore them as the others",
+            groups.collect::<Vec<_>>().join(", and ")
         )
     }
 

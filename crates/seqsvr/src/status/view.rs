@@ -26,6 +26,9 @@ pub(super) struct View {
     pub(super) healthy: bool,
     /// The verdict of the worst set.
     verdict: String,
+    /// Sections of the layout that are in no set, and on their way to none, where all sets responded.
+    pub(super) sections_unplaced: u32,
+    sections_of_layout: u32,
     sets: Vec<SetView>,
     stores: Vec<StoreView>,
     allocs: Vec<AllocView>,
@@ -50,7 +53,9 @@ struct SetView {
     sections: u32,
     /// Sections whose owner has a lease.
     sections_served: u32,
-    /// `ok`, `degraded`, `unserved`, `quarantined` or `no_quorum`.
+    /// Highest count of a restore that the set's log knows, of any set.
+    restores: u32,
+    /// `ok`, `degraded`, `unserved`, `quarantined`, `no_quorum`, `split` or `rolled_back`.
     state: Option<State>,
     verdict: String,
     stores: usize,
@@ -65,6 +70,14 @@ struct SetView {
     numbers_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     raises_per_second: Option<f64>,
+    /// Sections that departed and have not arrived.
+    #[serde(skip)]
+    on_their_way: u32,
+    #[serde(skip)]
+    layout_sections: u32,
+    /// Sets of the cluster that its store knows, itself included.
+    #[serde(skip)]
+    open_sets: u32,
     #[serde(skip)]
     facts: Facts,
     /// The members as listed by the most up-to-date store, with its rank.
@@ -242,16 +255,40 @@ impl View {
         view.sets = sets.into_iter().map(|(name, set)| set.with_verdict(name, responses)).collect();
         view.stores.sort_by(|one, other| (&one.set, one.id).cmp(&(&other.set, other.id)));
         view.allocs.sort_by(|one, other| (&one.set, &one.name).cmp(&(&other.set, &other.name)));
-        view.healthy = view.sets.iter().all(|set| set.state == Some(State::Ok)) && !view.expiry.has_expired();
+        view.add_up();
+        view.healthy = view.sections_unplaced == 0
+            && view.sets.iter().all(|set| set.state == Some(State::Ok))
+            && !view.expiry.has_expired();
         view.verdict = view.sets.iter().min_by_key(|set| set.state).map(|set| set.verdict.clone()).unwrap_or_default();
+        if view.worst() == State::Unplaced {
+            view.verdict = format!(
+                "UNPLACED: {} of {} sections are in no set: their users get no numbers; next: keep all data directories, and \
+                 compare `seqsvr section list` of each set: the set that had them was restored without the records of another",
+                view.sections_unplaced, view.sections_of_layout
+            );
+        }
         view.verdict.extend(view.expiry.warning().map(|warning| format!("; {warning}")));
         view
     }
 
-    /// The state of the worst set, or of the proxies: one with an expired certificate is degraded.
+    /// The state of the worst set, of the layout, or of the proxies: one with an expired certificate is degraded.
     pub(super) fn worst(&self) -> State {
         let worst = self.sets.iter().filter_map(|set| set.state).min().unwrap_or(State::NoQuorum);
+        let worst = if self.sections_unplaced > 0 { worst.min(State::Unplaced) } else { worst };
         if self.expiry.has_expired() { worst.min(State::Degraded) } else { worst }
+    }
+
+    /// Adds up the sections of all sets against the layout, where the responses are of all of them and none is under way.
+    fn add_up(&mut self) {
+        let complete = |set: &SetView| set.is_known() && set.facts.quorum && set.facts.quarantine.is_empty();
+        let moves = self.sets.iter().any(|set| set.on_their_way > 0);
+        let layout = self.sets.iter().map(|set| set.layout_sections).max().unwrap_or_default();
+        let known = self.sets.iter().map(|set| set.open_sets).max().unwrap_or_default() as usize;
+        if layout == 0 || moves || self.sets.len() < known || !self.sets.iter().all(complete) {
+            return;
+        }
+        let placed: u32 = self.sets.iter().map(|set| set.sections).sum();
+        (self.sections_of_layout, self.sections_unplaced) = (layout, layout.saturating_sub(placed));
     }
 
     /// Adds the rates since an earlier sample. A node that restarted meanwhile counts from its restart.
@@ -338,6 +375,15 @@ impl SetView {
         self.facts.quorum |= store.quorum;
         if store.quorum {
             self.facts.quarantine.clone_from(&store.quarantine);
+            self.facts.lineages.entry(store.lineage).or_default().push(response.node.clone());
+        }
+        if leads && store.quorum {
+            (self.on_their_way, self.layout_sections) = (store.sections_on_their_way, store.layout_sections);
+            self.open_sets = store.open_sets;
+        }
+        self.restores = self.restores.max(store.restores);
+        if !store.entries_lost.is_empty() {
+            self.facts.entries_lost.clone_from(&store.entries_lost);
         }
         let lost = store.quorum_lost_ms;
         if lost > 0 && (self.facts.quorum_lost_ms == 0 || lost < self.facts.quorum_lost_ms) {

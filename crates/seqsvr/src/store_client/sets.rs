@@ -8,9 +8,9 @@ use seq_proto::reason::Reason;
 use seq_proto::status;
 use seq_proto::v1::set_admin_service_client::SetAdminServiceClient as SetAdmin;
 use seq_proto::v1::{
-    CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CreateSetRequest, ListMigrationsRequest,
-    ListSectionsRequest, ListSectionsResponse, ListSetsRequest, MigrationPace, MigrationPlan, MigrationStatus,
-    PlanMigrationRequest, PlanMigrationResponse, RollbackMigrationRequest, SetInfo, SetPaceRequest,
+    CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CreateSetRequest, ForgetSetRequest, ForgetSetResponse,
+    ListMigrationsRequest, ListSectionsRequest, ListSectionsResponse, ListSetsRequest, MigrationPace, MigrationPlan,
+    MigrationStatus, PlanMigrationRequest, PlanMigrationResponse, RollbackMigrationRequest, SetInfo, SetPaceRequest,
     StartMigrationRequest,
 };
 use tonic::transport::Channel;
@@ -58,6 +58,13 @@ impl StoreClient {
         let (dry_run, plan) = mode.fields();
         let request = CloseSetRequest { name: name.to_owned(), dry_run, plan };
         self.change(async |mut to, limit| to.close_set(timed(request.clone(), limit)).await).await
+    }
+
+    /// Removes another set from those that this one knows.
+    pub(crate) async fn forget_set(&mut self, name: &str, set: u64, mode: Mode) -> anyhow::Result<ForgetSetResponse> {
+        let (dry_run, plan) = mode.fields();
+        let request = ForgetSetRequest { name: name.to_owned(), forget_id: set, dry_run, plan };
+        self.change(async |mut to, limit| to.forget_set(timed(request.clone(), limit)).await).await
     }
 
     /// Checks a migration from this set; changes nothing.

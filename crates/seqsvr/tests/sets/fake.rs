@@ -11,11 +11,11 @@ use seq_proto::reason::Reason;
 use seq_proto::v1::set_admin_service_server::{SetAdminService, SetAdminServiceServer};
 use seq_proto::v1::{
     CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateSetRequest,
-    CreateSetResponse, ListMigrationsRequest, ListMigrationsResponse, ListSectionsRequest, ListSectionsResponse,
-    ListSetsRequest, ListSetsResponse, MigrationPace, MigrationPhase, MigrationPlan, MigrationStatus,
-    PlanMigrationRequest, PlanMigrationResponse, RollbackMigrationRequest, RollbackMigrationResponse, SectionInfo,
-    SectionRange, SectionState, SetInfo, SetPaceRequest, SetPaceResponse, SetState, StartMigrationRequest,
-    StartMigrationResponse,
+    CreateSetResponse, ForgetSetRequest, ForgetSetResponse, ListMigrationsRequest, ListMigrationsResponse,
+    ListSectionsRequest, ListSectionsResponse, ListSetsRequest, ListSetsResponse, MigrationPace, MigrationPhase,
+    MigrationPlan, MigrationStatus, PlanMigrationRequest, PlanMigrationResponse, RollbackMigrationRequest,
+    RollbackMigrationResponse, SectionInfo, SectionRange, SectionState, SetInfo, SetPaceRequest, SetPaceResponse,
+    SetState, StartMigrationRequest, StartMigrationResponse,
 };
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
@@ -242,6 +242,18 @@ impl SetAdminService for Member {
         let closes = if state.waiting_for.pop().is_some() { SetState::Closing } else { SetState::Closed };
         state.sets[0].state = closes.into();
         Ok(Response::new(CloseSetResponse { state: closes.into(), waiting_for, fingerprint }))
+    }
+
+    async fn forget_set(&self, request: Request<ForgetSetRequest>) -> Result<Response<ForgetSetResponse>, Status> {
+        let mut state = self.defined()?;
+        let ForgetSetRequest { name, forget_id, dry_run, plan } = request.into_inner();
+        let known = state.sets[1..].iter().any(|set| set.id == forget_id);
+        if !dry_run {
+            assert_eq!(plan, CLOSE_PLAN, "what was shown is made");
+            state.changes.push(format!("{name} forgets {forget_id}"));
+            state.sets.retain(|set| set.id != forget_id);
+        }
+        Ok(Response::new(ForgetSetResponse { known, fingerprint: CLOSE_PLAN }))
     }
 
     async fn plan_migration(

@@ -322,6 +322,29 @@ fn each_state_has_its_sentence() {
     });
     expect!["ROLLED BACK: a2 serve nothing; a2: the store lost entries; next: stop all stores, keep their directories, and do not start these allocators again: `seqsvr unsafe recover`, then `seqsvr restore`"]
         .assert_eq(&verdict(vec![("h:1", store(1)), ("h:2", store(2)), ("h:7", alloc("a1", 10)), ("h:8", halted)]));
+    let with = |id, change: fn(&mut StoreStatus)| store_with(id, change);
+    expect!["SPLIT: stores s1 of lineage 4294967301, and s2 of lineage 4294967305: they were restored from other files or under other counts, and may allocate the same numbers; next: stop the stores that were restored otherwise, and restore them as the others"].assert_eq(&verdict(vec![
+        ("h:1", with(1, |status| (status.quorum, status.lineage) = (true, 1 << 32 | 5))),
+        ("h:2", with(2, |status| (status.quorum, status.lineage) = (true, 1 << 32 | 9))),
+        ("h:7", alloc("a1", 10)),
+    ]));
+    expect!["ROLLED BACK: no allocator registers and no section gets another owner; committed entries of the store are gone; next: stop all stores, keep their directories: `seqsvr unsafe recover`, then `seqsvr restore`"].assert_eq(&verdict(vec![
+        ("h:1", with(1, |status| status.entries_lost = "committed entries of the store are gone".to_owned())),
+        ("h:2", store(2)),
+        ("h:7", alloc("a1", 10)),
+    ]));
+    let of_layout = |layout, sets| {
+        let leader = store_with(1, |_| {}).map(|mut response| {
+            let Some(Role::Store(status)) = &mut response.role else { unreachable!() };
+            (status.leader, status.quorum) = (1, true);
+            (status.layout_sections, status.open_sets) = (layout, sets);
+            response
+        });
+        verdict(vec![("h:1", leader), ("h:2", store(2)), ("h:7", alloc("a1", 10))])
+    };
+    expect!["ok: 10 of 10 sections are served; 2 of 2 voters respond"].assert_eq(&of_layout(20, 1));
+    assert!(of_layout(10, 1).starts_with("ok"), "{}", of_layout(10, 1));
+    assert!(of_layout(20, 2).starts_with("ok"), "another set did not respond: {}", of_layout(20, 2));
     expect!["NO QUORUM: no store responds; nothing can be committed; leases end in 1.7 s; next: start h:1 again"]
         .assert_eq(&verdict(vec![("h:1", Err("gone".to_owned())), ("h:7", alloc("a1", 10))]));
 }
