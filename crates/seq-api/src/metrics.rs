@@ -126,6 +126,8 @@ catalogue! {
     STORAGE_SYNC_ENTRIES = "seqsvr_storage_sync_entries", Histogram, Count, ["set", "node"], BATCH;
     /// Ceiling raises that a member of the store applied; the same on every member.
     RAISES_APPLIED_TOTAL = "seqsvr_raises_applied_total", Counter, Count, ["set", "node"];
+    /// Raise requests of an AllocSvr that the leader of a store refused because a ceiling would rise too fast.
+    RAISES_TOO_FAST_TOTAL = "seqsvr_raises_too_fast_total", Counter, Count, ["set", "node", "alloc"];
     /// Open client connections of a node.
     CONNECTIONS = "seqsvr_connections", Gauge, Count, ["node"];
     /// Connections closed at once because a node had reached its limit.
