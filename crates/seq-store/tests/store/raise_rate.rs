@@ -8,10 +8,12 @@ use seq_core::limits::{MAX_RAISE, RAISE_BURST, RAISE_RATE};
 use seq_core::raise_rate::LONGEST_WAIT;
 use seq_proto::reason::key;
 use seq_proto::status;
+use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::{OwnershipUpdate, RaiseCeilingsRequest, RegisterResponse};
 use tonic::Status;
+use tonic::transport::Channel;
 
-use crate::cluster::{Cluster, Disk, raise_request, reason};
+use crate::cluster::{Cluster, Disk, raise_request};
 
 /// More raises than a full bucket admits, and than are refilled while the test sends them.
 const MANY: u64 = 8 * RAISE_BURST / MAX_RAISE;
@@ -50,42 +52,49 @@ fn bound(start: Instant) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_raises_are_refused_and_honest_ones_are_not() {
     let (mut cluster, session, owned) = owned_by_one(3).await;
-    let (fast, other, epoch) = (owned.sections[0], owned.sections[1], owned.epochs[0]);
+    let fast = owned.sections[0];
     let start = Instant::now();
-    let (ceiling, refusal) = exhaust(&cluster, &session, fast, epoch).await;
+    let (ceiling, refusal) = exhaust(&cluster, &session, fast, owned.epochs[0]).await;
     assert!((RAISE_BURST..=bound(start)).contains(&ceiling), "{ceiling}");
     assert_eq!(status::reason(&refusal).unwrap(), "RAISE_TOO_FAST");
     assert_eq!(status::metadata(&refusal, key::SECTION), Some(fast.to_string()));
     let after = status::retry_after(&refusal).unwrap();
     assert!(after > Duration::ZERO && after <= LONGEST_WAIT, "{after:?}");
 
-    // The same in one request with an honest raise: nothing is proposed. Alone, the honest raise is committed, and so is one
-    // that moves the exhausted section by a step: its bucket has that much again.
-    let both = RaiseCeilingsRequest {
-        sections: vec![fast, other],
-        epochs: vec![epoch; 2],
-        ceilings: vec![LAST, 10_000],
-        ..raise_request(&session, 0, 1, 1)
-    };
-    assert_eq!(
-        reason(
-            cluster
-                .ask(|mut control| {
-                    let both = both.clone();
-                    async move { control.raise_ceilings(both).await }
-                })
-                .await
-        ),
-        "RAISE_TOO_FAST"
-    );
-    assert_eq!(cluster.raise(&session, other, epoch, 1).await.unwrap(), 1);
-    assert_eq!(cluster.raise(&session, other, epoch, 10_000).await.unwrap(), 10_000);
-    assert_eq!(cluster.raise(&session, fast, epoch, 1).await.unwrap(), ceiling, "the ceiling is where it was");
+    // The same in one request with an honest raise: nothing is proposed. Alone, the honest raise is committed. Refilled
+    // numbers may admit the request first, if the machine is that slow.
+    let mut refused = false;
+    for (&other, &epoch) in owned.sections[1..].iter().zip(&owned.epochs[1..]) {
+        let both = RaiseCeilingsRequest {
+            sections: vec![fast, other],
+            epochs: vec![owned.epochs[0], epoch],
+            ceilings: vec![LAST, 10_000],
+            ..raise_request(&session, 0, 1, 1)
+        };
+        let ask = |mut control: ControlServiceClient<Channel>| {
+            let both = both.clone();
+            async move { control.raise_ceilings(both).await }
+        };
+        let Err(refusal) = cluster.ask(ask).await else { continue };
+        assert_eq!(status::reason(&refusal).unwrap(), "RAISE_TOO_FAST");
+        assert_eq!(cluster.raise(&session, other, epoch, 1).await.unwrap(), 1);
+        assert_eq!(cluster.raise(&session, other, epoch, 10_000).await.unwrap(), 10_000);
+        refused = true;
+        break;
+    }
+    assert!(refused);
 
     // By way of a follower it is the leader that refuses.
-    let follower = cluster.follower().await;
-    let refused = cluster.control(follower).raise_ceilings(raise_request(&session, fast, epoch, LAST)).await;
-    assert_eq!(reason(refused), "RAISE_TOO_FAST");
+    let mut follower = cluster.control(cluster.follower().await);
+    let mut raised = 0;
+    let refusal = loop {
+        match follower.raise_ceilings(raise_request(&session, fast, owned.epochs[0], LAST)).await {
+            Err(refusal) => break refusal,
+            Ok(_) => raised += 1,
+        }
+        assert!(raised < MANY);
+    };
+    assert_eq!(status::reason(&refusal).unwrap(), "RAISE_TOO_FAST");
     cluster.stop_all().await;
 }
 
