@@ -48,7 +48,7 @@ catalogue! {
     ALLOCATIONS_TOTAL = "seqsvr_allocations_total", Counter, Count, ["set", "via", "code"];
     /// Time from a decoded request to its response, sampled from one request in 16.
     REQUEST_SECONDS = "seqsvr_request_seconds", Histogram, Seconds, ["set", "via"], LATENCY;
-    /// Ceiling raises that an AllocSvr requested, by outcome (committed, refused, failed).
+    /// Ceiling raises that an AllocSvr requested, by outcome (committed, refused, failed, delayed).
     CEILING_RAISES_TOTAL = "seqsvr_ceiling_raises_total", Counter, Count, ["set", "outcome"];
     /// Time from the request of a raise to the response that it is committed.
     CEILING_RAISE_SECONDS = "seqsvr_ceiling_raise_seconds", Histogram, Seconds, ["set"], LATENCY;
