@@ -87,7 +87,10 @@ impl RaiseGate {
         Ok(lowered)
     }
 
-    /// `term`: the one that this member leads, if it does.
+    /// Takes the distances of one request from the buckets. `term`: the one that this member leads, `None` while it does not.
+    ///
+    /// # Errors
+    /// The section whose bucket has too few numbers; nothing is taken then.
     fn take(&self, term: Option<u64>, distances: &[(SectionId, u64)]) -> Result<(), TooFast> {
         let mut buckets = self.buckets.lock();
         if term.is_some() && term != buckets.term {
