@@ -65,7 +65,8 @@ seq_kit::options! {
         pub connections: usize,
         /// How far above its section's ceiling a uid may be advanced (Advance, SET). A ceiling never falls, and the section's
         /// next owner starts every uid at it: one advance to 2^62 would move all its neighbours there. Above 2^34 an advance
-        /// takes several raises, at some hundreds a second; one that ends before them may be repeated.
+        /// takes several raises, at some hundreds a second, and above 2^38 a second for each 2^30; one that ends before them
+        /// may be repeated.
         #[serde(with = "advance_limit")]
         pub max_advance: AdvanceLimit,
     }

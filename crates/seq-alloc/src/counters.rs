@@ -39,7 +39,7 @@ pub(crate) struct Counters {
     forwarded: Count,
     wrong_owner: Count,
     /// In the order of [`RaiseOutcome`].
-    raises: [Count; 3],
+    raises: [Count; 4],
     /// Failed ones, then those that succeeded.
     renewals: [Count; 2],
     raise_seconds: Histogram,
@@ -109,6 +109,8 @@ pub(crate) enum RaiseOutcome {
     Refused,
     /// No response that can be used; the section is queued again.
     Failed,
+    /// The ceiling would rise too fast; the section is queued again when the store accepts the raise.
+    Delayed,
 }
 
 /// Why numbers are skipped.
@@ -126,7 +128,7 @@ impl Counters {
     pub(crate) fn new(set: &str, node: &str) -> Counters {
         let shard = |_| Shard { outcomes: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))) };
         let (set, node) = (set.to_owned(), node.to_owned());
-        let raises = ["committed", "refused", "failed"];
+        let raises = ["committed", "refused", "failed", "delayed"];
         let raises = raises.map(|is| counter!(names::CEILING_RAISES_TOTAL, "set" => set.clone(), "outcome" => is));
         let renewals = ["failed", "ok"];
         let renewals = renewals.map(|is| counter!(names::RENEWALS_TOTAL, "set" => set.clone(), "outcome" => is));

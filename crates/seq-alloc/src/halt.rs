@@ -118,7 +118,7 @@ fn judge(session: Session, renewed: RenewSeq, addr: &str, error: &StoreError) ->
         StoreError::Behind(evidence @ StoreBehind { .. }) => return behind(evidence),
         StoreError::SessionOver { reason, message, current, addr }
         | StoreError::Refused { reason, message, current, addr } => (Reason::parse(reason)?, message, *current, addr),
-        StoreError::NoLeader { .. } => return None,
+        StoreError::TooFast { .. } | StoreError::NoLeader { .. } => return None,
     };
     let refused = match reason {
         Reason::StoreBehind => Refused::Behind,

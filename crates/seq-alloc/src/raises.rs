@@ -10,6 +10,7 @@ use seq_core::owner::Session;
 use seq_core::raises::{RaiseBatch, RaiseOutcome as Outcome, RaiseQueue, RaisedSection};
 use seq_core::section::RaiseTicket;
 use seq_core::{Epoch, SectionId, Seq};
+use seq_kit::repeats::Repeats;
 use seq_proto::v1;
 use tokio::time::Instant;
 
@@ -52,6 +53,8 @@ pub(crate) struct Raises {
     /// What the times of the queue count from.
     origin: Instant,
     queue: Queue,
+    /// Log lines about raises that the store delays.
+    delays: Repeats,
 }
 
 /// A batch to be sent.
@@ -92,7 +95,7 @@ impl Raises {
     /// Nothing queued.
     pub(crate) fn new(shared: Arc<Shared>) -> Raises {
         let queue = RaiseQueue::new(shared.options.raises());
-        Raises { shared, origin: Instant::now(), queue }
+        Raises { shared, origin: Instant::now(), queue, delays: Repeats::default() }
     }
 
     /// When calls may follow although nothing was queued or answered.
@@ -138,6 +141,14 @@ impl Raises {
                 self.queue.on_session_over(batch);
                 self.shared.end_session(session);
             }
+            Err(StoreError::TooFast { section, after, message }) => {
+                if let Some(repeated) = self.delays.admit() {
+                    tracing::warn!(section = section.0, ?after, message, repeated, "the store delays a raise");
+                }
+                self.shared.counters.raise(RaiseOutcome::Delayed, 1);
+                let failed = self.queue.on_too_fast(batch, section, after, self.origin.elapsed(), fastrand::u32(..));
+                self.report_failed(&failed);
+            }
             Err(error) => {
                 tracing::warn!(%error, sections, "cannot raise ceilings");
                 self.fail(batch);
@@ -165,7 +176,13 @@ impl Raises {
     fn fail(&mut self, batch: Batch) {
         self.shared.counters.raise(RaiseOutcome::Failed, batch.sections());
         let failed = self.queue.on_failed(batch, self.origin.elapsed(), fastrand::u32(..));
+        self.report_failed(&failed);
+    }
+
+    /// Reports ownerships without a usable response to the owner's machine, which gives one up that stays so. A delayed
+    /// section is none of them: another node would not raise it any sooner.
+    fn report_failed(&self, failed: &[(SectionId, Epoch)]) {
         let now = self.shared.clock.now();
-        self.shared.step(|owner, _| owner.on_raise_failed(&failed, now));
+        self.shared.step(|owner, _| owner.on_raise_failed(failed, now));
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use seq_channel::Pool;
 use seq_core::high_water::{HighWater, Mark, StoreBehind};
 use seq_core::store_calls::{AttemptFailure, StoreMembers};
-use seq_core::{Liveness, Revision};
+use seq_core::{Liveness, Revision, SectionId};
 use seq_proto::reason::{Reason, key};
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::{status, v1};
@@ -106,6 +106,14 @@ pub(crate) enum StoreError {
     /// The leader refused.
     #[error("the store refused with {reason}: {message}")]
     Refused { reason: String, message: String, current: u64, addr: String },
+    /// The leader refused a raise because the ceiling of this section would rise too fast.
+    #[error("{message}")]
+    TooFast {
+        section: SectionId,
+        /// Time after which the raise is accepted.
+        after: Duration,
+        message: String,
+    },
     /// The response is read from a state that lacks what the store had answered before. Nothing of it may be used.
     #[error(transparent)]
     Behind(#[from] StoreBehind),
@@ -189,6 +197,9 @@ fn failure(status: &Status) -> Result<AttemptFailure<String>, StoreError> {
     if reason == Reason::NotLeader {
         return Ok(AttemptFailure::NotLeader(leader_of(status)));
     }
+    if let Some(too_fast) = too_fast(status, &reason) {
+        return Err(too_fast);
+    }
     let (current, addr) = about(status);
     if SESSION_OVER.iter().any(|over| reason == *over) {
         return Err(StoreError::SessionOver { reason, message, current, addr });
@@ -197,6 +208,16 @@ fn failure(status: &Status) -> Result<AttemptFailure<String>, StoreError> {
         return Ok(AttemptFailure::Unavailable);
     }
     Err(StoreError::Refused { reason, message, current, addr })
+}
+
+/// The refusal of a raise that is too fast, if it is one and names its section.
+fn too_fast(status: &Status, reason: &str) -> Option<StoreError> {
+    if *reason != Reason::RaiseTooFast {
+        return None;
+    }
+    let section = metadata(status, key::SECTION)?.parse().ok()?;
+    let after = status::retry_after(status).unwrap_or_default();
+    Some(StoreError::TooFast { section: SectionId(section), after, message: status.message().to_owned() })
 }
 
 /// Whether another member, or the same one later, may respond.

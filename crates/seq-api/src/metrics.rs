@@ -48,7 +48,7 @@ catalogue! {
     ALLOCATIONS_TOTAL = "seqsvr_allocations_total", Counter, Count, ["set", "via", "code"];
     /// Time from a decoded request to its response, sampled from one request in 16.
     REQUEST_SECONDS = "seqsvr_request_seconds", Histogram, Seconds, ["set", "via"], LATENCY;
-    /// Ceiling raises that an AllocSvr requested, by outcome (committed, refused, failed).
+    /// Ceiling raises that an AllocSvr requested, by outcome (committed, refused, failed, delayed).
     CEILING_RAISES_TOTAL = "seqsvr_ceiling_raises_total", Counter, Count, ["set", "outcome"];
     /// Time from the request of a raise to the response that it is committed.
     CEILING_RAISE_SECONDS = "seqsvr_ceiling_raise_seconds", Histogram, Seconds, ["set"], LATENCY;
@@ -128,6 +128,8 @@ catalogue! {
     STORAGE_SYNC_ENTRIES = "seqsvr_storage_sync_entries", Histogram, Count, ["set", "node"], BATCH;
     /// Ceiling raises that a member of the store applied; the same on every member.
     RAISES_APPLIED_TOTAL = "seqsvr_raises_applied_total", Counter, Count, ["set", "node"];
+    /// Raise requests of an AllocSvr that the leader of a store refused because a ceiling would rise too fast.
+    RAISES_TOO_FAST_TOTAL = "seqsvr_raises_too_fast_total", Counter, Count, ["set", "node", "alloc"];
     /// Open client connections of a node.
     CONNECTIONS = "seqsvr_connections", Gauge, Count, ["node"];
     /// Connections closed at once because a node had reached its limit.

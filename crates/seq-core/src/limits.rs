@@ -20,6 +20,14 @@ pub const DEFAULT_MAX_ADVANCE: u64 = 1_000_000_000;
 /// spend the numbers of a section; a ceiling further away takes several raises.
 pub const MAX_RAISE: u64 = 4 * MAX_STEP;
 
+/// Numbers that the ceiling of a section may rise at once, 2^38, beside [`RAISE_RATE`]: a takeover or an advance as far as
+/// [`DEFAULT_MAX_ADVANCE`] is a 256th of it, so owners and operators reach it only by far advances.
+pub const RAISE_BURST: u64 = 1 << 38;
+
+/// Numbers a second that the ceiling of a section may rise lastingly, 2^30: ten thousand a second for each of its 100,000
+/// uids, more than one AllocSvr allocates for all of its sections. At this rate the numbers of a section last for 272 years.
+pub const RAISE_RATE: u64 = 1 << 30;
+
 /// Most items in one request: a full batch stays under 256 KiB on the wire and under a millisecond of work, so it does
 /// not delay the requests behind it on its core.
 pub const MAX_ITEMS: usize = 10_000;

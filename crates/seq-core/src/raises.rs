@@ -3,6 +3,7 @@
 //! A section is queued by its [`RaiseTicket`], of which there is one, so at most one raise of a section is queued or in
 //! flight. A raise that failed is queued again, and no batch is sent before its wait is over: while the store does not
 //! answer, one round of calls is made for each wait. A raise that the store refused is not repeated: the ownership is over.
+//! A section whose ceiling would rise too fast is delayed alone; its ownership goes on, and the others are raised at once.
 //!
 //! Time is a duration since any origin, the same in all calls; the shell reads it.
 
@@ -15,6 +16,7 @@ use crate::backoff::Backoff;
 use crate::id::{Epoch, SectionId, Seq};
 use crate::limits;
 use crate::owner::Session;
+use crate::raise_rate::LONGEST_WAIT;
 use crate::renewals::RenewalOptions;
 use crate::section::RaiseTicket;
 use crate::state::Raise;
@@ -62,6 +64,9 @@ pub struct RaiseQueue<S> {
     options: RaiseOptions,
     /// Oldest first. A section that left may be here beside its successor until it is dropped from a batch.
     pending: VecDeque<(S, RaiseTicket)>,
+    /// Sections whose ceiling would rise too fast, with the time from which they are pending again. At most one for each
+    /// ticket; few, because none is delayed that raises its ceiling as numbers are allocated.
+    delayed: Vec<(Duration, S, RaiseTicket)>,
     in_flight: usize,
     backoff: Backoff,
     /// No batch is sent before.
@@ -127,6 +132,7 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         RaiseQueue {
             options,
             pending: VecDeque::new(),
+            delayed: Vec::new(),
             in_flight: 0,
             backoff: Backoff::new(options.retry_min, options.retry_max),
             paused_until: None,
@@ -149,11 +155,14 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         owns: impl Fn(&S) -> bool,
     ) -> Option<RaiseBatch<S>> {
         self.paused_until = self.paused_until.filter(|until| now < *until);
+        let due = self.delayed.extract_if(.., |(at, ..)| *at <= now);
+        self.pending.extend(due.map(|(_, section, ticket)| (section, ticket)));
         if self.paused_until.is_some() || self.in_flight >= self.options.in_flight {
             return None;
         }
         let Some(session) = session else {
             self.pending.clear();
+            self.delayed.clear();
             return None;
         };
         while !self.pending.is_empty() {
@@ -177,7 +186,7 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
     /// When [`RaiseQueue::next_batch`] may have more although nothing was queued or answered.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.paused_until
+        self.paused_until.or_else(|| self.delayed.iter().map(|(at, ..)| *at).min())
     }
 
     /// Durable, then visible: adopts the committed ceilings of a response that [fits](RaiseBatch::fits), and only now do they
@@ -212,6 +221,28 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         let failed = batch.ownerships();
         self.pending.extend(batch.raises.into_iter().map(|(section, ticket, _)| (section, ticket)));
         failed
+    }
+
+    /// The store refused the batch because this section's ceiling would rise too fast: delays the section for `after`, at
+    /// least the first wait of a failed call and at most [`LONGEST_WAIT`], and queues the others again at once. Each refusal delays one
+    /// section, so the rounds are bounded. `random` is any 32 bits. Returns the ownerships that failed as in
+    /// [`RaiseQueue::on_failed`], none unless the section is not in the batch.
+    pub fn on_too_fast(
+        &mut self,
+        mut batch: RaiseBatch<S>,
+        section: SectionId,
+        after: Duration,
+        now: Duration,
+        random: u32,
+    ) -> Vec<(SectionId, Epoch)> {
+        let Some(index) = batch.raises.iter().position(|(one, ..)| one.id() == section) else {
+            return self.on_failed(batch, now, random);
+        };
+        self.on_answered();
+        let (section, ticket, _) = batch.raises.remove(index);
+        self.delayed.push((now + after.clamp(self.options.retry_min.min(LONGEST_WAIT), LONGEST_WAIT), section, ticket));
+        self.pending.extend(batch.raises.into_iter().map(|(section, ticket, _)| (section, ticket)));
+        Vec::new()
     }
 
     /// The incarnation is over, and its sections with it.

@@ -26,6 +26,8 @@ pub mod key {
     pub const SET: &str = "set";
     /// Decimal epoch since which the section is there.
     pub const SINCE: &str = "since";
+    /// Decimal number of the section that the refusal is about.
+    pub const SECTION: &str = "section";
 }
 
 /// When a repeated request can succeed.
@@ -43,7 +45,7 @@ pub enum Retry {
     Start,
     /// When the ceiling is raised.
     Ceiling,
-    /// A tenth of a second later: there is room in a quota, or in the memory.
+    /// A tenth of a second later: there is room in a quota, in the memory, or for a raise.
     Quota,
     /// About an election later: the store has a leader.
     Leader,
@@ -318,6 +320,9 @@ reasons! {
         BadEpoch = "BAD_EPOCH", [InvalidArgument], Never, Unchanged;
         /// The ceiling is 0, or above 2^63 - 1.
         BadCeiling = "BAD_CEILING", [InvalidArgument], Never, Unchanged;
+        /// The ceiling of a section would rise faster than a ceiling may; the hint in the refusal is the time after which
+        /// this raise is accepted.
+        RaiseTooFast = "RAISE_TOO_FAST", [ResourceExhausted], Quota, Unknown, [SECTION];
         /// The transfer is to no node, or to its sender.
         BadTarget = "BAD_TARGET", [InvalidArgument], Never, Unchanged;
         /// The number of the handover is 0.

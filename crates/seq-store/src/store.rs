@@ -218,7 +218,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let between = Between::new(&cluster, replicated.clone(), plan.clone());
     let (migrations, departures, progress) = Migrations::new(between.clone());
     let departing = (departures, between.arrivals.clone(), awaited);
-    let control = Control::new(set.clone(), declared, replicated.clone(), plan.clone(), departing);
+    let control = Control::new(set.clone(), declared, replicated.clone(), plan.clone(), departing, &name);
     let calls = control.calls.clone();
     services.control.local.0.open(control);
     services.admin.0.open(view.clone());

@@ -4,13 +4,14 @@ use super::{FILES, Scene, Setup};
 use crate::cluster::{Server, eventually, seqsvr, seqsvr_json};
 
 pub(super) const ALERTS_OF_HEADROOM: &[&str] = &["SeqsvrHeadroomLow"];
+pub(super) const ALERTS_OF_RATES: &[&str] = &["SeqsvrRaisesTooFast"];
 pub(super) const ALERTS_OF_SNAPSHOTS: &[&str] = &["SeqsvrSnapshotsStop"];
 
 /// A restore raises ceilings by 2^40 for each restore before it; 2^53 is 8,192 times that, and the alert begins at 7,168.
 const COUNT: &str = "7500";
 
-/// So far one advance goes in 131,072 raises: each is an entry of the log, and the alert begins at 100,000.
-const FAR: u64 = 1 << 51;
+/// A ceiling rises by 2^38 at once: half of this is refused after sixteen raises, and takes four minutes.
+const FAR: u64 = 1 << 40;
 
 #[test]
 #[ignore = "six minutes, with Prometheus; `just alerts`"]
@@ -43,29 +44,45 @@ fn alerts_of_headroom_fire_and_resolve() {
 }
 
 #[test]
+#[ignore = "ten minutes, with Prometheus; `just alerts`"]
+fn alerts_of_rates_fire_and_resolve() {
+    let settings = format!("[alloc]\nmax_advance = {FAR}\n");
+    let mut scene = Scene::start(&Setup { settings: &settings, alerts: ALERTS_OF_RATES, ..Setup::default() });
+    let (addr, far) = (scene.addr(7400), (FAR / 2).to_string());
+    scene.stage(
+        "`alloc.max_advance` is 2^40, and a user is advanced by 2^39",
+        ALERTS_OF_RATES,
+        // A refused raise is repeated after 16 s, and one that is not called for any more ends the advance.
+        |scene| {
+            for _ in 0..4 {
+                scene.poll();
+                let args = ["advance", "1", &far, "--yes", "--addr", &addr, "--deadline-ms", "20000"];
+                assert!(!seqsvr(&args).status.success(), "it takes minutes");
+            }
+        },
+        |_| {},
+    );
+    scene.print();
+}
+
+#[test]
 #[ignore = "half an hour, as root, with Prometheus; `just alerts`"]
 fn alerts_of_snapshots_fire_and_resolve() {
-    let settings = format!("[alloc]\nmax_advance = {}\n", u64::MAX >> 2);
     let store_settings = "[store]\nsnapshot_interval_entries = 10_000_000\n";
     let alerts = ALERTS_OF_SNAPSHOTS;
-    let setup = Setup { disks: &[1, 2, 3], settings: &settings, store_settings, alerts, ..Setup::default() };
+    let setup = Setup { disks: &[1, 2, 3], step: "1", store_settings, alerts, ..Setup::default() };
     let mut scene = Scene::start(&setup);
     // What a store applies later lets it look at the interval.
     let _load = scene.load("load", &["--rate", "20", "--uids", "10000000"]);
     let addr = scene.addr(7400);
+    let calls = std::cell::Cell::new(None);
     scene.stage(
-        "`store.snapshot_interval_entries` is 10,000,000, under an advance by 2^51",
+        "`store.snapshot_interval_entries` is 10,000,000, with a step of 1 and 500 calls a second for one user",
         alerts,
+        // Each number is an entry of the log, and the alert begins at 100,000.
+        |scene| calls.set(Some(scene.load("one", &["--endpoint", "sdk", "--rate", "500", "--uids", "1"]))),
         |scene| {
-            let far = FAR.to_string();
-            let mut done = false;
-            while !done {
-                scene.poll();
-                let args = ["advance", "1", &far, "--yes", "--addr", &addr, "--deadline-ms", "30000"];
-                done = seqsvr(&args).status.success();
-            }
-        },
-        |scene| {
+            drop(calls.take());
             std::fs::write(scene.place.path("stores.toml"), "").unwrap();
             for store in 1..=3 {
                 scene.stores[store as usize - 1].take().unwrap().terminate();

@@ -8,11 +8,12 @@ use serde_json::Value;
 use super::{allocators, ceilings, disks, ownership, security, stores, upgrades, writes};
 
 /// The alerts of all scenes.
-const SCENES: [&[&str]; 14] = [
+const SCENES: [&[&str]; 15] = [
     allocators::ALERTS,
     allocators::ALERTS_OF_FILES,
     allocators::ALERTS_OF_OVERLOAD,
     ceilings::ALERTS_OF_HEADROOM,
+    ceilings::ALERTS_OF_RATES,
     ceilings::ALERTS_OF_SNAPSHOTS,
     disks::ALERTS,
     ownership::ALERTS_OF_COPIES,

@@ -38,6 +38,22 @@ async fn callers_at_the_ceiling_wait_and_wake() {
 }
 
 #[tokio::test]
+async fn a_raise_that_is_too_fast_delays_its_section_alone() {
+    let world = World::new();
+    let node = world.start_owning("a1", 0..2).await;
+    *world.store.too_fast.lock() = Some(0);
+    let mut delayed = Box::pin(node.next(7));
+    assert_eq!((&mut delayed).now_or_never(), None);
+    assert_eq!(node.next(SIZE + 7).await, Ok(given(1, 0, 1)), "the other section of the batch");
+    // Refused and sent again, for its own sake alone: the ownership goes on.
+    let calls = world.store.raise_calls.load(SeqCst);
+    until("the raise is sent again", || world.store.raise_calls.load(SeqCst) >= calls + 2).await;
+    assert_eq!((&mut delayed).now_or_never(), None);
+    *world.store.too_fast.lock() = None;
+    assert_eq!(delayed.await, Ok(given(1, 0, 1)));
+}
+
+#[tokio::test]
 async fn a_call_whose_time_is_over_moves_nothing() {
     let world = World::new();
     let node = world.start_owning("a1", 0..1).await;

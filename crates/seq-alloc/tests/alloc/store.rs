@@ -56,6 +56,8 @@ pub(crate) struct Store {
     pub(crate) mode: Arc<watch::Sender<Mode>>,
     /// Raise calls that came in, held ones included.
     pub(crate) raise_calls: Arc<AtomicUsize>,
+    /// Raise calls with this section are refused, because its ceiling would rise too fast.
+    pub(crate) too_fast: Arc<Mutex<Option<u32>>>,
     pub(crate) calls: Arc<AtomicUsize>,
     /// Departures that came in.
     pub(crate) departures: Arc<AtomicUsize>,
@@ -81,6 +83,7 @@ impl Store {
             state: Arc::new(Mutex::new(state)),
             mode: Arc::new(watch::Sender::new(Mode::Serve)),
             raise_calls: Arc::default(),
+            too_fast: Arc::default(),
             calls: Arc::default(),
             departures: Arc::default(),
             handovers: Arc::default(),
@@ -477,6 +480,10 @@ impl ControlService for Store {
         let request = request.into_inner();
         let session = control::session(request.node_id, request.incarnation)?;
         let raises = control::raises(&request, &self.layout())?;
+        if let Some(section) = self.too_fast.lock().filter(|section| request.sections.contains(section)) {
+            let section = [(key::SECTION, section.to_string())];
+            return Err(Reason::RaiseTooFast.status_with("the ceiling would rise too fast", section));
+        }
         let Session { node, incarnation } = session;
         let raise = Command::Raise { node, incarnation, raises };
         let Answer::Raised(answer) = self.apply(&raise)? else { unreachable!() };

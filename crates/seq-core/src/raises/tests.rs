@@ -100,3 +100,53 @@ fn what_left_is_dropped_and_an_incarnation_takes_its_raises_with_it() {
     assert!(queue.next_batch(MS, None, |_| true).is_none());
     assert!(queue.next_batch(MS, Some(ME), |_| true).is_none(), "it was of an earlier incarnation");
 }
+
+#[test]
+fn a_section_whose_ceiling_rises_too_fast_is_delayed_and_no_other_waits_for_it() {
+    let (mut queue, sections) = queued(2);
+    let batch = queue.next_batch(MS, Some(ME), |_| true).unwrap();
+    assert_eq!(queue.on_too_fast(batch, SectionId(1), 500 * MS, MS, 0), []);
+    assert_eq!(queue.next_deadline(), Some(501 * MS));
+    let batch = queue.next_batch(MS, Some(ME), |_| true).unwrap();
+    assert_eq!(ids(&batch), [0], "sent again at once, without the other");
+    // A deadline that is over while a batch is in flight is none any more: the section is in the queue then.
+    assert!(queue.next_batch(501 * MS, Some(ME), |_| true).is_none());
+    assert_eq!(queue.next_deadline(), None);
+    queue.on_response(batch, &[Some(Seq(10))]);
+    let batch = queue.next_batch(501 * MS, Some(ME), |_| true).unwrap();
+    assert_eq!(ids(&batch), [1]);
+    queue.on_response(batch, &[Some(Seq(10))]);
+    assert_eq!(sections[1].section.ceiling(), Seq(10));
+}
+
+#[test]
+fn a_delay_is_bounded_and_no_refusal_is_repeated_at_once() {
+    let (mut queue, _sections) = queued(1);
+    let batch = queue.next_batch(MS, Some(ME), |_| true).unwrap();
+    assert_eq!(queue.on_too_fast(batch, SectionId(0), Duration::ZERO, MS, 0), []);
+    assert_eq!(queue.next_deadline(), Some(21 * MS));
+    let batch = queue.next_batch(21 * MS, Some(ME), |_| true).unwrap();
+    assert_eq!(queue.on_too_fast(batch, SectionId(0), Duration::MAX, MS, 0), []);
+    assert_eq!(queue.next_deadline(), Some(LONGEST_WAIT + MS));
+}
+
+#[test]
+fn a_refusal_for_a_section_that_is_not_in_the_batch_fails_it() {
+    let (mut queue, _sections) = queued(2);
+    let batch = queue.next_batch(MS, Some(ME), |_| true).unwrap();
+    let failed = queue.on_too_fast(batch, SectionId(7), 500 * MS, MS, 0);
+    assert_eq!(failed, [(SectionId(0), Epoch(1)), (SectionId(1), Epoch(1))]);
+    assert_eq!(queue.next_deadline(), Some(11 * MS));
+}
+
+#[test]
+fn a_delayed_section_that_left_is_dropped_and_an_incarnation_takes_its_delayed_raises_with_it() {
+    for (now, session) in [(501 * MS, Some(ME)), (2 * MS, None)] {
+        let (mut queue, _sections) = queued(1);
+        let batch = queue.next_batch(MS, Some(ME), |_| true).unwrap();
+        queue.on_too_fast(batch, SectionId(0), 500 * MS, MS, 0);
+        assert!(queue.next_batch(now, session, |_| false).is_none());
+        assert_eq!(queue.next_deadline(), None);
+        assert!(queue.next_batch(501 * MS, Some(ME), |_| true).is_none());
+    }
+}

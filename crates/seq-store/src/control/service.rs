@@ -26,6 +26,7 @@ use seq_raft::Gate;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
+use super::raise_rate::RaiseGate;
 use super::reach::ControlCalls;
 use crate::between::arrivals::Arrivals;
 use crate::between::migrations::Departures;
@@ -54,6 +55,8 @@ pub(crate) struct Control {
     pub(crate) awaited: Awaited,
     /// Calls of live incarnations, for the decision whether this member is reached.
     pub(crate) calls: ControlCalls,
+    /// The bound on how fast ceilings rise.
+    rate: Arc<RaiseGate>,
 }
 
 /// The local service, opened once the member is loaded.
@@ -107,14 +110,13 @@ impl ControlService for ControlServer {
         let caller = sender(&request)?;
         let request = request.into_inner();
         let session = this.session(caller.as_ref(), request.node_id, request.incarnation)?;
-        let raises = control::raises(&request, &this.set.layout)?;
+        let mut raises = control::raises(&request, &this.set.layout)?;
+        let lowered = this.rate.admit(&this.replicated, session, &mut raises)?;
         let Session { node, incarnation } = session;
         let outcome = this.replicated.propose(RaiseCeilings { node, incarnation, raises }).await?;
-        let ceilings = outcome
-            .map_err(|refusal| this.refused(refusal))?
-            .into_iter()
-            .map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0))
-            .collect();
+        let ceilings = outcome.map_err(|refusal| this.refused(refusal))?;
+        lowered.check(&request.sections, &ceilings)?;
+        let ceilings = ceilings.into_iter().map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0)).collect();
         Ok(Response::new(RaiseCeilingsResponse {
             ceilings,
             update: Some(this.update(session, request.route_version)?),
@@ -158,8 +160,10 @@ impl Control {
         replicated: ReplicatedSet,
         plan: watch::Receiver<Arc<Plan>>,
         (departures, arrivals, awaited): (watch::Receiver<Departures>, Arc<Arrivals>, Awaited),
+        name: &str,
     ) -> Control {
-        Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls: ControlCalls::default() }
+        let (calls, rate) = (ControlCalls::default(), Arc::new(RaiseGate::new(&set.name, name)));
+        Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls, rate }
     }
 
     /// The incarnation that sent a call. A call of the newest one is counted: this member is reached.

@@ -14,6 +14,7 @@ mod membership;
 mod partition;
 mod plans;
 mod quorum;
+mod raise_rate;
 mod restored;
 mod rollback;
 mod sets;
