@@ -22,6 +22,7 @@ mod forwarding;
 mod hostile;
 mod http;
 mod import;
+mod impostors;
 mod kill;
 mod load;
 mod numbers;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, eventually};
 
 pub(crate) const STORES: [u64; 3] = [1, 2, 3];
 pub(crate) const ALLOCS: [&str; 2] = ["a1", "a2"];
@@ -16,6 +16,8 @@ pub(crate) const ALLOC_PORTS: [u16; 4] = [7400, 7401, 7420, 7421];
 /// The files of both sets, as `sets/two`, on an address of their own.
 pub(crate) struct TwoSets {
     pub(crate) place: Place,
+    /// Of the addresses of nodes: `https` with TLS, else `http`.
+    scheme: &'static str,
 }
 
 /// The processes of a set.
@@ -27,16 +29,33 @@ pub(crate) struct SetServers {
 impl TwoSets {
     /// The files of two sets of these uids; nothing runs yet.
     pub(crate) fn new(uids: u64) -> TwoSets {
+        TwoSets::with_security(uids, "plaintext = true\n", "http")
+    }
+
+    /// As [`TwoSets::new`], with TLS, and a certificate for each process, for `operator/admin` and for `client/backend`.
+    pub(crate) fn secure(uids: u64) -> TwoSets {
+        let sets = TwoSets::with_security(uids, "", "https");
+        for set in ["a", "b"] {
+            let file = sets.file(set).display().to_string();
+            let issued = sets.place.seqsvr(&["cert", "issue", "--set", &file]);
+            assert!(issued.status.success(), "{}", String::from_utf8_lossy(&issued.stderr));
+        }
+        let issued = sets.place.seqsvr(&["cert", "issue", "client/backend"]);
+        assert!(issued.status.success(), "{}", String::from_utf8_lossy(&issued.stderr));
+        sets
+    }
+
+    fn with_security(uids: u64, security: &str, scheme: &'static str) -> TwoSets {
         let place = Place::new();
         fs::create_dir_all(place.path("sets/two")).unwrap();
         for set in ["a", "b"] {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../sets/two/{set}.toml"));
             let text = fs::read_to_string(path).unwrap().replace("127.0.0.1", &place.host.to_string());
             let text = text.replace("0..10_000_000", &format!("0..{uids}"));
-            let text = format!("plaintext = true\n{text}");
+            let text = format!("{security}{text}");
             fs::write(place.path(&format!("sets/two/{set}.toml")), text).unwrap();
         }
-        TwoSets { place }
+        TwoSets { place, scheme }
     }
 
     /// Starts both sets, and waits until numbers are allocated.
@@ -44,11 +63,11 @@ impl TwoSets {
         let servers = ["a", "b"].map(|set| SetServers { stores: self.stores(set, set), allocs: self.allocs(set) });
         eventually("the sets are defined", || {
             let dir = self.place.path("sets/two").display().to_string();
-            seqsvr(&["set", "apply", &dir, "--yes"]).status.success().then_some(())
+            self.place.seqsvr(&["set", "apply", &dir, "--yes"]).status.success().then_some(())
         });
         self.wait_known();
         eventually("numbers are allocated", || {
-            seqsvr(&["next", "7", "--addr", &self.addr(7400)]).status.success().then_some(())
+            self.place.seqsvr(&["next", "7", "--addr", &self.addr(7400)]).status.success().then_some(())
         });
         servers
     }
@@ -81,14 +100,14 @@ impl TwoSets {
     }
 
     pub(crate) fn addr(&self, port: u16) -> String {
-        format!("http://{}:{port}", self.place.host)
+        format!("{}://{}:{port}", self.scheme, self.place.host)
     }
 
     /// Waits until each set knows the allocators of the other one.
     pub(crate) fn wait_known(&self) {
         for port in [7301, 7321] {
             eventually("the sets know each other", || {
-                let output = seqsvr(&["set", "list", "--addr", &self.addr(port), "-o", "json"]);
+                let output = self.place.seqsvr(&["set", "list", "--addr", &self.addr(port), "-o", "json"]);
                 let list: Value = serde_json::from_slice(&output.stdout).ok()?;
                 let sets = list["items"].as_array()?;
                 (sets.len() == 2 && sets.iter().all(|set| set["allocs"].as_array().is_some_and(|list| list.len() == 2)))
@@ -99,12 +118,12 @@ impl TwoSets {
 
     /// Runs a command at the first set's store.
     pub(crate) fn run(&self, args: &[&str]) -> Value {
-        seqsvr_json(&[args, &["--addr", &self.addr(7301), "--timeout-s", "120"]].concat())
+        self.place.seqsvr_json(&[args, &["--addr", &self.addr(7301), "--timeout-s", "120"]].concat())
     }
 
     /// Runs a command at the first set's store to its end.
     pub(crate) fn cli(&self, args: &[&str]) {
-        let output = seqsvr(&[args, &["--addr", &self.addr(7301), "--timeout-s", "120"]].concat());
+        let output = self.place.seqsvr(&[args, &["--addr", &self.addr(7301), "--timeout-s", "120"]].concat());
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
@@ -117,7 +136,8 @@ impl TwoSets {
 
     /// Sections of a set, by the records of its own store.
     pub(crate) fn sections(&self, set: &str) -> u64 {
-        let shown = seqsvr_json(&["set", "show", set, "--addr", &self.addr(7301), "--addr", &self.addr(7321)]);
+        let shown =
+            self.place.seqsvr_json(&["set", "show", set, "--addr", &self.addr(7301), "--addr", &self.addr(7321)]);
         shown["sections"].as_u64().unwrap()
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use seq_auth::{Credentials, Files};
+use seq_auth::{Credentials, ExpectedServer, Files};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -84,7 +84,7 @@ async fn handshakes(addr: &str, files: &Files, resumes: bool, seconds: u32) -> a
 /// Connects once; returns whether a session was resumed.
 async fn connect(credentials: &Credentials, host: &str, addr: &str) -> anyhow::Result<bool> {
     let stream = TcpStream::connect(addr).await?;
-    let mut stream = credentials.connect(host, stream, Some(b"h2")).await?;
+    let mut stream = credentials.connect(host, &ExpectedServer::any(), stream, Some(b"h2")).await?;
     stream.write_all(HTTP2_OPENING).await?;
     stream.flush().await?;
     // The first bytes of the server come behind the tickets of the session.

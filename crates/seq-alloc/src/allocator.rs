@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use seq_api::batch_clock::BatchClock;
 use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
-use seq_channel::{Dial, Pool};
+use seq_channel::{Dial, ExpectedServer, Pool};
 use seq_core::calls::UnknownAttempts;
 use seq_core::owner::Owner;
 use seq_core::route::{Route, RouteUpdate};
@@ -78,7 +78,8 @@ impl Allocator {
         Allocator::start_with(config, &Dial::tcp(), group)
     }
 
-    /// Starts an allocator that reaches the store and the other nodes by `dial`.
+    /// Starts an allocator that reaches the store and the other nodes by `dial`. It expects members of its own set's store,
+    /// AllocSvrs of its own set, and at the addresses of another set the AllocSvrs of that one.
     ///
     /// # Errors
     /// As [`Allocator::start`].
@@ -94,7 +95,9 @@ impl Allocator {
             return Err(StartError::UnknownName { set, name });
         }
         let members = spec.stores.into_iter().map(|store| store.addr).collect();
-        let link = Arc::new(StoreLink::new(Pool::with_dial(1, dial.clone()), members, options.store_timeout));
+        let to_store = dial.expecting(ExpectedServer::store().of_set(&set));
+        let to_peers = dial.expecting(ExpectedServer::alloc().of_set(&set));
+        let link = Arc::new(StoreLink::new(Pool::with_dial(1, to_store), members, options.store_timeout));
         let machine = Owner::new(&set, layout.clone(), options.terms()).with_secret(fastrand::u64(..));
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
@@ -117,7 +120,7 @@ impl Allocator {
             pending: PendingCalls::default(),
             handovers: HandoverQueue::default(),
             receiving: Receiving::default(),
-            peers: Peers::new(options.connections, dial.clone()),
+            peers: Peers::new(options.connections, to_peers),
             other_sets: OtherSets::new(&set, &name, options.connections, dial.clone()),
             shutdown: group.token(),
             set,

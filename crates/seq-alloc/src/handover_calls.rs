@@ -19,6 +19,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use crate::ownership::OwnedSection;
+use crate::peers::Peers;
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
 
@@ -125,23 +126,35 @@ impl Shared {
         }
     }
 
-    /// The target, where the store of its set stated that it takes handovers; a store that states nothing has routes.
+    /// The target, where the store of its set stated that it takes handovers; a store that states nothing has routes. The copy
+    /// of a section is sent only to an AllocSvr of the set that the handover is for.
     fn target(&self, handover: &Handover) -> Result<HandoverServiceClient<Channel>, Status> {
-        let stated = match &handover.departure {
-            None => self.peer_addrs.lock().get(&handover.to).cloned(),
-            Some(departure) => Some(departure.addr.clone()),
-        };
-        let channel = match stated {
+        let channel = match &handover.departure {
+            Some(departure) => self.channel_of_set(departure.set, &departure.addr)?,
             None => {
-                self.channel(handover.to).ok_or_else(|| Status::unavailable("the target's address is not known"))?
-            }
-            Some(addr) => {
-                let channel = self.peers.here().pool.get(&addr);
-                channel.map_err(|error| Status::unavailable(error.to_string()))?
+                let stated = self.peer_addrs.lock().get(&handover.to).cloned();
+                match stated {
+                    Some(addr) => get(&self.peers, &addr)?,
+                    None => self
+                        .channel(handover.to)
+                        .ok_or_else(|| Status::unavailable("the target's address is not known"))?,
+                }
             }
         };
         Ok(HandoverServiceClient::new(channel))
     }
+
+    /// A connection to an AllocSvr of another set.
+    fn channel_of_set(&self, set: SetId, addr: &str) -> Result<Channel, Status> {
+        match self.other_set(set) {
+            Some(set) => get(&set.peers, addr),
+            None => get(self.other_sets.unnamed(), addr),
+        }
+    }
+}
+
+fn get(peers: &Peers, addr: &str) -> Result<Channel, Status> {
+    peers.here().pool.get(addr).map_err(|error| Status::unavailable(error.to_string()))
 }
 
 /// Freezes a section, and copies it.

@@ -4,6 +4,9 @@
 //! calls for other sets nothing. `probe_loop` finds out whether a set responds, and fetches its routes; calls only read
 //! what it found, and never probe.
 //!
+//! An address of another set is stated by nodes of this set, or by nodes of that one. Whichever it is, only an AllocSvr whose
+//! certificate is of the set with the stated name receives a call there.
+//!
 //! **Invariant:** a set's routes only choose the node that a call is sent to. Any node of the set serves it, or forwards it.
 
 use std::collections::BTreeMap;
@@ -12,7 +15,7 @@ use std::sync::Arc;
 use metrics::counter;
 use parking_lot::RwLock;
 use seq_api::metrics::FORWARDED_TO_SETS_TOTAL;
-use seq_channel::Dial;
+use seq_channel::{Dial, ExpectedServer};
 use seq_core::SetId;
 use seq_core::route::RouteTable;
 use tokio::sync::Notify;
@@ -40,6 +43,8 @@ pub(crate) struct OtherSets {
     node: String,
     connections: usize,
     dial: Dial,
+    /// To nodes of sets that the routes do not have.
+    unnamed: Peers,
     sets: RwLock<BTreeMap<SetId, Arc<OtherSet>>>,
     /// Notified when a set is to be probed, or is in use again.
     probe: Arc<Notify>,
@@ -49,7 +54,13 @@ impl OtherSets {
     /// None yet, of a node of this set. Each will have so many connections to a node.
     pub(crate) fn new(set: &str, node: &str, connections: usize, dial: Dial) -> OtherSets {
         let (set, node) = (set.to_owned(), node.to_owned());
-        OtherSets { set, node, connections, dial, sets: RwLock::default(), probe: Arc::default() }
+        let unnamed = Peers::new(1, dial.expecting(ExpectedServer::alloc()));
+        OtherSets { set, node, connections, dial, unnamed, sets: RwLock::default(), probe: Arc::default() }
+    }
+
+    /// Connections to AllocSvrs of a set that the routes do not have: its name is not known, so only the role is checked.
+    pub(crate) fn unnamed(&self) -> &Peers {
+        &self.unnamed
     }
 
     /// A set, by what the routes of this one state of it; made anew when its name or addresses changed. `None`: the routes
@@ -68,7 +79,8 @@ impl OtherSets {
         let to = if known { stated.name.clone() } else { REST.to_owned() };
         let labels = [("set", self.set.clone()), ("node", self.node.clone()), ("to", to)];
         let forwarded = counter!(FORWARDED_TO_SETS_TOTAL, &labels);
-        let peers = [self.connections, 1].map(|connections| Peers::new(connections, self.dial.clone()));
+        let dial = self.dial.expecting(ExpectedServer::alloc().of_set(&stated.name));
+        let peers = [self.connections, 1].map(|connections| Peers::new(connections, dial.clone()));
         let set = Arc::new(OtherSet::new(id, stated, peers, forwarded, self.probe.clone()));
         sets.insert(id, set.clone());
         Some(set)

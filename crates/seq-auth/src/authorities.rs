@@ -5,18 +5,20 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::{ClientConfig, RootCertStore};
+use rustls::RootCertStore;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::client;
 
 use crate::authority::revoked_by;
 use crate::certificate::chain;
-use crate::credentials::{Credentials, CredentialsError, Files, connect, dialing};
+use crate::credentials::{Credentials, CredentialsError, Files};
+use crate::dialing::Dialing;
+use crate::expected::ExpectedServer;
 use crate::verify::Accepted;
 
 /// Checks the nodes of a cluster, and proves nothing itself. Clones are the same.
 #[derive(Clone)]
-pub struct Authorities(Arc<ClientConfig>);
+pub struct Authorities(Arc<Dialing>);
 
 impl Authorities {
     /// Reads the files, but for the certificate. They are not read again.
@@ -38,7 +40,8 @@ impl Authorities {
         for authority in authorities {
             roots.add(authority).map_err(|error| unusable(&error))?;
         }
-        Ok(Authorities(dialing(&Arc::new(roots), &accepted, None).map_err(|error| unusable(&error))?))
+        let dialing = Dialing::new(&Arc::new(roots), &accepted, None).map_err(|error| unusable(&error))?;
+        Ok(Authorities(Arc::new(dialing)))
     }
 }
 
@@ -62,13 +65,14 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// Makes the handshake of a connection to a node at `host`, as [`Credentials::connect`] does.
+    /// Makes the handshake of a connection to the expected server at `host`, as [`Credentials::connect`] does.
     ///
     /// # Errors
     /// As [`Credentials::connect`].
     pub async fn connect<S>(
         &self,
         host: &str,
+        expected: &ExpectedServer,
         stream: S,
         protocol: Option<&'static [u8]>,
     ) -> io::Result<client::TlsStream<S>>
@@ -76,8 +80,8 @@ impl Trust {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         match self {
-            Trust::Credentials(credentials) => credentials.connect(host, stream, protocol).await,
-            Trust::Authorities(Authorities(config)) => connect(config.clone(), host, stream, protocol).await,
+            Trust::Credentials(credentials) => credentials.connect(host, expected, stream, protocol).await,
+            Trust::Authorities(Authorities(dialing)) => dialing.connect(host, expected, stream, protocol).await,
         }
     }
 }

@@ -12,25 +12,26 @@ use std::sync::atomic::{AtomicU64, Ordering::Release};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::aws_lc_rs::cipher_suite::{
     TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
 };
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::{Accept, TlsAcceptor, TlsConnector, client, server};
+use tokio_rustls::{Accept, TlsAcceptor, client, server};
 use zeroize::Zeroizing;
 
 use crate::authority::revoked_by;
 use crate::certificate::{Certificate, CertificateError, chain};
+use crate::dialing::Dialing;
+use crate::expected::ExpectedServer;
 use crate::identity::Identity;
 use crate::standing::Standing;
-use crate::verify::{Accepted, Clients, Servers};
+use crate::verify::{Accepted, Clients};
 
 /// The application protocols of a server, in its order of preference. A client of Redis offers none.
 const SERVER_PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -106,7 +107,7 @@ struct Current {
     certificate: Certificate,
     clients_required: Arc<ServerConfig>,
     clients_optional: Arc<ServerConfig>,
-    dialing: Arc<ClientConfig>,
+    dialing: Arc<Dialing>,
     accepted: Arc<Accepted>,
 }
 
@@ -189,39 +190,25 @@ impl Credentials {
         TlsAcceptor::from(config.clone()).accept(stream)
     }
 
-    /// Makes the handshake of a connection to a node at `host`, a DNS name or an IP address. Cancel safe: dropped, it ends
-    /// the connection.
+    /// Makes the handshake of a connection to the expected server at `host`, a DNS name or an IP address. Cancel safe:
+    /// dropped, it ends the connection.
     ///
     /// # Errors
-    /// The host is none, the peer does not prove that it is a node of the cluster at that host, or the connection ends.
+    /// The host is none, the peer does not prove that it is the expected server of the cluster at that host
+    /// ([`rejection`](crate::rejection) has the cause), or the connection ends.
     pub async fn connect<S>(
         &self,
         host: &str,
+        expected: &ExpectedServer,
         stream: S,
         protocol: Option<&'static [u8]>,
     ) -> io::Result<client::TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = self.0.current.load().dialing.clone();
-        connect(config, host, stream, protocol).await
+        let dialing = self.0.current.load().dialing.clone();
+        dialing.connect(host, expected, stream, protocol).await
     }
-}
-
-/// Makes the handshake of a connection to `host`.
-pub(crate) async fn connect<S>(
-    config: Arc<ClientConfig>,
-    host: &str,
-    stream: S,
-    protocol: Option<&'static [u8]>,
-) -> io::Result<client::TlsStream<S>>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let name = ServerName::try_from(host.to_owned());
-    let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-    let protocols = protocol.into_iter().map(<[u8]>::to_vec).collect();
-    TlsConnector::from(config).with_alpn(protocols).connect(name, stream).await
 }
 
 /// The identity of the peer of an accepted connection; `None` where it presented no certificate.
@@ -288,7 +275,9 @@ impl Current {
             PrivateKeyDer::from_pem_slice(contents.certificate.as_bytes())
                 .map_err(|_| unusable(&"no private key in PEM"))
         };
-        let dialing = dialing(&roots, &accepted, Some((own.clone(), key()?))).map_err(|error| unusable(&error))?;
+        let own_key = (own.clone(), key()?);
+        let dialing = Dialing::new(&roots, &accepted, Some(own_key)).map_err(|error| unusable(&error))?;
+        let dialing = Arc::new(dialing);
         let serving = |clients| -> Result<_, CredentialsError> {
             serving(clients, &roots, &accepted, own.clone(), key()?).map_err(|error| unusable(&error))
         };
@@ -300,28 +289,9 @@ impl Current {
 
 /// The cryptography of connections, with the cipher of least cost first: AES-128 needs ten rounds where AES-256 needs 14, and
 /// neither can be broken.
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     let cipher_suites = vec![TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256];
     Arc::new(CryptoProvider { cipher_suites, ..aws_lc_rs::default_provider() })
-}
-
-/// What is presented to servers: a certificate with its chain, and its key.
-type Own = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
-
-/// How connections are made; a client without an own certificate presents none.
-pub(crate) fn dialing(
-    roots: &Arc<RootCertStore>,
-    accepted: &Arc<Accepted>,
-    own: Option<Own>,
-) -> Result<Arc<ClientConfig>, TlsError> {
-    let chains = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider()).build()?;
-    let servers = Arc::new(Servers { chains, accepted: accepted.clone() });
-    let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
-    let builder = builder.dangerous().with_custom_certificate_verifier(servers);
-    Ok(Arc::new(match own {
-        Some((chain, key)) => builder.with_client_auth_cert(chain, key)?,
-        None => builder.with_no_client_auth(),
-    }))
 }
 
 fn serving(

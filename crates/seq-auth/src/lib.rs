@@ -1,7 +1,7 @@
 //! Identities of a cluster: in certificates, and on connections.
 //!
 //! [`identity`] names holders, [`certificate`] reads them, [`authority`] makes certificates, and [`credentials`] proves an
-//! own identity to peers and checks theirs.
+//! own identity to peers and checks theirs: [`ExpectedServer`] is which server a dialer accepts.
 
 pub mod authorities;
 pub mod authority;
@@ -9,11 +9,15 @@ pub mod certificate;
 pub mod credentials;
 pub mod identity;
 
+mod dialing;
+mod expected;
 mod standing;
 mod verify;
 
 pub use authorities::{Authorities, Trust};
 pub use credentials::{ClientCertificate, Credentials, CredentialsError, Files, check_validity, is_resumed, peer};
+pub use dialing::rejection;
+pub use expected::ExpectedServer;
 pub use identity::{Identity, Role};
 pub use standing::Standing;
 pub use tokio_rustls::Accept;

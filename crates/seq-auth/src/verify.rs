@@ -1,6 +1,7 @@
 //! Decides whether the holder of a certificate is one that this process talks to.
 //!
-//! rustls checks the chain, the validity, the use and the host. Here: the cluster, the role, the revocations.
+//! rustls checks the chain, the validity, the use and the host. Here: the cluster, the role, the revocations, and of a
+//! server, whether it is the one that the dialer expects.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use rustls::{
 };
 
 use crate::certificate::{Certificate, CertificateError};
-use crate::identity::{Identity, Role};
+use crate::expected::ExpectedServer;
+use crate::identity::Identity;
 
 /// The holders that are accepted.
 #[derive(Debug)]
@@ -45,6 +47,14 @@ pub enum Rejected {
         /// The holder.
         identity: Identity,
     },
+    /// A server of another role or set than the dialer expects.
+    #[error("the certificate is of {identity}, and a {expected} is expected")]
+    OtherServer {
+        /// The holder.
+        identity: Identity,
+        /// The expected server.
+        expected: ExpectedServer,
+    },
     /// Revoked.
     #[error("the certificate of {identity} with serial {serial} is revoked")]
     Revoked {
@@ -67,9 +77,15 @@ impl Accepted {
         Ok(identity)
     }
 
-    fn check_server(&self, end_entity: &CertificateDer<'_>) -> Result<(), Rejected> {
+    fn check_server(&self, end_entity: &CertificateDer<'_>, expected: &ExpectedServer) -> Result<(), Rejected> {
         let identity = self.check(end_entity)?;
-        if Role::serves(identity.role()) { Ok(()) } else { Err(Rejected::NoServer { identity }) }
+        if !identity.role().serves() {
+            return Err(Rejected::NoServer { identity });
+        }
+        if !expected.accepts(&identity) {
+            return Err(Rejected::OtherServer { identity, expected: expected.clone() });
+        }
+        Ok(())
     }
 }
 
@@ -88,6 +104,8 @@ fn rejected(rejected: Rejected) -> rustls::Error {
 pub(crate) struct Servers {
     pub(crate) chains: Arc<WebPkiServerVerifier>,
     pub(crate) accepted: Arc<Accepted>,
+    /// The server that the dialer expects.
+    pub(crate) expected: ExpectedServer,
 }
 
 impl ServerCertVerifier for Servers {
@@ -100,7 +118,7 @@ impl ServerCertVerifier for Servers {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let verified = self.chains.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)?;
-        self.accepted.check_server(end_entity).map_err(rejected)?;
+        self.accepted.check_server(end_entity, &self.expected).map_err(rejected)?;
         Ok(verified)
     }
 

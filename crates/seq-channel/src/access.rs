@@ -2,7 +2,7 @@
 
 use std::io;
 
-use seq_auth::{ClientStream, Trust};
+use seq_auth::{ClientStream, ExpectedServer, Trust};
 use seq_proto::dial::Dial;
 use tokio::net::TcpStream;
 use tokio_util::either::Either;
@@ -47,7 +47,10 @@ impl Access {
     pub async fn connect(&self, addr: &str, protocol: Option<&'static [u8]>) -> io::Result<Socket> {
         match &self.trust {
             None => tls::tcp(addr).await.map(Either::Left),
-            Some(trust) => tls::connect(trust, addr, protocol).await.map(|stream| Either::Right(Box::new(stream))),
+            Some(trust) => {
+                let connected = tls::connect(trust, addr, &ExpectedServer::any(), protocol).await;
+                connected.map(|stream| Either::Right(Box::new(stream)))
+            }
         }
     }
 }

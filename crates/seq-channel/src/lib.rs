@@ -21,4 +21,4 @@ pub use pool::{
     CONNECT_TIMEOUT, CONNECTIONS, KEEP_ALIVE_EVERY, KEEP_ALIVE_TIMEOUT, MAX_ADDRESSES, MAX_CONNECTIONS, Pool,
     PoolError, SUSPECT_FOR,
 };
-pub use seq_proto::dial::Dial;
+pub use seq_proto::dial::{Dial, ExpectedServer};

@@ -9,6 +9,9 @@
 //! request. A server with a runtime per core creates a pool on each, so that no request leaves its core. Requests hang
 //! while that runtime is not running, and fail once it has shut down.
 //!
+//! **Servers:** each address has one expected server, and connections that accept another one are never returned for it.
+//! Over TLS it is checked each time that a connection is made.
+//!
 //! **Tasks:** the pool owns the tasks of its connections. Dropping its last handle aborts them: requests in flight on its
 //! channels fail, and later ones cannot dial. The tasks of an address dropped by [`Pool::retain`] end with the last clone
 //! of their channel.
@@ -23,9 +26,9 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::Dial;
 use crate::bearer::{Bearer, CallerChannel};
 use crate::tasks::ConnectionTasks;
+use crate::{Dial, ExpectedServer};
 
 /// Default number of connections to one node: enough that one connection's task is not the bottleneck, few enough that
 /// 1,000 clients do not exhaust a node's file descriptors.
@@ -60,7 +63,10 @@ pub struct Pool {
 #[derive(Debug)]
 struct Inner {
     connections: usize,
+    /// Expects the server of every address without an entry in `expected`.
     dial: Dial,
+    /// The servers at single addresses.
+    expected: RwLock<BTreeMap<Box<str>, ExpectedServer>>,
     bearer: Option<Bearer>,
     /// The tasks that drive the connections; dropping the pool aborts them.
     tasks: ConnectionTasks,
@@ -72,6 +78,8 @@ struct Inner {
 
 #[derive(Debug)]
 struct Node {
+    /// The server that the channels accept.
+    expected: ExpectedServer,
     channels: Box<[Channel]>,
     /// Round-robin counter.
     turn: AtomicUsize,
@@ -133,6 +141,7 @@ impl Pool {
         let inner = Inner {
             connections: connections.clamp(1, MAX_CONNECTIONS),
             dial,
+            expected: RwLock::default(),
             bearer,
             tasks: ConnectionTasks::on(Handle::current()),
             made: Instant::now(),
@@ -149,8 +158,9 @@ impl Pool {
         if let Some(node) = self.inner.nodes.read().get(addr) {
             return Ok(node.next());
         }
-        let node = self.inner.open(addr)?;
+        // Held over the insertion: `expect` finds the node, or the node is opened with the new expectation.
         let mut nodes = self.inner.nodes.write();
+        let node = self.inner.open(addr)?;
         if nodes.len() >= MAX_ADDRESSES && !nodes.contains_key(addr) {
             return Err(PoolError::Full { addr: addr.to_owned() });
         }
@@ -168,6 +178,20 @@ impl Pool {
     /// Drops the addresses for which `keep` is false. Requests on their connections run to completion.
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
         self.inner.nodes.write().retain(|addr, _| keep(addr));
+    }
+
+    /// Replaces the servers that are expected at single addresses; at all others it is the one of the pool's dial. Drops the
+    /// addresses whose connections accept another server now, and returns them. Requests on their connections run to
+    /// completion.
+    pub fn expect(&self, expected: BTreeMap<Box<str>, ExpectedServer>) -> Vec<Box<str>> {
+        let mut nodes = self.inner.nodes.write();
+        *self.inner.expected.write() = expected;
+        let changed = nodes.iter().filter(|(addr, node)| self.inner.expected(addr) != node.expected);
+        let changed: Vec<Box<str>> = changed.map(|(addr, _)| addr.clone()).collect();
+        for addr in &changed {
+            nodes.remove(addr);
+        }
+        changed
     }
 
     /// Marks `addr` suspect: it could not be reached just now.
@@ -213,6 +237,11 @@ impl Default for Pool {
 }
 
 impl Inner {
+    /// The server that is expected at an address.
+    fn expected(&self, addr: &str) -> ExpectedServer {
+        self.expected.read().get(addr).unwrap_or_else(|| self.dial.expected()).clone()
+    }
+
     fn open(&self, addr: &str) -> Result<Node, PoolError> {
         let bad = || PoolError::BadAddress { addr: addr.to_owned() };
         if addr.len() > seq_core::limits::MAX_ADDR_BYTES {
@@ -232,8 +261,11 @@ impl Inner {
             .http2_keep_alive_interval(KEEP_ALIVE_EVERY)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
             .keep_alive_while_idle(true);
+        let expected = self.expected(addr);
+        let dial = self.dial.expecting(expected.clone());
         Ok(Node {
-            channels: (0..self.connections).map(|_| self.dial.connect(endpoint.clone())).collect(),
+            expected,
+            channels: (0..self.connections).map(|_| dial.connect(endpoint.clone())).collect(),
             turn: AtomicUsize::new(0),
             suspect_until_ms: AtomicU64::new(0),
         })

@@ -1,11 +1,15 @@
 //! Connections over TLS.
 
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use seq_auth::{ClientStream, Trust};
+use parking_lot::Mutex;
+use seq_auth::{ClientStream, ExpectedServer, Trust};
 use seq_proto::dial::Dial;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tonic::codegen::http::Uri;
 use tonic::codegen::http::uri::Authority;
 use tonic::transport::Endpoint;
@@ -13,32 +17,78 @@ use tonic::transport::Endpoint;
 /// The application protocol of gRPC.
 const HTTP2: &[u8] = b"h2";
 
-/// Makes connections over TLS, with the certificate of `trust` where it has one, to nodes of its cluster only. A node is at
-/// the host that its address names. What is read again from the files counts for the next connection.
+/// Interval of log lines about one address with another server than the expected one: a dialer tries again about once a
+/// second, for as long as the fault lasts.
+const REPEAT_EVERY: Duration = Duration::from_secs(60);
+
+/// Makes connections over TLS, with the certificate of `trust` where it has one, to the expected servers of its cluster only.
+/// A server is at the host that its address names. What is read again from the files counts for the next connection.
 #[must_use]
 pub fn dial(trust: impl Into<Trust>) -> Dial {
     let trust = trust.into();
-    Dial::new(move |endpoint: Endpoint| {
-        let trust = trust.clone();
+    Dial::checked(move |endpoint: Endpoint, expected: &ExpectedServer| {
+        let (trust, expected, refusals) = (trust.clone(), expected.clone(), Arc::new(Refusals::default()));
         endpoint.connect_with_connector_lazy(tower::service_fn(move |to: Uri| {
-            let trust = trust.clone();
+            let (trust, expected, refusals) = (trust.clone(), expected.clone(), refusals.clone());
             async move {
                 let addr = to.authority().map(Authority::as_str).unwrap_or_default();
-                connect(&trust, addr, Some(HTTP2)).await.map(TokioIo::new)
+                let connected = connect(&trust, addr, &expected, Some(HTTP2)).await;
+                connected.inspect_err(|error| refusals.log(error)).map(TokioIo::new)
             }
         }))
     })
 }
 
-/// Connects to `addr`, as `host:port`, over TLS.
+/// Connects to the expected server at `addr`, as `host:port`, over TLS. The error of another server names it, the expected
+/// one and the address.
 pub(crate) async fn connect(
     trust: &Trust,
     addr: &str,
+    expected: &ExpectedServer,
     protocol: Option<&'static [u8]>,
 ) -> io::Result<ClientStream<TcpStream>> {
     let stream = tcp(addr).await?;
     let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
-    trust.connect(host.trim_start_matches('[').trim_end_matches(']'), stream, protocol).await
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let connected = trust.connect(host, expected, stream, protocol).await;
+    connected.map_err(|failed| match seq_auth::rejection(&failed) {
+        Some(rejected) => {
+            let refused = ServerRefused { addr: addr.to_owned(), rejected: rejected.clone() };
+            io::Error::new(io::ErrorKind::PermissionDenied, refused)
+        }
+        None => failed,
+    })
+}
+
+/// A dialer did not accept the server at an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{addr}: {rejected}")]
+pub struct ServerRefused {
+    /// The address, as `host:port`.
+    pub addr: String,
+    /// The reason, with the identity in the server's certificate.
+    pub rejected: seq_auth::Rejected,
+}
+
+/// Rate limit of the log lines about the servers that one channel refused.
+#[derive(Debug, Default)]
+struct Refusals {
+    /// The time of the last line.
+    logged: Mutex<Option<Instant>>,
+}
+
+impl Refusals {
+    /// Logs the refusal of a server, the first at once and then one each [`REPEAT_EVERY`]. Other errors are logged by callers.
+    fn log(&self, error: &io::Error) {
+        let Some(refused) = error.get_ref().and_then(|cause| cause.downcast_ref::<ServerRefused>()) else { return };
+        let mut logged = self.logged.lock();
+        if logged.is_some_and(|at| at.elapsed() < REPEAT_EVERY) {
+            return;
+        }
+        *logged = Some(Instant::now());
+        let ServerRefused { addr, rejected } = refused;
+        tracing::warn!(addr, %rejected, "refused the server at an address");
+    }
 }
 
 /// Connects to `addr`, as `host:port`.
@@ -48,3 +98,6 @@ pub(crate) async fn tcp(addr: &str) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     Ok(stream)
 }
+
+#[cfg(test)]
+mod tests;

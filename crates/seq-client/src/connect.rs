@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use seq_auth::Trust;
 use seq_channel::batch::{Batchers, Bounds};
-use seq_channel::{Bearer, Dial, Pool, PoolError};
+use seq_channel::{Bearer, Dial, ExpectedServer, Pool, PoolError};
 use tokio::time::Instant;
 
 use crate::attempts::{FIRST_BACKOFF, MAX_BACKOFF};
@@ -29,6 +29,7 @@ pub struct ClientBuilder {
     bounds: Bounds,
     dial: Dial,
     tls: bool,
+    allocs_only: bool,
     bearer: Option<Bearer>,
 }
 
@@ -42,6 +43,7 @@ impl ClientBuilder {
             bounds: Bounds::DEFAULT,
             dial: Dial::tcp(),
             tls: false,
+            allocs_only: false,
             bearer: None,
         }
     }
@@ -86,6 +88,13 @@ impl ClientBuilder {
         ClientBuilder { tls: true, ..self.dial(seq_channel::tls::dial(trust)) }
     }
 
+    /// Accepts AllocSvrs alone, over TLS, and at an address that the routes state for a set, AllocSvrs of that set alone; a
+    /// seed that is in no routes may be of any set. By default any node is accepted, because callers may reach a cluster through
+    /// its proxies: this is for the proxies.
+    pub fn allocs_only(self) -> ClientBuilder {
+        ClientBuilder { allocs_only: true, ..self }
+    }
+
     /// Sends the token of a tenant with every request. A token that is read in transit can be used by
     /// others: send it over [`ClientBuilder::tls`].
     pub fn token(self, token: Bearer) -> ClientBuilder {
@@ -117,7 +126,11 @@ impl ClientBuilder {
         if self.seeds.len() > MAX_SEEDS {
             return Err(ConnectError::TooManySeeds { seeds: self.seeds.len() });
         }
-        let pool = Pool::of_caller(self.connections, self.dial.clone(), self.bearer.clone());
+        let dial = match self.allocs_only {
+            true => self.dial.expecting(ExpectedServer::alloc()),
+            false => self.dial.clone(),
+        };
+        let pool = Pool::of_caller(self.connections, dial, self.bearer.clone());
         let mut seeds: Vec<Arc<str>> = Vec::new();
         for url in &self.seeds {
             let addr = address(url)?;
@@ -135,7 +148,15 @@ impl ClientBuilder {
         }
         let batchers = self.coalesce.then(|| Batchers::new(self.bounds, pool.clone()));
         let routes = Routes::default();
-        let shared = Shared { pool, routes, seeds, batchers, refreshed: tokio::sync::Mutex::default() };
+        let shared = Shared {
+            pool,
+            routes,
+            seeds,
+            batchers,
+            refreshed: tokio::sync::Mutex::default(),
+            allocs_only: self.allocs_only,
+            addrs: parking_lot::Mutex::default(),
+        };
         let mut wait = FIRST_BACKOFF;
         loop {
             match fetch_routes(&shared, deadline).await {

@@ -8,7 +8,7 @@
 //! overlap and are in order of uid; the list of sets only grows, so the index of a set is good for any snapshot; the route
 //! version of a set and the route of a section are monotonic.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -214,6 +214,15 @@ impl Directory {
     /// Every address of every set.
     pub(crate) fn addrs(&self) -> BTreeSet<&str> {
         self.sets.iter().flat_map(|set| set.all_addrs()).map(|addr| &**addr).collect()
+    }
+
+    /// The name of the set at each address that routes state for one. A set's own routes know its nodes better than those of
+    /// other sets do.
+    pub(crate) fn sets_by_addr(&self) -> BTreeMap<&str, &str> {
+        let named = || self.sets.iter().filter(|set| !set.name().is_empty());
+        let learned = named().flat_map(|set| set.learned().map(|addr| (addr, set.name())));
+        let nodes = named().flat_map(|set| set.nodes().map(|(_, addr)| (addr, set.name())));
+        learned.chain(nodes).collect()
     }
 
     #[inline]

@@ -61,7 +61,7 @@ pub(crate) async fn fetch_routes(shared: &Shared, deadline: Instant) -> Result<(
             Err(source) => failed = failed.or(Some(ConnectError::Unreachable { addr, source })),
         }
     }
-    shared.drop_unused_addrs();
+    shared.follow_addrs();
     match (bad, failed) {
         (Some(bad), _) => Err(bad),
         (None, Some(failed)) if shared.routes.load().is_empty() => Err(failed),

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use seq_channel::Pool;
+use parking_lot::Mutex;
 use seq_channel::batch::Batchers;
+use seq_channel::{ExpectedServer, Pool};
 use seq_proto::v1;
 use tokio::time::Instant;
 
@@ -19,6 +20,10 @@ pub(crate) struct Shared {
     pub(crate) batchers: Option<Batchers>,
     /// When the routes were last fetched from the seeds again. Locked during the fetch.
     pub(crate) refreshed: tokio::sync::Mutex<Option<Instant>>,
+    /// Whether only AllocSvrs are accepted as nodes, each of the set that the routes state for its address.
+    pub(crate) allocs_only: bool,
+    /// Held while the connections follow the addresses of the newest routes: no older ones replace them.
+    pub(crate) addrs: Mutex<()>,
 }
 
 impl Shared {
@@ -26,20 +31,27 @@ impl Shared {
     pub(crate) fn adopt(&self, routes: Option<&v1::Routes>, from: &str) {
         let Some(routes) = routes else { return };
         match self.routes.adopt(routes, None) {
-            Ok(change) if change.addrs => self.drop_unused_addrs(),
+            Ok(change) if change.addrs => self.follow_addrs(),
             Ok(_) => {}
             Err(error) => tracing::warn!(from, %error, "routes in a response were not adopted"),
         }
     }
 
-    /// Closes the connections to addresses that are in no route table any more.
-    pub(crate) fn drop_unused_addrs(&self) {
+    /// Closes the connections to addresses that are in no route table any more, or that are of another set now.
+    pub(crate) fn follow_addrs(&self) {
+        let _addrs = self.addrs.lock();
         let directory = self.routes.load();
+        let moved = if self.allocs_only {
+            let sets = directory.sets_by_addr().into_iter();
+            self.pool.expect(sets.map(|(addr, set)| (addr.into(), ExpectedServer::alloc().of_set(set))).collect())
+        } else {
+            Vec::new()
+        };
         let addrs = directory.addrs();
         let used = |addr: &str| addrs.contains(addr) || self.seeds.iter().any(|seed| &**seed == addr);
         self.pool.retain(used);
         if let Some(batchers) = &self.batchers {
-            batchers.retain(used);
+            batchers.retain(|addr| used(addr) && !moved.iter().any(|moved| **moved == *addr));
         }
     }
 }

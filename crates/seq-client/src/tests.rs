@@ -5,6 +5,7 @@ mod calls;
 mod coalescing;
 mod connecting;
 mod failures;
+mod impostors;
 mod sets;
 
 use std::ops::Range;

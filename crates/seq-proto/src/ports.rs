@@ -35,6 +35,8 @@ pub struct Row {
     pub services: &'static [&'static str],
     /// What is not gRPC.
     pub others: &'static [&'static str],
+    /// The servers that nodes accept where they dial the port, by their certificate.
+    pub accepted: &'static str,
 }
 
 /// The services of every gRPC port, beside the status.
@@ -52,6 +54,7 @@ pub const TABLE: [Row; 7] = [
         peers: "callers, and nodes that forward their calls",
         services: &["seqsvr.v1.SequenceService", STATUS],
         others: &[HTTP],
+        accepted: "role `alloc`, and the set by its name; a proxy has it from the routes, and of a seed that is in none, only the role",
     },
     Row {
         port: Port::Redis,
@@ -59,6 +62,7 @@ pub const TABLE: [Row; 7] = [
         peers: "clients of Redis",
         services: &[],
         others: &[REDIS],
+        accepted: "no node dials it",
     },
     Row {
         port: Port::AllocPeers,
@@ -66,6 +70,7 @@ pub const TABLE: [Row; 7] = [
         peers: "AllocSvrs, also of other sets",
         services: &["seqsvr.v1.HandoverService", STATUS],
         others: &[],
+        accepted: "role `alloc`, and the set by its name",
     },
     Row {
         port: Port::StorePeers,
@@ -73,6 +78,7 @@ pub const TABLE: [Row; 7] = [
         peers: "members of the store, AllocSvrs of the set, stores of other sets",
         services: &["seqsvr.v1.ControlService", "seqsvr.v1.InterSetService", "seqsvr.v1.ForwardService", STATUS],
         others: &[],
+        accepted: "role `store`, and the set by its name; at an address that an operator typed, only the role",
     },
     Row {
         port: Port::Raft,
@@ -80,6 +86,7 @@ pub const TABLE: [Row; 7] = [
         peers: "members of the store",
         services: &["seqsvr.v1.RaftService", STATUS],
         others: &[],
+        accepted: "role `store`, and the own set",
     },
     Row {
         port: Port::Admin,
@@ -94,6 +101,7 @@ pub const TABLE: [Row; 7] = [
             STATUS,
         ],
         others: &[],
+        accepted: "no node dials it",
     },
     Row {
         port: Port::Metrics,
@@ -101,6 +109,7 @@ pub const TABLE: [Row; 7] = [
         peers: "metrics and probes, without a certificate",
         services: &[],
         others: &["metrics and probes"],
+        accepted: "no node dials it",
     },
 ];
 
@@ -144,18 +153,20 @@ mod tests {
 What is registered on each port. A test generates this page from `crates/seq-proto/src/ports.rs`: `UPDATE_EXPECT=1 cargo \
 test -p seq-proto ports`; another one compares it with what the ports of a real set list by reflection \
 (`e2e ports::`). A method of any other service is unknown at the port (`UNIMPLEMENTED`). The roles that may call what is registered \
-are in [roles.md](roles.md). Every gRPC port also has health and reflection.
+are in [roles.md](roles.md). Every gRPC port also has health and reflection. The last column is which server a node accepts \
+over TLS where it dials the port; another one is refused in the handshake, and the dialer's log has the address, the \
+expected server and the identity that was found. Operators' commands and clients accept any server of the cluster.
 
 ";
 
     #[test]
     fn the_reference_lists_every_port() {
         let mut text = HEAD.to_owned();
-        text.push_str("| port | for | registered |\n|---|---|---|\n");
-        for Row { key, peers, services, others, .. } in &TABLE {
+        text.push_str("| port | for | registered | accepted servers |\n|---|---|---|---|\n");
+        for Row { key, peers, services, others, accepted, .. } in &TABLE {
             let services = services.iter().map(|service| format!("`{service}`"));
             let all: Vec<String> = services.chain(others.iter().map(|&other| other.to_owned())).collect();
-            writeln!(text, "| {key} | {peers} | {} |", all.join(", ")).unwrap();
+            writeln!(text, "| {key} | {peers} | {} | {accepted} |", all.join(", ")).unwrap();
         }
         expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/ports.md")].assert_eq(&text);
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use openraft::async_runtime::WatchReceiver;
 use openraft::metrics::RaftMetrics;
 use openraft::type_config::alias::WatchReceiverOf;
-use seq_proto::dial::Dial;
+use seq_proto::dial::{Dial, ExpectedServer};
 use tonic::Status;
 use tonic::transport::Channel;
 
@@ -121,6 +121,14 @@ impl<M: StateMachine> RaftHandle<M> {
     /// The address is none.
     pub fn connect(&self, addr: &str) -> Result<Channel, tonic::transport::Error> {
         link::connect(&self.dial, addr, self.timeouts)
+    }
+
+    /// As [`RaftHandle::connect`], to a server that is no member of this group.
+    ///
+    /// # Errors
+    /// The address is none.
+    pub fn connect_expecting(&self, addr: &str, expected: ExpectedServer) -> Result<Channel, tonic::transport::Error> {
+        link::connect(&self.dial.expecting(expected), addr, self.timeouts)
     }
 
     /// Transfers leadership to the voter with the longest log beside this leader; returns which. Whether it took over may stay

@@ -10,7 +10,7 @@ use seq_core::state::Terms;
 use seq_kit::admission::{Admission, FewFiles, OwnFiles};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
-use seq_proto::dial::Dial;
+use seq_proto::dial::{Dial, ExpectedServer};
 use seq_raft::{DataDir, Peer, RaftConfig, RaftNode, RunningNode};
 use tokio::sync::watch;
 
@@ -51,7 +51,8 @@ impl Store {
         Store::start_with(config, Dial::tcp(), tasks).await
     }
 
-    /// Starts a member that reaches the others by `dial`.
+    /// Starts a member that reaches the others by `dial`. It expects members of its own set's store, and at the addresses of
+    /// another set the members of that one's.
     ///
     /// # Errors
     /// [`StartError`]; the group shuts down then, too.
@@ -183,7 +184,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         join,
         options: options.raft(),
         auto_upgrade: options.auto_upgrade,
-        dial,
+        dial: dial.expecting(ExpectedServer::store().of_set(&set.name)),
     };
     let node = RaftNode::<SetState>::prepare(raft, tasks)?;
     check_form(&node, &data, &spec, form)?;

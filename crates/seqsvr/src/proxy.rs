@@ -223,7 +223,7 @@ impl Endpoint {
 /// Connects a client, again and again while no seed has routes. `failed` gets each such error.
 async fn connect(seeds: &[String], dial: &Dial, failed: impl Fn(&ConnectError)) -> Result<Client, ConnectError> {
     loop {
-        let builder = Client::builder().connections(1).dial(dial.clone());
+        let builder = Client::builder().connections(1).dial(dial.clone()).allocs_only();
         let error = match seeds.iter().fold(builder, |builder, seed| builder.seed(seed)).connect().await {
             Ok(client) => return Ok(client),
             Err(error) if error.is_retryable() => error,

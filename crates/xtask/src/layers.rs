@@ -47,7 +47,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "seq-alloc",
         uses: &["seq-api", "seq-channel", "seq-core", "seq-kit", "seq-proto"],
-        tests_use: &["seq-gateway"],
+        tests_use: &["seq-auth", "seq-gateway"],
     },
     Layer { name: "seq-tenant", uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer {

@@ -6,6 +6,7 @@ mod ceilings;
 mod departures;
 mod forwarding;
 mod handover;
+mod impostors;
 mod other_sets;
 mod session;
 mod store;

@@ -17,6 +17,7 @@ use seq_kit::http::Checks;
 use seq_kit::listen;
 use seq_kit::memory::MemoryBudget;
 use seq_kit::tasks::TaskGroup;
+use seq_proto::dial::Dial;
 use seq_proto::v1;
 use tokio::time::Instant;
 
@@ -90,6 +91,11 @@ impl World {
     }
 
     pub(crate) fn start_with(&self, name: &str, options: AllocOptions) -> Node {
+        self.start_dialing(name, options, &Dial::tcp())
+    }
+
+    /// Starts a node that reaches the store and the other nodes by a dial.
+    pub(crate) fn start_dialing(&self, name: &str, options: AllocOptions, dial: &Dial) -> Node {
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let addr = listener.local_addr().unwrap();
         let advertise = addr.to_string();
@@ -104,7 +110,7 @@ impl World {
             options,
             clock: Clock::System,
         };
-        let allocator = Allocator::start(config, &group).unwrap();
+        let allocator = Allocator::start_with(config, dial, &group).unwrap();
         let admin = Arc::new(v1::StatusResponse::default);
         let (beside, admission) =
             (allocator.handover_service(), Admission::of(&name, 1_000, ConnectionMetrics::none()));

@@ -3,10 +3,14 @@
 use std::fs;
 use std::time::{Duration, SystemTime};
 
+use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio_rustls::TlsConnector;
 
 use super::*;
+use crate::authorities::{Authorities, Trust};
 use crate::authority::{Authority, Request};
+use crate::verify::Rejected;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const HOST: &str = "node.example.org";
@@ -51,6 +55,17 @@ async fn meet(
     client: &Credentials,
     host: &str,
 ) -> Result<Option<Identity>, String> {
+    let met = meet_expected(server, clients, (client, &ExpectedServer::any()), host).await;
+    met.map(|(peer, _)| peer)
+}
+
+/// As [`meet`], of a client that expects a server; returns as well whether it resumed a session.
+async fn meet_expected(
+    server: &Credentials,
+    clients: ClientCertificate,
+    (client, expected): (&Credentials, &ExpectedServer),
+    host: &str,
+) -> Result<(Option<Identity>, bool), String> {
     let (near, far) = duplex(16 << 10);
     let serving = async {
         let mut stream = server.accept(clients, far).await?;
@@ -61,16 +76,16 @@ async fn meet(
         io::Result::Ok(peer(&stream))
     };
     let dialing = async {
-        let mut stream = client.connect(host, near, Some(b"h2")).await?;
+        let mut stream = client.connect(host, expected, near, Some(b"h2")).await?;
         stream.write_all(b"x").await?;
         stream.flush().await?;
         let mut byte = [0];
         stream.read_exact(&mut byte).await?;
-        io::Result::Ok(())
+        io::Result::Ok(is_resumed(&stream))
     };
     let (served, dialed) = tokio::join!(serving, dialing);
     match (served, dialed) {
-        (Ok(peer), Ok(())) => Ok(peer),
+        (Ok(peer), Ok(resumed)) => Ok((peer, resumed)),
         (served, dialed) => Err(format!("server: {:?}; client: {:?}", served.err(), dialed.err())),
     }
 }
@@ -238,7 +253,7 @@ async fn a_session_is_resumed_until_the_certificate_expires() {
             stream.flush().await
         };
         let dialing = async {
-            let mut stream = client.connect(HOST, near, Some(b"h2")).await?;
+            let mut stream = client.connect(HOST, &ExpectedServer::any(), near, Some(b"h2")).await?;
             stream.read_exact(&mut [0]).await?;
             io::Result::Ok(is_resumed(&stream))
         };
@@ -255,4 +270,81 @@ async fn a_session_is_resumed_until_the_certificate_expires() {
         }
     };
     assert!(error.to_string().contains("client/backend has expired"), "{error}");
+}
+
+/// A handshake of a client that expects a server; returns whether it resumed a session.
+async fn dial(server: &Credentials, client: &Credentials, expected: &ExpectedServer) -> Result<bool, String> {
+    let met = meet_expected(server, ClientCertificate::Required, (client, expected), HOST).await;
+    met.map(|(_, resumed)| resumed)
+}
+
+#[tokio::test]
+async fn a_server_of_another_role_or_set_is_refused_in_the_handshake() {
+    let place = Place::new("im");
+    let client = place.credentials("alloc/im-a/a1");
+    let store_of_c = place.credentials("store/im-c/s1");
+    assert!(!dial(&store_of_c, &client, &ExpectedServer::store().of_set("im-c")).await.unwrap());
+    assert!(!dial(&store_of_c, &client, &ExpectedServer::store()).await.unwrap());
+    assert!(!dial(&store_of_c, &client, &ExpectedServer::any().of_set("im-c")).await.unwrap());
+    let others = [
+        (ExpectedServer::alloc().of_set("im-c"), "role alloc and set \"im-c\""),
+        (ExpectedServer::alloc(), "role alloc and any set"),
+        (ExpectedServer::store().of_set("im-b"), "role store and set \"im-b\""),
+        (ExpectedServer::any().of_set("im-b"), "any role and set \"im-b\""),
+    ];
+    for (expected, named) in others {
+        let text = dial(&store_of_c, &client, &expected).await.unwrap_err();
+        assert!(text.contains("OtherServer"), "{text}");
+        let rejected = Rejected::OtherServer { identity: store_of_c.certificate().identity, expected };
+        let text = rejected.to_string();
+        assert!(text.contains(named) && text.contains("seqsvr://im/store/im-c/s1"), "{text}");
+    }
+    let proxy = place.credentials("proxy/p");
+    assert!(dial(&proxy, &client, &ExpectedServer::alloc()).await.unwrap_err().contains("OtherServer"));
+    assert!(!dial(&proxy, &client, &ExpectedServer::any()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_session_is_resumed_only_under_the_expectation_that_it_was_checked_with() {
+    let place = Place::new("im");
+    let (client, store) = (place.credentials("alloc/im-a/a1"), place.credentials("store/im-c/s1"));
+    let accepting = [ExpectedServer::any(), ExpectedServer::store(), ExpectedServer::store().of_set("im-c")];
+    for expected in &accepting {
+        assert!(!dial(&store, &client, expected).await.unwrap(), "no session of another expectation: {expected}");
+        assert!(dial(&store, &client, expected).await.unwrap(), "{expected}");
+    }
+    // The client has sessions with this server by now.
+    for expected in [ExpectedServer::alloc(), ExpectedServer::store().of_set("im-b")] {
+        for _ in 0..2 {
+            let text = dial(&store, &client, &expected).await.unwrap_err();
+            assert!(text.contains("OtherServer"), "{expected}: {text}");
+        }
+    }
+    // A caller without a certificate of its own checks as well, and the cause can be read from the error.
+    let authorities = Authorities::load(store.files()).unwrap();
+    let trusts: [Trust; 2] = [client.into(), authorities.into()];
+    for trust in trusts {
+        let (near, far) = duplex(16 << 10);
+        let serving = async { store.accept(ClientCertificate::Optional, far).await.map(drop) };
+        let expected = ExpectedServer::alloc().of_set("im-b");
+        let (_, dialed) = tokio::join!(serving, trust.connect(HOST, &expected, near, None));
+        let failed = dialed.unwrap_err();
+        let identity = store.certificate().identity;
+        assert_eq!(crate::rejection(&failed), Some(&Rejected::OtherServer { identity, expected }));
+    }
+}
+
+#[tokio::test]
+async fn expectations_beyond_the_bound_are_checked_without_sessions() {
+    let place = Place::new("im");
+    let (client, store) = (place.credentials("alloc/im-a/a1"), place.credentials("store/im-c/s1"));
+    for number in 0..crate::dialing::MAX_RESUMED_EXPECTATIONS {
+        let expected = ExpectedServer::store().of_set(&format!("set-{number}"));
+        assert!(dial(&store, &client, &expected).await.unwrap_err().contains("OtherServer"));
+    }
+    let expected = ExpectedServer::store().of_set("im-c");
+    for _ in 0..2 {
+        assert!(!dial(&store, &client, &expected).await.unwrap());
+    }
+    assert!(dial(&store, &client, &ExpectedServer::alloc()).await.unwrap_err().contains("OtherServer"));
 }

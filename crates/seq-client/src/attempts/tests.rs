@@ -40,6 +40,8 @@ fn shared() -> Shared {
         seeds: Vec::new(),
         batchers: None,
         refreshed: tokio::sync::Mutex::default(),
+        allocs_only: false,
+        addrs: parking_lot::Mutex::default(),
     }
 }
 

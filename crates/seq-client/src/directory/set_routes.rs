@@ -105,6 +105,11 @@ impl SetRoutes {
         self.addrs.iter().map(|(id, addr)| (*id, &**addr))
     }
 
+    /// The addresses that other sets named.
+    pub(crate) fn learned(&self) -> impl Iterator<Item = &str> {
+        self.learned.iter().map(|addr| &**addr)
+    }
+
     /// The cluster's layout, as the set or another one sent it.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout

@@ -1,4 +1,7 @@
 //! The way to the leader of another set's store: its members as that set states them, tried in turn.
+//!
+//! A request is sent only to a store member whose certificate is of the set with the name in the log. Where the log has no
+//! name yet, which is so for an address that an operator typed, any store member of the cluster is accepted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use seq_core::store_calls::{AttemptFailure, StoreMembers};
 use seq_core::{SetId, limits};
+use seq_proto::dial::ExpectedServer;
 use seq_proto::reason::{Reason, key};
 use seq_proto::status;
 use seq_proto::v1::inter_set_service_client::InterSetServiceClient;
@@ -20,7 +24,7 @@ use crate::replicated_set::{SetState, read_state};
 /// How long one member of another set may take to respond: a commit there, and a busy core.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Links to all other sets, by id: made on first use, and made anew when a set states other members.
+/// Links to all other sets, by id: made on first use, and made anew when a set states other members or another name.
 pub(crate) struct SetLinks {
     raft: RaftHandle<SetState>,
     links: Mutex<BTreeMap<SetId, Arc<SetLink>>>,
@@ -31,6 +35,8 @@ pub(crate) struct SetLinks {
 struct SetLink {
     /// As the set states them.
     stores: Vec<String>,
+    /// The server that is expected at each of them.
+    expected: ExpectedServer,
     members: Mutex<StoreMembers<String>>,
     channels: Mutex<BTreeMap<String, Channel>>,
     /// When a member responded last.
@@ -40,9 +46,9 @@ struct SetLink {
 impl SetLink {
     /// # Panics
     /// Without members.
-    fn new(stores: Vec<String>) -> SetLink {
+    fn new(stores: Vec<String>, expected: ExpectedServer) -> SetLink {
         let members = Mutex::new(StoreMembers::new(stores.clone()));
-        SetLink { stores, members, channels: Mutex::default(), responded: Mutex::default() }
+        SetLink { stores, expected, members, channels: Mutex::default(), responded: Mutex::default() }
     }
 }
 
@@ -83,7 +89,7 @@ impl SetLinks {
         request: Q,
         method: impl AsyncFn(Member, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, Status> {
-        self.call_link(&SetLink::new(stores.to_vec()), request, method).await
+        self.call_link(&SetLink::new(stores.to_vec(), ExpectedServer::store()), request, method).await
     }
 
     async fn call_link<Q: Clone, A>(
@@ -141,7 +147,8 @@ impl SetLinks {
         let channel = match channels.get(addr) {
             Some(channel) => channel.clone(),
             None => {
-                let channel = self.raft.connect(addr).map_err(|error| Status::unavailable(error.to_string()))?;
+                let channel = self.raft.connect_expecting(addr, link.expected.clone());
+                let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
                 channels.insert(addr.to_owned(), channel.clone());
                 channel
             }
@@ -151,15 +158,19 @@ impl SetLinks {
 
     /// The link to a set; `None` while it states no members.
     fn link(&self, set: SetId) -> Option<Arc<SetLink>> {
-        let stores = read_state(self.raft.state(), |state| Some(state.sets.get(&set)?.facts.as_ref()?.stores.clone()))?;
+        let (stores, name) = read_state(self.raft.state(), |state| {
+            let facts = state.sets.get(&set)?.facts.as_ref()?;
+            Some((facts.stores.clone(), facts.name.clone()))
+        })?;
         if stores.is_empty() {
             return None;
         }
         let mut links = self.links.lock();
-        if let Some(link) = links.get(&set).filter(|link| link.stores == stores) {
+        let expected = ExpectedServer::store().of_set(&name);
+        if let Some(link) = links.get(&set).filter(|link| link.stores == stores && link.expected == expected) {
             return Some(link.clone());
         }
-        let link = Arc::new(SetLink::new(stores));
+        let link = Arc::new(SetLink::new(stores, expected));
         links.insert(set, link.clone());
         Some(link)
     }

@@ -1,7 +1,8 @@
 //! The network between members, whose links can be cut and be slow: connections over a cut link break, and new ones are
-//! refused; over a slow one every byte, and the making of a connection, takes its time.
+//! refused; over a slow one every byte, and the making of a connection, takes its time. Servers may have certificates, which
+//! new connections are checked with as over TLS.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
+use seq_auth::{ExpectedServer, Identity};
 use seq_store::Dial;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
@@ -27,9 +29,35 @@ pub(crate) struct Links {
     apart: Arc<Mutex<BTreeSet<[String; 2]>>>,
     /// The round trip of every link; zero: as loopback is.
     round_trip: Arc<Mutex<Duration>>,
+    /// The certificates of servers, by address; without one, any server is accepted there.
+    certificates: Arc<Mutex<BTreeMap<String, Identity>>>,
+    /// Addresses where a dialer found another server than it expects, since the server there has its certificate.
+    refused: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Links {
+    /// From now on the server at an address shows the certificate of this holder to new connections.
+    pub(crate) fn certify(&self, addr: &str, holder: &str) {
+        self.certificates.lock().insert(addr.to_owned(), Identity::in_cluster("im", holder).unwrap());
+        self.refused.lock().remove(addr);
+    }
+
+    /// Whether a dialer found another server than it expects at an address, since the server there has its certificate.
+    pub(crate) fn is_refused(&self, addr: &str) -> bool {
+        self.refused.lock().contains(addr)
+    }
+
+    fn check_server(&self, addr: &str, expected: &ExpectedServer) -> io::Result<()> {
+        match self.certificates.lock().get(addr) {
+            Some(holder) if !expected.accepts(holder) => {
+                self.refused.lock().insert(addr.to_owned());
+                let text = format!("{addr}: a {expected} is expected, and the certificate is of {holder}");
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Cuts a member off from all others.
     pub(crate) fn cut_off(&self, addr: &str) {
         self.alone.lock().insert(addr.to_owned());
@@ -54,12 +82,14 @@ impl Links {
     /// How the member at `from` dials.
     pub(crate) fn dial(&self, from: &str) -> Dial {
         let (links, from) = (self.clone(), from.to_owned());
-        Dial::new(move |endpoint: Endpoint| {
-            let (links, from) = (links.clone(), from.clone());
+        Dial::checked(move |endpoint: Endpoint, expected: &ExpectedServer| {
+            let (links, from, expected) = (links.clone(), from.clone(), expected.clone());
             endpoint.connect_with_connector_lazy(tower::service_fn(move |uri: Uri| {
                 let link = Link { links: links.clone(), ends: [from.clone(), uri.authority().unwrap().to_string()] };
+                let checked = links.check_server(&link.ends[1], &expected);
                 async move {
                     link.check()?;
+                    checked?;
                     let round_trip = *link.links.round_trip.lock();
                     // The handshake of TCP.
                     tokio::time::sleep(round_trip).await;

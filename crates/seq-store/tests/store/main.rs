@@ -6,6 +6,7 @@ mod control;
 mod forged;
 mod forward;
 mod identity;
+mod impostors;
 mod links;
 mod load;
 mod lost_disks;

@@ -19,7 +19,7 @@ use crate::members;
 const RECORDS: u64 = 2;
 
 /// A set of its own, not started.
-fn set(name: &str, cluster: &str, genesis: Genesis) -> Cluster {
+pub(crate) fn set(name: &str, cluster: &str, genesis: Genesis) -> Cluster {
     let mut set = Cluster::new(1, Disk::Memory);
     (set.spec.name, set.spec.genesis, set.name) = (name.into(), genesis, cluster.into());
     set
@@ -29,11 +29,11 @@ pub(crate) fn sets(cluster: &Cluster, id: u64) -> SetAdminServiceClient<Channel>
     SetAdminServiceClient::new(channel(cluster.admin_addr(id)))
 }
 
-fn create(cluster: &Cluster, join: &[&str]) -> CreateSetRequest {
+pub(crate) fn create(cluster: &Cluster, join: &[&str]) -> CreateSetRequest {
     CreateSetRequest { name: cluster.spec.name.clone(), join: join.iter().map(|addr| (*addr).to_owned()).collect() }
 }
 
-async fn list(cluster: &Cluster) -> Vec<SetInfo> {
+pub(crate) async fn list(cluster: &Cluster) -> Vec<SetInfo> {
     sets(cluster, 1).list_sets(ListSetsRequest {}).await.unwrap().into_inner().sets
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn sections(cluster: &Cluster, summarize: bool) -> ListSections
 
 /// Waits until the set is the only thing that is missing, and until the step of the format, which the
 /// leader proposes itself, is in the log: nothing else enters it then without a request.
-async fn waits(cluster: &Cluster, command: &str) {
+pub(crate) async fn waits(cluster: &Cluster, command: &str) {
     let expected = format!("the set is not created yet: run `seqsvr set {command} --set FILE`");
     until("the set is all that is missing", async || {
         let failing = cluster.member(1).handle.readiness().ask().unwrap_err();

@@ -1,0 +1,112 @@
+//! TLS of connections to servers: one configuration for each expectation.
+//!
+//! **Invariant:** a session is resumed only under the expectation that its full handshake was checked with, because each
+//! configuration has a verifier and a cache of sessions of its own: a resumed handshake shows no certificate.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::version::TLS13;
+use rustls::{CertificateError, ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::{TlsConnector, client};
+
+use crate::credentials::{TlsError, provider};
+use crate::expected::ExpectedServer;
+use crate::verify::{Accepted, Rejected, Servers};
+
+/// Most expectations with sessions that can be resumed: two roles of more sets than one cluster has in use. Connections
+/// under further ones make full handshakes.
+pub(crate) const MAX_RESUMED_EXPECTATIONS: usize = 128;
+
+/// Most sessions of one expectation: one for each host with nodes of the largest usual set. An older one costs a full
+/// handshake.
+const MAX_SESSIONS: usize = 64;
+
+/// What is presented to servers: a certificate with its chain, and its key.
+pub(crate) type Own = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// Makes the handshakes of connections to servers.
+#[derive(Debug)]
+pub(crate) struct Dialing {
+    chains: Arc<WebPkiServerVerifier>,
+    accepted: Arc<Accepted>,
+    /// For any server.
+    any: Arc<ClientConfig>,
+    /// For the other expectations, made on first use. At most [`MAX_RESUMED_EXPECTATIONS`].
+    restricted: Mutex<BTreeMap<ExpectedServer, Arc<ClientConfig>>>,
+}
+
+impl Dialing {
+    /// Connections of a client with a certificate of its own, or without one.
+    pub(crate) fn new(
+        roots: &Arc<RootCertStore>,
+        accepted: &Arc<Accepted>,
+        own: Option<Own>,
+    ) -> Result<Dialing, TlsError> {
+        let chains = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider()).build()?;
+        let servers = Servers { chains: chains.clone(), accepted: accepted.clone(), expected: ExpectedServer::any() };
+        let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(servers));
+        let any = Arc::new(match own {
+            Some((chain, key)) => builder.with_client_auth_cert(chain, key)?,
+            None => builder.with_no_client_auth(),
+        });
+        Ok(Dialing { chains, accepted: accepted.clone(), any, restricted: Mutex::default() })
+    }
+
+    /// The configuration for an expectation.
+    fn config(&self, expected: &ExpectedServer) -> Arc<ClientConfig> {
+        if *expected == ExpectedServer::any() {
+            return self.any.clone();
+        }
+        let mut restricted = self.restricted.lock();
+        if let Some(config) = restricted.get(expected) {
+            return config.clone();
+        }
+        let servers =
+            Servers { chains: self.chains.clone(), accepted: self.accepted.clone(), expected: expected.clone() };
+        let mut config = ClientConfig::clone(&self.any);
+        config.dangerous().set_certificate_verifier(Arc::new(servers));
+        if restricted.len() >= MAX_RESUMED_EXPECTATIONS {
+            config.resumption = Resumption::disabled();
+            return Arc::new(config);
+        }
+        config.resumption = Resumption::in_memory_sessions(MAX_SESSIONS);
+        let config = Arc::new(config);
+        restricted.insert(expected.clone(), config.clone());
+        config
+    }
+
+    /// Makes the handshake of a connection to the expected server at `host`, a DNS name or an IP address. Cancel safe:
+    /// dropped, it ends the connection.
+    pub(crate) async fn connect<S>(
+        &self,
+        host: &str,
+        expected: &ExpectedServer,
+        stream: S,
+        protocol: Option<&'static [u8]>,
+    ) -> io::Result<client::TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let protocols = protocol.into_iter().map(<[u8]>::to_vec).collect();
+        TlsConnector::from(self.config(expected)).with_alpn(protocols).connect(name, stream).await
+    }
+}
+
+/// The rejection of a server that failed a handshake of [`Trust::connect`](crate::Trust::connect); `None`: it failed for
+/// another cause.
+#[must_use]
+pub fn rejection(failed: &io::Error) -> Option<&Rejected> {
+    match failed.get_ref()?.downcast_ref()? {
+        rustls::Error::InvalidCertificate(CertificateError::Other(other)) => other.0.downcast_ref(),
+        _ => None,
+    }
+}
