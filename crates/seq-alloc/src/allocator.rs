@@ -1,7 +1,7 @@
 //! The handle: numbers from memory, at the price of one atomic load and one compare-and-swap.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -31,12 +31,13 @@ use crate::raise_queue::RaiseInbox;
 use crate::shared::Shared;
 use crate::store_link::StoreLink;
 use crate::work::{Advance, Read, Take, Work};
-use crate::{control_loop, shared};
+use crate::{control_loop, loss_report, shared};
 
 /// An AllocSvr's numbers. Clones are handles on the same one; calls may come from any thread and any runtime.
 #[derive(Clone, Debug)]
 pub struct Allocator {
     pub(crate) shared: Arc<Shared>,
+    link: Arc<StoreLink>,
     /// Where all its calls arrive on one thread.
     arrivals: Option<Arc<BatchClock>>,
 }
@@ -129,13 +130,15 @@ impl Allocator {
             advertise_to_peers,
             replace,
             halt: HaltLatch::new(group.token()),
+            last_incarnation: AtomicU64::new(0),
             layout,
             options,
         });
-        group.spawn("control loop", Kind::Critical, control_loop::run(shared.clone(), link));
+        group.spawn("control loop", Kind::Critical, control_loop::run(shared.clone(), link.clone()));
+        group.spawn("report of a loss", Kind::Disposable, loss_report::run(shared.clone(), link.clone()));
         group.spawn("probes of other sets", Kind::Disposable, probe_loop(shared.clone()));
         group.spawn("metrics loop", Kind::Disposable, shared::metrics_loop(shared.clone()));
-        Ok(Allocator { shared, arrivals: None })
+        Ok(Allocator { shared, link, arrivals: None })
     }
 
     /// A handle for the endpoints of the current thread, which reads the clock once for all calls that arrived together. Every
@@ -146,7 +149,7 @@ impl Allocator {
     #[must_use]
     pub fn for_endpoints_of_this_thread(&self) -> Allocator {
         let clock = BatchClock::new(self.shared.clock.clone());
-        Allocator { shared: self.shared.clone(), arrivals: Some(Arc::new(clock)) }
+        Allocator { shared: self.shared.clone(), link: self.link.clone(), arrivals: Some(Arc::new(clock)) }
     }
 
     /// What may be served, at a time after the calls at hand arrived.
@@ -192,6 +195,8 @@ impl Allocator {
             lease_remaining_ms: (lease.as_millis() as u64).max(u64::from(!lease.is_zero())),
             lease_ended_ms: if over { (ended / 1_000_000).max(1) } else { 0 },
             halted: self.halt().map_or_else(String::new, |halt| halt.to_string()),
+            seen_revision: self.link.seen().revision.0,
+            last_incarnation: shared.last_incarnation.load(Relaxed),
         }
     }
 

@@ -37,6 +37,8 @@ pub enum Halt {
     StoreBehind {
         /// What showed it.
         evidence: String,
+        /// The incarnation of the response that is lost.
+        incarnation: Incarnation,
     },
 }
 
@@ -106,14 +108,15 @@ impl HaltLatch {
     pub(crate) fn judge_target(&self, target: Incarnation, current: Incarnation, message: String) -> bool {
         let lost = Refused::Incarnation(current).shows_loss(target, RenewSeq(0));
         if lost {
-            self.set(Halt::StoreBehind { evidence: message });
+            self.set(Halt::StoreBehind { evidence: message, incarnation: target });
         }
         lost
     }
 }
 
 fn judge(session: Session, renewed: RenewSeq, addr: &str, error: &StoreError) -> Option<Halt> {
-    let behind = |evidence: &dyn ToString| Some(Halt::StoreBehind { evidence: evidence.to_string() });
+    let incarnation = session.incarnation;
+    let behind = |evidence: &dyn ToString| Some(Halt::StoreBehind { evidence: evidence.to_string(), incarnation });
     let (reason, message, current, other) = match error {
         StoreError::Behind(evidence @ StoreBehind { .. }) => return behind(evidence),
         StoreError::SessionOver { reason, message, current, addr }
@@ -149,7 +152,7 @@ mod tests {
             current,
             addr: addr.into(),
         };
-        let behind = Some(Halt::StoreBehind { evidence: "m".into() });
+        let behind = Some(Halt::StoreBehind { evidence: "m".into(), incarnation: Incarnation(4) });
         let evicted = Some(Halt::Evicted { addr: "b:1".into() });
         for (error, expected) in [
             (over("OTHER_RENEWAL", 6, ""), behind.clone()),
@@ -174,6 +177,6 @@ mod tests {
             assert_eq!(latch.get(), None);
         }
         assert!(latch.judge_target(Incarnation(3), Incarnation(2), "m".into()));
-        assert_eq!(latch.get(), Some(Halt::StoreBehind { evidence: "m".into() }));
+        assert_eq!(latch.get(), Some(Halt::StoreBehind { evidence: "m".into(), incarnation: Incarnation(3) }));
     }
 }

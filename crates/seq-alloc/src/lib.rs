@@ -23,6 +23,7 @@ mod halt;
 mod handover;
 mod handover_calls;
 mod handover_service;
+mod loss_report;
 mod other_sets;
 mod ownership;
 mod peer_routes;

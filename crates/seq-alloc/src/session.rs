@@ -337,6 +337,7 @@ fn request(renewal: &Renewal) -> v1::RenewRequest {
 impl Shared {
     fn begin_session(&self, session: Session) {
         self.node.store(session.node.0, Relaxed);
+        self.last_incarnation.fetch_max(session.incarnation.0, Relaxed);
         self.step(|owner, _| owner.on_registered(session));
         self.note_fault(None);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::Guard;
@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// Set when this process may no longer serve.
     pub(crate) halt: HaltLatch,
+    /// The newest incarnation of this node that a session had; 0 for none.
+    pub(crate) last_incarnation: AtomicU64,
     pub(crate) shutdown: CancellationToken,
 }
 

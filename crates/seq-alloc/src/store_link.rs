@@ -79,6 +79,8 @@ store_request!(
     waits ARRIVAL_TIMEOUT
 );
 
+store_request!(v1::ReportLossRequest => v1::ReportLossResponse, report_loss, false, |_response| None);
+
 /// How long the store waits for the other set to have a section that departed, before it responds all the same.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 

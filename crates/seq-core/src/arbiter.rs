@@ -228,7 +228,11 @@ impl Arbiter {
         self.observe(now, state);
         let inputs = self.inputs(now, state, declared);
         if self.inputs.as_ref() != Some(&inputs) {
-            self.plan = Arc::new(plan(state, declared, &inputs, &self.observed, &mut self.placement));
+            self.plan = match &state.loss {
+                None => Arc::new(plan(state, declared, &inputs, &self.observed, &mut self.placement)),
+                // No section gets another owner, so none is proposed.
+                Some(_) => Arc::default(),
+            };
             self.inputs = Some(inputs);
         }
         &self.plan

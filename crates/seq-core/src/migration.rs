@@ -364,7 +364,7 @@ impl Coordinator {
             };
             to == Some(migration.to) && now - sent.since >= STALLED_AFTER
         });
-        if migration.pace.paused || state.is_quarantined() || is_stalled {
+        if migration.pace.paused || state.is_quarantined() || state.loss.is_some() || is_stalled {
             return;
         }
         if let Some(next) = self.buckets.get(&id).map(|bucket| bucket.next).filter(|next| *next > now) {

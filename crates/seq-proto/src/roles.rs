@@ -64,7 +64,7 @@ pub const TABLE: &[Row] = &[
     Row { service: "seqsvr.v1.HandoverService", methods: &["Prepare", "Stage", "Activate"], allowed: &[Any(Alloc)] },
     Row {
         service: "seqsvr.v1.ControlService",
-        methods: &["Register", "Renew", "RaiseCeilings", "Transfer", "Depart"],
+        methods: &["Register", "Renew", "RaiseCeilings", "Transfer", "Depart", "ReportLoss"],
         allowed: OWN_NODES,
     },
     Row {

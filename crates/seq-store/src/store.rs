@@ -23,8 +23,8 @@ use crate::backup::service::Backups;
 use crate::between::migrations::Migrations;
 use crate::between::{Between, exchange, quarantine};
 use crate::config::{ConfigError, StoreConfig};
-use crate::control::reach;
 use crate::control::service::Control;
+use crate::control::{losses, reach};
 use crate::definition::{self, DeclaredSet, SetMismatch};
 use crate::leader_link::LeaderLink;
 use crate::replicated_set::{RaisesApplied, ReplicatedSet, SetState, read_state};
@@ -220,7 +220,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let (migrations, departures, progress) = Migrations::new(between.clone());
     let departing = (departures, between.arrivals.clone(), awaited);
     let control = Control::new(set.clone(), declared, replicated.clone(), plan.clone(), departing, &name);
-    let calls = control.calls.clone();
+    let (calls, asked) = (control.calls.clone(), control.asked.clone());
     services.control.local.0.open(control);
     services.admin.0.open(view.clone());
     services.inter_set.0.open(between.clone());
@@ -231,6 +231,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let node = loaded.run(tasks);
 
     spawn(tasks, "store reach", Kind::Critical, reach::watch(names(), replicated.clone(), plan, calls));
+    spawn(tasks, "store losses", Kind::Disposable, losses::ask(replicated.clone(), asked));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
     spawn(tasks, "store migrations", Kind::Critical, migrations.run());
     spawn(tasks, "store exchange", Kind::Critical, exchange::run(between.clone()));

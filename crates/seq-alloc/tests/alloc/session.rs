@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use seq_alloc::{AllocOptions, Halt};
 use seq_api::service::{Item, SequenceService};
+use seq_core::state::Command;
 use seq_core::{Epoch, Incarnation, Layout, Refusal, RouteVersion, SectionId, Uid};
 
 use crate::store::{Mode, Store};
@@ -99,10 +100,12 @@ async fn a_store_that_lost_what_it_answered_is_not_served_from() {
         let halt = halted.wait_for(Option::is_some).await.unwrap().clone();
         assert!(matches!(halt, Some(Halt::StoreBehind { .. })), "{what}: {halt:?}");
         until("nothing is served", || node.allocator.status().sections == 0).await;
+        until("the store has the report", || world.store.state.lock().loss.is_some()).await;
+        assert_eq!(world.store.state.lock().loss.as_ref().map(|loss| loss.node.clone()), Some("a1".into()));
         // Others write to the store, until it is past what was lost: this process stays as it is.
         let past = world.store.state.lock().revision.0 + 1_000;
         while world.store.state.lock().revision.0 < past {
-            world.store.register_other("a2", "127.0.0.1:9");
+            world.store.state.lock().apply(&Command::ClaimStoreId { id: past });
         }
         assert!(node.impatient(42).await.is_err(), "{what}");
         assert_eq!(node.allocator.status().sections, 0);

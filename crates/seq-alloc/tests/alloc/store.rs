@@ -16,8 +16,8 @@ use seq_core::layout::SectionRun;
 use seq_core::owner::handover::MAX_OUTGOING;
 use seq_core::owner::{Grant, OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Arrive, Arriving, Command, CommandRefusal, LearnDirectory, Pace, Reassign, Registration, Residence,
-    SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
+    Answer, Arrive, Arriving, Command, CommandRefusal, LearnDirectory, Pace, Reassign, Registration, ReportLoss,
+    Residence, SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, Liveness, MigrationId, NodeId, Revision, RouteVersion, SectionId, Seq,
@@ -469,6 +469,16 @@ impl ControlService for Store {
         }
         let update = Some(self.update(session, request.route_version));
         Ok(Response::new(v1::DepartResponse { ceiling: made.max_seq.0, update }))
+    }
+
+    async fn report_loss(
+        &self,
+        request: Request<v1::ReportLossRequest>,
+    ) -> Result<Response<v1::ReportLossResponse>, Status> {
+        let v1::ReportLossRequest { node, incarnation, seen_revision, .. } = request.into_inner();
+        let (incarnation, seen) = (Incarnation(incarnation), Revision(seen_revision));
+        self.apply(&Command::ReportLoss(ReportLoss { node, incarnation, seen, certain: true }))?;
+        Ok(Response::new(v1::ReportLossResponse {}))
     }
 
     async fn raise_ceilings(

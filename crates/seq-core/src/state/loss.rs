@@ -10,7 +10,7 @@
 use alloc::string::String;
 
 use super::{CommandRefusal, State};
-use crate::id::Revision;
+use crate::id::{Incarnation, Revision};
 use crate::limits;
 
 /// States that committed entries of this log are gone: a process received a response from a newer state.
@@ -18,8 +18,13 @@ use crate::limits;
 pub struct ReportLoss {
     /// Name of the process' node, at most [`limits::MAX_NAME_BYTES`] bytes.
     pub node: String,
+    /// The newest incarnation of it that the process knows: a restored set has no loss of an older lineage.
+    pub incarnation: Incarnation,
     /// The newest revision in a response that it received; 0: not known.
     pub seen: Revision,
+    /// Whether the process has other evidence than the revision, which can have grown past `seen` since. Else the report
+    /// counts only while this state is behind it.
+    pub certain: bool,
 }
 
 /// Committed entries that are gone.
@@ -34,13 +39,14 @@ pub struct Loss {
 }
 
 impl State {
-    /// Whether the report is the first one.
+    /// Whether the report shows a loss, and is the first one that does.
     pub(super) fn report_loss(&mut self, report: &ReportLoss) -> Result<bool, CommandRefusal> {
-        let ReportLoss { node, seen } = report;
+        let ReportLoss { node, incarnation, seen, certain } = report;
         if self.set.is_none() {
             return Err(CommandRefusal::NoSet);
         }
-        if self.loss.is_some() {
+        let is_of_lineage = incarnation.0 >= self.lineage.first_number();
+        if self.loss.is_some() || !is_of_lineage || !certain && *seen < self.revision {
             return Ok(false);
         }
         let end = (0..=node.len().min(limits::MAX_NAME_BYTES)).rev().find(|end| node.is_char_boundary(*end));
@@ -82,10 +88,14 @@ mod tests {
             }
         };
         let (to, incarnation) = register(&mut state, "a1", crate::id::Incarnation(0)).unwrap();
-        let report = |node: &str| Command::ReportLoss(ReportLoss { node: node.into(), seen: Revision(90) });
+        let by = |node: &str, seen, certain| {
+            Command::ReportLoss(ReportLoss { node: node.into(), incarnation, seen: Revision(seen), certain })
+        };
+        assert_eq!(state.apply(&by("a2", 2, false)), Answer::LossReported(Ok(false)), "a response of this state");
+        let report = |node: &str| by(node, 90, false);
         assert_eq!(state.apply(&report("a2")), Answer::LossReported(Ok(true)));
         assert_eq!(state.apply(&report("a3")), Answer::LossReported(Ok(false)), "the first report counts");
-        let loss = Loss { node: "a2".into(), seen: Revision(90), noted: Revision(3) };
+        let loss = Loss { node: "a2".into(), seen: Revision(90), noted: Revision(4) };
         assert_eq!(state.loss, Some(loss.clone()));
         let lost = CommandRefusal::EntriesLost { loss };
         assert_eq!(register(&mut state, "a4", crate::id::Incarnation(0)), Err(lost.clone()));
@@ -94,6 +104,7 @@ mod tests {
         assert_eq!(state.apply(&Command::Reassign(vec![give])), Answer::Reassigned(vec![None]));
         state.restore(Lineage(1 << 32)).unwrap();
         assert_eq!(state.loss, None);
+        assert_eq!(state.apply(&by("a3", 90, true)), Answer::LossReported(Ok(false)), "of the lineage before");
         let first = crate::id::Incarnation(state.lineage.first_number());
         assert_eq!(register(&mut state, "a1", first).unwrap().0, NodeId(1));
     }

@@ -245,7 +245,10 @@ mod tests {
         assert_eq!(apply(state, Inherit(page)), Err(SetRefusal::NotClosing { set: to }.into()));
         assert_eq!(apply(state, Forget { set: SetId(77) }), Ok(false));
         assert_eq!(apply(state, EndQuarantine { lineage }), Ok(()));
-        assert_eq!(apply(state, ReportLoss { node: "a1".into(), seen: Revision(9) }), Ok(true));
+        assert_eq!(
+            apply(state, ReportLoss { node: "a1".into(), incarnation, seen: Revision(99), certain: true }),
+            Ok(true)
+        );
         let begin = BeginLineage { lineage: Lineage(2 << 32) };
         assert_eq!(apply(state, begin), Err(SetRefusal::NotQuarantined.into()));
         let (at_unix_ms, plan) = (0, 0);

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
+use seq_auth::ExpectedServer;
 use seq_core::directory::ClaimRun;
 use seq_core::state::{Inherit, LearnDirectory, Rules, SetFacts, State};
 use seq_core::{Lineage, RouteVersion, SectionId, SetId, limits};
@@ -190,7 +191,8 @@ pub(crate) async fn introduce(between: &Between, others: &[SetFacts]) {
     let one = async |named: &SetFacts| -> Result<(), Status> {
         let request = between.exchange_request(named.id, RouteVersion(0))?;
         let method = async |mut member: Member, request| member.exchange(request).await;
-        let response = between.links.call_at(&named.name, &named.stores, request, method).await?;
+        let response =
+            between.links.call_at(ExpectedServer::store().of_set(&named.name), &named.stores, request, method).await?;
         let stated = between.stated(&response)?;
         if (stated.facts.id, &stated.facts.name) != (named.id, &named.name) {
             return Err(Status::unavailable(format!("set {} responds there", stated.facts.id)));

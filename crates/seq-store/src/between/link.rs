@@ -77,19 +77,18 @@ impl SetLinks {
         self.call_link(&link, request, method).await
     }
 
-    /// As [`SetLinks::call`], to the members of a store of a set with this name that is not known yet; of any set where the
-    /// name is empty.
+    /// As [`SetLinks::call`], to the expected members of a store whose set is not known yet.
     ///
     /// # Errors
     /// As above.
     pub(crate) async fn call_at<Q: Clone, A>(
         &self,
-        _name: &str,
+        expected: ExpectedServer,
         stores: &[String],
         request: Q,
         method: impl AsyncFn(Member, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, Status> {
-        self.call_link(&SetLink::new(stores.to_vec(), ExpectedServer::store()), request, method).await
+        self.call_link(&SetLink::new(stores.to_vec(), expected), request, method).await
     }
 
     async fn call_link<Q: Clone, A>(

@@ -5,7 +5,7 @@ use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
     DepartRequest, DepartResponse, RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse,
-    RenewRequest, RenewResponse, TransferRequest, TransferResponse,
+    RenewRequest, RenewResponse, ReportLossRequest, ReportLossResponse, TransferRequest, TransferResponse,
 };
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
@@ -64,5 +64,10 @@ impl ControlService for ControlForward {
     async fn depart(&self, request: Request<DepartRequest>) -> Result<Response<DepartResponse>, Status> {
         let Some(hop) = self.leader.hop(request.metadata())? else { return self.local.depart(request).await };
         hop.forward(request, |channel, request| async move { client(channel).depart(request).await }).await
+    }
+
+    async fn report_loss(&self, request: Request<ReportLossRequest>) -> Result<Response<ReportLossResponse>, Status> {
+        let Some(hop) = self.leader.hop(request.metadata())? else { return self.local.report_loss(request).await };
+        hop.forward(request, |channel, request| async move { client(channel).report_loss(request).await }).await
     }
 }

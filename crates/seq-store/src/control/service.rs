@@ -12,7 +12,7 @@ use seq_auth::Identity;
 use seq_core::arbiter::Plan;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::set_spec::AllocSpec;
-use seq_core::state::{CommandRefusal, RaiseCeilings, Registration, State};
+use seq_core::state::{CommandRefusal, RaiseCeilings, Registration, ReportLoss, Rules, State};
 use seq_core::{Incarnation, NodeId, Revision, RouteVersion, limits};
 use seq_proto::control;
 use seq_proto::reason::{Reason, key};
@@ -20,12 +20,13 @@ use seq_proto::roles;
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
     DepartRequest, DepartResponse, RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse,
-    RenewRequest, RenewResponse, TransferRequest, TransferResponse,
+    RenewRequest, RenewResponse, ReportLossRequest, ReportLossResponse, TransferRequest, TransferResponse,
 };
 use seq_raft::Gate;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
+use super::losses;
 use super::raise_rate::RaiseGate;
 use super::reach::ControlCalls;
 use crate::between::arrivals::Arrivals;
@@ -57,6 +58,8 @@ pub(crate) struct Control {
     pub(crate) calls: ControlCalls,
     /// The bound on how fast ceilings rise.
     rate: Arc<RaiseGate>,
+    /// Whether the AllocSvrs were asked for what they have seen since this process started.
+    pub(crate) asked: watch::Sender<bool>,
 }
 
 /// The local service, opened once the member is loaded.
@@ -71,6 +74,7 @@ impl ControlService for ControlServer {
         let request = request.into_inner();
         this.check_register(&request)?;
         this.check_alive(&request)?;
+        this.wait_asked().await?;
         this.calls.count();
         let registration = registration(request);
         let (name, addr) = (registration.name.clone(), registration.addr.clone());
@@ -137,6 +141,28 @@ impl ControlService for ControlServer {
         }))
     }
 
+    async fn report_loss(&self, request: Request<ReportLossRequest>) -> Result<Response<ReportLossResponse>, Status> {
+        let this = self.0.get()?;
+        roles::check_acts_as(sender(&request)?.as_ref(), &request.get_ref().node)?;
+        let ReportLossRequest { set, node, incarnation, seen_revision } = request.into_inner();
+        if set != this.set.name {
+            let text = format!("this is the store of set {:?}, not of {set:?}", this.set.name);
+            return Err(Reason::OtherSet.status(text));
+        }
+        this.check_declared(&node)?;
+        if this.replicated.read(|state| state.rules) < Rules::Eight {
+            let text = "the group's format is below 8, which has no such command: `seqsvr store upgrade` raises it";
+            return Err(Reason::OtherFormat.status(text));
+        }
+        let (incarnation, seen) = (Incarnation(incarnation), Revision(seen_revision));
+        let report = ReportLoss { node: node.clone(), incarnation, seen, certain: true };
+        let outcome = this.replicated.propose(report).await?;
+        if outcome.map_err(|refusal| this.refused(refusal))? {
+            tracing::error!(node, seen = seen_revision, "an allocator reports that committed entries are lost");
+        }
+        Ok(Response::new(ReportLossResponse {}))
+    }
+
     async fn depart(&self, request: Request<DepartRequest>) -> Result<Response<DepartResponse>, Status> {
         let this = self.0.get()?;
         let caller = sender(&request)?;
@@ -163,7 +189,8 @@ impl Control {
         name: &str,
     ) -> Control {
         let (calls, rate) = (ControlCalls::default(), Arc::new(RaiseGate::new(&set.name, name)));
-        Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls, rate }
+        let asked = watch::Sender::new(false);
+        Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls, rate, asked }
     }
 
     /// The incarnation that sent a call. A call of the newest one is counted: this member is reached.
@@ -209,15 +236,28 @@ impl Control {
         }
     }
 
+    fn check_declared(&self, node: &str) -> Result<(), Status> {
+        if self.allocs.borrow().iter().any(|alloc| alloc.name == node) {
+            return Ok(());
+        }
+        Err(Reason::UndeclaredNode.status(format!("the set file of this store names no AllocSvr {node:?}")))
+    }
+
+    /// Waits until the AllocSvrs were asked for what they have seen.
+    async fn wait_asked(&self) -> Result<(), Status> {
+        let mut asked = self.asked.subscribe();
+        match tokio::time::timeout(losses::REGISTRATION_WAITS, asked.wait_for(|asked| *asked)).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Status::unavailable("this member has just begun to lead: it asks the allocators first")),
+        }
+    }
+
     fn check_register(&self, request: &RegisterRequest) -> Result<(), Status> {
         if request.set != self.set.name {
             let text = format!("this is the store of set {:?}, not of {:?}", self.set.name, request.set);
             return Err(Reason::OtherSet.status(text));
         }
-        if !self.allocs.borrow().iter().any(|alloc| alloc.name == request.node) {
-            let text = format!("the set file of this store names no AllocSvr {:?}", request.node);
-            return Err(Reason::UndeclaredNode.status(text));
-        }
+        self.check_declared(&request.node)?;
         check_addr("addr", &request.addr)?;
         if !request.peer_addr.is_empty() {
             check_addr("peer_addr", &request.peer_addr)?;

@@ -15,7 +15,7 @@ use seq_core::state::{
     self, Command, Complete, Forget, Inherit, Inheritance, LearnDirectory, Loss, PeerSet, Recovery, ReportLoss,
     SetFacts,
 };
-use seq_core::{Lineage, MigrationId, Revision, SectionId, SetId};
+use seq_core::{Incarnation, Lineage, MigrationId, Revision, SectionId, SetId};
 use seq_raft::Malformed;
 
 use super::command::nanos;
@@ -34,7 +34,7 @@ enum Added {
     Complete { id: u64, by: Option<u64> },
     Inherit(Page),
     Forget { set: u64 },
-    ReportLoss { node: String, seen: u64 },
+    ReportLoss { node: String, incarnation: u64, seen: u64, certain: bool },
 }
 
 /// A page of a set's records, with the longest session of that set, and the sets whose records it has inherited.
@@ -150,7 +150,9 @@ impl Added {
             Command::Complete(Complete { id, by }) => Added::Complete { id: id.0, by: by.map(|set| set.0) },
             Command::Inherit(Inherit(page)) => Added::Inherit(Page::from_core(page)),
             Command::Forget(Forget { set }) => Added::Forget { set: set.0 },
-            Command::ReportLoss(ReportLoss { node, seen }) => Added::ReportLoss { node: node.clone(), seen: seen.0 },
+            Command::ReportLoss(ReportLoss { node, incarnation, seen, certain }) => {
+                Added::ReportLoss { node: node.clone(), incarnation: incarnation.0, seen: seen.0, certain: *certain }
+            }
             _ => return None,
         })
     }
@@ -165,7 +167,10 @@ impl Added {
             Added::Complete { id, by } => Command::Complete(Complete { id: MigrationId(id), by: by.map(SetId) }),
             Added::Inherit(page) => Command::Inherit(Inherit(page.into_core()?)),
             Added::Forget { set } => Command::Forget(Forget { set: SetId(set) }),
-            Added::ReportLoss { node, seen } => Command::ReportLoss(ReportLoss { node, seen: Revision(seen) }),
+            Added::ReportLoss { node, incarnation, seen, certain } => {
+                let (incarnation, seen) = (Incarnation(incarnation), Revision(seen));
+                Command::ReportLoss(ReportLoss { node, incarnation, seen, certain })
+            }
         })
     }
 }

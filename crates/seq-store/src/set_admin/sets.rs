@@ -3,6 +3,7 @@
 //! **Invariant:** a set is defined once, under an id of its own. One that joins a cluster has the cluster's layout, and
 //! a name that none of the sets known there has.
 
+use seq_auth::ExpectedServer;
 use seq_core::plan::Fingerprint;
 use seq_core::set_spec::Genesis;
 use seq_core::state::{Close, Closing, Forget, Rules, SetDefinition, SetFacts, State};
@@ -93,13 +94,14 @@ impl SetAdmin {
             layout_id: layout.id().0,
         };
         let method = async |mut member: Member, request| member.exchange(request).await;
-        let response = self.between.links.call_at("", stores, request, method).await.map_err(|refusal| {
-            if status::reason(&refusal).is_some() {
-                return refusal;
-            }
-            let text = format!("no set responds at {}: {}", stores.join(", "), refusal.message());
-            Reason::SetUnavailable.status(text)
-        })?;
+        let response =
+            self.between.links.call_at(ExpectedServer::store(), stores, request, method).await.map_err(|refusal| {
+                if status::reason(&refusal).is_some() {
+                    return refusal;
+                }
+                let text = format!("no set responds at {}: {}", stores.join(", "), refusal.message());
+                Reason::SetUnavailable.status(text)
+            })?;
         self.check_layout(&response)?;
         let stated = Stated::decode(&response, layout.sections())?;
         let is_taken = |facts: &&SetFacts| facts.name == self.declared.name && facts.id != id;

@@ -303,25 +303,41 @@ fn an_empty_set_is_closed() {
 fn a_set_is_forgotten_by_the_plan_that_was_shown() {
     let cluster = Cluster::start();
     let forget = |more: &[&'static str]| [&["set", "forget", "im-b", "--in", "im-a"], more].concat();
-    check(&cluster, &forget(&["--dry-run"]), expect![[r#"
+    check(
+        &cluster,
+        &forget(&["--dry-run"]),
+        expect![[r#"
         this would make set im-a forget set im-b with id 98000294
         plan: 0c105e5e70000001
         exit 0
-    "#]]);
-    check(&cluster, &forget(&["-o", "json", "--yes"]), expect![[r#"
+    "#]],
+    );
+    check(
+        &cluster,
+        &forget(&["-o", "json", "--yes"]),
+        expect![[r#"
         {"set":"im-a","forgotten":"im-b","id":"98000294","plan":"0c105e5e70000001"}
         exit 0
-    "#]]);
+    "#]],
+    );
     assert_eq!(cluster.a.lock().changes.len(), 1);
-    check(&cluster, &forget(&["--yes"]), expect![[r#"
+    check(
+        &cluster,
+        &forget(&["--yes"]),
+        expect![[r#"
         error: no set "im-b" is known to set im-a (UNKNOWN_SET)
         hint: it knows im-a
         exit 1
-    "#]]);
-    check(&cluster, &["set", "forget", "im-a", "--in", "im-a"], expect![[r#"
+    "#]],
+    );
+    check(
+        &cluster,
+        &["set", "forget", "im-a", "--in", "im-a"],
+        expect![[r#"
         error: set im-a does not forget itself (OWN_SET)
         exit 1
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

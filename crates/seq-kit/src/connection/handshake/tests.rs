@@ -3,7 +3,7 @@
 use std::fs;
 
 use seq_auth::authority::{Authority, Request};
-use seq_auth::{Files, Identity};
+use seq_auth::{ExpectedServer, Files, Identity};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -63,7 +63,7 @@ async fn meet(more: usize) -> io::Result<()> {
     let mut server = Connection::accepted(near, Some(&tls)).unwrap();
     let dialing = async {
         // TLS 1.3: a client's handshake is complete before the server has seen its certificate.
-        let mut stream = client.connect("127.0.0.1", far, None).await?;
+        let mut stream = client.connect("127.0.0.1", &ExpectedServer::any(), far, None).await?;
         stream.read_exact(&mut [0]).await
     };
     let serving = async {
@@ -84,7 +84,8 @@ async fn a_revocation_ends_the_open_connections_of_its_holder_alone() {
     for holder in ["client/stays", "client/goes"] {
         let (client, (near, far)) = (place.credentials(holder, 0), sockets().await);
         let mut accepted = Connection::accepted(near, Some(&tls)).unwrap();
-        let (opened, dialed) = tokio::join!(accepted.open(), client.connect("127.0.0.1", far, None));
+        let any = ExpectedServer::any();
+        let (opened, dialed) = tokio::join!(accepted.open(), client.connect("127.0.0.1", &any, far, None));
         opened.unwrap();
         open.push((client, accepted, dialed.unwrap()));
     }
@@ -132,7 +133,8 @@ async fn a_connection_above_the_limit_of_handshakes_is_closed_until_one_ends() {
 
     // A handshake that is complete counts no more.
     let client = place.credentials("client/backend", 0);
-    let dialing = client.connect("127.0.0.1", far.pop().unwrap(), None);
+    let any = ExpectedServer::any();
+    let dialing = client.connect("127.0.0.1", &any, far.pop().unwrap(), None);
     let (opened, dialed) = tokio::join!(open.open(), dialing);
     opened.unwrap();
     let _dialed = dialed.unwrap();

@@ -95,15 +95,9 @@ fn commands_between_sets_that_speak_for_themselves() {
             0000000000000000000000000000000000000000000000000000000000000000
             02"#]],
     );
-    check_new_command(
-        &Command::ReportLoss(ReportLoss { node: "a2".into(), seen: Revision(90) }),
-        expect![[r#"
-            050000006132ffffffffffff000000005a000000000000000000000000000000
-            0000000000000000000000000000000000000000000000000000000000000000
-            0000000000000000000000000000000000000000000000000000000000000000
-            0000000000000000000000000000000000000000000000000000000000000000
-            02"#]],
-    );
+    let (incarnation, seen) = (Incarnation(4), Revision(90));
+    let report = ReportLoss { node: "a2".into(), incarnation, seen, certain: true };
+    check_new_command(&Command::ReportLoss(report), expect![[""]]);
     let learned = LearnDirectory { from: Some(SetId(0xe6)), claims: vec![claim(0, 3, 7, 0xe6)], sets: vec![stated()] };
     check_new_command(
         &Command::LearnDirectory(learned),

@@ -1,0 +1,55 @@
+//! Reports to the store that it lost committed entries, once this process has halted for that: a process that starts
+//! afterwards has no response to compare with, and would be registered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use seq_proto::Reason;
+use seq_proto::v1::ReportLossRequest;
+use tonic::Code;
+
+use crate::halt::Halt;
+use crate::shared::Shared;
+use crate::store_link::{StoreError, StoreLink};
+
+/// Pause between two attempts: the stores are started and stopped by an operator meanwhile.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Waits until this process halts, and reports a loss until the store has it, or until shutdown.
+pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
+    let stopping = shared.shutdown.clone();
+    tokio::select! {
+        biased;
+        () = stopping.cancelled() => {}
+        () = report(shared, link) => {}
+    }
+}
+
+async fn report(shared: Arc<Shared>, link: Arc<StoreLink>) {
+    shared.halt.wait().await;
+    let Some(Halt::StoreBehind { incarnation, .. }) = shared.halt.get() else { return };
+    let request = ReportLossRequest {
+        set: shared.set.clone(),
+        node: shared.name.clone(),
+        incarnation: incarnation.0,
+        seen_revision: link.seen().revision.0,
+    };
+    loop {
+        match link.call(request.clone()).await {
+            Ok(_) => {
+                tracing::warn!(set = shared.set, "the store has the report that it lost entries: it registers nobody");
+                return;
+            }
+            Err(StoreError::NoLeader { code: Code::Unimplemented, .. }) => {
+                tracing::warn!(set = shared.set, "the store is of a release that takes no report of a loss");
+                return;
+            }
+            Err(StoreError::Refused { reason, message, .. }) if Reason::parse(&reason) == Some(Reason::OtherFormat) => {
+                tracing::warn!(set = shared.set, message, "the store takes no report of a loss");
+                return;
+            }
+            Err(error) => tracing::debug!(set = shared.set, %error, "a loss is not reported yet"),
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}

@@ -1,0 +1,70 @@
+//! Asks the AllocSvrs that this log knows, before the first of them registers with a member that has just started, whether
+//! they have seen a newer state.
+//!
+//! Where old data directories were put back under a whole store, every member has started since, and no entry shows it. An
+//! AllocSvr that runs on detects it by its next response and reports it ([`seq_core::state::ReportLoss`]); one that starts at
+//! the same moment would be registered before. So a leader whose process has started asks first, once, for a second at
+//! most.
+//!
+//! A node's statement is compared where the report is applied, so a member that has not applied everything yet finds no
+//! loss where there is none.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use seq_auth::ExpectedServer;
+use seq_core::state::{ReportLoss, Rules, State};
+use seq_core::{Incarnation, Revision};
+use seq_proto::v1::StatusRequest;
+use seq_proto::v1::status_response::Role;
+use seq_proto::v1::status_service_client::StatusServiceClient;
+use tokio::sync::watch;
+
+use crate::replicated_set::ReplicatedSet;
+
+/// How long an AllocSvr may take to respond: a restart is not to wait for nodes that are gone.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Longest wait of a registration for [`ask`]: the responses, and the commits of reports.
+pub(super) const REGISTRATION_WAITS: Duration = Duration::from_secs(3);
+
+/// Pause between two looks at whether this member leads.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Runs until this member has led once, and has asked.
+pub(crate) async fn ask(replicated: ReplicatedSet, asked: watch::Sender<bool>) {
+    let raft = replicated.raft();
+    while !raft.is_leader() || raft.check_quorum().is_err() {
+        tokio::time::sleep(POLL).await;
+    }
+    let nodes = |state: &State| {
+        let set = state.set.as_ref()?.name.clone();
+        let nodes = state.nodes.iter().map(|node| (node.name.clone(), node.addr.clone())).collect::<Vec<_>>();
+        (state.rules >= Rules::Eight).then_some((set, nodes))
+    };
+    if let Some((set, nodes)) = replicated.read(nodes) {
+        let reports = nodes.into_iter().map(|(name, addr)| seen(&replicated, &set, name, addr));
+        for report in join_all(reports).await.into_iter().flatten() {
+            match replicated.propose(report.clone()).await {
+                Ok(Ok(true)) => {
+                    tracing::error!(node = report.node, seen = report.seen.0, "the store lost committed entries");
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, node = report.node, "a node's newest response is not compared"),
+            }
+        }
+    }
+    asked.send_replace(true);
+}
+
+/// What a node has seen, to be compared with this log; `None` where it does not respond.
+async fn seen(replicated: &ReplicatedSet, set: &str, name: String, addr: String) -> Option<ReportLoss> {
+    let channel = replicated.raft().connect_expecting(&addr, ExpectedServer::alloc().of_set(set)).ok()?;
+    let mut node = StatusServiceClient::new(channel);
+    let response = tokio::time::timeout(TIMEOUT, node.status(StatusRequest {})).await.ok()?.ok()?.into_inner();
+    let Some(Role::Alloc(status)) = response.role.filter(|_| response.set == set && response.node == name) else {
+        return None;
+    };
+    let (incarnation, seen) = (Incarnation(status.last_incarnation), Revision(status.seen_revision));
+    (seen > Revision(0)).then_some(ReportLoss { node: name, incarnation, seen, certain: false })
+}
