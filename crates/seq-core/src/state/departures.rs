@@ -81,3 +81,21 @@ fn a_set_in_quarantine_sends_no_departure_of_its_backup() {
     end(&mut own);
     assert_eq!(arrivals(&own).len(), 1, "no set states anything newer");
 }
+
+/// The backup has a departure to a set that is closed by now, and whose processes have stopped.
+#[test]
+fn a_closed_set_is_forgotten_once_another_set_states_where_its_sections_went() {
+    let (mut own, mut third) = (set(OWN), set(THIRD));
+    depart(&mut own, OTHER);
+    own.restore(lineage(1)).unwrap();
+    let forget = Command::Forget(Forget { set: OTHER });
+    let awaits = SetRefusal::AwaitsSection { set: OTHER, section: SECTION };
+    assert_eq!(own.apply(&forget), Answer::Forgotten(Err(awaits.into())));
+    let residence = Residence { since: Epoch(2), epoch: Epoch(2), ..Residence::default() };
+    third.sections.put(SECTION, SectionRecord::Resident(residence));
+    ask(&mut own, &mut [&mut third]);
+    assert_eq!(own.apply(&forget), Answer::Forgotten(Ok(true)));
+    end(&mut own);
+    let Some(SectionRecord::Departed(tombstone)) = own.sections.get(SECTION) else { panic!("it is elsewhere") };
+    assert_eq!((tombstone.epoch, tombstone.to.set), (Epoch(2), THIRD));
+}
