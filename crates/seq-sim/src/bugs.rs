@@ -142,6 +142,8 @@ bugs! {
     NthOfBackup: "nth-of-backup", "restores: a count of the restores since the backup was made",
     /// The operator trusts his notebook although a set may have moved on unseen.
     NotebookAlone: "notebook-alone", "restores: a count above the notebook alone, while a set may have moved on unseen",
+    /// The operator restores from a backup that is newer than one that he restored from before.
+    AbandonedHistory: "abandoned-history", "restores: a backup of a history that was given up for an older backup",
     /// A quarantine does not wait for a set that is closed, whenever it learned that.
     ClosedNotAwaited: "closed-not-awaited", "restores: a closed set that is not asked, though the backup does not know it as closed",
     /// A fence is compared with the count of the own lineage only.

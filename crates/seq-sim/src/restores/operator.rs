@@ -46,6 +46,8 @@ pub(super) struct Backup {
     state: State,
     /// As [`Set::heir_of`](super::store::Set::heir_of).
     heir_of: BTreeSet<usize>,
+    /// Whether the set was restored from an older one since: it is of a history that was given up.
+    abandoned: bool,
 }
 
 /// A set that is merged into another one and closed.
@@ -111,7 +113,7 @@ impl World {
         if !one.responds(now) {
             return;
         }
-        one.backups.push(Backup { at: now, state: one.state.clone(), heir_of: one.heir_of.clone() });
+        one.backups.push(Backup { at: now, state: one.state.clone(), heir_of: one.heir_of.clone(), abandoned: false });
         if one.backups.len() > MOST_BACKUPS {
             one.backups.remove(1);
         }
@@ -122,7 +124,12 @@ impl World {
         if self.sets[set].existence != Existence::Lost {
             return;
         }
-        let usable: Vec<usize> = (0..self.sets[set].backups.len()).filter(|at| self.is_usable(set, *at)).collect();
+        let mut usable: Vec<usize> = (0..self.sets[set].backups.len()).filter(|at| self.is_usable(set, *at)).collect();
+        // What was served since an older backup was restored is not in a newer one of the history before.
+        let goes_on = |at: &usize| !self.sets[set].backups[*at].abandoned;
+        if self.bug != Some(Bug::AbandonedHistory) && usable.iter().any(goes_on) {
+            usable.retain(goes_on);
+        }
         if usable.is_empty() {
             let text = format!("no backup of set {set} has the records of the closed sets");
             return self.check.broken(self.now, "the operator keeps a backup", text);
@@ -159,6 +166,7 @@ impl World {
         self.operator.notebook = self.operator.notebook.max(count);
         self.operator.unread.insert(set);
         self.operator.restored_at.entry(set).or_default().push(self.now);
+        self.sets[set].backups[at + 1..].iter_mut().for_each(|backup| backup.abandoned = true);
         let stray = self.other_member(set, at, lineage, &state);
         let one = &mut self.sets[set];
         (one.existence, one.state, one.stray, one.heir_of) = (Existence::Running, state, stray, backup.heir_of);

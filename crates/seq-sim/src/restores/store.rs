@@ -476,10 +476,11 @@ impl World {
         }
     }
 
-    /// Names the owners of sections that will arrive; none in quarantine, or without an AllocSvr.
+    /// Names the owners of sections that will arrive; none in quarantine, while it closes, or without an AllocSvr.
     fn arm(&mut self, set: usize, to: usize, migration: MigrationId, sections: &[SectionId]) {
         let Set { state, plan, .. } = &self.sets[set];
-        let owners = if state.is_quarantined() { Vec::new() } else { plan.place(state, sections) };
+        let takes = !state.is_quarantined() && state.closing == Closing::Open;
+        let owners = if takes { plan.place(state, sections) } else { Vec::new() };
         let lineage = state.lineage;
         let armed = sections.iter().zip(owners).map(|(section, owner)| {
             let addr = state.node(owner.0).map(|node| node.addr.clone()).unwrap_or_default();
