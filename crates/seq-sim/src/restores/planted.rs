@@ -29,11 +29,10 @@ fn apply(state: &mut State, command: &Command, bug: Option<Bug>) -> Answer {
     let Some(bug) = bug else { return state.apply(command) };
     let before = state.clone();
     let command = rewritten(state, command, bug);
-    let former = match (bug, &command) {
-        (Bug::FenceOfOwnCount, Command::Fence(_)) => true,
-        (Bug::ClosedNotAwaited, Command::EndQuarantine(_)) => true,
-        _ => false,
-    };
+    let former = matches!(
+        (bug, &command),
+        (Bug::FenceOfOwnCount, Command::Fence(_)) | (Bug::ClosedNotAwaited, Command::EndQuarantine(_))
+    );
     if former {
         state.rules = Rules::Seven;
     }
