@@ -666,6 +666,8 @@ impl State {
 #[cfg(test)]
 mod between_sets;
 #[cfg(test)]
+mod departures;
+#[cfg(test)]
 mod neighbours;
 #[cfg(test)]
 mod restores;

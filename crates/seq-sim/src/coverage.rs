@@ -136,6 +136,52 @@ situations! {
     ArrivalFenced: "arrivals of a fenced lineage",
     /// Two sets: a process of before a restore served under its lease.
     OlderLineage: "allocations by processes of an older lineage",
+    /// Restores: a section departed with its owner.
+    RestoresDeparted: "restores: departures",
+    /// Restores: a section departed without an owner.
+    RestoresDepartedSilently: "restores: departures without an owner",
+    /// Restores: the sections of a migration return.
+    RestoresReturned: "restores: returns begun",
+    /// Restores: a set was restored.
+    RestoresRestored: "restores: sets restored",
+    /// Restores: a set was restored from a backup that was not its newest.
+    RestoresOldBackup: "restores: restores from an old backup",
+    /// Restores: a larger margin was given as a larger count.
+    RestoresLargerMargin: "restores: restores with a larger margin",
+    /// Restores: the operator had missed a count, and a set that serves stated it.
+    RestoresAsked: "restores: counts asked of other sets",
+    /// Restores: the operator had missed a count, and no set that serves responded.
+    RestoresBlind: "restores: counts chosen while no set responds",
+    /// Restores: all sets were lost at a time.
+    RestoresAllLost: "restores: disasters of all sets",
+    /// Restores: a set was lost in quarantine.
+    RestoresLostInQuarantine: "restores: sets lost in quarantine",
+    /// Restores: a set was lost while another one was in quarantine.
+    RestoresLostBesideQuarantine: "restores: sets lost beside a quarantine",
+    /// Restores: a set was lost while a migration was open or a section on its way.
+    RestoresLostInMigration: "restores: sets lost in a migration",
+    /// Restores: a set was lost right after another one was merged into it.
+    RestoresLostAfterMerge: "restores: sets lost after a merge",
+    /// Restores: a set inherited the final records of a closing one.
+    RestoresInherited: "restores: inheritances",
+    /// Restores: the processes of a closed set stopped permanently.
+    RestoresStopped: "restores: closed sets that stopped",
+    /// Restores: a fence counted too few restores.
+    RestoresFenceRefused: "restores: fences refused by count",
+    /// Restores: a fence was accepted by a set that had fenced a third one.
+    RestoresFencedAfterThird: "restores: fences accepted after that of a third set",
+    /// Restores: a fence made a set send departures again.
+    RestoresSentAgain: "restores: fences that make departures unconfirmed",
+    /// Restores: a set in quarantine began a lineage by itself.
+    RestoresLineageBegun: "restores: lineages begun unseen",
+    /// Restores: a quarantine ended.
+    RestoresQuarantineEnded: "restores: quarantines that ended",
+    /// Restores: a quarantine outlasted longer leases than those of its set.
+    RestoresLongerWait: "restores: quarantines by another set's terms",
+    /// Restores: a member with other first content was left out of its group.
+    RestoresMemberRefused: "restores: members of another content left out",
+    /// Restores: a process of before a restore served under its lease.
+    RestoresOlderLineage: "restores: allocations by processes of an older lineage",
     /// Numbers were given.
     Given: "allocations",
     /// A call got no response.

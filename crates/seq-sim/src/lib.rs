@@ -20,6 +20,7 @@ mod inject;
 mod net;
 mod peer_routes;
 mod process;
+mod restores;
 mod rng;
 mod rollback;
 mod serving;
@@ -42,7 +43,8 @@ use world::World;
 pub struct Run {
     /// What makes everything.
     pub seed: u64,
-    /// Sets of the world: 2 for two, else one. A planted bug between sets has two.
+    /// Sets of the world: 2 for two, 3 for three with restores upon restores, else one. A planted bug between sets has two,
+    /// one of restores three.
     pub sets: u32,
     /// A planted bug.
     pub bug: Option<Bug>,
@@ -76,6 +78,9 @@ pub struct Outcome {
 /// Makes a run.
 #[must_use]
 pub fn run(run: &Run) -> Outcome {
+    if run.sets == 3 || run.bug.is_some_and(Bug::is_of_restores) {
+        return run_restores(run);
+    }
     if run.sets == 2 || run.bug.is_some_and(Bug::is_between_sets) {
         return run_sets(run);
     }
@@ -103,6 +108,21 @@ fn run_sets(run: &Run) -> Outcome {
         events: world.events,
         weather: "two sets",
         faults: world.faults.iter().map(sets::Fault::describe).collect(),
+        coverage: world.coverage,
+        trace: world.trace.into_lines(),
+    }
+}
+
+fn run_restores(run: &Run) -> Outcome {
+    let mut world = restores::World::new(run.seed, run.bug, run.faults.as_deref(), run.trace);
+    world.run();
+    Outcome {
+        violation: world.check.violation.take(),
+        hash: world.trace.hash(),
+        simulated: Duration::from_nanos(world.now),
+        events: world.events,
+        weather: "restores",
+        faults: world.faults.iter().map(restores::Fault::describe).collect(),
         coverage: world.coverage,
         trace: world.trace.into_lines(),
     }

@@ -10,6 +10,9 @@ const SEEDS: u64 = 200;
 /// Seeds of worlds of two sets.
 const SEEDS_OF_TWO_SETS: u64 = 100;
 
+/// Seeds of worlds of restores.
+const SEEDS_OF_RESTORES: u64 = 200;
+
 /// Seeds of two sets that found a fault. 7753: both sets restored, the second one within a lease of the first one's return.
 const FOUND_IN_TWO_SETS: [u64; 1] = [7_753];
 
@@ -46,6 +49,12 @@ fn every_promise_is_kept_and_every_situation_comes_about() {
         let outcome = run(&Run { seed, sets: 2, ..Run::default() });
         assert_eq!(outcome.violation, None, "seed {seed} of two sets");
     }
+    for seed in 0..SEEDS_OF_RESTORES {
+        let outcome = run(&Run { seed, sets: 3, ..Run::default() });
+        assert_eq!(outcome.violation, None, "again: seqsvr sim replay --seed {seed} --sets 3");
+        coverage.add(&outcome.coverage);
+        simulated += outcome.simulated;
+    }
     println!("{SEEDS} seeds of one set, {SEEDS_OF_TWO_SETS} of two, {simulated:?}: {coverage:?}");
     assert_eq!(coverage.missing(), [], "situations that never came about");
 }
@@ -66,8 +75,14 @@ fn a_seed_makes_everything() {
         assert_eq!((first.hash, first.events), (again.hash, again.events), "seed {seed} of two sets, with its text");
         hashes.push(first.hash);
     }
+    for seed in [1, 2] {
+        let quiet = Run { seed, sets: 3, ..Run::default() };
+        let (first, again) = (run(&quiet), run(&Run { trace: true, ..quiet }));
+        assert_eq!((first.hash, first.events), (again.hash, again.events), "seed {seed} of restores, with its text");
+        hashes.push(first.hash);
+    }
     hashes.dedup();
-    assert_eq!(hashes.len(), 7, "other seeds are other worlds");
+    assert_eq!(hashes.len(), 9, "other seeds are other worlds");
 }
 
 #[test]

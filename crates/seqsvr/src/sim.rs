@@ -50,8 +50,8 @@ pub(crate) struct RunArgs {
     /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     from: u64,
-    /// Sets of each world: 1, or 2 with migrations between them and restores of both.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
+    /// Sets of each world: 1, 2 with migrations between them and restores of both, or 3 with restores upon restores.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3))]
     sets: u32,
     /// Threads; 0: one for each core.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -63,8 +63,8 @@ pub(crate) struct ReplayArgs {
     /// The seed.
     #[arg(long, value_name = "SEED")]
     seed: u64,
-    /// Sets of the world: 1 or 2. A planted bug between sets has 2.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=2))]
+    /// Sets of the world: 1 to 3. A planted bug between sets has 2, one of restores 3.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3))]
     sets: u32,
     /// Numbers of the faults to inject, as 3,17,40; without it, all faults of the seed.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -173,7 +173,7 @@ fn shrunk((seed, sets): (u64, u32), weather: &'static str, what: String) -> Brok
     let (numbers, faults) = shrunk.map_or((None, Vec::new()), |one| (Some(one.faults), one.described));
     let list = numbers.map(|numbers| numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
     let only = list.map_or_else(String::new, |list| format!(" --faults {list}"));
-    let of = if sets == 2 { " --sets 2" } else { "" };
+    let of = if sets > 1 { format!(" --sets {sets}") } else { String::new() };
     Broken { seed, weather, what, faults, again: format!("seqsvr sim replay --seed {seed}{of}{only}") }
 }
 

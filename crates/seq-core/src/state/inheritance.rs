@@ -111,8 +111,15 @@ impl State {
         if self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id == set {
             return Err(SetRefusal::OwnSet.into());
         }
-        let awaits = |record: &SectionRecord| matches!(record, SectionRecord::Departed(tombstone) if tombstone.to.set == set && !tombstone.arrived);
-        if let Some((section, _)) = self.sections.known().find(|(_, record)| awaits(record)) {
+        // A set in quarantine learns from the heirs of a closed set that the section has left it again.
+        let learned = |section: SectionId| self.recovery.as_ref().and_then(|recovery| recovery.claims.get(&section));
+        let awaits = |(section, record): &(SectionId, &SectionRecord)| match record {
+            SectionRecord::Departed(tombstone) if tombstone.to.set == set && !tombstone.arrived => {
+                learned(*section).is_none_or(|stated| stated.claim.since <= tombstone.epoch)
+            }
+            _ => false,
+        };
+        if let Some((section, _)) = self.sections.known().find(awaits) {
             return Err(SetRefusal::AwaitsSection { set, section }.into());
         }
         if let Some((migration, _)) = self.migrations.iter().find(|(_, one)| one.to == set && one.is_open()) {

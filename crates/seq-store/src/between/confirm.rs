@@ -114,7 +114,9 @@ pub(super) fn confirmed(state: &State, request: &ConfirmRequest) -> Result<Confi
         Some(SectionRecord::Departed(tombstone)) => Some((*section, *tombstone)),
         _ => None,
     };
-    let tombstones: Vec<(SectionId, Tombstone)> = sections.iter().filter_map(departed).collect();
+    // Those of a backup may be of a history that was given up: other sets state what is newer first.
+    let known = sections.iter().filter(|_| !state.is_quarantined());
+    let tombstones: Vec<(SectionId, Tombstone)> = known.filter_map(departed).collect();
     let id = MigrationId(request.migration_id);
     Ok(ConfirmResponse {
         end: end_of(state, id).into(),

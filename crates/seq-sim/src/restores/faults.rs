@@ -1,0 +1,259 @@
+//! What happens to three sets: migrations and their ends, merges, losses and restores, processes that end, networks that
+//! lose.
+
+use std::time::Duration;
+
+use seq_core::MigrationId;
+use seq_core::state::{Command, Migration, Rollback};
+
+use super::store::{Existence, Origin};
+use super::{Event, FAULTS_END, NAMES, SETS, World};
+use crate::faults::{MS, SECOND};
+use crate::rng::Rng;
+
+/// Fewest and most faults of a seed.
+const FAULTS: (u64, u64) = (10, 40);
+
+/// Fewest and most groups of faults that meet, of a seed.
+const STORIES: (u64, u64) = (1, 5);
+
+/// How long such a group takes.
+const STORY: u64 = 12 * SECOND;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Migrate,
+    Rollback,
+    Complete,
+    Merge,
+    NewLeader,
+    Outage,
+    Kill,
+    /// All processes of a set end.
+    Blackout,
+    Stall,
+    Cut,
+    Loss,
+    Duplicates,
+    Slow,
+    /// Messages from the set to another one, or from and to all of them, are lost, or come seconds later.
+    Divide,
+    Backup,
+    /// The store of the set is lost, and restored when the fault is over.
+    Lose,
+    /// All sets are lost.
+    LoseAll,
+}
+
+/// A fault.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    /// When it begins, in nanoseconds.
+    pub(crate) at: u64,
+    time: u64,
+    kind: Kind,
+    set: usize,
+    pick: u64,
+}
+
+impl Fault {
+    /// The fault in words.
+    pub(crate) fn describe(&self) -> String {
+        let (at, time) = (Duration::from_nanos(self.at), Duration::from_nanos(self.time));
+        format!("{:?} of set {} at {at:?} for {time:?}, {}", self.kind, self.set, self.pick)
+    }
+}
+
+/// Draws the faults of a seed.
+pub(crate) fn draw(rng: &mut Rng) -> Vec<Fault> {
+    let count = rng.between(FAULTS.0, FAULTS.1);
+    let mut faults = Vec::new();
+    for _ in 0..count {
+        let kind = match rng.below(32) {
+            0..8 => Kind::Migrate,
+            8 => Kind::Rollback,
+            9..11 => Kind::Complete,
+            11 | 12 => Kind::NewLeader,
+            13 => Kind::Outage,
+            14 => Kind::Kill,
+            15 => Kind::Blackout,
+            16 => Kind::Stall,
+            17..19 => Kind::Cut,
+            19 => Kind::Loss,
+            20 => Kind::Duplicates,
+            21 => Kind::Slow,
+            22..24 => Kind::Divide,
+            24..28 => Kind::Backup,
+            28 => Kind::Merge,
+            29 | 30 => Kind::Lose,
+            _ => Kind::LoseAll,
+        };
+        let at = rng.between(2 * SECOND, FAULTS_END - 2 * SECOND);
+        faults.push(fault(rng, kind, at));
+    }
+    for _ in 0..rng.between(STORIES.0, STORIES.1) {
+        let at = rng.between(2 * SECOND, FAULTS_END - STORY);
+        let set = rng.index(SETS);
+        match rng.below(6) {
+            0 => faults.extend(lost_again(rng, at, set)),
+            1 => faults.extend(two_lost(rng, at, set)),
+            2 => faults.extend(lost_in_migration(rng, at, set)),
+            3 => faults.extend(all_lost_twice(rng, at)),
+            4 => faults.extend(older_owner(rng, at, set)),
+            _ => faults.extend(merged_and_lost(rng, at, set)),
+        }
+    }
+    faults
+}
+
+fn fault(rng: &mut Rng, kind: Kind, at: u64) -> Fault {
+    let time = match kind {
+        Kind::Lose | Kind::LoseAll => rng.between(200 * MS, 3 * SECOND),
+        // Long enough for the wait of an arbiter, and then a departure without an owner.
+        Kind::Blackout => rng.between(3 * SECOND, 9 * SECOND),
+        _ => rng.between(20 * MS, 5 * SECOND),
+    };
+    Fault { at, time: time.min(FAULTS_END - MS - at), kind, set: rng.index(SETS), pick: rng.below(1 << 20) }
+}
+
+fn of(rng: &mut Rng, kind: Kind, at: u64, set: usize) -> Fault {
+    Fault { set, ..fault(rng, kind, at) }
+}
+
+/// A set is lost, and again while it is in quarantine or soon after it.
+fn lost_again(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
+    let mut faults = vec![of(rng, Kind::Backup, at, set)];
+    let mut next = at + rng.between(100 * MS, SECOND);
+    for _ in 0..rng.between(2, 4) {
+        faults.push(of(rng, Kind::Lose, next, set));
+        next += rng.between(SECOND, 4 * SECOND);
+    }
+    faults
+}
+
+/// A set is lost while another one is in quarantine, or is lost.
+fn two_lost(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
+    let (other, next) = ((set + 1 + rng.index(SETS - 1)) % SETS, at + rng.between(10 * MS, 4 * SECOND));
+    vec![of(rng, Kind::Migrate, at, set), of(rng, Kind::Lose, at + 200 * MS, set), of(rng, Kind::Lose, next, other)]
+}
+
+/// A set is lost while sections leave it or are on their way to it.
+fn lost_in_migration(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
+    let (other, lost) = ((set + 1 + rng.index(SETS - 1)) % SETS, at + rng.between(20 * MS, 600 * MS));
+    let victim = if rng.chance(500) { set } else { other };
+    vec![
+        of(rng, Kind::Backup, at, victim),
+        of(rng, Kind::Migrate, at + 10 * MS, set),
+        of(rng, Kind::Divide, at + 150 * MS, set),
+        of(rng, Kind::Lose, lost, victim),
+    ]
+}
+
+/// All sets are lost, and again before the operator has read every count.
+fn all_lost_twice(rng: &mut Rng, at: u64) -> Vec<Fault> {
+    let mut faults = vec![fault(rng, Kind::LoseAll, at)];
+    let again = at + rng.between(4 * SECOND, 11 * SECOND);
+    faults.push(fault(rng, Kind::LoseAll, again));
+    faults
+}
+
+/// A set is restored, and a process of before receives nothing of it: it serves as long as its lease holds. Its sections
+/// may be those of another set in the backups.
+fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
+    let other = (set + 1 + rng.index(SETS - 1)) % SETS;
+    let lost = at + rng.between(SECOND, 3 * SECOND);
+    // An even pick leaves the processes alive.
+    let alive = |fault: Fault| Fault { pick: fault.pick & !1, time: short(fault.time), ..fault };
+    vec![
+        of(rng, Kind::Backup, at, set),
+        of(rng, Kind::Backup, at, other),
+        of(rng, Kind::Migrate, at + 10 * MS, set),
+        of(rng, Kind::Migrate, at + 20 * MS, set),
+        of(rng, Kind::Cut, lost - 50 * MS, other),
+        alive(of(rng, Kind::Lose, lost, other)),
+        alive(of(rng, Kind::Lose, lost + 10 * MS, set)),
+    ]
+}
+
+/// A short time until a restore.
+fn short(time: u64) -> u64 {
+    200 * MS + time % (300 * MS)
+}
+
+/// A set is merged into another one, which is lost right after it.
+fn merged_and_lost(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
+    let merge = of(rng, Kind::Merge, at, set);
+    vec![of(rng, Kind::Complete, at, set), Fault { pick: merge.pick | 1, ..merge }]
+}
+
+impl World {
+    pub(super) fn begin(&mut self, number: usize) {
+        let Fault { time, kind, set, pick, .. } = self.faults[number].clone();
+        let (now, other) = (self.now, (set + 1 + (pick / 2) as usize % (SETS - 1)) % SETS);
+        self.note([6, number as u64, 0], || format!("fault {number}: {kind:?} of set {set}"));
+        self.after(time, Event::Over(number));
+        match kind {
+            Kind::Migrate => self.migrate(set, pick),
+            Kind::Rollback => self.roll_back(set),
+            Kind::Complete => (0..SETS).for_each(|set| self.complete_all(set)),
+            Kind::Merge => self.merge(set, other, pick % 2 == 1),
+            Kind::NewLeader => self.elect(set),
+            Kind::Outage => self.sets[set].down_until = now + time.min(2 * SECOND),
+            Kind::Kill => self.kill(set, pick as usize % NAMES),
+            Kind::Blackout => (0..NAMES).for_each(|name| self.kill(set, name)),
+            Kind::Stall | Kind::Cut => {
+                let Some(p) = self.newest[set][pick as usize % NAMES] else { return };
+                if kind == Kind::Stall {
+                    self.procs[p].stalled_until = now + time;
+                } else {
+                    self.procs[p].cut_until = now + time;
+                }
+            }
+            Kind::Loss => self.loss = 50 + pick % 250,
+            Kind::Duplicates => self.duplicates = 100 + pick % 500,
+            Kind::Slow => self.slow_ms = 20 + pick % 1_000,
+            Kind::Divide if pick % 2 == 0 => self.divided_until[set][other] = now + time,
+            Kind::Divide => {
+                for one in 0..SETS {
+                    (self.divided_until[set][one], self.divided_until[one][set]) = (now + time, now + time);
+                }
+            }
+            Kind::Backup => self.back_up(set),
+            Kind::Lose => self.lose(set, pick % 2 == 1),
+            Kind::LoseAll => (0..SETS).for_each(|set| self.lose(set, pick % 2 == 1)),
+        }
+    }
+
+    pub(super) fn end(&mut self, number: usize) {
+        if self.healed {
+            return;
+        }
+        let Fault { kind, set, pick, .. } = self.faults[number].clone();
+        let is_gone = self.sets[set].existence == Existence::Gone;
+        match kind {
+            Kind::Kill if !is_gone => self.start_again(set, pick as usize % NAMES),
+            Kind::Blackout if !is_gone => (0..NAMES).for_each(|name| self.start_again(set, name)),
+            Kind::Loss => self.loss = 0,
+            Kind::Duplicates => self.duplicates = 0,
+            Kind::Slow => self.slow_ms = 0,
+            Kind::Lose => self.restore(set, pick / 2),
+            Kind::LoseAll => {
+                // In an order of chance, each after a while.
+                for set in 0..SETS {
+                    let (wait, pick) = (self.rng.below(2 * SECOND), self.rng.next());
+                    self.after(wait, Event::Restore(set, pick));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Rolls the newest open migration of a set back.
+    fn roll_back(&mut self, set: usize) {
+        let open = |(_, one): &(&MigrationId, &Migration)| one.is_open();
+        let id = self.sets[set].state.migrations.iter().filter(open).map(|(id, _)| *id).next_back();
+        if let Some(id) = id {
+            self.propose(set, Command::Rollback(Rollback { id }), Origin::Here);
+        }
+    }
+}

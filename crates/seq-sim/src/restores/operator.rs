@@ -1,0 +1,371 @@
+//! The operator: backups of different ages, a notebook with the counts of restores, and the stores that respond to him.
+//!
+//! He restores with a count above everything in the notebook and in the backup, and writes it down. A restored set may
+//! begin a lineage with a higher count by itself while it is in quarantine; he writes that one down when he sees it.
+//! While a set may have moved on unseen, he asks the sets that respond and that are not in quarantine: each of them has
+//! fenced every lineage that serves. Where none responds, he leaves [`RESERVE`] counts for what he has not seen.
+//!
+//! **Invariant:** he knows nothing that a person beside the cluster could not know.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use seq_core::layout::SectionRun;
+use seq_core::limits::RESTORE_MARGIN;
+use seq_core::plan::{Fingerprint, Preconditions};
+use seq_core::state::{
+    Close, Closing, Command, Complete, Forget, Migration, Pace, Phase, RestoreMargin, Scope, SectionRecord,
+    StartMigration, State,
+};
+use seq_core::{Lineage, MigrationId, SectionId};
+
+use super::store::{Existence, Origin};
+use super::{Event, NAMES, SECTIONS, SETS, World, set_id};
+use crate::bugs::Bug;
+use crate::coverage::Situation;
+use crate::faults::MS;
+
+/// Counts that a restore leaves out where a set may have moved on unseen and no set responds: each lineage that a set
+/// begins by itself counts one more than any set knows, and few sets are in quarantine at a time.
+const RESERVE: u32 = 16;
+
+/// Time between two looks of the operator.
+const LOOK: u64 = 300 * MS;
+
+/// How often a look reads the counts of a set, in a thousand: between two of them a set moves on unseen.
+const READS: u64 = 250;
+
+/// Most backups of a set that are kept: the oldest one and the newest ones.
+const MOST_BACKUPS: usize = 6;
+
+/// A backup of a set.
+#[derive(Clone, Debug)]
+pub(super) struct Backup {
+    /// When it was made.
+    at: u64,
+    state: State,
+    /// As [`Set::heir_of`](super::store::Set::heir_of).
+    heir_of: BTreeSet<usize>,
+    /// Whether the set was restored from an older one since: it is of a history that was given up.
+    abandoned: bool,
+}
+
+/// A set that is merged into another one and closed.
+#[derive(Clone, Copy, Debug)]
+struct Merge {
+    set: usize,
+    into: usize,
+    /// Whether the other set is lost once this one has stopped.
+    strikes: bool,
+}
+
+/// The operator.
+#[derive(Debug, Default)]
+pub(super) struct Operator {
+    /// The highest count of a restore that he wrote down.
+    notebook: u32,
+    /// The restored sets whose count he has not read since they serve.
+    unread: BTreeSet<usize>,
+    merge: Option<Merge>,
+    /// When each set was restored.
+    restored_at: BTreeMap<usize, Vec<u64>>,
+}
+
+/// What the members of a restored group compare before they form it.
+fn identity(state: &State, bug: Option<Bug>) -> Fingerprint {
+    let content = match bug {
+        Some(Bug::MembersNeedNotAgree) => format!("{}", state.lineage),
+        _ => format!("{state:?}"),
+    };
+    Preconditions::of("group").text(&content).fingerprint()
+}
+
+impl World {
+    /// Loses a set's store, and its processes where they stood beside it.
+    pub(super) fn lose(&mut self, set: usize, with_processes: bool) {
+        if self.sets[set].existence != Existence::Running {
+            return;
+        }
+        let others = (0..SETS).filter(|other| *other != set && self.sets[*other].existence == Existence::Running);
+        if others.filter(|other| self.sets[*other].state.is_quarantined()).count() > 0 {
+            self.coverage.saw(Situation::RestoresLostBesideQuarantine);
+        }
+        let state = &self.sets[set].state;
+        if state.is_quarantined() {
+            self.coverage.saw(Situation::RestoresLostInQuarantine);
+        }
+        if state.sections.unconfirmed() > 0 || state.migrations.values().any(Migration::is_open) {
+            self.coverage.saw(Situation::RestoresLostInMigration);
+        }
+        self.note([5, set as u64, 0], || format!("set {set} is lost"));
+        let one = &mut self.sets[set];
+        (one.existence, one.log, one.stray) = (Existence::Lost, one.log + 1, None);
+        if with_processes {
+            (0..NAMES).for_each(|name| self.kill(set, name));
+        }
+        if (0..SETS).all(|set| self.sets[set].existence != Existence::Running) {
+            self.coverage.saw(Situation::RestoresAllLost);
+        }
+    }
+
+    pub(super) fn back_up(&mut self, set: usize) {
+        let (now, one) = (self.now, &mut self.sets[set]);
+        if !one.responds(now) {
+            return;
+        }
+        one.backups.push(Backup { at: now, state: one.state.clone(), heir_of: one.heir_of.clone(), abandoned: false });
+        if one.backups.len() > MOST_BACKUPS {
+            one.backups.remove(1);
+        }
+    }
+
+    /// Restores a lost set from one of its backups.
+    pub(super) fn restore(&mut self, set: usize, pick: u64) {
+        if self.sets[set].existence != Existence::Lost {
+            return;
+        }
+        let mut usable: Vec<usize> = (0..self.sets[set].backups.len()).filter(|at| self.is_usable(set, *at)).collect();
+        // What was served since an older backup was restored is not in a newer one of the history before.
+        let goes_on = |at: &usize| !self.sets[set].backups[*at].abandoned;
+        if self.bug != Some(Bug::AbandonedHistory) && usable.iter().any(goes_on) {
+            usable.retain(goes_on);
+        }
+        if usable.is_empty() {
+            let text = format!("no backup of set {set} has the records of the closed sets");
+            return self.check.broken(self.now, "the operator keeps a backup", text);
+        }
+        let at = match pick % 4 {
+            0 => usable[0],
+            1 => usable[usable.len() - 1],
+            _ => usable[(pick / 4) as usize % usable.len()],
+        };
+        if at + 1 < self.sets[set].backups.len() {
+            self.coverage.saw(Situation::RestoresOldBackup);
+        }
+        let backup = self.sets[set].backups[at].clone();
+        let larger = if self.rng.chance(120) { self.rng.between(2, 9) as u32 } else { 1 };
+        let mut count = self.count(set, &backup).saturating_add(larger);
+        let mut margin = RestoreMargin::default();
+        if larger > 1 {
+            self.coverage.saw(Situation::RestoresLargerMargin);
+        }
+        if self.bug == Some(Bug::MarginFalls) {
+            (count, margin) = (count + 1 - larger, RestoreMargin(u64::from(larger) * RESTORE_MARGIN));
+        }
+        let lineage = Lineage(u64::from(count) << 32 | self.rng.below(1 << 16));
+        let mut state = backup.state;
+        if let Err(refusal) = state.restore(lineage) {
+            let text = format!("a restore of set {set} counts {count}: {refusal}");
+            return self.check.broken(self.now, "a restore is accepted", text);
+        }
+        if self.bug == Some(Bug::MarginFalls) {
+            state.restore_margin = margin;
+        }
+        self.coverage.saw(Situation::RestoresRestored);
+        self.note([5, set as u64, lineage.0], || format!("set {set} is restored from backup {at} with count {count}"));
+        self.operator.notebook = self.operator.notebook.max(count);
+        self.operator.unread.insert(set);
+        self.operator.restored_at.entry(set).or_default().push(self.now);
+        self.sets[set].backups[at + 1..].iter_mut().for_each(|backup| backup.abandoned = true);
+        let stray = self.other_member(set, at, lineage, &state);
+        let one = &mut self.sets[set];
+        (one.existence, one.state, one.stray, one.heir_of) = (Existence::Running, state, stray, backup.heir_of);
+        (one.log, one.fence_at, one.down_until) = (one.log + 1, 0, 0);
+        self.elect(set);
+        (0..NAMES).for_each(|name| self.start_again(set, name));
+    }
+
+    /// The member that was begun from another file than the two others. It is of the group only where the identity of
+    /// the group does not cover what it began with.
+    fn other_member(&mut self, set: usize, at: usize, lineage: Lineage, state: &State) -> Option<State> {
+        let backups = self.sets[set].backups.len();
+        if backups < 2 || !self.rng.chance(200) {
+            return None;
+        }
+        let other = (at + 1 + self.rng.index(backups - 1)) % backups;
+        let mut content = self.sets[set].backups[other].state.clone();
+        content.restore(lineage).ok()?;
+        if identity(&content, self.bug) == identity(state, self.bug) {
+            return Some(content).filter(|content| content != state);
+        }
+        self.coverage.saw(Situation::RestoresMemberRefused);
+        None
+    }
+
+    /// Whether a backup may be used: of each closed set whose processes are gone, it has the final records, or a set that
+    /// serves has them.
+    fn is_usable(&self, set: usize, at: usize) -> bool {
+        let gone = (0..SETS).filter(|one| self.sets[*one].existence == Existence::Gone);
+        let knows = |heir: usize, gone: usize| {
+            let one = &self.sets[heir];
+            heir != set && one.responds(self.now) && !one.state.is_quarantined() && one.heir_of.contains(&gone)
+        };
+        let backup = &self.sets[set].backups[at];
+        gone.into_iter().all(|gone| backup.heir_of.contains(&gone) || (0..SETS).any(|heir| knows(heir, gone)))
+    }
+
+    /// The count that a restore is to be above, as far as the operator knows.
+    fn count(&mut self, set: usize, backup: &Backup) -> u32 {
+        if self.bug == Some(Bug::NthOfBackup) {
+            let restored = self.operator.restored_at.get(&set);
+            let since = restored.map_or(0, |times| times.iter().filter(|time| **time > backup.at).count());
+            return backup.state.most_restores() + since as u32;
+        }
+        if self.bug == Some(Bug::RecoveredCountedAnew) && self.rng.chance(500) {
+            return backup.state.most_restores();
+        }
+        let known = self.operator.notebook.max(backup.state.most_restores());
+        if self.operator.unread.is_empty() || self.bug == Some(Bug::NotebookAlone) {
+            return known;
+        }
+        let asked = |one: &&super::store::Set| one.responds(self.now) && !one.state.is_quarantined();
+        let counts = self.sets.iter().filter(asked).map(|one| one.state.most_restores());
+        match counts.max() {
+            Some(count) => {
+                self.coverage.saw(Situation::RestoresAsked);
+                known.max(count)
+            }
+            None => {
+                self.coverage.saw(Situation::RestoresBlind);
+                known + RESERVE
+            }
+        }
+    }
+
+    /// Has the operator look at the stores that respond.
+    pub(super) fn look(&mut self) {
+        self.after(LOOK, Event::Look);
+        for set in 0..SETS {
+            if !self.sets[set].responds(self.now) {
+                continue;
+            }
+            if self.healed || self.rng.chance(READS) {
+                self.read_count(set);
+            }
+            if self.sets[set].backups.is_empty() || (!self.healed && self.rng.chance(40)) {
+                self.back_up(set);
+            }
+            if self.rng.chance(150) {
+                self.complete_all(set);
+            }
+            self.forget_gone(set);
+        }
+        if let Some(merge) = self.operator.merge {
+            self.merge_step(merge);
+        }
+    }
+
+    fn read_count(&mut self, set: usize) {
+        let state = &self.sets[set].state;
+        self.operator.notebook = self.operator.notebook.max(state.lineage.restores());
+        if !state.is_quarantined() {
+            self.operator.unread.remove(&set);
+        }
+    }
+
+    /// Has a restored set forget the sets whose processes are gone, once it waits for nothing else.
+    fn forget_gone(&mut self, set: usize) {
+        let awaited = self.awaited(set);
+        let is_gone = |one: usize| self.sets[one].existence == Existence::Gone;
+        if !awaited.is_empty() && awaited.iter().all(|(one, _)| is_gone(*one)) {
+            for (gone, _) in awaited {
+                self.propose(set, Command::Forget(Forget { set: set_id(gone) }), Origin::Here);
+            }
+        }
+    }
+
+    /// Begins a migration of some of the sections that are in a set.
+    pub(super) fn migrate(&mut self, set: usize, pick: u64) {
+        let to = (set + 1 + (pick / 8) as usize % (SETS - 1)) % SETS;
+        let here: Vec<SectionId> = self.sets[set].state.sections.residents().map(|(section, _)| section).collect();
+        if here.is_empty() || !self.sets[set].responds(self.now) {
+            return;
+        }
+        let first = here[pick as usize % here.len()];
+        let mut sections = 1;
+        while pick.is_multiple_of(2) && first.0 + sections < SECTIONS && here.contains(&SectionId(first.0 + sections)) {
+            sections += 1;
+        }
+        self.start_migration(set, to, vec![SectionRun { first, sections }]);
+    }
+
+    fn start_migration(&mut self, set: usize, to: usize, runs: Vec<SectionRun>) {
+        let id = MigrationId(self.fresh());
+        let (state, to) = (&self.sets[set].state, set_id(to));
+        let Some(fingerprint) = state.fingerprint(to, &runs) else { return };
+        let (lineage, layout_id) = (state.lineage, self.layout.id());
+        let pace = Pace { rate: 50, max_pause: Duration::from_secs(1), paused: false };
+        let start = StartMigration { id, to, lineage, layout_id, runs, pace, fingerprint };
+        self.propose(set, Command::StartMigration(start), Origin::Here);
+    }
+
+    /// Completes every migration of a set whose sections all arrived.
+    pub(super) fn complete_all(&mut self, set: usize) {
+        let state = &self.sets[set].state;
+        let ready = |(id, one): &(&MigrationId, &Migration)| {
+            one.phase == Phase::Open && matches!(one.scope, Scope::Runs(_)) && state.has_arrived(**id, one)
+        };
+        let ready: Vec<MigrationId> = state.migrations.iter().filter(ready).map(|(id, _)| *id).collect();
+        for id in ready {
+            self.propose(set, Command::Complete(Complete { id, by: None }), Origin::Here);
+        }
+    }
+
+    /// Begins to merge a set into another one, unless a merge has begun: two of three sets stay.
+    pub(super) fn merge(&mut self, set: usize, into: usize, strikes: bool) {
+        if self.operator.merge.is_none() && set != into {
+            self.operator.merge = Some(Merge { set, into, strikes });
+        }
+    }
+
+    /// Does the next step of a merge: migrations, their completion, the closing, the end of the processes.
+    fn merge_step(&mut self, Merge { set, into, strikes }: Merge) {
+        if !self.sets[set].responds(self.now) || (self.healed && self.sets[set].state.closing == Closing::Open) {
+            return;
+        }
+        let state = &self.sets[set].state;
+        match state.closing {
+            Closing::Open if state.check_close().is_ok() => self.propose(set, Command::Close(Close), Origin::Here),
+            Closing::Open => {
+                (0..SETS).for_each(|one| self.complete_all(one));
+                let state = &self.sets[set].state;
+                if state.migrations.values().all(|one| !one.is_open()) {
+                    let is_here =
+                        |section: &SectionId| matches!(state.sections.get(*section), Some(SectionRecord::Resident(_)));
+                    let here: Vec<SectionId> = (0..SECTIONS).map(SectionId).filter(is_here).collect();
+                    for section in here {
+                        self.start_migration(set, into, vec![SectionRun { first: section, sections: 1 }]);
+                    }
+                }
+            }
+            Closing::Closing => self.propose(set, Command::Close(Close), Origin::Here),
+            Closing::Closed => self.stop_closed(set, into, strikes),
+        }
+    }
+
+    /// Stops the processes of a closed set permanently, once every other set has a backup with its final records.
+    fn stop_closed(&mut self, set: usize, into: usize, strikes: bool) {
+        let others: Vec<usize> = (0..SETS).filter(|one| *one != set).collect();
+        let ready = |one: usize| {
+            let one = &self.sets[one];
+            one.responds(self.now) && !one.state.is_quarantined() && one.heir_of.contains(&set)
+        };
+        if !others.iter().all(|one| ready(*one)) {
+            return;
+        }
+        others.iter().for_each(|one| self.back_up(*one));
+        self.read_count(set);
+        self.coverage.saw(Situation::RestoresStopped);
+        self.note([8, set as u64, 0], || format!("the processes of set {set} stop permanently"));
+        let one = &mut self.sets[set];
+        (one.existence, one.log) = (Existence::Gone, one.log + 1);
+        (0..NAMES).for_each(|name| self.kill(set, name));
+        self.operator.merge = None;
+        if strikes && !self.healed {
+            self.coverage.saw(Situation::RestoresLostAfterMerge);
+            let (wait, pick) = (self.rng.between(300 * MS, 2_000 * MS), self.rng.next());
+            self.lose(into, true);
+            self.after(wait, Event::Restore(into, pick));
+        }
+    }
+}

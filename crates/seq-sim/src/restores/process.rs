@@ -1,0 +1,259 @@
+//! An AllocSvr process of one of three sets: its session, its lease by a clock of its own rate, and its sections, each as
+//! a counter below a ceiling.
+//!
+//! **Invariant:** a process has one request to its store in flight, and adopts the response to that one alone.
+
+use std::collections::BTreeMap;
+
+use seq_core::lease::{Clocks, Lease, LeaseTerms};
+use seq_core::owner::Session;
+use seq_core::state::{Depart, Raise};
+use seq_core::{Epoch, Incarnation, RenewSeq, SectionId, Seq};
+
+use super::store::Request;
+use super::{Event, World};
+use crate::bugs::Bug;
+use crate::clock::{RATE_MARGIN, TRUE_RATE};
+use crate::coverage::Situation;
+use crate::faults::{MS, SECOND};
+
+/// How often a process looks at what is due.
+const TICK: u64 = 25 * MS;
+
+/// How long a request waits for its response.
+const TIMEOUT: u64 = 250 * MS;
+
+/// When a process that ended is started again.
+const RESTART: u64 = 300 * MS;
+
+/// How far a raise goes: so little that ceilings are met all the time.
+const STEP: u64 = 40;
+
+/// A section in memory.
+#[derive(Debug)]
+pub(super) struct Owned {
+    pub(super) epoch: Epoch,
+    /// The last number that was allocated, or the ceiling at which the ownership began.
+    pub(super) last: u64,
+    /// The committed ceiling, as far as the process knows.
+    ceiling: u64,
+    /// The departure that is requested until there is a response; nothing is allocated from then on.
+    departing: Option<Depart>,
+}
+
+/// A response of the store.
+#[derive(Clone, Debug)]
+pub(super) enum Response {
+    Registered(Session),
+    /// The registration does not follow the newest incarnation, which this is.
+    Follow(Incarnation),
+    /// The sections of the session with their epochs and ceilings, and those of them that are to depart.
+    Granted {
+        owned: Vec<(SectionId, Epoch, Seq)>,
+        departs: Vec<Depart>,
+        refused: Option<SectionId>,
+    },
+    SessionOver,
+}
+
+/// A request in flight.
+#[derive(Debug)]
+struct Sent {
+    rpc: u64,
+    sent: Clocks,
+    due: u64,
+    renews: bool,
+}
+
+/// A process.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) set: usize,
+    name: usize,
+    pub(super) alive: bool,
+    pub(super) stalled_until: u64,
+    /// Until when nothing reaches the store.
+    pub(super) cut_until: u64,
+    pub(super) session: Option<Session>,
+    pub(super) table: BTreeMap<SectionId, Owned>,
+    /// The rate of its clocks, in millionths.
+    rate: u64,
+    lease: Lease,
+    token: u64,
+    follows: Incarnation,
+    renewals: RenewSeq,
+    renew_at: u64,
+    request: Option<Sent>,
+}
+
+impl Process {
+    fn clock(&self, now: u64) -> Clocks {
+        let now = SECOND + local(now, self.rate);
+        Clocks { boottime: now, raw: now, realtime: now }
+    }
+
+    /// Whether a call for a section is given a number here.
+    pub(super) fn serves(&self, section: SectionId, now: u64) -> bool {
+        let free = |owned: &Owned| owned.departing.is_none() && owned.last < owned.ceiling;
+        self.alive
+            && self.stalled_until <= now
+            && self.table.get(&section).is_some_and(free)
+            && self.lease.holds(self.clock(now))
+    }
+}
+
+/// A time on a clock with a rate in millionths.
+pub(super) fn local(now: u64, rate: u64) -> u64 {
+    (u128::from(now) * u128::from(rate) / u128::from(TRUE_RATE)) as u64
+}
+
+impl World {
+    /// Draws the rate of a clock: true, or as far off as leases allow for.
+    pub(super) fn rate(&mut self) -> u64 {
+        [TRUE_RATE - RATE_MARGIN, TRUE_RATE, TRUE_RATE + RATE_MARGIN][self.rng.index(3)]
+    }
+
+    /// Starts a process, which replaces the one before.
+    pub(super) fn start(&mut self, set: usize, name: usize) {
+        if let Some(p) = self.newest[set][name] {
+            self.procs[p].alive = false;
+        }
+        let (token, rate) = (self.fresh(), self.rate());
+        self.newest[set][name] = Some(self.procs.len());
+        self.procs.push(Process {
+            set,
+            name,
+            alive: true,
+            stalled_until: 0,
+            cut_until: 0,
+            session: None,
+            table: BTreeMap::new(),
+            rate,
+            lease: Lease::default(),
+            token,
+            follows: Incarnation(0),
+            renewals: RenewSeq(0),
+            renew_at: 0,
+            request: None,
+        });
+        self.after(0, Event::Tick(self.procs.len() - 1));
+    }
+
+    /// Starts a process of a name, unless one runs.
+    pub(super) fn start_again(&mut self, set: usize, name: usize) {
+        if self.newest[set][name].is_none_or(|p| !self.procs[p].alive) {
+            self.after(0, Event::Start(set, name));
+        }
+    }
+
+    /// Ends a process; its memory is gone.
+    pub(super) fn kill(&mut self, set: usize, name: usize) {
+        if let Some(p) = self.newest[set][name] {
+            self.procs[p].alive = false;
+        }
+    }
+
+    /// Sends what is due.
+    pub(super) fn tick(&mut self, p: usize) {
+        if !self.procs[p].alive {
+            return;
+        }
+        self.after(TICK, Event::Tick(p));
+        let now = self.now;
+        if self.procs[p].stalled_until > now {
+            return;
+        }
+        if self.procs[p].request.as_ref().is_some_and(|request| request.due > now) {
+            return;
+        }
+        self.procs[p].request = None;
+        let Some(request) = self.next_request(p) else { return };
+        let (rpc, set, sent) = (self.fresh(), self.procs[p].set, self.procs[p].clock(now));
+        let renews = matches!(request, Request::Renew { .. });
+        self.procs[p].request = Some(Sent { rpc, sent, due: now + TIMEOUT, renews });
+        if self.procs[p].cut_until <= now {
+            self.send(|| Event::Request(set, p, rpc, request.clone()));
+        }
+    }
+
+    fn next_request(&self, p: usize) -> Option<Request> {
+        let process = &self.procs[p];
+        let Some(session) = process.session else {
+            return Some(Request::Register { name: process.name, token: process.token, follows: process.follows });
+        };
+        if process.renew_at <= self.now {
+            return Some(Request::Renew { session, renew_seq: RenewSeq(process.renewals.0 + 1) });
+        }
+        if let Some(depart) = process.table.values().find_map(|owned| owned.departing) {
+            return Some(Request::Depart(depart));
+        }
+        let low = |owned: &Owned| owned.departing.is_none() && owned.ceiling - owned.last < STEP / 2;
+        let raise = |(section, owned): (&SectionId, &Owned)| {
+            low(owned).then_some(Raise { section: *section, epoch: owned.epoch, to: Seq(owned.ceiling + STEP) })
+        };
+        let raises: Vec<Raise> = process.table.iter().filter_map(raise).collect();
+        (!raises.is_empty()).then_some(Request::Raise { session, raises })
+    }
+
+    /// Adopts the response to the request in flight.
+    pub(super) fn response(&mut self, p: usize, rpc: u64, response: Response) {
+        let (now, process) = (self.now, &mut self.procs[p]);
+        if !process.alive || process.request.as_ref().is_none_or(|request| request.rpc != rpc) {
+            return;
+        }
+        if process.stalled_until > now {
+            let wait = process.stalled_until - now;
+            return self.after(wait, Event::Response(p, rpc, response));
+        }
+        let Some(Sent { sent, renews, .. }) = process.request.take() else { return };
+        match response {
+            Response::Registered(session) => (process.session, process.renew_at) = (Some(session), 0),
+            Response::Follow(current) => process.follows = current,
+            Response::SessionOver => {
+                let (set, name) = (process.set, process.name);
+                process.alive = false;
+                self.coverage.saw(Situation::SessionOver);
+                if self.newest[set][name] == Some(p) {
+                    self.after(RESTART, Event::Start(set, name));
+                }
+            }
+            Response::Granted { owned, departs, refused } => {
+                if let Some(section) = refused {
+                    // Every refusal is permanent, so the section may be entered again at its ceiling.
+                    process.table.remove(&section);
+                }
+                self.adopt(p, &owned, departs);
+                let terms = self.sets[self.procs[p].set].terms;
+                let process = &mut self.procs[p];
+                if renews {
+                    process.renewals.0 += 1;
+                    process.renew_at = now + terms.renew_interval.as_nanos() as u64;
+                }
+                // The table first, then the lease.
+                process.lease.extend(sent, served(terms, self.bug));
+            }
+        }
+    }
+
+    fn adopt(&mut self, p: usize, owned: &[(SectionId, Epoch, Seq)], departs: Vec<Depart>) {
+        let table = &mut self.procs[p].table;
+        table.retain(|section, one| owned.iter().any(|(other, epoch, _)| (other, epoch) == (section, &one.epoch)));
+        for (section, epoch, max_seq) in owned {
+            let begins = || Owned { epoch: *epoch, last: max_seq.0, ceiling: max_seq.0, departing: None };
+            let one = table.entry(*section).or_insert_with(begins);
+            one.ceiling = one.ceiling.max(max_seq.0);
+        }
+        for depart in departs {
+            let handover_id = seq_core::HandoverId(self.fresh());
+            let one = self.procs[p].table.get_mut(&depart.section);
+            if let Some(one) = one.filter(|one| one.epoch == depart.epoch && one.departing.is_none()) {
+                one.departing = Some(Depart { handover_id, ..depart });
+            }
+        }
+    }
+}
+
+/// How long a process serves after it sent a request that was answered.
+fn served(terms: LeaseTerms, bug: Option<Bug>) -> std::time::Duration {
+    if bug == Some(Bug::ServedPastMargin) { terms.lease + terms.margin } else { terms.served() }
+}

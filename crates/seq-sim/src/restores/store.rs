@@ -1,0 +1,491 @@
+//! The store of one of three sets: the real `State` as a register, its arbiter, its coordinator, and what sets send.
+//!
+//! **Invariant:** nothing that a set sends to another one is read from a state without the entry that it is about.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, Plan};
+use seq_core::lease::LeaseTerms;
+use seq_core::migration::{Armed, Coordinator, Effect};
+use seq_core::owner::Session;
+use seq_core::state::{
+    Answer, Arrival, Arrive, Closing, Command, CommandRefusal, Complete, Depart, Destination, FenceResponse, Inherit,
+    LearnDirectory, Raise, Registration, SetFacts, SetRefusal, StartReturn, State,
+};
+use seq_core::{HandoverId, Incarnation, Lineage, MigrationId, RenewSeq, RouteVersion, SectionId, SetId};
+
+use super::operator::Backup;
+use super::process::{Response, local};
+use super::{Event, NAMES, SETS, World, index, set_id};
+use crate::coverage::Situation;
+use crate::faults::MS;
+
+/// Time between two evaluations of a set.
+const EVALUATE: u64 = 40 * MS;
+
+/// How often a set states facts of itself to the others, and requests the records of closing ones.
+const EXCHANGE: u64 = 300 * MS;
+
+/// How late messages are that were sent while two sets were divided.
+const LATE: (u64, u64) = (300 * MS, 5_000 * MS);
+
+/// A request of an AllocSvr to its store.
+#[derive(Clone, Debug)]
+pub(super) enum Request {
+    Register { name: usize, token: u64, follows: Incarnation },
+    Renew { session: Session, renew_seq: RenewSeq },
+    Raise { session: Session, raises: Vec<Raise> },
+    Depart(Depart),
+}
+
+/// A message between sets.
+#[derive(Clone, Debug)]
+pub(super) enum Between {
+    Arm {
+        migration: MigrationId,
+        sections: Vec<SectionId>,
+    },
+    Armed {
+        migration: MigrationId,
+        armed: Vec<Armed>,
+    },
+    Arrive(Arrive),
+    Arrived {
+        arrive: Arrive,
+        outcome: Vec<Arrival>,
+        lineage: Lineage,
+    },
+    StartReturn(StartReturn),
+    Complete(Complete),
+    Ended {
+        lineage: Lineage,
+        migration: MigrationId,
+    },
+    /// A restored set requests a page of the response to its fence.
+    Fence {
+        lineage: Lineage,
+        first: SectionId,
+    },
+    Page(FenceResponse),
+    TooFewRestores {
+        lineage: Lineage,
+        least: u32,
+    },
+    Facts(SetFacts),
+    /// A request for a page of the final records of a closing set.
+    Final {
+        first: SectionId,
+    },
+    FinalPage(FenceResponse),
+}
+
+/// Where the result of an entry goes.
+#[derive(Debug)]
+pub(super) enum Origin {
+    Process(usize, u64, Request),
+    Set(usize, Between),
+    Here,
+}
+
+/// An entry of a log on its way.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) command: Command,
+    pub(super) from: Origin,
+}
+
+/// Whether a set's store exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Existence {
+    Running,
+    /// Its disks are lost, and nothing was restored yet.
+    Lost,
+    /// It was closed, and its processes have stopped permanently.
+    Gone,
+}
+
+/// A set's store.
+#[derive(Debug)]
+pub(super) struct Set {
+    pub(super) existence: Existence,
+    pub(super) state: State,
+    pub(super) terms: LeaseTerms,
+    /// A planted bug: the state of the member that took part in this group with other content.
+    pub(super) stray: Option<State>,
+    /// From old to new.
+    pub(super) backups: Vec<Backup>,
+    /// The closed sets whose final records are in the state, by this log or by a response in quarantine.
+    pub(super) heir_of: BTreeSet<usize>,
+    /// Number of its log: a loss ends one, a restore begins another one.
+    pub(super) log: u64,
+    pub(super) arbiter: Arbiter,
+    pub(super) coordinator: Coordinator,
+    pub(super) plan: Arc<Plan>,
+    /// The rate of its leader's clock, in millionths.
+    rate: u64,
+    pub(super) down_until: u64,
+    /// The lineages that its quarantine waits for, and since when by the leader's clock.
+    pub(super) lineages: (Lineage, BTreeMap<SetId, Lineage>),
+    pub(super) waits_since: Duration,
+    /// When the fence is sent again.
+    pub(super) fence_at: u64,
+    /// When facts are stated again.
+    exchange_at: u64,
+}
+
+impl Set {
+    pub(super) fn new(state: State, terms: LeaseTerms) -> Set {
+        Set {
+            existence: Existence::Running,
+            state,
+            terms,
+            stray: None,
+            backups: Vec::new(),
+            heir_of: BTreeSet::new(),
+            log: 0,
+            arbiter: arbiter(),
+            coordinator: Coordinator::default(),
+            plan: Arc::default(),
+            rate: 0,
+            down_until: 0,
+            lineages: Default::default(),
+            waits_since: Duration::ZERO,
+            fence_at: 0,
+            exchange_at: 0,
+        }
+    }
+
+    /// Whether an operator or another set can reach a leader.
+    pub(super) fn responds(&self, now: u64) -> bool {
+        self.existence == Existence::Running && self.down_until <= now
+    }
+}
+
+/// Returns the arbiter of a leader without observations.
+fn arbiter() -> Arbiter {
+    let (registration_grace, stable_for) = (Duration::from_millis(200), Duration::from_millis(1_500));
+    Arbiter::new(ArbiterTimeouts { registration_grace, stable_for })
+}
+
+impl World {
+    /// Makes another member the leader: it knows nothing but the state, and has another clock.
+    pub(super) fn elect(&mut self, set: usize) {
+        let rate = self.rate();
+        let one = &mut self.sets[set];
+        if let Some(stray) = &mut one.stray {
+            std::mem::swap(&mut one.state, stray);
+        }
+        (one.arbiter, one.coordinator, one.plan) = (arbiter(), Coordinator::default(), Arc::default());
+        (one.rate, one.lineages) = (rate, Default::default());
+    }
+
+    pub(super) fn propose(&mut self, set: usize, command: Command, from: Origin) {
+        let wait = self.rng.between(MS / 2, 4 * MS);
+        let log = self.sets[set].log;
+        self.after(wait, Event::Apply(set, log, Box::new(Entry { command, from })));
+    }
+
+    /// Sends a message to another set. Of those that are sent while the two are divided, half come seconds later.
+    pub(super) fn send_to_set(&mut self, from: usize, to: usize, message: Between) {
+        if self.divided_until[from][to] > self.now {
+            if self.rng.chance(500) {
+                let wait = self.rng.between(LATE.0, LATE.1);
+                self.after(wait, Event::Between(from, to, Box::new(message)));
+            }
+            return;
+        }
+        self.send(|| Event::Between(from, to, Box::new(message.clone())));
+    }
+
+    pub(super) fn requested(&mut self, set: usize, p: usize, rpc: u64, request: &Request) {
+        if !self.sets[set].responds(self.now) {
+            return;
+        }
+        let command = match request.clone() {
+            Request::Register { name, token, follows } => {
+                let first = Registration::new(&name.to_string(), &format!("{name}:{p}"), token);
+                Command::Register(Registration { lease: self.sets[set].terms.lease, follows, ..first })
+            }
+            Request::Renew { session: Session { node, incarnation }, renew_seq } => {
+                Command::Renew { node, incarnation, renew_seq, released: Vec::new(), leaving: false }
+            }
+            Request::Raise { session: Session { node, incarnation }, raises } => {
+                Command::Raise { node, incarnation, raises }
+            }
+            Request::Depart(depart) => Command::Depart(depart),
+        };
+        self.propose(set, command, Origin::Process(p, rpc, request.clone()));
+    }
+
+    /// Applies a committed entry.
+    pub(super) fn apply(&mut self, set: usize, log: u64, entry: Entry) {
+        if self.sets[set].log != log || self.sets[set].existence != Existence::Running {
+            return;
+        }
+        if self.sets[set].down_until > self.now {
+            let wait = self.sets[set].down_until - self.now + self.rng.below(20 * MS);
+            return self.after(wait, Event::Apply(set, log, Box::new(entry)));
+        }
+        let Entry { command, from } = entry;
+        let before = self.sets[set].state.clone();
+        let answer = self.apply_planted(set, &command);
+        let version = self.sets[set].state.route_version.0;
+        self.note([4, set as u64, version], || format!("set {set}: {command:?} -> {answer:?}"));
+        self.observe(set, &command, &answer, &before);
+        self.look_at_records(set, &before.sections);
+        self.respond(set, answer, from);
+    }
+
+    fn observe(&mut self, set: usize, command: &Command, answer: &Answer, before: &State) {
+        let between = |refusal: &CommandRefusal| match refusal {
+            CommandRefusal::BetweenSets(refusal) => Some(refusal.clone()),
+            _ => None,
+        };
+        match (command, answer) {
+            (Command::Depart(_), Answer::Departed(Ok(_))) => self.coverage.saw(Situation::RestoresDeparted),
+            (Command::DepartSilent(_), Answer::DepartedSilently(outcome)) if outcome.iter().any(Option::is_some) => {
+                self.coverage.saw(Situation::RestoresDepartedSilently);
+            }
+            (Command::StartReturn(_), Answer::ReturnStarted(Ok(_))) => self.coverage.saw(Situation::RestoresReturned),
+            (Command::BeginLineage(_), Answer::LineageBegun(Ok(()))) => {
+                self.coverage.saw(Situation::RestoresLineageBegun);
+            }
+            (Command::Fence(_), Answer::Fenced(Err(refusal))) => {
+                if matches!(between(refusal), Some(SetRefusal::TooFewRestores { .. })) {
+                    self.coverage.saw(Situation::RestoresFenceRefused);
+                }
+            }
+            (Command::Fence(fence), Answer::Fenced(Ok(()))) => {
+                if before.sections.unconfirmed() < self.sets[set].state.sections.unconfirmed() {
+                    self.coverage.saw(Situation::RestoresSentAgain);
+                }
+                let third = |(id, peer): (&SetId, &seq_core::state::PeerSet)| {
+                    *id != fence.set && peer.fenced > Lineage(0) && !before.is_quarantined()
+                };
+                if before.sets.iter().any(third) {
+                    self.coverage.saw(Situation::RestoresFencedAfterThird);
+                }
+            }
+            (Command::Inherit(Inherit(page)), Answer::Inherited(Ok(true))) if page.next.is_none() => {
+                self.coverage.saw(Situation::RestoresInherited);
+                self.sets[set].heir_of.insert(index(page.set));
+            }
+            (Command::Forget(forget), Answer::Forgotten(Ok(true))) => {
+                self.note([7, set as u64, forget.set.0], || format!("set {set} has forgotten set {}", forget.set));
+            }
+            (Command::EndQuarantine(_), Answer::QuarantineEnded(Ok(()))) if before.is_quarantined() => {
+                self.coverage.saw(Situation::RestoresQuarantineEnded);
+                let recovery = before.recovery.as_ref().expect("it is quarantined");
+                if recovery.wait > self.sets[set].terms.wait {
+                    self.coverage.saw(Situation::RestoresLongerWait);
+                }
+                for responded in recovery.responses.keys().map(|id| index(*id)).collect::<Vec<_>>() {
+                    let mut known = self.sets[responded].heir_of.clone();
+                    known.extend(Some(responded).filter(|one| self.sets[*one].state.closing == Closing::Closed));
+                    self.sets[set].heir_of.extend(known);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn respond(&mut self, set: usize, answer: Answer, from: Origin) {
+        match from {
+            Origin::Here => {}
+            Origin::Process(p, rpc, request) => {
+                let response = self.response_to(set, &answer, &request);
+                if self.procs[p].cut_until <= self.now
+                    && let Some(response) = response
+                {
+                    self.send(|| Event::Response(p, rpc, response.clone()));
+                }
+            }
+            Origin::Set(to, message) => self.respond_between(set, to, message, answer),
+        }
+    }
+
+    fn respond_between(&mut self, set: usize, to: usize, message: Between, answer: Answer) {
+        let lineage = self.sets[set].state.lineage;
+        let response = match (message, answer) {
+            (Between::Arrive(arrive), Answer::Arrived(Ok(outcome))) => Between::Arrived { arrive, outcome, lineage },
+            (Between::StartReturn(start), Answer::ReturnStarted(Ok(_))) if start.settled => {
+                Between::Ended { lineage, migration: start.of }
+            }
+            (Between::Complete(complete), Answer::Completed(Ok(()))) => {
+                Between::Ended { lineage, migration: complete.id }
+            }
+            (Between::Fence { lineage, first }, Answer::Fenced(Ok(()))) => {
+                return self.respond_to_fence(set, to, lineage, first);
+            }
+            (
+                Between::Fence { lineage, .. },
+                Answer::Fenced(Err(CommandRefusal::BetweenSets(SetRefusal::TooFewRestores { least, .. }))),
+            ) => Between::TooFewRestores { lineage, least },
+            _ => return,
+        };
+        self.send_to_set(set, to, response);
+    }
+
+    /// Returns the response to a process; `None`: it gets none, and requests again.
+    fn response_to(&self, set: usize, answer: &Answer, request: &Request) -> Option<Response> {
+        let session = match request {
+            Request::Register { .. } => {
+                return match answer {
+                    Answer::Registered(Ok((node, incarnation))) => {
+                        Some(Response::Registered(Session { node: *node, incarnation: *incarnation }))
+                    }
+                    Answer::Registered(Err(CommandRefusal::OtherPredecessor { current, .. })) => {
+                        Some(Response::Follow(*current))
+                    }
+                    _ => None,
+                };
+            }
+            Request::Renew { session, .. } | Request::Raise { session, .. } => *session,
+            Request::Depart(depart) => Session { node: depart.from, incarnation: depart.incarnation },
+        };
+        let state = &self.sets[set].state;
+        if state.node(session.node).is_none_or(|node| node.incarnation != session.incarnation) {
+            return Some(Response::SessionOver);
+        }
+        let refused = match (answer, request) {
+            (Answer::Departed(Err(_)), Request::Depart(depart)) => Some(depart.section),
+            (Answer::Renewed(Err(_)) | Answer::Raised(Err(_)), _) => return None,
+            _ => None,
+        };
+        let owned = state.owned_since((session.node, session.incarnation), RouteVersion(0));
+        let owned = owned.map(|(section, one)| (section, one.epoch, one.max_seq)).collect();
+        let departs = self.sets[set].coordinator.planned().filter(|one| one.from == session.node);
+        let departs = departs.filter_map(|one| {
+            let departure = one.departure.as_ref()?;
+            let (set, lineage, migration) = (departure.set, departure.lineage, departure.migration);
+            let to = Destination { set, lineage, node: Some(one.to), incarnation: one.incarnation };
+            let (section, epoch, from, incarnation) = (one.section, one.epoch, one.from, session.incarnation);
+            Some(Depart { section, epoch, from, incarnation, to, handover_id: HandoverId(0), migration })
+        });
+        Some(Response::Granted { owned, departs: departs.collect(), refused })
+    }
+
+    /// The leader's time, on its own clock.
+    pub(super) fn leader_time(&self, set: usize) -> Duration {
+        Duration::from_nanos(local(self.now, self.sets[set].rate))
+    }
+
+    /// Has the leader of a set look at its state, and do what it calls for.
+    pub(super) fn evaluate(&mut self, set: usize) {
+        if self.sets[set].existence == Existence::Gone {
+            return;
+        }
+        self.after(EVALUATE, Event::Evaluate(set));
+        if !self.sets[set].responds(self.now) {
+            return;
+        }
+        let now = self.leader_time(set);
+        let names: [String; NAMES] = std::array::from_fn(|name| name.to_string());
+        let declared = names.each_ref().map(|name| Declared { name, weight: 1 });
+        let Set { state, arbiter, coordinator, plan, .. } = &mut self.sets[set];
+        *plan = arbiter.evaluate(state, &declared, || now).clone();
+        let living = |node, incarnation| arbiter.is_living(node, incarnation);
+        let effects = coordinator.evaluate(state, &plan.stranded, living, now);
+        let reassigns = plan.reassigns.clone();
+        if !reassigns.is_empty() {
+            self.propose(set, Command::Reassign(reassigns), Origin::Here);
+        }
+        for effect in effects {
+            self.carry_out(set, effect);
+        }
+        self.recover(set);
+        if self.sets[set].exchange_at <= self.now {
+            self.sets[set].exchange_at = self.now + EXCHANGE;
+            self.exchange(set);
+        }
+    }
+
+    /// States facts of a set to the others, and requests the records of those that close.
+    fn exchange(&mut self, set: usize) {
+        let Some(facts) = self.sets[set].state.facts(Vec::new()) else { return };
+        for to in (0..SETS).filter(|to| *to != set) {
+            self.send_to_set(set, to, Between::Facts(facts.clone()));
+        }
+        let awaited: Vec<_> = self.sets[set].state.awaited_inheritances().collect();
+        for (closing, first) in awaited {
+            self.send_to_set(set, index(closing), Between::Final { first });
+        }
+    }
+
+    fn carry_out(&mut self, set: usize, effect: Effect) {
+        match effect {
+            Effect::Arm { migration, to, sections } => {
+                self.send_to_set(set, index(to), Between::Arm { migration, sections });
+            }
+            Effect::Arrive { to, arrive } => self.send_to_set(set, index(to), Between::Arrive(arrive)),
+            Effect::StartReturn { to, start } => self.send_to_set(set, index(to), Between::StartReturn(start)),
+            Effect::Complete { to, complete } => self.send_to_set(set, index(to), Between::Complete(complete)),
+            Effect::Propose(command) => self.propose(set, command, Origin::Here),
+        }
+    }
+
+    pub(super) fn receive_between(&mut self, from: usize, set: usize, message: Between) {
+        if !self.sets[set].responds(self.now) {
+            return;
+        }
+        let now = self.leader_time(set);
+        let coordinator = &mut self.sets[set].coordinator;
+        let effect = match message {
+            Between::Arm { migration, sections } => return self.arm(set, from, migration, &sections),
+            Between::Armed { migration, armed } if armed.is_empty() => {
+                coordinator.on_arm_refused(migration, now);
+                None
+            }
+            Between::Armed { migration, armed } => coordinator.on_armed(migration, &armed, now),
+            Between::Arrived { arrive, outcome, lineage } => {
+                coordinator.on_arrive((set_id(from), lineage), &arrive, &outcome)
+            }
+            Between::Ended { lineage, migration } => Some(coordinator.on_end((set_id(from), lineage), migration)),
+            Between::Arrive(arrive) => {
+                let command = Command::Arrive(arrive.clone());
+                return self.propose(set, command, Origin::Set(from, Between::Arrive(arrive)));
+            }
+            Between::StartReturn(start) => {
+                let command = Command::StartReturn(start);
+                return self.propose(set, command, Origin::Set(from, Between::StartReturn(start)));
+            }
+            Between::Complete(complete) => {
+                let command = Command::Complete(complete);
+                return self.propose(set, command, Origin::Set(from, Between::Complete(complete)));
+            }
+            Between::Facts(facts) => return self.learn(set, facts),
+            Between::Final { first } => {
+                let page = self.sets[set].state.final_records(set_id(from), first);
+                return page.into_iter().for_each(|page| self.send_to_set(set, from, Between::FinalPage(page)));
+            }
+            Between::FinalPage(page) => return self.propose(set, Command::Inherit(Inherit(page)), Origin::Here),
+            recovery => return self.receive_recovery(from, set, recovery),
+        };
+        effect.into_iter().for_each(|effect| self.carry_out(set, effect));
+    }
+
+    /// Has the log learn facts of another set, unless nothing but their revision is new.
+    fn learn(&mut self, set: usize, facts: SetFacts) {
+        let known = self.sets[set].state.sets.get(&facts.id).and_then(|peer| peer.facts.as_ref());
+        let same = |known: &SetFacts| SetFacts { revision: facts.revision, ..known.clone() } == facts;
+        if !known.is_some_and(same) {
+            self.propose(set, Command::LearnDirectory(LearnDirectory::of(facts)), Origin::Here);
+        }
+    }
+
+    /// Names the owners of sections that will arrive; none in quarantine, while it closes, or without an AllocSvr.
+    fn arm(&mut self, set: usize, to: usize, migration: MigrationId, sections: &[SectionId]) {
+        let Set { state, plan, .. } = &self.sets[set];
+        let takes = !state.is_quarantined() && state.closing == Closing::Open;
+        let owners = if takes { plan.place(state, sections) } else { Vec::new() };
+        let lineage = state.lineage;
+        let armed = sections.iter().zip(owners).map(|(section, owner)| {
+            let addr = state.node(owner.0).map(|node| node.addr.clone()).unwrap_or_default();
+            Armed { section: *section, set: (set_id(set), lineage), owner, addr }
+        });
+        let armed = armed.collect();
+        self.send_to_set(set, to, Between::Armed { migration, armed });
+    }
+}
