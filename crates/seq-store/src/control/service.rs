@@ -245,6 +245,10 @@ impl Control {
 
     /// Waits until the AllocSvrs were asked for what they have seen.
     async fn wait_asked(&self) -> Result<(), Status> {
+        if !self.replicated.raft().is_leader() {
+            // Refused with the leader's address where it is proposed.
+            return Ok(());
+        }
         let mut asked = self.asked.subscribe();
         match tokio::time::timeout(losses::REGISTRATION_WAITS, asked.wait_for(|asked| *asked)).await {
             Ok(_) => Ok(()),

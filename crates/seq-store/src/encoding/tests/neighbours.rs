@@ -97,7 +97,12 @@ fn commands_between_sets_that_speak_for_themselves() {
     );
     let (incarnation, seen) = (Incarnation(4), Revision(90));
     let report = ReportLoss { node: "a2".into(), incarnation, seen, certain: true };
-    check_new_command(&Command::ReportLoss(report), expect![[""]]);
+    check_new_command(&Command::ReportLoss(report), expect![[r#"
+        050000006132ffffffffffff0000000004000000000000005a00000000000000
+        0100000000000000000000000000000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000000000000000000000000
+        02"#]]);
     let learned = LearnDirectory { from: Some(SetId(0xe6)), claims: vec![claim(0, 3, 7, 0xe6)], sets: vec![stated()] };
     check_new_command(
         &Command::LearnDirectory(learned),
