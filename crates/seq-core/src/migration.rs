@@ -181,10 +181,7 @@ impl Coordinator {
             return effects;
         }
         self.observe(state, now);
-        if !state.is_quarantined() {
-            // Those of a backup may be of a history that was given up: other sets state what is newer first.
-            self.send_tombstones(state, set.id, now, &mut effects);
-        }
+        self.send_tombstones(state, set.id, now, &mut effects);
         for (id, migration) in &state.migrations {
             match migration.phase {
                 Phase::Open => {

@@ -1,10 +1,8 @@
-//! Departures in a backup: other sets may state something newer, and the set that they name may be closed by now.
+//! Departures in a backup whose destination is closed by now.
 
 use alloc::vec;
-use alloc::vec::Vec;
 
 use super::*;
-use crate::migration::{Coordinator, Effect};
 
 const OWN: SetId = SetId(1);
 const OTHER: SetId = SetId(2);
@@ -59,27 +57,6 @@ fn end(own: &mut State) {
     let lineage = own.lineage;
     let ended = own.apply(&Command::EndQuarantine(EndQuarantine { lineage }));
     assert_eq!(ended, Answer::QuarantineEnded(Ok(())));
-}
-
-fn arrivals(state: &State) -> Vec<Arrive> {
-    let effects = Coordinator::default().evaluate(state, &[], |_, _| true, Duration::ZERO);
-    effects
-        .into_iter()
-        .filter_map(|one| if let Effect::Arrive { arrive, .. } = one { Some(arrive) } else { None })
-        .collect()
-}
-
-/// Another set may state something newer than the departures of a backup.
-#[test]
-fn a_set_in_quarantine_sends_no_departure_of_its_backup() {
-    let (mut own, mut other, mut third) = (set(OWN), set(OTHER), set(THIRD));
-    depart(&mut own, OTHER);
-    assert_eq!(arrivals(&own).len(), 1);
-    own.restore(lineage(1)).unwrap();
-    assert_eq!(arrivals(&own), []);
-    ask(&mut own, &mut [&mut other, &mut third]);
-    end(&mut own);
-    assert_eq!(arrivals(&own).len(), 1, "no set states anything newer");
 }
 
 /// The backup has a departure to a set that is closed by now, and whose processes have stopped.
