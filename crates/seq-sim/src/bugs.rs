@@ -144,8 +144,6 @@ bugs! {
     NotebookAlone: "notebook-alone", "restores: a count above the notebook alone, while a set may have moved on unseen",
     /// The operator restores from a backup that is newer than one that he restored from before.
     AbandonedHistory: "abandoned-history", "restores: a backup of a history that was given up for an older backup",
-    /// A quarantine does not wait for a set that is closed, whenever it learned that.
-    ClosedNotAwaited: "closed-not-awaited", "restores: a closed set that is not asked, though the backup does not know it as closed",
     /// A fence is compared with the count of the own lineage only.
     FenceOfOwnCount: "fence-of-own-count", "restores: a fence compared with the own count only",
     /// A quarantine waits by the terms of its own set.
@@ -158,24 +156,8 @@ bugs! {
     RecoveredCountedAnew: "recovered-counted-anew", "restores: a recovered backup whose restores are counted anew",
     /// The pages of a closing set's records are noted, and not kept.
     InheritanceSkipped: "inheritance-skipped", "restores: a set that closes before another one has its records",
-    /// A set closes while another one is in quarantine.
-    ClosesBesideQuarantine: "closes-beside-quarantine", "restores: a set that closes while another one is in quarantine",
-    /// A fence leaves one tombstone of the restored set marked as arrived.
-    FenceSkipsOne: "fence-skips-one", "restores: a fence that leaves one departure marked as arrived",
-    /// A section departs without its owner, which renewed since.
-    RestoresSilentAtOnce: "silent-not-compared", "restores: a section that departs without its owner although it renewed since",
-    /// An owner serves for its lease and the margin.
-    ServedPastMargin: "served-past-margin", "restores: an owner that serves for its lease and the margin",
-    /// A return is taken for settled while sections are on their way.
-    ReturnNeverWaits: "return-never-waits", "restores: a return that ends while sections are on their way",
-    /// A newer lineage in quarantine forgets the waits that were learned.
-    QuarantineForgetsWait: "quarantine-forgets-wait", "restores: a newer lineage in quarantine that forgets the longer wait",
     /// The claims of a set are kept although it was restored since.
     VoidKeepsClaims: "void-keeps-claims", "restores: responses kept although their set was restored since",
-    /// A note of an arrival in an older lineage counts.
-    OldNoteOfArrival: "old-note-of-arrival", "restores: a note that a section arrived in a lineage that is over",
-    /// A section arrives under the epoch of its fence.
-    EqualFenceArrives: "equal-fence-arrives", "restores: an arrival under an epoch that the log has seen",
 }
 
 impl Bug {

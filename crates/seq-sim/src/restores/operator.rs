@@ -115,7 +115,9 @@ impl World {
         }
         one.backups.push(Backup { at: now, state: one.state.clone(), heir_of: one.heir_of.clone(), abandoned: false });
         if one.backups.len() > MOST_BACKUPS {
-            one.backups.remove(1);
+            // One with the final records of a closed set may be the last that has them.
+            let without = (1..MOST_BACKUPS).find(|at| one.backups[*at].heir_of.is_empty());
+            one.backups.remove(without.unwrap_or(1));
         }
     }
 

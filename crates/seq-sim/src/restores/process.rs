@@ -5,14 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use seq_core::lease::{Clocks, Lease, LeaseTerms};
+use seq_core::lease::{Clocks, Lease};
 use seq_core::owner::Session;
 use seq_core::state::{Depart, Raise};
 use seq_core::{Epoch, Incarnation, RenewSeq, SectionId, Seq};
 
 use super::store::Request;
 use super::{Event, World};
-use crate::bugs::Bug;
 use crate::clock::{RATE_MARGIN, TRUE_RATE};
 use crate::coverage::Situation;
 use crate::faults::{MS, SECOND};
@@ -230,7 +229,7 @@ impl World {
                     process.renew_at = now + terms.renew_interval.as_nanos() as u64;
                 }
                 // The table first, then the lease.
-                process.lease.extend(sent, served(terms, self.bug));
+                process.lease.extend(sent, terms.served());
             }
         }
     }
@@ -251,9 +250,4 @@ impl World {
             }
         }
     }
-}
-
-/// How long a process serves after it sent a request that was answered.
-fn served(terms: LeaseTerms, bug: Option<Bug>) -> std::time::Duration {
-    if bug == Some(Bug::ServedPastMargin) { terms.lease + terms.margin } else { terms.served() }
 }

@@ -36,15 +36,8 @@ impl World {
 
     /// The sets whose responses are not complete.
     pub(super) fn awaited(&self, set: usize) -> Vec<(usize, SectionId)> {
-        let awaited = |state: &seq_core::state::State| {
-            state.awaited_responses().map(|(set, first)| (index(set), first)).collect()
-        };
-        let state = &self.sets[set].state;
-        if self.bug == Some(Bug::ClosedNotAwaited) {
-            awaited(&super::planted::by_former_rules(state))
-        } else {
-            awaited(state)
-        }
+        let awaited = self.sets[set].state.awaited_responses();
+        awaited.map(|(set, first)| (index(set), first)).collect()
     }
 
     pub(super) fn receive_recovery(&mut self, from: usize, set: usize, message: Between) {
