@@ -47,6 +47,7 @@ mod sets;
 mod sets_at_scale;
 mod sim;
 mod status;
+mod strangers;
 mod supervisor;
 mod tenants;
 mod three_node;

@@ -97,6 +97,9 @@ pub struct State {
     pub foreign_migrations: BTreeMap<MigrationId, SetId>,
     /// Operations of administrators.
     pub audit: Audit,
+    /// Version of the route table in which a set was forgotten last; 0: never. Older copies get the whole table, because
+    /// what changed since does not show that a set is gone.
+    pub forgotten: RouteVersion,
     /// Evidence that committed entries are gone; a restore ends it.
     pub loss: Option<Loss>,
     /// How far each restore raises the ceilings.
@@ -334,6 +337,7 @@ impl State {
         if since >= self.route_version {
             return None;
         }
+        let since = if since < self.forgotten { RouteVersion(0) } else { since };
         Some(RouteUpdate {
             set: set.name.clone(),
             id: set.id,

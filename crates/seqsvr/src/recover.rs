@@ -135,7 +135,8 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
     };
     let notes = Notes::beside(&args.out, &set.cluster())?;
     // No store is restored by this: the notes of a restore do not go on in it.
-    let asked = Asked { set: &set.spec.name, store: 0, backup: "", least: copy.least_count() };
+    let position = (copy.state().lineage, copy.state().revision.0);
+    let asked = Asked { set: &set.spec.name, store: 0, backup: "", least: copy.least_count(), position };
     let count = decide(args.count, &asked, &notes, &witnesses)?;
     let mut allocators = Vec::new();
     for report in reports.into_iter().filter(|report| !args.without.contains(&report.name)) {

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use seq_core::Lineage;
 use seq_store::backup::{Backup, RestoreConfig, RestoreError, RestorePlan, Restored, least_count};
 use serde::Serialize;
 
@@ -101,7 +102,9 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
         false => crate::client_runtime()?.block_on(ask(&set, &backup))?,
     };
     let checksum = backup.checksum_text();
-    let asked = Asked { set: &set.spec.name, store: args.id, backup: &checksum, least: least_count(&backup) };
+    let (lineage, revision) = (backup.header.lineage, backup.header.revision);
+    let position = (Lineage(lineage), revision);
+    let asked = Asked { set: &set.spec.name, store: args.id, backup: &checksum, least: least_count(&backup), position };
     let count = decide(args.count, &asked, &notes, &witnesses)?;
     let config =
         RestoreConfig { cluster: set.cluster(), spec: set.spec.clone(), id: args.id, dir: args.data.clone(), count };
@@ -127,7 +130,8 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
         return Ok(Exit::Declined);
     }
     // Before the directory: a count under which anything was written is never used again.
-    let note = Note { count, set: view.set.to_owned(), store: args.id, backup: checksum, at: utc::text(utc::now()) };
+    let (set, at) = (view.set.to_owned(), utc::text(utc::now()));
+    let note = Note { count, set, store: args.id, backup: checksum, lineage, revision, at };
     notes.add(&note)?;
     if let Err(error) = plan.carry_out() {
         if !error.may_have_written() {

@@ -9,8 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use futures::future::join_all;
-use seq_core::Epoch;
 use seq_core::state::State;
+use seq_core::{Epoch, Lineage};
 use seq_proto::v1::StatusRequest;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
@@ -35,6 +35,10 @@ pub(crate) struct Note {
     pub(crate) store: u64,
     /// SHA-256 of the backup.
     pub(crate) backup: String,
+    /// Lineage of the backup.
+    pub(crate) lineage: u64,
+    /// Commands that the backup covers.
+    pub(crate) revision: u64,
     /// When, by the clock of the host.
     pub(crate) at: String,
 }
@@ -75,6 +79,25 @@ impl Notes {
     /// The highest count.
     fn highest(&self) -> u32 {
         self.notes.iter().map(|note| note.count).max().unwrap_or_default()
+    }
+
+    /// Refuses a backup of a history that was given up: the set was restored from an older one since. What other sets did
+    /// after that is not in it, and neither they nor this set can tell.
+    fn refuse_abandoned(&self, set: &str, (lineage, revision): (Lineage, u64)) -> Result<(), Failure> {
+        let of_set = self.notes.iter().filter(|note| note.set == set);
+        let gave_up = |note: &&Note| lineage.restores() < note.count && revision > note.revision;
+        let Some(note) = of_set.max_by_key(|note| note.count).filter(gave_up) else { return Ok(()) };
+        let message = format!(
+            "the backup is of a history that was given up: set {set} was restored from an older backup under the count {}, as {} \
+             has it",
+            note.count,
+            self.path.display()
+        );
+        let hint = format!(
+            "nothing was changed: restore from the backup with SHA-256 {}, or from one that was made after that restore",
+            note.backup
+        );
+        Err(Failure::new(Exit::Failed, message).hint(hint))
     }
 
     /// The count of the restore that was noted last, where it was one of this set from this backup, without this store.
@@ -135,6 +158,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) backup: &'a str,
     /// The least count that the backup allows.
     pub(crate) least: u32,
+    /// Lineage and number of commands of the backup.
+    pub(crate) position: (Lineage, u64),
 }
 
 /// Decides the count of a restore: the given one if it can be new, or the next one where that is certain.
@@ -147,7 +172,8 @@ pub(crate) fn decide(
     notes: &Notes,
     witnesses: &[Witness],
 ) -> Result<u32, Failure> {
-    let Asked { set, store, backup, least } = *asked;
+    let Asked { set, store, backup, least, position } = *asked;
+    notes.refuse_abandoned(set, position)?;
     let continued = notes.continued(set, store, backup);
     let of_witness = witnesses.iter().max_by_key(|witness| witness.count);
     let witnessed = of_witness.map_or(0, |witness| witness.count);
@@ -222,10 +248,10 @@ async fn other_sets(state: &State) -> Vec<Witness> {
 mod tests {
     use super::*;
 
-    const ASKED: Asked<'_> = Asked { set: "im-a", store: 1, backup: "abc", least: 2 };
+    const ASKED: Asked<'_> = Asked { set: "im-a", store: 1, backup: "abc", least: 2, position: (Lineage(0), 70) };
 
     fn note(count: u32, store: u64) -> Note {
-        Note { count, set: "im-a".into(), store, backup: "abc".into(), at: String::new() }
+        Note { count, set: "im-a".into(), store, backup: "abc".into(), lineage: 0, revision: 70, at: String::new() }
     }
 
     fn notes(dir: &Path, notes: &[Note]) -> Notes {
@@ -264,6 +290,20 @@ mod tests {
         assert!(decide(Some(4), &ASKED, &both, &[]).is_err(), "that store again");
         // C1: the set began a newer lineage by itself, and another one was restored in between.
         assert!(decide(Some(4), &Asked { store: 3, ..ASKED }, &both, &[witness(5, true)]).is_err());
+    }
+
+    #[test]
+    fn a_backup_that_is_newer_than_a_restored_one_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = notes(dir.path(), &[note(4, 2)]);
+        let of = |lineage, revision| {
+            let asked = Asked { backup: "def", least: 5, position: (Lineage(lineage), revision), ..ASKED };
+            decide(Some(5), &asked, &one, &[])
+        };
+        assert_eq!(of(0, 60).unwrap(), 5, "an older one");
+        assert!(of(0, 71).unwrap_err().to_string().contains("of a history that was given up"));
+        assert!(of(3 << 32, 71 + (3 << 32)).is_err(), "of another restore before");
+        assert_eq!(of(4 << 32, 71 + (4 << 32)).unwrap(), 5, "one that was made after the restore");
     }
 
     #[test]

@@ -128,6 +128,7 @@ impl State {
         let known = self.sets.remove(&set).is_some();
         if known {
             self.route_version = self.route_version.next();
+            self.forgotten = self.route_version;
             self.directory.forget(set, self.route_version);
             // The claims that this log can vouch for.
             let departed: Vec<(SectionId, Tombstone)> = self.tombstones().filter(|one| one.1.to.set == set).collect();

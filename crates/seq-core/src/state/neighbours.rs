@@ -80,7 +80,10 @@ fn a_set_speaks_for_itself_under_its_own_name_and_no_further_than_it_can_have_co
     assert_eq!(State { revision: before.revision, ..state.clone() }, before, "nothing changed");
 
     // An operator makes the set learn it anew.
+    let version = state.route_version;
     assert_eq!(state.apply(&Command::Forget(Forget { set: OTHER })), Answer::Forgotten(Ok(true)));
+    let routes = state.routes_since(version).unwrap();
+    assert!(routes.base == RouteVersion(0) && !routes.sets.contains_key(&OTHER), "nodes forget it, too");
     assert_eq!(learn(&mut state, SetFacts { revision: given, ..facts(OTHER) }), Ok(true));
 }
 

@@ -15,7 +15,7 @@ use seq_core::state::{
     self, Command, Complete, Forget, Inherit, Inheritance, LearnDirectory, Loss, PeerSet, Recovery, ReportLoss,
     SetFacts,
 };
-use seq_core::{Incarnation, Lineage, MigrationId, Revision, SectionId, SetId};
+use seq_core::{Incarnation, Lineage, MigrationId, Revision, RouteVersion, SectionId, SetId};
 use seq_raft::Malformed;
 
 use super::command::nanos;
@@ -79,6 +79,7 @@ struct Rest {
     inheritances: Vec<Option<Progress>>,
     facts: Vec<MoreFacts>,
     loss: Option<(String, u64, u64)>,
+    forgotten: u64,
 }
 
 /// How far the records of a closing set are inherited.
@@ -122,6 +123,7 @@ pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
         migrations_of: state.foreign_migrations.values().map(|set| set.0).collect(),
         inheritances: peers().map(progress).collect(),
         facts: peers().map(|peer| peer.facts.as_ref().map(MoreFacts::from_core).unwrap_or_default()).collect(),
+        forgotten: state.forgotten.0,
         loss: state.loss.as_ref().map(|loss| (loss.node.clone(), loss.seen.0, loss.noted.0)),
     };
     append(earlier, &rkyv::to_bytes::<rancor::Error>(&rest).expect("encoding into memory does not fail"))
@@ -227,7 +229,7 @@ impl WithLineages {
 impl Rest {
     /// Adds the rest to a state that was read without it.
     fn complete(self, mut state: state::State) -> Result<state::State, Contradiction> {
-        let Rest { closed, inherited, migrations, migrations_of, inheritances, facts, loss } = self;
+        let Rest { closed, inherited, migrations, migrations_of, inheritances, facts, loss, forgotten } = self;
         if migrations_of.len() != migrations.len() || [inheritances.len(), facts.len()] != [state.sets.len(); 2] {
             return Err("the columns of other sets differ in length");
         }
@@ -242,6 +244,7 @@ impl Rest {
                 progress.map(|one| Inheritance { lineage: Lineage(one.lineage), next: one.next.map(SectionId) });
             peer.facts = peer.facts.take().map(|facts| more.complete(facts)).transpose()?;
         }
+        state.forgotten = RouteVersion(forgotten);
         state.loss = loss.map(|(node, seen, noted)| Loss { node, seen: Revision(seen), noted: Revision(noted) });
         Ok(state)
     }

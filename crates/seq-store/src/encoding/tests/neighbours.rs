@@ -39,6 +39,7 @@ fn neighbouring() -> State {
     state.foreign_migrations = [(MigrationId(0x55), SetId(0xe6)), (MigrationId(0x56), SetId(0xf7))].into();
     let inherited = Some(Inheritance { lineage: Lineage(1 << 32), next: Some(SectionId(3)) });
     state.sets.insert(SetId(0xe6), PeerSet { facts: Some(stated()), inherited, ..state.sets[&SetId(0xe6)].clone() });
+    state.forgotten = RouteVersion(2);
     state.loss = Some(Loss { node: "a2".into(), seen: Revision(90), noted: Revision(70) });
     state
 }
@@ -97,12 +98,15 @@ fn commands_between_sets_that_speak_for_themselves() {
     );
     let (incarnation, seen) = (Incarnation(4), Revision(90));
     let report = ReportLoss { node: "a2".into(), incarnation, seen, certain: true };
-    check_new_command(&Command::ReportLoss(report), expect![[r#"
+    check_new_command(
+        &Command::ReportLoss(report),
+        expect![[r#"
         050000006132ffffffffffff0000000004000000000000005a00000000000000
         0100000000000000000000000000000000000000000000000000000000000000
         0000000000000000000000000000000000000000000000000000000000000000
         0000000000000000000000000000000000000000000000000000000000000000
-        02"#]]);
+        02"#]],
+    );
     let learned = LearnDirectory { from: Some(SetId(0xe6)), claims: vec![claim(0, 3, 7, 0xe6)], sets: vec![stated()] };
     check_new_command(
         &Command::LearnDirectory(learned),
@@ -135,7 +139,8 @@ fn a_state_of_a_set_with_neighbours() {
         01000000ecffffff0100000000000000e8ffffff00000000e0ffffff00000000
         60ffffff0100000060ffffff0100000060ffffff0100000060ffffff02000000
         68ffffff0200000070ffffff02000000a8ffffff020000000100000000000000
-        6132ffffffffffff5a000000000000004600000000000000f8000000"#]]
+        6132ffffffffffff5a0000000000000046000000000000000200000000000000
+        00010000"#]]
     .assert_eq(&hex(&encoded[earlier.len()..]));
     assert_eq!(decode_state(NEIGHBOURS, &encoded).unwrap(), state);
 }
