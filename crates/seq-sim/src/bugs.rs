@@ -132,8 +132,6 @@ bugs! {
     QuarantineByReading: "quarantine-by-reading", "two sets: a quarantine that ends without a fence in the other log",
     /// A quarantine ends before the leases of the older lineage.
     QuarantineWithoutWait: "quarantine-without-wait", "two sets: a quarantine that outlasts no lease",
-    /// A quarantine counts its wait from the restore of its own set only.
-    WaitForOwnLeases: "wait-for-own-leases", "two sets: a quarantine that outlasts the leases of its own set only",
     /// A staged copy is used whatever its attempt.
     SetsStaleCopy: "sets-stale-copy", "two sets: a staged copy used by its epoch alone",
     /// A section is thawed though its departure may have been committed.

@@ -20,8 +20,7 @@ const FOUND_IN_TWO_SETS: [u64; 1] = [7_753];
 const MOST_SEEDS: u64 = 4_000;
 
 /// Where the hunts for the rarest bugs begin: some seeds before one that caught it, which saves minutes.
-const HUNTED_FROM: [(Bug, u64); 6] = [
-    (Bug::WaitForOwnLeases, 7_750),
+const HUNTED_FROM: [(Bug, u64); 5] = [
     (Bug::UnfencedRaise, 2_350),
     (Bug::TableBeforeLease, 1_200),
     (Bug::NoCompareOver, 850),

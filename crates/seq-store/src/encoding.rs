@@ -44,7 +44,7 @@ pub(crate) fn encode_command(format: u16, command: &state::Command) -> Vec<u8> {
     let v7 = |command: &state::Command| v7::encode_command(command, encode_command_v5);
     match format {
         ..AUDIT => encode_command_v5(command),
-        ..NEIGHBOURS => v7(command),
+        AUDIT..NEIGHBOURS => v7(command),
         _ => v8::encode_command(command, v7),
     }
 }
@@ -54,7 +54,7 @@ pub(crate) fn decode_command(format: u16, body: &[u8]) -> Result<state::Command,
     let v7 = |body: &[u8]| v7::decode_command(body, decode_command_v5);
     match format {
         ..AUDIT => decode_command_v5(body),
-        ..NEIGHBOURS => v7(body),
+        AUDIT..NEIGHBOURS => v7(body),
         _ => v8::decode_command(body, v7),
     }
 }
@@ -65,7 +65,7 @@ pub(crate) fn encode_state(format: u16, state: &state::State) -> Vec<u8> {
     let body = body.expect("encoding into memory does not fail").into_vec();
     match format {
         ..AUDIT => body,
-        ..NEIGHBOURS => v7::encode_state(state, body),
+        AUDIT..NEIGHBOURS => v7::encode_state(state, body),
         _ => v8::encode_state(state, v7::encode_state(state, body)),
     }
 }
@@ -75,7 +75,7 @@ pub(crate) fn decode_state(format: u16, body: &[u8]) -> Result<state::State, Mal
     let v7 = |body: &[u8]| v7::decode_state(body, decode_state_v5);
     let state = match format {
         ..AUDIT => decode_state_v5(body),
-        ..NEIGHBOURS => v7(body),
+        AUDIT..NEIGHBOURS => v7(body),
         _ => v8::decode_state(body, v7),
     };
     Ok(state::State { rules: state::Rules::of_format(format), ..state? })

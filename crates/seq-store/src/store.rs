@@ -233,14 +233,19 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     spawn(tasks, "store reach", Kind::Critical, reach::watch(names(), replicated.clone(), plan, calls));
     spawn(tasks, "store losses", Kind::Disposable, losses::ask(replicated.clone(), asked));
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
-    spawn(tasks, "store migrations", Kind::Critical, migrations.run());
-    spawn(tasks, "store exchange", Kind::Critical, exchange::run(between.clone()));
-    spawn(tasks, "store quarantine", Kind::Critical, quarantine::run(between, quarantine_awaits));
+    run_between(tasks, between, migrations, quarantine_awaits);
     let terms = Terms { lease_wait: options.lease_wait };
     spawn(tasks, "store set", Kind::Critical, agree_on_definition(replicated, set.clone(), terms));
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());
     tracing::info!(store = name, cluster, set = set.name, id, round_trip = ?options.max_round_trip(), "the store member listens");
     Ok(StoreHandle { node, view, allocs, tasks: tasks.clone() })
+}
+
+/// Runs what this set's store does with those of other sets.
+fn run_between(tasks: &TaskGroup, between: Between, migrations: Migrations, awaits: watch::Sender<String>) {
+    spawn(tasks, "store migrations", Kind::Critical, migrations.run());
+    spawn(tasks, "store exchange", Kind::Critical, exchange::run(between.clone()));
+    spawn(tasks, "store quarantine", Kind::Critical, quarantine::run(between, awaits));
 }
 
 /// Opens what records operations, before the services whose operations it records.

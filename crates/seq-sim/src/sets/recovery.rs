@@ -48,7 +48,7 @@ impl World {
         let (lineage, lineages) = (state.lineage, state.quarantine_lineages());
         let first = state.awaited_responses().map(|(_, first)| first).next();
         let known = &self.sets[set].lineages;
-        if known.0 != lineage || *known != lineages && self.bug != Some(Bug::WaitForOwnLeases) {
+        if *known != lineages {
             (self.sets[set].lineages, self.sets[set].waits_since) = (lineages, self.now);
         }
         match first {

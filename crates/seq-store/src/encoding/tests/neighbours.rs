@@ -96,6 +96,10 @@ fn commands_between_sets_that_speak_for_themselves() {
             0000000000000000000000000000000000000000000000000000000000000000
             02"#]],
     );
+}
+
+#[test]
+fn a_report_of_a_loss() {
     let (incarnation, seen) = (Incarnation(4), Revision(90));
     let report = ReportLoss { node: "a2".into(), incarnation, seen, certain: true };
     check_new_command(
@@ -107,6 +111,10 @@ fn commands_between_sets_that_speak_for_themselves() {
         0000000000000000000000000000000000000000000000000000000000000000
         02"#]],
     );
+}
+
+#[test]
+fn facts_of_a_set_that_it_states_itself() {
     let learned = LearnDirectory { from: Some(SetId(0xe6)), claims: vec![claim(0, 3, 7, 0xe6)], sets: vec![stated()] };
     check_new_command(
         &Command::LearnDirectory(learned),
