@@ -41,6 +41,7 @@ mod redis_twin;
 mod replace;
 mod restore;
 mod restore_sets;
+mod restores;
 mod roles;
 mod rolling;
 mod sets;

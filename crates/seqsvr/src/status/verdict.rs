@@ -57,6 +57,8 @@ pub(super) struct Facts {
     pub(super) lease_ended_ms: u64,
     /// Nodes that do not respond, by name where it is known.
     pub(super) silent: Vec<String>,
+    /// Highest count of a restore that a store knows, of any set of the cluster.
+    pub(super) restores: u32,
     /// Nodes that respond, by the expiry of their certificates.
     pub(super) expiry: Expiry,
 }
@@ -104,6 +106,9 @@ impl Facts {
             State::Degraded => self.degraded(),
             State::Ok => format!("ok: {}; {}", self.served(), self.responding()),
         };
+        if self.restores > 0 {
+            let _ = write!(text, "; restores are counted up to {}", self.restores);
+        }
         if let Some(warning) = self.expiry.warning() {
             let _ = write!(text, "; {warning}");
         }

@@ -341,7 +341,7 @@ impl SetView {
         let voters = self.members.iter().flat_map(|(_, members)| members).filter(|member| member.voter);
         self.facts.voters = voters.map(|member| (member.name.clone(), answering(&member))).collect();
         self.facts.sections = self.is_known().then_some(self.sections);
-        self.facts.served = self.sections_served;
+        (self.facts.served, self.facts.restores) = (self.sections_served, self.restores);
         SetView { name: name.to_owned(), state: Some(self.facts.state()), verdict: self.facts.text(), ..self }
     }
 
@@ -374,7 +374,10 @@ impl SetView {
         // A follower with a leader counts: the leader may be unreachable only from here.
         self.facts.quorum |= store.quorum;
         if store.quorum {
-            self.facts.quarantine.clone_from(&store.quarantine);
+            // The leader knows what is awaited.
+            if leads || self.facts.quarantine.is_empty() {
+                self.facts.quarantine.clone_from(&store.quarantine);
+            }
             self.facts.lineages.entry(store.lineage).or_default().push(response.node.clone());
         }
         if leads && store.quorum {
