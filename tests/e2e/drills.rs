@@ -255,6 +255,14 @@ fn old_directories_that_are_put_back_are_detected_and_recovered_from() {
         (is_named && output.status.code() == Some(3)).then_some(status)
     });
     assert_eq!(status["sets"][0]["state"], "rolled_back", "{status:#}");
+    // The store has the evidence, so a restart of one of them, and then of all, lets nobody in.
+    for (alloc, name) in allocs.iter_mut().zip(["a1", "a2"]) {
+        alloc.kill();
+        *alloc = set.alloc(name);
+        eventually("it is refused", || alloc.log().contains("committed entries of the store are gone").then_some(()));
+        let refused = seqsvr(&["next", "7", "--addr", &set.addr(), "--deadline-ms", "1000"]);
+        assert!(!refused.status.success(), "{}", String::from_utf8_lossy(&refused.stdout));
+    }
 
     // As `status` says: the stores are stopped, and neither they nor these allocators go on.
     stores.iter_mut().for_each(Server::kill);

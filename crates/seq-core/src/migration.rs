@@ -367,7 +367,10 @@ impl Coordinator {
             };
             to == Some(migration.to) && now - sent.since >= STALLED_AFTER
         });
-        if migration.pace.paused || state.is_quarantined() || state.loss.is_some() || is_stalled {
+        // A set that was closing may name owners again, once it was restored from before that; this log refuses each departure.
+        let is_closing = state.sets.get(&migration.to).is_some_and(|peer| peer.closing);
+        let rests = migration.pace.paused || is_stalled || is_closing;
+        if rests || state.is_quarantined() || state.loss.is_some() {
             return;
         }
         if let Some(next) = self.buckets.get(&id).map(|bucket| bucket.next).filter(|next| *next > now) {

@@ -4,6 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
+use crate::arbiter::Stranded;
 use crate::migration::{Coordinator, Effect};
 
 const OWN: SetId = SetId(1);
@@ -80,6 +81,22 @@ fn a_set_in_quarantine_sends_no_departure_of_its_backup() {
     ask(&mut own, &mut [&mut other, &mut third]);
     end(&mut own);
     assert_eq!(arrivals(&own).len(), 1, "no set states anything newer");
+}
+
+/// Seed 2830 of the worlds of restores: the set was closing, and was restored from before that.
+#[test]
+fn no_section_is_armed_for_a_set_that_this_log_has_as_closing() {
+    let mut own = set(OWN);
+    depart(&mut own, OTHER);
+    let armed = |state: &State| {
+        let stranded = [Stranded { section: SECTION, expected: Epoch(0), liveness: None }];
+        let effects = Coordinator::default().evaluate(state, &stranded, |_, _| true, Duration::ZERO);
+        effects.iter().any(|one| matches!(one, Effect::Arm { .. }))
+    };
+    own.sections.put(SECTION, SectionRecord::Resident(Residence::default()));
+    assert!(armed(&own));
+    own.sets.get_mut(&OTHER).unwrap().closing = true;
+    assert!(!armed(&own));
 }
 
 /// The backup has a departure to a set that is closed by now, and whose processes have stopped.
