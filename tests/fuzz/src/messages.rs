@@ -52,6 +52,7 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     SectionRange SetFacts SetInfo SetPaceRequest SetPaceResponse StartMigrationRequest StartMigrationResponse
     StartReturnRequest StartReturnResponse AuditEvent BegunOperation EndedOperation EndOperationRequest EndOperationResponse
     ListEventsRequest ListEventsResponse ListCeilingsRequest ListCeilingsResponse SectionCeiling
+    ConfirmRequest ConfirmResponse ReadFinalRequest ForgetSetRequest ForgetSetResponse ReportLossRequest ReportLossResponse
 );
 
 /// The requests of the JSON endpoint, and its responses.
