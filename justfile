@@ -32,6 +32,7 @@ turmoil *ARGS:
 # Runs the core in simulated worlds; CONTRIBUTING.md says how a seed is repeated.
 sim SEEDS="10000":
     cargo run --release -- sim run --seeds {{SEEDS}}
+    cargo run --release -- sim run --sets 3 --seeds {{SEEDS}}
 
 # Breaks real processes in every way there is, under load, and checks the order of every number. Needs root.
 chaos ROWS="all":
