@@ -155,6 +155,8 @@ struct Inputs {
     registration_over: bool,
     /// Whether the candidates have been the same for [`ArbiterTimeouts::stable_for`].
     stable: bool,
+    /// Whether committed entries of the set are gone.
+    lost: bool,
 }
 
 /// The arbiter of one set, while one member of its store leads.
@@ -228,11 +230,7 @@ impl Arbiter {
         self.observe(now, state);
         let inputs = self.inputs(now, state, declared);
         if self.inputs.as_ref() != Some(&inputs) {
-            self.plan = match &state.loss {
-                None => Arc::new(plan(state, declared, &inputs, &self.observed, &mut self.placement)),
-                // No section gets another owner, so none is proposed.
-                Some(_) => Arc::default(),
-            };
+            self.plan = Arc::new(plan(state, declared, &inputs, &self.observed, &mut self.placement));
             self.inputs = Some(inputs);
         }
         &self.plan
@@ -323,7 +321,7 @@ impl Arbiter {
             deadlines.push(since + registration_grace);
         }
         self.deadline = deadlines.into_iter().min();
-        Inputs { routes: state.route_version, living, dead, registration_over, stable }
+        Inputs { routes: state.route_version, living, dead, registration_over, stable, lost: state.loss.is_some() }
     }
 }
 
@@ -336,6 +334,10 @@ fn plan(
     placement: &mut Placement,
 ) -> Plan {
     let mut plan = Plan::default();
+    if inputs.lost {
+        // The state gives no section another owner.
+        return plan;
+    }
     let candidates = candidates(state, declared, inputs);
     let residents: Vec<SectionId> = state.sections.residents().map(|(section, _)| section).collect();
     let placed = placement.propose(residents, &candidates);

@@ -79,9 +79,10 @@ impl Reason {
             SetRefusal::NotQuarantined => Reason::NotQuarantined,
             SetRefusal::NotResponded { .. } => Reason::NotResponded,
             SetRefusal::FenceNotApplied { .. } => Reason::FenceNotApplied,
-            SetRefusal::BadResponse { .. } | SetRefusal::NotOfSender { .. } | SetRefusal::FarRevision { .. } => {
-                Reason::BadResponse
-            }
+            SetRefusal::BadResponse { .. }
+            | SetRefusal::NotOfSender { .. }
+            | SetRefusal::NameChanged { .. }
+            | SetRefusal::FarRevision { .. } => Reason::BadResponse,
             SetRefusal::BadEpoch { .. } => Reason::BadEpoch,
         }
     }

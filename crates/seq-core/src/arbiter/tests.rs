@@ -4,7 +4,7 @@ use super::*;
 use crate::id::{RenewSeq, Revision};
 use crate::layout::Layout;
 use crate::lease::LeaseTerms;
-use crate::state::{Answer, Command, Registration, SetDefinition, Terms};
+use crate::state::{Answer, Command, Registration, ReportLoss, SetDefinition, Terms};
 
 const NAMES: [&str; 3] = ["a1", "a2", "a3"];
 
@@ -138,6 +138,18 @@ fn a_node_without_renewals_loses_its_sections_to_all_others() {
     for name in ["a2", "a3"] {
         assert!(world.owned(name) <= 165 + 5, "{name} owns {} of 300", world.owned(name));
     }
+}
+
+/// The plan of before the loss does not stay: the state would refuse all of it, again and again.
+#[test]
+fn after_a_loss_nothing_is_planned() {
+    let mut world = World::assigned(30);
+    world.pass(5, &["a2", "a3"]);
+    assert!(!world.evaluate().reassigns.is_empty());
+    let incarnation = world.state.node(NodeId(2)).unwrap().incarnation;
+    let report = ReportLoss { node: "a2".into(), incarnation, seen: Revision(1 << 40), certain: true };
+    assert_eq!(world.state.apply(&Command::ReportLoss(report)), Answer::LossReported(Ok(true)));
+    assert_eq!(*world.evaluate(), Plan::default());
 }
 
 #[test]

@@ -160,7 +160,7 @@ impl State {
         let StartReturn { of, to, id, pace, settled } = *start;
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
         let is_none = to == own || of == MigrationId(0) || self.migrations.contains_key(&of);
-        if is_none || self.returnable(of, to) != of {
+        if is_none || (self.rules >= Rules::Eight && !self.may_bind(of, to)) {
             return Err(SetRefusal::OtherMigration { migration: of }.into());
         }
         for (id, migration) in &mut self.migrations {
@@ -174,10 +174,10 @@ impl State {
         if self.migrations.contains_key(&id) {
             return Err(SetRefusal::OtherMigration { migration: id }.into());
         }
-        self.open(
-            id,
-            Migration { to, scope: Scope::Return { of, settled }, pace, phase: Phase::Open, began: self.revision },
-        )
+        let scope = Scope::Return { of, settled };
+        self.open(id, Migration { to, scope, pace, phase: Phase::Open, began: self.revision })?;
+        self.bind(of, to);
+        Ok(id)
     }
 
     fn open(&mut self, id: MigrationId, migration: Migration) -> Result<MigrationId, CommandRefusal> {

@@ -116,13 +116,12 @@ impl State {
         let version = RouteVersion(self.route_version.0 + 1);
         let mut outcome = Vec::with_capacity(sections.len());
         for one in sections {
-            let one = &Arriving { migration: self.returnable(one.migration, *from), ..*one };
             outcome.push(if *to_lineage == self.lineage {
-                self.arrive_one(one, *one, version)
+                self.arrive_one(one, *one, Some(*from), version)
             } else if self.is_quarantined() {
                 Arrival::Waits
             } else {
-                self.arrive_after_restore(one, version)
+                self.arrive_after_restore(one, Some(*from), version)
             });
         }
         Ok(outcome)
@@ -130,7 +129,12 @@ impl State {
 
     /// The section departed to an earlier lineage of this set, which may have served it, and sent it on: then the record
     /// here is past it, because every other set has stated what it has.
-    pub(super) fn arrive_after_restore(&mut self, one: &Arriving, version: RouteVersion) -> Arrival {
+    pub(super) fn arrive_after_restore(
+        &mut self,
+        one: &Arriving,
+        from: Option<SetId>,
+        version: RouteVersion,
+    ) -> Arrival {
         let fence = self.sections.get(one.section).map_or(Epoch(0), SectionRecord::fence);
         if fence >= one.epoch {
             return Arrival::Past;
@@ -146,10 +150,17 @@ impl State {
             incarnation: Incarnation(0),
             ..*one
         };
-        self.arrive_one(one, begins, version)
+        self.arrive_one(one, begins, from, version)
     }
 
-    pub(super) fn arrive_one(&mut self, sent: &Arriving, begins: Arriving, version: RouteVersion) -> Arrival {
+    /// Makes a section resident that a set sent; `from` is `None` after a restore, where a record of any set states it.
+    pub(super) fn arrive_one(
+        &mut self,
+        sent: &Arriving,
+        begins: Arriving,
+        from: Option<SetId>,
+        version: RouteVersion,
+    ) -> Arrival {
         let Arriving { section, epoch, max_seq, handover_id, node, incarnation, migration } = begins;
         let Some(record) = self.sections.get(section).copied() else { return Arrival::Refused };
         if sent.epoch == Epoch(0) || epoch.0 > limits::MAX_ARRIVED_EPOCH || max_seq > Seq::MAX {
@@ -172,7 +183,7 @@ impl State {
             max_seq: max_seq.max(record.max_seq()),
             routed: version,
             handover_id: if owner.is_some() { handover_id } else { HandoverId(0) },
-            came_by: migration,
+            came_by: from.map_or(migration, |from| self.bind(migration, from)),
         };
         self.advance(section, SectionRecord::Resident(residence));
         self.route_version = version;
@@ -249,21 +260,24 @@ impl State {
         Ok(())
     }
 
-    /// A migration of another set, if sections that come by it may return to that set: an id that is another set's
-    /// already, or that does not fit, is none.
-    pub(super) fn returnable(&mut self, migration: MigrationId, of: SetId) -> MigrationId {
+    /// Notes which set a migration of another set is of. Returns the migration, or none if it is not of that set: then the
+    /// sections that came by it do not return.
+    pub(super) fn bind(&mut self, migration: MigrationId, of: SetId) -> MigrationId {
         if self.rules < Rules::Eight || migration == MigrationId(0) || self.migrations.contains_key(&migration) {
             return migration;
         }
-        let fits = self.foreign_migrations.len() < limits::MAX_MIGRATIONS;
-        let known = self.foreign_migrations.get(&migration).copied();
-        match known {
-            None if fits => {
-                self.foreign_migrations.insert(migration, of);
-                migration
-            }
-            Some(known) if known == of => migration,
-            _ => MigrationId(0),
+        if !self.may_bind(migration, of) {
+            return MigrationId(0);
+        }
+        self.foreign_migrations.insert(migration, of);
+        migration
+    }
+
+    /// Whether a migration of another set is noted as that set's, or as no set's while there is room for a note.
+    pub(super) fn may_bind(&self, migration: MigrationId, of: SetId) -> bool {
+        match self.foreign_migrations.get(&migration) {
+            Some(known) => *known == of,
+            None => self.foreign_migrations.len() < limits::MAX_MIGRATIONS,
         }
     }
 
@@ -343,6 +357,11 @@ impl State {
         }
         self.check_step(set, facts.lineage)?;
         let Some(known) = self.sets.get(&set).and_then(|peer| peer.facts.as_ref()) else { return Ok(()) };
+        // Certificates are of names, so a set under another name would be another certificate's.
+        if facts.name != known.name {
+            let (known, given) = (known.name.clone(), facts.name.clone());
+            return Err(SetRefusal::NameChanged { set, known, given }.into());
+        }
         let restores = u64::from(facts.lineage.restores().saturating_sub(known.lineage.restores()));
         let step = limits::MAX_REVISION_STEP.saturating_mul(restores + 1);
         if facts.revision.0 > known.revision.0.saturating_add(step) {

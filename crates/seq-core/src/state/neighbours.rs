@@ -74,6 +74,10 @@ fn a_set_speaks_for_itself_under_its_own_name_and_no_further_than_it_can_have_co
     let name = format!("s{OTHER}");
     let refusal = SetRefusal::NameTaken { set: SetId(7), known: OTHER, name: name.clone() };
     assert_eq!(learn(&mut state, SetFacts { name, ..facts(SetId(7)) }), Err(refusal.into()));
+    // A certificate of a set that is not known could speak under the id of one that is.
+    let name = "another".into();
+    let refusal = SetRefusal::NameChanged { set: OTHER, known: format!("s{OTHER}"), given: "another".into() };
+    assert_eq!(learn(&mut state, SetFacts { name, revision: Revision(2), ..facts(OTHER) }), Err(refusal.into()));
     let given = Revision(1 << 63);
     let refusal = SetRefusal::FarRevision { set: OTHER, known: Revision(1), given };
     assert_eq!(learn(&mut state, SetFacts { revision: given, ..facts(OTHER) }), Err(refusal.into()));
@@ -189,8 +193,8 @@ fn a_quarantine_outlasts_the_leases_of_the_sets_that_respond() {
 fn a_migration_belongs_to_the_set_that_its_sections_came_from() {
     let mut state = set();
     let id = MigrationId(77);
-    assert_eq!(state.returnable(id, OTHER), id);
-    assert_eq!(state.returnable(id, THIRD), MigrationId(0), "its sections do not return");
+    assert_eq!(state.bind(id, OTHER), id);
+    assert_eq!(state.bind(id, THIRD), MigrationId(0), "its sections do not return");
     let other = Err(SetRefusal::OtherMigration { migration: id }.into());
     let complete = Complete { id, by: Some(THIRD) };
     assert_eq!(state.apply(&Command::Complete(complete)), Answer::Completed(other.clone()));
@@ -199,6 +203,49 @@ fn a_migration_belongs_to_the_set_that_its_sections_came_from() {
     assert_eq!(state.apply(&Command::StartReturn(back)), Answer::ReturnStarted(other.map(|()| id)));
     let back = StartReturn { to: OTHER, ..back };
     assert_eq!(state.apply(&Command::StartReturn(back)), Answer::ReturnStarted(Ok(MigrationId(78))));
+}
+
+/// The notes are bounded: arrivals that change nothing, and returns that are refused, would use them up.
+#[test]
+fn only_a_section_that_arrived_or_returns_notes_the_set_of_its_migration() {
+    let mut state = set();
+    let layout_id = state.set.as_ref().unwrap().layout.id();
+    let arrive = |id, section, epoch| {
+        let one = Arriving {
+            section: SectionId(section),
+            epoch: Epoch(epoch),
+            max_seq: Seq(0),
+            handover_id: HandoverId(0),
+            node: None,
+            incarnation: Incarnation(0),
+            migration: MigrationId(id),
+        };
+        let (from_lineage, to_lineage) = (Lineage(0), Lineage(0));
+        Command::Arrive(Arrive { from: OTHER, from_lineage, to_lineage, layout_id, sections: vec![one] })
+    };
+    for (id, epoch) in [(5, 0), (6, 9)] {
+        let refused = Answer::Arrived(Ok(vec![Arrival::Refused]));
+        assert_eq!(state.apply(&arrive(id, 2, epoch)), refused, "the section is here");
+    }
+    let pace = Pace { rate: 0, max_pause: Duration::from_secs(1), paused: false };
+    let back = StartReturn { of: MigrationId(7), to: OTHER, id: MigrationId(8), pace, settled: true };
+    assert!(matches!(state.apply(&Command::StartReturn(back)), Answer::ReturnStarted(Err(_))));
+    assert_eq!(state.foreign_migrations, [].into());
+    let to = Destination { set: OTHER, lineage: Lineage(0), node: None, incarnation: Incarnation(0) };
+    let tombstone = Tombstone {
+        epoch: Epoch(1),
+        to,
+        handover_id: HandoverId(0),
+        max_seq: Seq(0),
+        by: MigrationId(0),
+        arrived: true,
+        routed: RouteVersion(1),
+    };
+    state.sections.put(SectionId(2), SectionRecord::Departed(tombstone));
+    for id in [9, 10] {
+        assert_eq!(state.apply(&arrive(id, 2, 9)), Answer::Arrived(Ok(vec![Arrival::Arrived])), "once and again");
+    }
+    assert_eq!(state.foreign_migrations, [(MigrationId(9), OTHER)].into());
 }
 
 #[test]

@@ -147,9 +147,9 @@ impl State {
             let (epoch, handover_id, incarnation) = (claim.since, HandoverId(0), Incarnation(0));
             let one = Arriving { section, epoch, max_seq, handover_id, node: None, incarnation, migration };
             if lineage == self.lineage {
-                self.arrive_one(&one, one, version);
+                self.arrive_one(&one, one, None, version);
             } else {
-                self.arrive_after_restore(&one, version);
+                self.arrive_after_restore(&one, None, version);
             }
             return;
         }

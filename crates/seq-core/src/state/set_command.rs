@@ -352,6 +352,19 @@ pub enum SetRefusal {
         /// The name.
         name: String,
     },
+    /// A set that is known by a name states another name.
+    #[error(
+        "set {set} is known as {known:?} and states the name {given:?}: a set keeps its name; \
+         `seqsvr set forget` makes this set learn it anew"
+    )]
+    NameChanged {
+        /// The set.
+        set: SetId,
+        /// The name that is known.
+        known: String,
+        /// The name in the command.
+        given: String,
+    },
     /// A set stated something of another one.
     #[error("set {from} stated facts of set {set}: a set speaks for itself only")]
     NotOfSender {

@@ -147,15 +147,15 @@ impl View {
 
     fn set_gauges(&self) {
         let (set, node) = (self.set.name.clone(), self.node.to_string());
-        let (sections, unowned, RouteVersion(version)) =
-            self.replicated.read(|state| (state.sections.residents().count(), unowned(state), state.route_version));
+        let (sections, unowned, restores, RouteVersion(version)) = self.replicated.read(|state| {
+            (state.sections.residents().count(), unowned(state), state.most_restores(), state.route_version)
+        });
         for (name, value) in [("owned", sections as u32 - unowned), ("unowned", unowned)] {
             metrics::gauge!(SECTIONS, "set" => set.clone(), "node" => node.clone(), "state" => name)
                 .set(f64::from(value));
         }
         metrics::counter!(RAISES_APPLIED_TOTAL, "set" => set.clone(), "node" => node.clone())
             .absolute(self.replicated.raises_applied());
-        let restores = self.replicated.read(State::most_restores);
         metrics::gauge!(SET_RESTORES, "set" => set, "node" => node.clone()).set(f64::from(restores));
         metrics::gauge!(ROUTE_VERSION, "node" => node.clone()).set(version as f64);
     }

@@ -14,6 +14,7 @@ use seq_raft::{OpenError, Survivor};
 
 use super::file::Backup;
 use super::header;
+use super::restore::least_above;
 use crate::replicated_set::SetState;
 
 /// A copy of a set's state, to be written as a backup.
@@ -156,7 +157,7 @@ impl RecoveredCopy {
     /// The least count of a restore that the copy itself knows.
     #[must_use]
     pub fn least_count(&self) -> u32 {
-        self.state.0.most_restores().saturating_add(1).max(self.least_restores)
+        least_above(&self.state, self.least_restores)
     }
 
     /// The file of a backup, whose restore counts so many restores or more.

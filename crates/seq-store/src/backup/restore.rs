@@ -59,8 +59,12 @@ pub struct RestorePlan<'a> {
 /// The least count that a restore of a backup may have, as far as the backup knows.
 #[must_use]
 pub fn least_count(backup: &Backup) -> u32 {
-    let known = backup.state().0.most_restores().saturating_add(1);
-    known.max(backup.header.least_restores)
+    least_above(backup.state(), backup.header.least_restores)
+}
+
+/// The least count of a restore of a state, where a copy notes that it may not be below `noted`.
+pub(super) fn least_above(state: &SetState, noted: u32) -> u32 {
+    state.0.most_restores().saturating_add(1).max(noted)
 }
 
 impl<'a> RestorePlan<'a> {

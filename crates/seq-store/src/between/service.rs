@@ -122,10 +122,13 @@ impl InterSetService for InterSetServer {
         if let Some(facts) = &request.facts {
             let facts = inter_set::facts(facts)?;
             // A set that is not known yet becomes so under the name of its certificate.
-            let named = of_set.is_none_or(|set| set == facts.name);
+            let known = this.known_name(facts.id);
+            let named = of_set.is_none_or(|set| set == facts.name && known.is_none_or(|known| set == known));
             if !named || facts.id.0 != between.from_set_id {
-                let text =
-                    format!("facts of set {} with name {:?}: a set states those of itself", facts.id, facts.name);
+                let text = format!(
+                    "facts of set {} with name {:?}: a set states its own facts under its own name",
+                    facts.id, facts.name
+                );
                 return Err(Reason::OtherHolder.status(text));
             }
             exchange::learn_facts(this, facts).await?;
@@ -187,9 +190,9 @@ impl Between {
         let peer = sender::peer(&request).cloned();
         let (between, request) = self.check_receiver(request)?;
         let from = SetId(between.from_set_id);
-        let name = self.replicated.read(|state| Some(state.sets.get(&from)?.facts.as_ref()?.name.clone()));
-        let name =
-            name.ok_or_else(|| Reason::UnknownSet.status(format!("this set does not know the set {from} yet")))?;
+        let name = self
+            .known_name(from)
+            .ok_or_else(|| Reason::UnknownSet.status(format!("this set does not know the set {from} yet")))?;
         match peer.filter(|peer| peer.set() != Some(&name)) {
             Some(peer) => Err(Reason::OtherHolder.status(format!("{peer} does not act for set {name:?}"))),
             None => Ok((between, request)),
@@ -217,6 +220,11 @@ impl Between {
             return Err(self.replicated.raft().not_leader().into());
         }
         Ok((between, request))
+    }
+
+    /// The name of another set, `None` while its facts are not known.
+    fn known_name(&self, set: SetId) -> Option<String> {
+        self.replicated.read(|state| Some(state.sets.get(&set)?.facts.as_ref()?.name.clone()))
     }
 
     fn lineage(&self) -> Lineage {
