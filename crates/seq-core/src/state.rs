@@ -90,6 +90,9 @@ pub struct State {
     pub directory: Directory,
     /// The other sets.
     pub sets: BTreeMap<SetId, PeerSet>,
+    /// Fences of sets that were forgotten, and of no set that is known: when such a set becomes known again, nothing of an
+    /// older lineage of it is accepted. At most [`limits::MAX_SETS`].
+    pub fences: BTreeMap<SetId, Lineage>,
     /// Every migration that began here; none is ever removed.
     pub migrations: BTreeMap<MigrationId, Migration>,
     /// Migrations of other sets by which sections came here, or are to return, with the set that each belongs to: only

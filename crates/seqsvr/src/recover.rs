@@ -138,6 +138,8 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
     let position = (copy.state().lineage, copy.state().revision.0);
     let asked = Asked { set: &set.spec.name, store: 0, backup: "", least: copy.least_count(), position };
     let count = decide(args.count, &asked, &notes, &witnesses)?;
+    copy.check_count(count).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let counts = count - copy.state().lineage.restores();
     let mut allocators = Vec::new();
     for report in reports.into_iter().filter(|report| !args.without.contains(&report.name)) {
         allocators.push(raise(&mut copy, report)?);
@@ -149,7 +151,7 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
         sections: copy.sections(),
         allocators,
         count,
-        skipped_per_section: limits::RESTORE_MARGIN * u64::from(count - copy.state().lineage.restores()),
+        skipped_per_section: limits::RESTORE_MARGIN.saturating_mul(counts.into()),
         dry_run: args.dry_run,
     };
     if output.is_json() {
@@ -177,7 +179,7 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
 /// The ceilings of the allocators of a set that is not alive, and the nodes that know of restores.
 async fn ask(set: &SetFile, state: &State) -> Result<(Vec<survey::Ceilings>, Vec<Witness>), Failure> {
     survey::refuse_alive(set, &survey::stores(set).await)?;
-    Ok((survey::ceilings(set).await, restore_count::witnesses(set, state).await))
+    Ok(restore_count::ask(set, state).await)
 }
 
 /// Takes in the report of an allocator.

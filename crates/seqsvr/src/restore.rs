@@ -158,7 +158,8 @@ async fn ask(set: &SetFile, backup: &Backup) -> Result<(Vec<String>, Vec<Witness
     let stores = survey::stores(set).await;
     survey::refuse_alive(set, &stores)?;
     let stores = stores.into_iter().map(|store| store.name).collect();
-    Ok((stores, restore_count::witnesses(set, &backup.state().0).await))
+    let (_, witnesses) = restore_count::ask(set, &backup.state().0).await;
+    Ok((stores, witnesses))
 }
 
 impl<'a> View<'a> {

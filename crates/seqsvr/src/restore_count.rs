@@ -210,19 +210,18 @@ pub(crate) fn decide(
     Ok(count)
 }
 
-/// Asks the allocators of the set, and the stores of the other sets that a state knows.
-pub(crate) async fn witnesses(set: &SetFile, state: &State) -> Vec<Witness> {
-    let (mut known, of_sets) = tokio::join!(allocators(set), other_sets(state));
-    known.extend(of_sets);
-    known
+/// Asks the allocators of the set, and the stores of the other sets that a state knows. Returns the ceilings of the allocators,
+/// and the nodes that know of restores.
+pub(crate) async fn ask(set: &SetFile, state: &State) -> (Vec<survey::Ceilings>, Vec<Witness>) {
+    let (ceilings, mut witnesses) = tokio::join!(survey::ceilings(set), other_sets(state));
+    witnesses.extend(ceilings.iter().filter_map(allocator));
+    (ceilings, witnesses)
 }
 
-async fn allocators(set: &SetFile) -> Vec<Witness> {
-    let witness = |one: survey::Ceilings| {
-        let count = one.outcome.ok()?.iter().map(|known| Epoch(known.epoch).restores()).max()?;
-        Some(Witness { name: one.name, count, knows_all: false })
-    };
-    survey::ceilings(set).await.into_iter().filter_map(witness).collect()
+fn allocator(ceilings: &survey::Ceilings) -> Option<Witness> {
+    let known = ceilings.outcome.as_ref().ok()?;
+    let count = known.iter().map(|known| Epoch(known.epoch).restores()).max()?;
+    Some(Witness { name: ceilings.name.clone(), count, knows_all: false })
 }
 
 async fn other_sets(state: &State) -> Vec<Witness> {
@@ -234,7 +233,7 @@ async fn other_sets(state: &State) -> Vec<Witness> {
         let Some(Role::Store(store)) = response.role.filter(|_| response.set == name) else { return None };
         let knows_all = store.quorum && store.quarantine.is_empty() && store.counts_restores;
         let name = format!("store {} of set {name}", response.node);
-        Some(Witness { name, count: store.restores.max((store.lineage >> 32) as u32), knows_all })
+        Some(Witness { name, count: store.restores.max(Lineage(store.lineage).restores()), knows_all })
     };
     let stores = state
         .sets

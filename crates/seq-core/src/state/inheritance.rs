@@ -15,6 +15,7 @@ use super::recovery::RecordClaim;
 use super::set_command::{Forget, Inherit, SetRefusal};
 use super::{Closing, CommandRefusal, State};
 use crate::id::{HandoverId, Incarnation, Lineage, MigrationId, RouteVersion, SectionId, SetId};
+use crate::limits;
 
 /// How far the records of a closing set are inherited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +106,7 @@ impl State {
         self.claim(section, claim.since, claim.set);
     }
 
-    /// Removes a set, unless a section may still be on its way to it.
+    /// Removes a set, unless a section may still be on its way to it. Its fence stays: the set may exist.
     pub(super) fn forget(&mut self, forget: Forget) -> Result<bool, CommandRefusal> {
         let Forget { set } = forget;
         if self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id == set {
@@ -125,8 +126,14 @@ impl State {
         if let Some((migration, _)) = self.migrations.iter().find(|(_, one)| one.to == set && one.is_open()) {
             return Err(SetRefusal::NotArrived { migration: *migration }.into());
         }
-        let known = self.sets.remove(&set).is_some();
-        if known {
+        if self.fences.len() == limits::MAX_SETS {
+            return Err(SetRefusal::TooManySets.into());
+        }
+        let known = self.sets.remove(&set);
+        if let Some(peer) = &known {
+            if peer.fenced > Lineage(0) {
+                self.fences.insert(set, peer.fenced);
+            }
             self.route_version = self.route_version.next();
             self.forgotten = self.route_version;
             self.directory.forget(set, self.route_version);
@@ -139,7 +146,7 @@ impl State {
                 recovery.responses.remove(&set);
             }
         }
-        Ok(known)
+        Ok(known.is_some())
     }
 }
 

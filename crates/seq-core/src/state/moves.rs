@@ -102,10 +102,7 @@ impl State {
         if *from == set.id {
             return Err(SetRefusal::OwnSet.into());
         }
-        let fenced = self.sets.get(from).map_or_else(Default::default, |set| set.fenced);
-        if *from_lineage < fenced {
-            return Err(SetRefusal::OldLineage { set: *from, newest: fenced, given: *from_lineage }.into());
-        }
+        self.check_fence(*from, *from_lineage)?;
         if *to_lineage > self.lineage {
             return Err(SetRefusal::OtherLineage { current: self.lineage, given: *to_lineage }.into());
         }
@@ -240,14 +237,31 @@ impl State {
 
     /// The least count of a lineage of another set whose fence is accepted: above every count under which a set, this one or
     /// a third one, may have served a section that the other set may have had.
-    fn least_of_fence(&self, set: SetId) -> u32 {
+    pub(super) fn least_of_fence(&self, set: SetId) -> u32 {
         // What this set has served has epochs of its lineage; in quarantine it has served nothing of it.
         let own = self.lineage.restores() + u32::from(!self.is_quarantined());
         if self.rules < Rules::Eight {
             return own;
         }
-        let others = self.sets.iter().filter(|(id, _)| **id != set);
-        others.map(|(_, peer)| peer.restores().saturating_add(1)).filter(|least| *least > 1).fold(own, Ord::max)
+        let others = self.sets.iter().map(|(id, peer)| (*id, peer.restores()));
+        let forgotten = self.fences.iter().map(|(id, fenced)| (*id, fenced.restores()));
+        let counts = others.chain(forgotten).filter(|(id, count)| *id != set && *count > 0);
+        counts.map(|(_, count)| count.saturating_add(1)).fold(own, Ord::max)
+    }
+
+    /// The lineage of another set of which nothing older is accepted.
+    fn fence_of(&self, set: SetId) -> Lineage {
+        let known = self.sets.get(&set).map(|peer| peer.fenced);
+        known.or_else(|| self.fences.get(&set).copied()).unwrap_or_default()
+    }
+
+    /// Refuses a lineage of another set that is older than the fence of that set.
+    fn check_fence(&self, set: SetId, lineage: Lineage) -> Result<(), CommandRefusal> {
+        let newest = self.fence_of(set);
+        match lineage < newest {
+            true => Err(SetRefusal::OldLineage { set, newest, given: lineage }.into()),
+            false => Ok(()),
+        }
     }
 
     /// Checks that a lineage of another set does not count more restores than a fence may add.
@@ -355,6 +369,7 @@ impl State {
         if let Some(known) = taken.filter(|known| *known != set) {
             return Err(SetRefusal::NameTaken { set, known, name: facts.name.clone() }.into());
         }
+        self.check_fence(set, facts.lineage)?;
         self.check_step(set, facts.lineage)?;
         let Some(known) = self.sets.get(&set).and_then(|peer| peer.facts.as_ref()) else { return Ok(()) };
         // Certificates are of names, so a set under another name would be another certificate's.
@@ -403,7 +418,9 @@ impl State {
         if self.sets.len() == limits::MAX_SETS && !self.sets.contains_key(&set) {
             return Err(SetRefusal::TooManySets.into());
         }
-        Ok(self.sets.entry(set).or_default())
+        let fences = &mut self.fences;
+        let anew = || PeerSet { fenced: fences.remove(&set).unwrap_or_default(), ..PeerSet::default() };
+        Ok(self.sets.entry(set).or_insert_with(anew))
     }
 
     pub(super) fn claim(&mut self, section: SectionId, since: Epoch, set: SetId) {

@@ -91,6 +91,25 @@ fn a_set_speaks_for_itself_under_its_own_name_and_no_further_than_it_can_have_co
     assert_eq!(learn(&mut state, SetFacts { revision: given, ..facts(OTHER) }), Ok(true));
 }
 
+/// The set exists all the same, and processes of before its restore may, too.
+#[test]
+fn a_set_that_is_forgotten_stays_fenced() {
+    let mut state = set();
+    assert_eq!(fence(&mut state, OTHER, FIRST), Ok(()));
+    for _ in 0..2 {
+        assert_eq!(state.apply(&Command::Forget(Forget { set: OTHER })), Answer::Forgotten(Ok(true)));
+        assert_eq!((state.most_restores(), state.least_of_fence(THIRD)), (1, 2), "no count is used again");
+        let old = SetRefusal::OldLineage { set: OTHER, newest: FIRST, given: Lineage(0) };
+        assert_eq!(learn(&mut state, facts(OTHER)), Err(old.clone().into()));
+        let layout_id = state.set.as_ref().unwrap().layout.id();
+        let (from_lineage, to_lineage) = (Lineage(0), Lineage(0));
+        let arrive = Arrive { from: OTHER, from_lineage, to_lineage, layout_id, sections: vec![] };
+        assert_eq!(state.apply(&Command::Arrive(arrive)), Answer::Arrived(Err(old.into())));
+        assert_eq!(learn(&mut state, SetFacts { lineage: FIRST, ..facts(OTHER) }), Ok(true));
+    }
+    assert_eq!((state.sets[&OTHER].fenced, state.fences.len()), (FIRST, 0));
+}
+
 #[test]
 fn a_set_claims_the_sections_that_are_in_it_and_no_others() {
     let mut state = set();

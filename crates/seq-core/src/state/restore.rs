@@ -87,7 +87,8 @@ impl State {
     /// The highest count of a restore that this log knows, of any set.
     #[must_use]
     pub fn most_restores(&self) -> u32 {
-        self.sets.values().map(PeerSet::restores).fold(self.lineage.restores(), Ord::max)
+        let forgotten = self.fences.values().map(|fenced| fenced.restores());
+        self.sets.values().map(PeerSet::restores).chain(forgotten).fold(self.lineage.restores(), Ord::max)
     }
 
     /// The sets that state that they are closed.

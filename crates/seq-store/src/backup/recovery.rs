@@ -14,7 +14,7 @@ use seq_raft::{OpenError, Survivor};
 
 use super::file::Backup;
 use super::header;
-use super::restore::least_above;
+use super::restore::{RestoreError, check_count, least_above};
 use crate::replicated_set::SetState;
 
 /// A copy of a set's state, to be written as a backup.
@@ -143,8 +143,7 @@ impl RecoveredCopy {
             return Err(RecoverError::NoSection { node: node(), section, sections: self.set.layout.sections() });
         };
         // A section that came from another set may count the restores of that one.
-        let fenced = self.state.0.sets.values().map(|peer| peer.fenced.restores());
-        if Epoch(epoch).restores() > fenced.fold(self.state.0.lineage.restores(), Ord::max) {
+        if Epoch(epoch).restores() > self.state.0.most_restores() {
             return Err(RecoverError::NewerLineage { node: node(), section });
         }
         let known = record.max_seq();
@@ -158,6 +157,14 @@ impl RecoveredCopy {
     #[must_use]
     pub fn least_count(&self) -> u32 {
         least_above(&self.state, self.least_restores)
+    }
+
+    /// Checks that a restore of the copy can have this count.
+    ///
+    /// # Errors
+    /// [`RestoreError`], as the restore itself has it.
+    pub fn check_count(&self, given: u32) -> Result<(), RestoreError> {
+        check_count(&self.state, self.least_count(), given)
     }
 
     /// The file of a backup, whose restore counts so many restores or more.

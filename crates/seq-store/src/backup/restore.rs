@@ -74,7 +74,7 @@ impl<'a> RestorePlan<'a> {
     /// [`RestoreError`]; nothing is written.
     pub fn new(backup: &'a Backup, config: &'a RestoreConfig) -> Result<RestorePlan<'a>, RestoreError> {
         check(backup, config)?;
-        check_count(backup, config.count)?;
+        check_count(backup.state(), least_count(backup), config.count)?;
         let mut state = backup.state().clone();
         let before = state.0.lineage;
         // The group begins in the newest format: its rules are what the count rests on.
@@ -153,13 +153,12 @@ fn record(state: &mut SetState, backup: &Backup, config: &RestoreConfig) {
     }
 }
 
-/// Checks that a count is above what the backup knows, no further than other sets accept, and that numbers are left.
-fn check_count(backup: &Backup, given: u32) -> Result<(), RestoreError> {
-    let (state, least) = (&backup.state().0, least_count(backup));
+/// Checks that a count is above those that the backup knows, no further than other sets accept, and that numbers are left.
+pub(super) fn check_count(SetState(state): &SetState, least: u32, given: u32) -> Result<(), RestoreError> {
     if given < least {
         return Err(RestoreError::CountUsed { given, least });
     }
-    // Alone, a set has nobody to refuse it.
+    // No other set has to accept the count of a set that is alone.
     let step = if state.sets.is_empty() { limits::MAX_RESTORES } else { limits::MAX_RESTORE_STEP };
     let most = least.saturating_add(step - 1).min(limits::MAX_RESTORES);
     if given > most {

@@ -295,6 +295,10 @@ fn a_recovered_backup_keeps_the_count() {
     let recovered = Backup::decode(&copy.encode(4)).unwrap();
     assert_eq!(least_count(&recovered), 4);
     let copy = RecoveredCopy::of_backup(&recovered).unwrap();
+    let refused = [3, 4, u32::MAX].map(|count| copy.check_count(count).map_err(|error| error.to_string()));
+    assert!(
+        matches!(&refused, [Err(used), Ok(()), Err(large)] if used.contains("was used") && large.contains("too large"))
+    );
     assert_eq!(least_count(&Backup::decode(&copy.encode(0)).unwrap()), 4, "once more");
     let config = RestoreConfig { spec: spec(), cluster: "c".into(), id: 1, dir: "/d/s1".into(), count: 3 };
     let refused = RestorePlan::new(&recovered, &config).unwrap_err();

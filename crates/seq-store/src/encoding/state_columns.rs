@@ -123,6 +123,7 @@ impl State {
             closing: closing_of(self.closing)?,
             // What follows is of later formats.
             foreign_migrations: BTreeMap::new(),
+            fences: BTreeMap::new(),
             forgotten: RouteVersion(0),
             loss: None,
             rules: state::Rules::Seven,

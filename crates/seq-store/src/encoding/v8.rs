@@ -80,6 +80,8 @@ struct Rest {
     facts: Vec<MoreFacts>,
     loss: Option<(String, u64, u64)>,
     forgotten: u64,
+    /// The fences of the sets that were forgotten.
+    fences: WithLineages,
 }
 
 /// How far the records of a closing set are inherited.
@@ -124,6 +126,7 @@ pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
         inheritances: peers().map(progress).collect(),
         facts: peers().map(|peer| peer.facts.as_ref().map(MoreFacts::from_core).unwrap_or_default()).collect(),
         forgotten: state.forgotten.0,
+        fences: WithLineages::from_core(state.fences.iter().map(|(set, fenced)| (*set, *fenced))),
         loss: state.loss.as_ref().map(|loss| (loss.node.clone(), loss.seen.0, loss.noted.0)),
     };
     append(earlier, &rkyv::to_bytes::<rancor::Error>(&rest).expect("encoding into memory does not fail"))
@@ -229,7 +232,7 @@ impl WithLineages {
 impl Rest {
     /// Adds the rest to a state that was read without it.
     fn complete(self, mut state: state::State) -> Result<state::State, Contradiction> {
-        let Rest { closed, inherited, migrations, migrations_of, inheritances, facts, loss, forgotten } = self;
+        let Rest { closed, inherited, migrations, migrations_of, inheritances, facts, loss, forgotten, fences } = self;
         if migrations_of.len() != migrations.len() || [inheritances.len(), facts.len()] != [state.sets.len(); 2] {
             return Err("the columns of other sets differ in length");
         }
@@ -245,6 +248,7 @@ impl Rest {
             peer.facts = peer.facts.take().map(|facts| more.complete(facts)).transpose()?;
         }
         state.forgotten = RouteVersion(forgotten);
+        state.fences = fences.into_core()?;
         state.loss = loss.map(|(node, seen, noted)| Loss { node, seen: Revision(seen), noted: Revision(noted) });
         Ok(state)
     }

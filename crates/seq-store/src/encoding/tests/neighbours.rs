@@ -40,6 +40,7 @@ fn neighbouring() -> State {
     let inherited = Some(Inheritance { lineage: Lineage(1 << 32), next: Some(SectionId(3)) });
     state.sets.insert(SetId(0xe6), PeerSet { facts: Some(stated()), inherited, ..state.sets[&SetId(0xe6)].clone() });
     state.forgotten = RouteVersion(2);
+    state.fences = [(SetId(0xb3), Lineage(6 << 32))].into();
     state.loss = Some(Loss { node: "a2".into(), seen: Revision(90), noted: Revision(70) });
     state
 }
@@ -145,10 +146,11 @@ fn a_state_of_a_set_with_neighbours() {
         0000000001000000010000000300000000000000000000000000000000000000
         0000000000000000f700000000000000000000000300000001000000ecffffff
         01000000ecffffff0100000000000000e8ffffff00000000e0ffffff00000000
-        60ffffff0100000060ffffff0100000060ffffff0100000060ffffff02000000
-        68ffffff0200000070ffffff02000000a8ffffff020000000100000000000000
-        6132ffffffffffff5a0000000000000046000000000000000200000000000000
-        00010000"#]]
+        b300000000000000000000000600000050ffffff0100000050ffffff01000000
+        50ffffff0100000050ffffff0200000058ffffff0200000060ffffff02000000
+        98ffffff0200000001000000000000006132ffffffffffff5a00000000000000
+        4600000000000000020000000000000090ffffff0100000090ffffff01000000
+        20010000"#]]
     .assert_eq(&hex(&encoded[earlier.len()..]));
     assert_eq!(decode_state(NEIGHBOURS, &encoded).unwrap(), state);
 }
@@ -157,7 +159,9 @@ fn a_state_of_a_set_with_neighbours() {
 fn earlier_formats_have_the_earlier_rules_and_lack_what_is_known_of_neighbours() {
     let state = decode_state(AUDIT, &encode_state(AUDIT, &neighbouring())).unwrap();
     assert_eq!((state.rules, state.loss), (Rules::Seven, None));
-    assert!(state.foreign_migrations.is_empty() && state.recovery.unwrap().closed.is_empty());
+    assert!(
+        state.foreign_migrations.is_empty() && state.fences.is_empty() && state.recovery.unwrap().closed.is_empty()
+    );
     let peer = &state.sets[&SetId(0xe6)];
     assert_eq!((peer.inherited, peer.facts.as_ref()), (None, Some(&facts())));
 }
