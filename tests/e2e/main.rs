@@ -16,6 +16,7 @@ mod dashboard;
 mod dev;
 mod dev_sets;
 mod diagnose;
+mod differing;
 mod drills;
 mod files;
 mod forwarding;

@@ -108,6 +108,8 @@ catalogue! {
     RAFT_FORMAT = "seqsvr_raft_format", Gauge, Count, ["set", "node"];
     /// Newest format that a member's release reads.
     RAFT_NEWEST_FORMAT = "seqsvr_raft_newest_format", Gauge, Count, ["set", "node"];
+    /// 1 while members of a store have different states behind the same entry of the log, as a member has found; else 0.
+    RAFT_STATE_DIFFERS = "seqsvr_raft_state_differs", Gauge, Count, ["set", "node"];
     /// Raft term that a member of the store is in.
     RAFT_TERM = "seqsvr_raft_term", Gauge, Count, ["set", "node"];
     /// Index of the last entry in a member's log.

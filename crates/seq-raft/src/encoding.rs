@@ -34,8 +34,9 @@ pub struct CommandTooLarge {
 pub(crate) enum Record<C> {
     /// Changes the state.
     Command(C),
-    /// Raises the format in which the group's commands and states are written from there on. On the wire it is a command of
-    /// that format without a body: a member that does not read the format refuses it by that name.
+    /// Raises the format in which the group's commands and states are written from there on, and marks an entry behind which
+    /// members compare their states; a raise to the format that the group has already only marks. On the wire it is a command
+    /// of that format without a body: a member that does not read the format refuses it by that name.
     RaiseFormat(u16),
 }
 

@@ -11,6 +11,8 @@ pub(crate) enum Eviction {
     AcknowledgedDataLost(String),
     /// A leader's log contradicts what is committed here.
     Contradicted(String),
+    /// A majority of the voters has another state behind the same entry of the log.
+    Outvoted(String),
     /// It was removed from the group.
     Removed(String),
 }

@@ -162,7 +162,7 @@ impl<M: StateMachine> RaftHandle<M> {
     /// What operators and probes see of this member.
     #[must_use]
     pub fn status(&self) -> RaftStatus {
-        RaftStatus::new(&self.raft, &self.quorum)
+        RaftStatus::new(&self.raft, &self.quorum, self.state.replica().digests())
     }
 
     /// Notified of changes: of leadership, term, members, and applied entries.

@@ -10,12 +10,14 @@
 //! | `transport` | messages between members, with the checks of sender and content |
 //! | `membership` | list of members: plans, changes, the operators' service, probes of peers |
 //! | `leadership` | majority, transfer of leadership, slow disks |
+//! | `comparison` | digests of the applied state, compared between members |
 //!
 //! **Architecture Invariant:** no type of openraft, sled or rkyv is public here; `cargo xtask layers` checks it.
 //!
 //! **Architecture Invariant:** an output is returned for a committed and applied command only. Nothing is returned from what
 //! a member merely expects, and no clock decides what is applied.
 
+mod comparison;
 mod config;
 mod encoding;
 mod error;

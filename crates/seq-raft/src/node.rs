@@ -16,6 +16,7 @@ use seq_kit::tasks::{Hung, Kind, TaskGroup};
 use tokio::sync::watch::Receiver;
 use tokio_util::sync::CancellationToken;
 
+use crate::comparison::Comparison;
 use crate::config::RaftConfig;
 use crate::error::StartError;
 use crate::eviction::Eviction;
@@ -157,6 +158,19 @@ impl<M: StateMachine> LoadedNode<M> {
 
         let evictions = network.evictions();
         let evicted = evictions.subscribe();
+        let digests = handle.state.replica().digests().clone();
+        let comparison = Comparison {
+            me: me.clone(),
+            dial: config.dial.clone(),
+            raft: raft.clone(),
+            replica: handle.state.replica(),
+            proposer: proposer.clone(),
+            addrs: config.peers.iter().map(|peer| (peer.id, peer.raft_addr.clone())).collect(),
+            membership: network.membership(),
+            evictions: evictions.clone(),
+            data: config.data.clone(),
+            interval: config.options.comparison_interval,
+        };
         let probe = PeerProbe {
             me,
             dial: config.dial,
@@ -171,12 +185,13 @@ impl<M: StateMachine> LoadedNode<M> {
         spawn(tasks, "store proposals", Kind::Critical, batches.run());
         spawn(tasks, "store quorum", Kind::Critical, quorum.clone().watch());
         spawn(tasks, "store probe", Kind::Critical, probe.run());
+        spawn(tasks, "store comparison", Kind::Critical, comparison.run());
         if config.auto_upgrade {
             spawn(tasks, "store format", Kind::Critical, format::raise_when_read(changes.clone()));
         }
         spawn(tasks, "store members", Kind::Critical, changes.clone().complete_joint_changes());
         spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft.clone(), stall, proposer));
-        spawn(tasks, "store raft gauges", Kind::Disposable, status::update_gauges(raft, quorum, changes));
+        spawn(tasks, "store raft gauges", Kind::Disposable, status::update_gauges(raft, quorum, changes, digests));
         if let DataDir::Path(dir) = config.data {
             let gauges = status::update_disk_gauges(dir, config.set, config.node);
             spawn(tasks, "store disk gauges", Kind::Disposable, gauges);
@@ -281,6 +296,10 @@ async fn watch(raft: Raft, mut evicted: Receiver<Option<Eviction>>, tasks: TaskG
             }
             Some(Eviction::Contradicted(why)) => {
                 tracing::error!(why, "the leader lost entries that are committed here; this member stops to keep them");
+                return;
+            }
+            Some(Eviction::Outvoted(difference)) => {
+                tracing::error!(%difference, "the majority of the voters has another state; this member stops and does not start again");
                 return;
             }
             Some(Eviction::Removed(why)) => {

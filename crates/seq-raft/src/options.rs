@@ -31,6 +31,8 @@ pub struct RaftOptions {
     pub snapshot_timeout: Duration,
     /// Entries applied between two snapshots. With [`RaftOptions::log_retained_entries`] it bounds the log, which is also held in memory.
     pub snapshot_interval_entries: u64,
+    /// Interval between two entries behind which members compare their states.
+    pub comparison_interval: Duration,
     /// Entries kept behind a snapshot, so that a follower that was away shortly needs no snapshot.
     pub log_retained_entries: u64,
 }
@@ -43,6 +45,7 @@ impl RaftOptions {
         election_max: Duration::from_millis(500),
         commit_timeout: Duration::from_secs(5),
         snapshot_timeout: Duration::from_secs(60),
+        comparison_interval: Duration::from_secs(10),
         snapshot_interval_entries: 20_000,
         log_retained_entries: 5_000,
     };
@@ -96,6 +99,11 @@ impl RaftOptions {
             self.snapshot_timeout >= Duration::from_secs(1),
             "snapshot_timeout >= 1 s",
             "a follower far behind would never get a whole snapshot",
+        )?;
+        relation(
+            self.comparison_interval >= self.heartbeat,
+            "comparison_interval >= heartbeat",
+            "members would compare more than they apply",
         )?;
         relation(self.snapshot_interval_entries >= 1, "snapshot_interval_entries >= 1", "the log would grow for ever")
     }

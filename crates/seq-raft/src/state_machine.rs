@@ -40,7 +40,8 @@ pub trait StateMachine: Clone + Default + Send + Sync + 'static {
     /// [`Malformed`] when the body is not a command of that format.
     fn decode_command(format: u16, body: &[u8]) -> Result<Self::Command, Malformed>;
 
-    /// Encodes the state in a format that this machine writes.
+    /// Encodes the state in a format that this machine writes. The bytes are a function of state and format alone, in every
+    /// release: members compare their digests.
     fn encode(&self, format: u16) -> Vec<u8>;
 
     /// Decodes a state.

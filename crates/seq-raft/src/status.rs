@@ -1,6 +1,7 @@
 //! What operators, probes and metrics see of a member.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
@@ -9,9 +10,11 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::metrics::RaftMetrics;
 use seq_api::metrics::{
     DATA_BYTES, DATA_FREE_BYTES, RAFT_APPLIED_INDEX, RAFT_FORMAT, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX,
-    RAFT_NEWEST_FORMAT, RAFT_QUORUM, RAFT_ROUND_TRIP_SECONDS, RAFT_SNAPSHOT_INDEX, RAFT_TERM, RAFT_VOTERS,
+    RAFT_NEWEST_FORMAT, RAFT_QUORUM, RAFT_ROUND_TRIP_SECONDS, RAFT_SNAPSHOT_INDEX, RAFT_STATE_DIFFERS, RAFT_TERM,
+    RAFT_VOTERS,
 };
 
+use crate::comparison::Digests;
 use crate::leadership::quorum::{Quorum, QuorumStatus};
 use crate::membership::changes::MemberChanges;
 use crate::storage::Raft;
@@ -66,12 +69,14 @@ pub struct RaftStatus {
     pub quorum: QuorumStatus,
     /// The longest round trip between two members that the timeouts allow.
     pub max_round_trip: Duration,
+    /// Members whose states differ, as this member has found last; empty where none do.
+    pub difference: String,
     /// All members.
     pub members: Vec<MemberStatus>,
 }
 
 impl RaftStatus {
-    pub(crate) fn new(raft: &Raft, quorum: &Quorum) -> RaftStatus {
+    pub(crate) fn new(raft: &Raft, quorum: &Quorum, digests: &Digests) -> RaftStatus {
         let metrics = raft.metrics().borrow_watched().clone();
         RaftStatus {
             id: metrics.id,
@@ -83,6 +88,7 @@ impl RaftStatus {
             snapshot_index: index(metrics.snapshot),
             quorum: quorum.status(),
             max_round_trip: quorum.max_round_trip(),
+            difference: digests.difference().map(|difference| difference.to_string()).unwrap_or_default(),
             members: members(&metrics, quorum),
         }
     }
@@ -122,7 +128,7 @@ fn members(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) -> Vec<MemberStat
 }
 
 /// Sets the gauges of a member until it is dropped.
-pub(crate) async fn update_gauges(raft: Raft, quorum: Quorum, changes: MemberChanges) {
+pub(crate) async fn update_gauges(raft: Raft, quorum: Quorum, changes: MemberChanges, digests: Arc<Digests>) {
     let mut tick = tokio::time::interval(GAUGE_INTERVAL);
     loop {
         tick.tick().await;
@@ -130,8 +136,9 @@ pub(crate) async fn update_gauges(raft: Raft, quorum: Quorum, changes: MemberCha
         set_gauges(&metrics, &quorum);
         set_member_gauges(&metrics, &quorum);
         let (set, node) = quorum.names();
+        let differs = u16::from(digests.difference().is_some());
         let formats = [(RAFT_FORMAT, changes.format()), (RAFT_NEWEST_FORMAT, changes.own_format())];
-        for (name, format) in formats {
+        for (name, format) in formats.into_iter().chain([(RAFT_STATE_DIFFERS, differs)]) {
             metrics::gauge!(name, "set" => set.to_owned(), "node" => node.to_owned()).set(f64::from(format));
         }
     }

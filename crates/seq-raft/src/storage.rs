@@ -10,6 +10,7 @@
 //! | `acknowledged` | bounds of what was acknowledged to others | [`watermark`] |
 //! | `log/` | sled: entries, vote, committed and purged log id, the snapshot's manifest | [`sled_backend`] |
 //! | `snapshot-*` | the applied state | [`snapshot`] |
+//! | `outvoted` | why its state must not be used | [`comparison`] |
 //!
 //! **Architecture Invariant:** nothing is acknowledged before it is durable, and a start never goes on with less than what
 //! was acknowledged: damage anywhere is refused by name.
@@ -22,6 +23,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
+use crate::comparison;
 use crate::encoding::{self, Identity};
 use crate::nonce::Nonce;
 use crate::state_machine::StateMachine;
@@ -53,7 +55,7 @@ pub(crate) use stall::Stall;
 pub use survivor::{Survivor, read_survivor};
 
 use backend::LogBackend;
-use files::Files;
+pub(crate) use files::Files;
 use identity::DirLock;
 use io::{Gauges, Io, Worker};
 use memory::MemoryBackend;
@@ -103,11 +105,9 @@ pub(crate) struct Opened<M: StateMachine> {
 /// It is another cluster's or node's, of a newer format, damaged, or in use.
 pub(crate) fn prepare(data: &DataDir, cluster: &str, node: u64) -> Result<Prepared, OpenError> {
     let lock = identity::lock(data)?;
-    let files = match data {
-        DataDir::Path(dir) => Files::Dir(dir.clone()),
-        DataDir::Memory(disk) => Files::Memory(disk.clone()),
-    };
+    let files = Files::of(data);
     let (identity, is_fresh) = identity::read_or_draw(&files, cluster, node)?;
+    comparison::check_mark(&files)?;
     Ok(Prepared { data: data.clone(), files, identity, is_fresh, lock, gauges: None })
 }
 

@@ -1,6 +1,7 @@
 //! How fast a store commits raises: three members in this process on real disks, callers over gRPC on loopback.
 //!
-//! `cargo run --release -p seq-store --example propose [SECONDS_EACH]`
+//! `cargo run --release -p seq-store --example propose [SECONDS_EACH [CASES [COMPARISON_MS]]]`, where a case is
+//! `PROPOSERSxRAISES` and `COMPARISON_MS` is the interval at which members compare their states.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,6 +36,10 @@ struct Session {
 #[tokio::main(flavor = "multi_thread")]
 async fn main() -> Result<(), Error> {
     let seconds = std::env::args().nth(1).map_or(Ok(5), |seconds| seconds.parse())?;
+    let mut options = StoreOptions::DEFAULTS;
+    if let Some(interval) = std::env::args().nth(3) {
+        options.comparison_interval = Duration::from_millis(interval.parse()?);
+    }
     let disk = tempfile::tempdir()?;
     let mut listeners = Vec::new();
     for _ in 0..MEMBERS {
@@ -54,7 +59,7 @@ async fn main() -> Result<(), Error> {
             join: false,
             form: false,
             sockets: Sockets { peers: listener.into(), raft: None, admin: None },
-            options: StoreOptions::DEFAULTS,
+            options: options.clone(),
             clock: seq_api::clock::Clock::System,
             revision: "example".to_owned(),
             cpu_us: || 0,

@@ -86,6 +86,10 @@ seq_kit::options! {
         pub snapshot_interval_entries: u64,
         /// Log entries retained behind a snapshot, so a follower that was briefly away needs no snapshot.
         pub log_retained_entries: u64,
+        /// Interval at which members compare digests of their states, where entries were applied meanwhile. A member that the
+        /// majority contradicts stops.
+        #[serde(rename = "comparison_interval_ms", with = "durations::ms")]
+        pub comparison_interval: Duration,
         /// How long sections wait for allocators that have not registered, from the first registration.
         #[serde(rename = "registration_grace_ms", with = "durations::ms")]
         pub registration_grace: Duration,
@@ -130,6 +134,7 @@ impl StoreOptions {
             snapshot_timeout: raft.snapshot_timeout,
             snapshot_interval_entries: raft.snapshot_interval_entries,
             log_retained_entries: raft.log_retained_entries,
+            comparison_interval: raft.comparison_interval,
             registration_grace: Duration::ZERO,
             lease_wait: Duration::ZERO,
             rebalance_after: Duration::ZERO,
@@ -148,6 +153,7 @@ impl StoreOptions {
             snapshot_timeout: self.snapshot_timeout,
             snapshot_interval_entries: self.snapshot_interval_entries,
             log_retained_entries: self.log_retained_entries,
+            comparison_interval: self.comparison_interval,
         }
     }
 
@@ -285,13 +291,14 @@ mod tests {
     fn each_relation_is_checked_and_gives_its_reason() {
         let ms = Duration::from_millis;
         type Change = fn(&mut StoreOptions);
-        let changes: [(Change, &str); 7] = [
+        let changes: [(Change, &str); 8] = [
             (|options| options.heartbeat = Duration::ZERO, "heartbeat >= 10 ms"),
             (|options| options.heartbeat = options.election_min / 2, "heartbeat * 3 <= election_min"),
             (|options| options.election_max = options.election_min, "election_min < election_max"),
             (|options| options.commit_timeout = options.election_max, "election_max < commit_timeout"),
             (|options| options.snapshot_timeout = Duration::ZERO, "snapshot_timeout >= 1 s"),
             (|options| options.lease_wait = options.election_max, "election_max < lease_wait"),
+            (|options| options.comparison_interval = Duration::ZERO, "comparison_interval >= heartbeat"),
             (|options| options.snapshot_interval_entries = 0, "snapshot_interval_entries >= 1"),
         ];
         for (change, relation) in changes {

@@ -73,7 +73,7 @@ const LAYERS: &[Layer] = &[
             "seq-store",
             "seq-tenant",
         ],
-        tests_use: &[],
+        tests_use: &["seq-raft"],
     },
     Layer { name: "seq-compare", uses: &["seq-auth", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{allocators, ceilings, disks, ownership, security, stores, upgrades, writes};
 
 /// The alerts of all scenes.
-const SCENES: [&[&str]; 15] = [
+const SCENES: [&[&str]; 16] = [
     allocators::ALERTS,
     allocators::ALERTS_OF_FILES,
     allocators::ALERTS_OF_OVERLOAD,
@@ -21,6 +21,7 @@ const SCENES: [&[&str]; 15] = [
     security::ALERTS,
     security::ALERTS_OF_HANDSHAKES,
     stores::ALERTS,
+    stores::ALERTS_OF_STATES,
     upgrades::ALERTS,
     writes::ALERTS,
     writes::ALERTS_OF_STEPS,

@@ -1,7 +1,8 @@
 //! Alerts about leaders, majorities, voters and leases.
 
-use super::{Scene, Setup};
-use crate::cluster::{eventually, seqsvr};
+use super::{FILES, Scene, Setup};
+use crate::cluster::{Server, eventually, seqsvr, seqsvr_json};
+use crate::differing;
 
 pub(super) const ALERTS: &[&str] = &[
     "SeqsvrLeaderChanges",
@@ -12,6 +13,8 @@ pub(super) const ALERTS: &[&str] = &[
     "SeqsvrNoLease",
     "SeqsvrLeasesExpire",
 ];
+
+pub(super) const ALERTS_OF_STATES: &[&str] = &["SeqsvrStateDiffers"];
 
 #[test]
 #[ignore = "twenty minutes, as root, with Prometheus; `just alerts`"]
@@ -59,5 +62,30 @@ fn alerts_of_stores_fire_and_resolve() {
         },
         |scene| (2..=3).for_each(|store| scene.start_store(store)),
     );
+    scene.print();
+}
+
+#[test]
+#[ignore = "a minute, with Prometheus; `just alerts`"]
+fn alerts_of_states_fire_and_resolve() {
+    let setup = Setup { alerts: ALERTS_OF_STATES, store_settings: differing::OFTEN, ..Setup::default() };
+    let mut scene = Scene::start(&setup);
+    let (backup, set) = (scene.place.path("set.backup").display().to_string(), scene.set.clone());
+    seqsvr_json(&["backup", "create", "--set", &set, "--out", &backup]);
+    scene.stage(
+        "store 3 begins with another ceiling than the others",
+        ALERTS_OF_STATES,
+        |scene| {
+            scene.allocs.iter_mut().chain(&mut scene.stores).flatten().for_each(Server::kill);
+            for store in 1..=3 {
+                std::fs::remove_dir_all(scene.data(store)).unwrap();
+            }
+            differing::form(&scene.place, &backup);
+            (1..=3).for_each(|store| scene.start_store(store));
+            (0..2).for_each(|alloc| scene.start_alloc(alloc, FILES));
+        },
+        |_| {},
+    );
+    scene.stays("SeqsvrStateDiffers", "until store 3 is replaced");
     scene.print();
 }

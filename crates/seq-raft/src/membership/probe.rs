@@ -69,7 +69,7 @@ async fn probe_all(
     others: BTreeMap<u64, String>,
 ) -> Result<Responses, StartError> {
     let mut responses = Responses::default();
-    for (by, response) in client::probe(me, membership, position, dial, others.clone(), TIMEOUT).await {
+    for (by, response) in client::probe(|to| me.probe(to, membership, position), dial, others.clone(), TIMEOUT).await {
         let response = match response {
             Ok(response) => response,
             Err(refusal) if refusal.code() == Code::FailedPrecondition && status::reason(&refusal).is_some() => {
@@ -140,7 +140,7 @@ impl Prober {
     /// Why it cannot become a member.
     pub(crate) async fn directory(&self, id: u64, addr: &str) -> Result<(Fingerprint, u32), String> {
         let others = [(id, addr.to_owned())];
-        let mut responses = client::probe(&self.me, 0, None, &self.dial, others, TIMEOUT).await;
+        let mut responses = client::probe(|to| self.me.probe(to, 0, None), &self.dial, others, TIMEOUT).await;
         let (_, response) = responses.pop().expect("one was probed");
         let response = response.map_err(|refusal| refusal.message().to_owned())?;
         let directory = Fingerprint::from_bytes(&response.fingerprint)

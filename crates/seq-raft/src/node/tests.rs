@@ -24,6 +24,7 @@ use crate::transport::client;
 use crate::types::{Membership, Payload, TypeConfig, Vote};
 
 mod formats;
+mod states;
 
 /// How long anything may take on a slow, busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -63,7 +64,7 @@ fn prepare<const NEWEST: u16>(
         peers,
         join: false,
         auto_upgrade: false,
-        options: RaftOptions::DEFAULTS,
+        options: RaftOptions { comparison_interval: Duration::from_millis(100), ..RaftOptions::DEFAULTS },
         dial: Dial::tcp(),
     };
     RaftNode::prepare(config, tasks).unwrap()

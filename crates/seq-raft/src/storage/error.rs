@@ -149,6 +149,17 @@ pub enum LoadError {
         /// What differs.
         what: String,
     },
+    /// A majority of the voters contradicted its state.
+    #[error(
+        "the state in this data directory is not that of the majority ({place}): {what}; replace this member under a new node \
+         id: `seqsvr store replace`"
+    )]
+    Outvoted {
+        /// The file that marks it.
+        place: String,
+        /// The difference that was found.
+        what: String,
+    },
     /// Less is there than was acknowledged.
     #[error("data that was acknowledged is lost: {what}; replace this member under a new node id")]
     Lost {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::DataDir;
 use super::error::LoadError;
 use super::memory::MemoryDisk;
 
@@ -24,6 +25,14 @@ pub(crate) enum Files {
 }
 
 impl Files {
+    /// Those of a data directory.
+    pub(crate) fn of(data: &DataDir) -> Files {
+        match data {
+            DataDir::Path(dir) => Files::Dir(dir.clone()),
+            DataDir::Memory(disk) => Files::Memory(disk.clone()),
+        }
+    }
+
     /// Reads a file; `None` when there is none.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Bytes>, LoadError> {
         match self {

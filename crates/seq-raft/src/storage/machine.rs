@@ -15,6 +15,7 @@ use parking_lot::RwLock;
 
 use super::abort::abort_on_io_error;
 use super::snapshot::{Contents, SnapshotError, Snapshots, decode_announced};
+use crate::comparison::Digests;
 use crate::encoding::{self, CommandTooLarge, Record};
 use crate::state_machine::StateMachine;
 use crate::types::{
@@ -33,11 +34,12 @@ pub struct AppliedState<M: StateMachine>(Arc<Shared<M>>);
 struct Shared<M: StateMachine> {
     contents: RwLock<Contents<M>>,
     observe: Observer<M>,
+    digests: Arc<Digests>,
 }
 
 impl<M: StateMachine> AppliedState<M> {
     pub(crate) fn new(contents: Contents<M>, observe: Observer<M>) -> AppliedState<M> {
-        AppliedState(Arc::new(Shared { contents: RwLock::new(contents), observe }))
+        AppliedState(Arc::new(Shared { contents: RwLock::new(contents), observe, digests: Arc::default() }))
     }
 
     /// Reads the state. Applying waits meanwhile, so keep it short.
@@ -110,6 +112,9 @@ pub(crate) trait Replica: Send + Sync {
     /// The history of the group, for plans of operators.
     fn history(&self) -> u64;
 
+    /// The digests of the state behind marked entries.
+    fn digests(&self) -> &Arc<Digests>;
+
     /// The group's format.
     fn format(&self) -> u16;
 
@@ -160,6 +165,7 @@ impl<M: StateMachine> Replica for Shared<M> {
         if let Payload::Membership(members) = entry.payload {
             applied.membership = StoredMembership::new(Some(entry.log_id), members);
         }
+        let mut marked = false;
         let apply = |record| match record {
             Record::Command(command) => {
                 let output = applied.state.apply(&command);
@@ -168,6 +174,7 @@ impl<M: StateMachine> Replica for Shared<M> {
             }
             // Two leaders may have raised it.
             Record::RaiseFormat(to) => {
+                marked = true;
                 if to > applied.format {
                     applied.format = to;
                     applied.state.raise_format(to);
@@ -175,7 +182,12 @@ impl<M: StateMachine> Replica for Shared<M> {
                 Output::of(())
             }
         };
-        Outputs(records.into_iter().map(apply).collect())
+        let outputs = Outputs(records.into_iter().map(apply).collect());
+        if marked {
+            let contents = applied.clone();
+            self.digests.mark(Box::new(move || contents.digest()));
+        }
+        outputs
     }
 
     fn applied(&self) -> (Option<LogId>, StoredMembership) {
@@ -210,6 +222,10 @@ impl<M: StateMachine> Replica for Shared<M> {
 
     fn history(&self) -> u64 {
         self.contents.read().state.history()
+    }
+
+    fn digests(&self) -> &Arc<Digests> {
+        &self.digests
     }
 
     fn format(&self) -> u16 {

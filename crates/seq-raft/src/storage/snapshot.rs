@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
+use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 
 use super::abort::abort_on_io_error;
@@ -16,6 +17,7 @@ use super::error::LoadError;
 use super::files::Files;
 use super::io::{Io, Op};
 use super::machine::Frozen;
+use crate::comparison::StateDigest;
 use crate::encoding::envelope::ReadError;
 use crate::encoding::{self, newest};
 use crate::state_machine::{Malformed, StateMachine};
@@ -116,6 +118,22 @@ impl<M: StateMachine> Contents<M> {
             last_applied: None,
             membership: StoredMembership::default(),
         }
+    }
+
+    /// Digests what members must have in common behind the last applied entry. The list of members is not of it: the Raft
+    /// library compares that, and its encoding is that of the release, not of the group.
+    ///
+    /// # Panics
+    /// When no entry was applied.
+    pub(crate) fn digest(&self) -> StateDigest {
+        let LogId { leader_id, index } = self.last_applied.expect("an entry marks the state behind itself");
+        let mut digest = Sha256::new();
+        digest.update(self.format.to_be_bytes());
+        for number in [leader_id.term, leader_id.node_id, index] {
+            digest.update(number.to_be_bytes());
+        }
+        digest.update(self.state.encode(self.format));
+        StateDigest { index, sha256: digest.finalize().into() }
     }
 
     /// The snapshot of these contents.

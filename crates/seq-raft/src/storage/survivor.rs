@@ -16,6 +16,7 @@ use super::machine::AppliedState;
 use super::sled_backend::SledBackend;
 use super::snapshot::{Contents, Snapshots};
 use super::watermark::{self, WatermarkFile};
+use crate::comparison;
 use crate::encoding::Identity;
 use crate::state_machine::StateMachine;
 use crate::storage::backend::LogBackend;
@@ -61,6 +62,7 @@ pub fn read_survivor<M: StateMachine>(dir: &Path) -> Result<Survivor<M>, OpenErr
     let files = Files::Dir(dir.to_owned());
     let Identity { cluster, node: id, nonce: _ } = identity::read(&files)?;
     let lock = identity::lock(&DataDir::Path(dir.to_owned()))?;
+    comparison::check_mark(&files)?;
     let watermark = WatermarkFile::open(&files)?;
     let log_dir = dir.join(identity::LOG_DIR);
     let loaded = SledBackend::open(&log_dir, |file| Box::new(file))?.load()?;

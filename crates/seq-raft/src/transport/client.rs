@@ -24,7 +24,7 @@ use openraft::raft::{
 use parking_lot::Mutex;
 use seq_proto::dial::Dial;
 use seq_proto::v1::raft_service_client::RaftServiceClient;
-use seq_proto::v1::{ProbeResponse, RaftMessage, SnapshotChunk};
+use seq_proto::v1::{ProbeRequest, ProbeResponse, RaftMessage, SnapshotChunk};
 use seq_proto::{Reason, status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -40,7 +40,7 @@ use crate::eviction::{Eviction, Evictions};
 use crate::membership_status::OwnMembership;
 use crate::nonce::Fingerprint;
 use crate::options::RaftOptions;
-use crate::storage::{LogReader, Position};
+use crate::storage::LogReader;
 use crate::types::{LogId, Member, Snapshot, SnapshotMeta, TypeConfig, Vote};
 
 /// Largest message between members: a full batch of the largest entries, with room.
@@ -422,26 +422,27 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, postcard::E
     postcard::from_bytes(bytes)
 }
 
-/// Sends a probe to each of `others` at once; returns their responses in the same order, each within `timeout`. `membership`
-/// is the number of the newest list of members that names this one.
+/// Sends the probe that `request` makes to each of `others` at once; returns their responses in the same order, each within
+/// `timeout`.
 pub(crate) async fn probe(
-    me: &Identity,
-    membership: u64,
-    position: Option<&Position>,
+    request: impl Fn(u64) -> ProbeRequest,
     dial: &Dial,
     others: impl IntoIterator<Item = (u64, String)>,
     timeout: Duration,
 ) -> Vec<(u64, Result<ProbeResponse, Status>)> {
     // Members with slow links have their own timeouts; a probe is over before a ping of these could be missed.
     let timeouts = LinkTimeouts::new(&RaftOptions::DEFAULTS);
-    let send = |(id, addr): (u64, String)| async move {
-        let call = async {
+    let send = |(id, addr): (u64, String)| {
+        let request = request(id);
+        let call = async move {
             let channel = connect(dial, &addr, timeouts).map_err(|error| Status::unavailable(error.to_string()))?;
-            let response = RaftServiceClient::new(channel).probe(me.probe(id, membership, position)).await?;
+            let response = RaftServiceClient::new(channel).probe(request).await?;
             Ok(response.into_inner())
         };
-        let response = tokio::time::timeout(timeout, call).await;
-        (id, response.unwrap_or_else(|_| Err(Status::new(Code::DeadlineExceeded, "no response"))))
+        async move {
+            let response = tokio::time::timeout(timeout, call).await;
+            (id, response.unwrap_or_else(|_| Err(Status::new(Code::DeadlineExceeded, "no response"))))
+        }
     };
     futures::future::join_all(others.into_iter().map(send)).await
 }

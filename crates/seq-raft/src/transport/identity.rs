@@ -73,6 +73,7 @@ impl Identity {
             }),
             starting,
             newest_format: self.newest_format.into(),
+            digests: Vec::new(),
         }
     }
 

@@ -27,6 +27,7 @@ use super::acknowledged::Acknowledged;
 use super::client::{self, Network, SnapshotHeader, TransferLeader};
 use super::identity::{Identity, PeerRefusal};
 use super::validation::Validate;
+use crate::comparison::StateDigest;
 use crate::eviction::{Eviction, Evictions};
 use crate::gate::Gate;
 use crate::membership_status::{self, MembershipStatus};
@@ -154,7 +155,8 @@ impl RaftServer {
 
     fn probe_response(&self, status: MembershipStatus, mine: Option<Fingerprint>) -> ProbeResponse {
         let fingerprint = mine.map(|mine| mine.bytes().to_vec()).unwrap_or_default();
-        ProbeResponse { status: status.to_wire().into(), fingerprint, newest_format: self.me.newest_format.into() }
+        let newest_format = self.me.newest_format.into();
+        ProbeResponse { status: status.to_wire().into(), fingerprint, newest_format, digests: Vec::new() }
     }
 
     /// The message that carries a response of the Raft library.
@@ -215,7 +217,12 @@ impl RaftService for RaftServer {
             return Err(PeerRefusal::Outdated { from: probe.from, newest, format }.into());
         }
         let mine = open.is_groupless().then(|| self.me.fingerprint());
-        Ok(Response::new(self.probe_response(status, mine)))
+        let mut response = self.probe_response(status, mine);
+        if is_member {
+            open.replica.digests().hear(probe.from, probe.digests);
+            response.digests = open.replica.digests().kept().into_iter().map(StateDigest::into_wire).collect();
+        }
+        Ok(Response::new(response))
     }
 
     async fn append_entries(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {

@@ -122,6 +122,7 @@ impl View {
             quorum: raft.quorum.has_quorum(),
             quorum_lost_ms: ms(raft.quorum.lost()),
             max_round_trip_ms: ms(raft.max_round_trip),
+            difference: raft.difference,
             ..StoreStatus::default()
         };
         self.replicated.read(|state| {

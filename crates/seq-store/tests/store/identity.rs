@@ -53,6 +53,7 @@ async fn a_probe_reveals_no_data_directory_and_binds_none() {
         last_log: Some(LogPosition { term: 9, leader: 1, index: u64::MAX }),
         starting: true,
         newest_format: 8,
+        digests: Vec::new(),
     };
     for id in [2, 3] {
         assert_eq!(reason(raft.probe(probe(id, vec![7; 32])).await), "OTHER_DATA_DIRECTORY");

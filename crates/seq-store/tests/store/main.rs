@@ -3,6 +3,7 @@
 mod audit;
 mod cluster;
 mod control;
+mod differing;
 mod forged;
 mod forward;
 mod identity;

@@ -16,7 +16,7 @@ use crate::cluster::{Cluster, Disk, LEASE_MS, channel, reason, until};
 use crate::sets::{plan, sections, sets, start, two_sets};
 
 /// A backup, as the leader makes it.
-async fn backup(cluster: &Cluster) -> Backup {
+pub(crate) async fn backup(cluster: &Cluster) -> Backup {
     let leader = cluster.leader().await;
     let mut client = BackupServiceClient::new(channel(cluster.admin_addr(leader)));
     let request = CreateBackupRequest { set: cluster.spec.name.clone() };

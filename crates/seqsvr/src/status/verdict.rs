@@ -14,6 +14,8 @@ pub(super) enum State {
     RolledBack,
     /// Stores of the set are of several lineages: they were restored otherwise, and may allocate the same numbers.
     Split,
+    /// Members of the store have different states behind the same entry of its log.
+    Differs,
     /// Sections are in no set of the cluster.
     Unplaced,
     /// The store has no majority of its voters: nothing can be committed, and leases expire.
@@ -47,6 +49,8 @@ pub(super) struct Facts {
     pub(super) halted: Vec<(String, String)>,
     /// Evidence in the store that committed entries are gone; empty without.
     pub(super) entries_lost: String,
+    /// Members of the store whose states differ; empty where none do.
+    pub(super) difference: String,
     /// The lineages that stores respond with, and the names of those stores.
     pub(super) lineages: BTreeMap<u64, Vec<String>>,
     /// Allocators without a lease, by name.
@@ -70,6 +74,9 @@ impl Facts {
         }
         if self.lineages.len() > 1 {
             return State::Split;
+        }
+        if !self.difference.is_empty() {
+            return State::Differs;
         }
         if !self.quorum {
             return State::NoQuorum;
@@ -98,6 +105,7 @@ impl Facts {
         let mut text = match self.state() {
             State::RolledBack => self.rolled_back(),
             State::Split => self.split(),
+            State::Differs => self.differs(),
             State::NoQuorum | State::Unplaced => self.no_quorum(),
             State::Quarantined => {
                 format!("{}; next: start the stores of the sets that do not respond", self.quarantine)
@@ -138,6 +146,15 @@ impl Facts {
             "SPLIT: stores {}: they were restored from other files or under other counts, and may allocate the same numbers; \
              next: stop the stores that were restored otherwise, and restore them as the others",
             groups.collect::<Vec<_>>().join(", and ")
+        )
+    }
+
+    fn differs(&self) -> String {
+        format!(
+            "DIFFERS: {}; {}; next: replace the stores outside of the majority under new ids (`seqsvr store replace`); without \
+             a majority of equal states, keep all directories and restore the newest backup (`seqsvr restore`)",
+            self.difference,
+            self.responding()
         )
     }
 

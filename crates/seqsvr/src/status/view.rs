@@ -388,6 +388,9 @@ impl SetView {
         if !store.entries_lost.is_empty() {
             self.facts.entries_lost.clone_from(&store.entries_lost);
         }
+        if !store.difference.is_empty() {
+            self.facts.difference.clone_from(&store.difference);
+        }
         let lost = store.quorum_lost_ms;
         if lost > 0 && (self.facts.quorum_lost_ms == 0 || lost < self.facts.quorum_lost_ms) {
             self.facts.quorum_lost_ms = lost;

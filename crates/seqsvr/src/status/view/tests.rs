@@ -333,6 +333,20 @@ fn each_state_has_its_sentence() {
         ("h:2", store(2)),
         ("h:7", alloc("a1", 10)),
     ]));
+    expect!["DIFFERS: behind log entry 7 the state of stores 1 and 2 is a1b2c3d4, that of store 3 is 01020304; 2 of 2 voters respond; next: replace the stores outside of the majority under new ids (`seqsvr store replace`); without a majority of equal states, keep all directories and restore the newest backup (`seqsvr restore`)"].assert_eq(&verdict(vec![
+        (
+            "h:1",
+            with(1, |status| {
+                (status.quorum, status.difference) = (
+                    true,
+                    "behind log entry 7 the state of stores 1 and 2 is a1b2c3d4, that of store 3 is 01020304"
+                        .to_owned(),
+                );
+            }),
+        ),
+        ("h:2", store(2)),
+        ("h:7", alloc("a1", 10)),
+    ]));
     let of_layout = |layout, sets| {
         let leader = store_with(2, |status| {
             (status.quorum, status.layout_sections, status.open_sets) = (true, layout, sets);

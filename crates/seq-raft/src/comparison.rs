@@ -1,0 +1,208 @@
+//! Comparison of the applied state between members: finds a member whose state is not that of the others.
+//!
+//! Members apply the same entries in the same order, so behind the same entry their states are equal. A damaged memory, a
+//! directory that began with another state, or a release that applies a command in another way breaks that silently. So the
+//! leader marks an entry at an interval (a [`RaiseFormat`](crate::encoding::Record::RaiseFormat) to the format that the group
+//! has already, which every release reads and which changes nothing). Each member takes the SHA-256 of its state behind that
+//! entry, in the group's format, and asks the others for theirs. A member that a majority of the voters contradicts stops for
+//! good; where there is no such majority, nobody can tell which state is right, and all members report the difference.
+//!
+//! **Invariant:** a member stops by its own comparison alone, and only against a majority of the voters: neither the leader nor
+//! any other single member can stop it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+
+use parking_lot::Mutex;
+use seq_proto::v1;
+use tokio::sync::Notify;
+
+mod task;
+
+pub(crate) use task::{Comparison, check_mark};
+
+/// Digests that a member keeps: so many intervals may a member be behind the others and still be compared.
+pub(crate) const KEPT: usize = 8;
+
+/// The digest of the state behind one entry of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StateDigest {
+    /// Index of the entry.
+    pub(crate) index: u64,
+    /// SHA-256 over the group's format, the id of the entry, and the state in that format.
+    pub(crate) sha256: [u8; 32],
+}
+
+impl StateDigest {
+    /// Reads the digests in a message. A hostile member may send anything: its digests only count for itself.
+    fn read(digests: Vec<v1::StateDigest>) -> Vec<StateDigest> {
+        let read = |v1::StateDigest { index, sha256 }: v1::StateDigest| {
+            Some(StateDigest { index, sha256: sha256.try_into().ok()? })
+        };
+        digests.into_iter().take(KEPT).filter_map(read).collect()
+    }
+
+    pub(crate) fn into_wire(self) -> v1::StateDigest {
+        v1::StateDigest { index: self.index, sha256: self.sha256.to_vec() }
+    }
+}
+
+/// A state that was copied behind a marked entry, to be digested beside applying.
+pub(crate) type Due = Box<dyn FnOnce() -> StateDigest + Send>;
+
+/// The digests of one member, the copy that the next one is taken from, and the difference that was found last.
+#[derive(Default)]
+pub(crate) struct Digests {
+    /// The newest copy. An older one that nobody has digested yet is dropped: a start applies many marked entries at once.
+    due: Mutex<Option<Due>>,
+    changed: Notify,
+    /// Ascending by index, at most [`KEPT`].
+    kept: Mutex<VecDeque<StateDigest>>,
+    difference: Mutex<Option<Difference>>,
+    /// Digests that members have sent by themselves: a member that was outvoted responds no more. Nobody is outvoted by them.
+    heard: Mutex<BTreeMap<u64, Vec<StateDigest>>>,
+}
+
+impl Digests {
+    /// The state behind a marked entry is to be digested.
+    pub(crate) fn mark(&self, due: Due) {
+        *self.due.lock() = Some(due);
+        self.changed.notify_one();
+    }
+
+    /// Waits for the next copy. Cancel safe.
+    async fn due(&self) -> Due {
+        loop {
+            if let Some(due) = self.due.lock().take() {
+                return due;
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    fn keep(&self, digest: StateDigest) {
+        let mut kept = self.kept.lock();
+        kept.push_back(digest);
+        while kept.len() > KEPT {
+            kept.pop_front();
+        }
+    }
+
+    /// A member of the group sends its digests.
+    pub(crate) fn hear(&self, from: u64, digests: Vec<v1::StateDigest>) {
+        self.heard.lock().insert(from, StateDigest::read(digests));
+    }
+
+    /// The digests of the other members, those that they sent where they do not respond.
+    fn with_heard(&self, mut responses: BTreeMap<u64, Vec<StateDigest>>) -> BTreeMap<u64, Vec<StateDigest>> {
+        for (from, digests) in &*self.heard.lock() {
+            responses.entry(*from).or_insert_with(|| digests.clone());
+        }
+        responses
+    }
+
+    /// The newest digests, ascending by index.
+    pub(crate) fn kept(&self) -> Vec<StateDigest> {
+        self.kept.lock().iter().copied().collect()
+    }
+
+    /// The difference that was found last; `None` once all voters have the same state again.
+    pub(crate) fn difference(&self) -> Option<Difference> {
+        self.difference.lock().clone()
+    }
+}
+
+/// Members whose states differ behind one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// Index of the entry.
+    pub(crate) index: u64,
+    /// Raft ids by the digest that they have; two or more.
+    pub(crate) members: BTreeMap<[u8; 32], BTreeSet<u64>>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "behind log entry {} the state of ", self.index)?;
+        for (position, (digest, ids)) in self.members.iter().enumerate() {
+            let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
+            let stores = if ids.len() == 1 { "store" } else { "stores" };
+            let [a, b, c, d, ..] = digest;
+            let and = if position == 0 { "" } else { ", that of " };
+            write!(f, "{and}{stores} {} is {a:02x}{b:02x}{c:02x}{d:02x}", ids.join(" and "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Result of comparing digests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// No other member has a digest of an entry that this one has digested.
+    Unknown,
+    /// Some other member has the same state, and none has another one.
+    Same,
+    /// Every voter has the same state behind one entry.
+    AllSame {
+        /// Index of the newest such entry.
+        index: u64,
+    },
+    /// Members differ, and no majority contradicts this one.
+    Differs(Difference),
+    /// A majority of the voters has one state, and this member has another one.
+    Outvoted(Difference),
+}
+
+/// Compares the digests of member `me` with those of the others, `digests`, which includes its own. Each entry is judged
+/// by itself: a member that is behind is compared at an older one.
+pub(crate) fn judge(me: u64, voters: &BTreeSet<u64>, digests: &BTreeMap<u64, Vec<StateDigest>>) -> Verdict {
+    let mut verdict = Verdict::Unknown;
+    let mine = digests.get(&me).map_or(&[][..], Vec::as_slice);
+    for StateDigest { index, sha256 } in mine {
+        let mut members: BTreeMap<[u8; 32], BTreeSet<u64>> = BTreeMap::new();
+        for (id, theirs) in digests {
+            if let Some(digest) = theirs.iter().find(|digest| digest.index == *index) {
+                members.entry(digest.sha256).or_default().insert(*id);
+            }
+        }
+        let votes = |ids: &BTreeSet<u64>| ids.intersection(voters).count();
+        let outvoted = members.iter().any(|(digest, ids)| digest != sha256 && votes(ids) * 2 > voters.len());
+        let (groups, same) = (members.len(), members[sha256].clone());
+        let difference = Difference { index: *index, members };
+        verdict = match verdict {
+            _ if outvoted => return Verdict::Outvoted(difference),
+            _ if groups > 1 => Verdict::Differs(difference),
+            Verdict::Differs(_) => verdict,
+            _ if voters.is_subset(&same) => Verdict::AllSame { index: *index },
+            Verdict::Unknown if same.len() > 1 => Verdict::Same,
+            earlier => earlier,
+        };
+    }
+    verdict
+}
+
+impl Digests {
+    /// Takes over a verdict. A difference stays until every voter has the same state behind a later entry: a member that
+    /// stopped because of it responds no more.
+    fn note(&self, verdict: &Verdict) {
+        let mut known = self.difference.lock();
+        match verdict {
+            Verdict::Unknown | Verdict::Same => {}
+            Verdict::AllSame { index } => {
+                if known.as_ref().is_some_and(|known| known.index < *index) {
+                    tracing::info!(index, "all voters have the same state again");
+                    *known = None;
+                }
+            }
+            Verdict::Differs(difference) | Verdict::Outvoted(difference) => {
+                if known.as_ref() != Some(difference) {
+                    tracing::error!(%difference, "members of the store have different states");
+                    *known = Some(difference.clone());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! The task of a member that marks entries while it leads, digests its state behind them, and asks the others for theirs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use seq_proto::dial::Dial;
+use seq_proto::v1;
+
+use super::{Difference, Digests, StateDigest, Verdict, judge};
+use crate::encoding;
+use crate::eviction::{Eviction, Evictions};
+use crate::membership_status::OwnMembership;
+use crate::propose::Proposer;
+use crate::storage::{DataDir, Files, LoadError, Raft, Replica};
+use crate::transport::client;
+use crate::transport::identity::Identity;
+
+/// Name of the file in the data directory of a member that was outvoted.
+const MARK: &str = "outvoted";
+
+/// Timeout of one call for the digests of a member. A member that does not respond is asked again in the next round.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Compares the state of this member with that of the others.
+pub(crate) struct Comparison {
+    pub(crate) me: Identity,
+    pub(crate) dial: Dial,
+    pub(crate) raft: Raft,
+    pub(crate) replica: Arc<dyn Replica>,
+    pub(crate) proposer: Proposer,
+    /// Addresses of the set file, which are newer than those of the list of members.
+    pub(crate) addrs: BTreeMap<u64, String>,
+    pub(crate) membership: Arc<OwnMembership>,
+    pub(crate) evictions: Evictions,
+    pub(crate) data: DataDir,
+    /// Interval between two entries that a leader marks.
+    pub(crate) interval: Duration,
+}
+
+impl Comparison {
+    /// Runs until it is dropped.
+    pub(crate) async fn run(self) {
+        let digests = self.replica.digests().clone();
+        let mut tick = tokio::time::interval(self.interval);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                due = digests.due() => digests.keep(self.blocking(due).await),
+                _ = tick.tick() => {
+                    self.mark(&digests).await;
+                    if let Some(difference) = self.compare(&digests).await {
+                        return self.stop(&difference).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Marks an entry, where this member leads others and something was applied since the last mark.
+    async fn mark(&self, digests: &Digests) {
+        let last = digests.kept().last().map(|digest| digest.index);
+        let applied = self.replica.last_applied().map(|id| id.index);
+        if applied == last || !self.raft.is_leader() || self.members().1.is_empty() {
+            return;
+        }
+        if let Err(error) = self.proposer.propose(encoding::write_raise(self.replica.format())).await {
+            tracing::debug!(%error, "no entry is marked for a comparison now");
+        }
+    }
+
+    /// Asks the other members for their digests; returns the difference by which this member was outvoted.
+    async fn compare(&self, digests: &Digests) -> Option<Difference> {
+        let mine = digests.kept();
+        if mine.is_empty() {
+            return None;
+        }
+        let (voters, others) = self.members();
+        if others.is_empty() {
+            return None;
+        }
+        let (id, number) = (self.me.id, self.membership.number());
+        let wire: Vec<v1::StateDigest> = mine.iter().map(|digest| digest.into_wire()).collect();
+        let request = |to| v1::ProbeRequest { digests: wire.clone(), ..self.me.probe(to, number, None) };
+        let responses = client::probe(request, &self.dial, others, TIMEOUT).await;
+        let read =
+            |(id, response): (u64, Result<v1::ProbeResponse, _>)| Some((id, StateDigest::read(response.ok()?.digests)));
+        let all: BTreeMap<u64, Vec<StateDigest>> = responses.into_iter().filter_map(read).chain([(id, mine)]).collect();
+        if let outvoted @ Verdict::Outvoted(_) = judge(id, &voters, &all) {
+            digests.note(&outvoted);
+            return digests.difference();
+        }
+        digests.note(&judge(id, &voters, &digests.with_heard(all)));
+        None
+    }
+
+    /// The voters, and the addresses of the other members.
+    fn members(&self) -> (BTreeSet<u64>, BTreeMap<u64, String>) {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let membership = metrics.membership_config.membership();
+        let others = membership.nodes().filter(|(id, _)| **id != self.me.id);
+        let addr = |id: &u64, listed: &String| self.addrs.get(id).unwrap_or(listed).clone();
+        (membership.voter_ids().collect(), others.map(|(id, member)| (*id, addr(id, &member.raft_addr))).collect())
+    }
+
+    /// Marks the data directory, so that no later start goes on with its state, and stops the member.
+    async fn stop(&self, difference: &Difference) {
+        let (files, text) = (Files::of(&self.data), difference.to_string());
+        let written = self.blocking(move || files.write(MARK, text.as_bytes())).await;
+        if let Err(error) = written {
+            tracing::error!(%error, "the data directory cannot be marked; do not start this member again");
+        }
+        self.evictions.send_replace(Some(Eviction::Outvoted(difference.to_string())));
+        std::future::pending().await
+    }
+
+    /// Runs what takes milliseconds beside the runtime; in a simulation there is no other thread.
+    async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        match self.data {
+            DataDir::Memory(_) => work(),
+            DataDir::Path(_) => match tokio::task::spawn_blocking(work).await {
+                Ok(done) => done,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            },
+        }
+    }
+}
+
+/// Refuses the data directory of a member that was outvoted.
+pub(crate) fn check_mark(files: &Files) -> Result<(), LoadError> {
+    match files.read(MARK)? {
+        Some(text) => {
+            Err(LoadError::Outvoted { place: files.place(MARK), what: String::from_utf8_lossy(&text).into_owned() })
+        }
+        None => Ok(()),
+    }
+}
