@@ -98,7 +98,8 @@ impl Container {
         (self.wait(), fs::read_to_string(self.log()).unwrap().trim().to_owned())
     }
 
-    /// Memory of the process, in MiB: resident (`VmRSS`), of that its own (`RssAnon`), or the most that was resident (`VmHWM`).
+    /// Memory of the process, in MiB: resident (`VmRSS`), of that its own (`RssAnon`), or the most that was resident
+    /// (`VmHWM`).
     pub(crate) fn memory_mib(&self, field: &str) -> u64 {
         let pid = self.child.as_ref().unwrap().id();
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

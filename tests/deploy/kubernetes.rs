@@ -42,7 +42,8 @@ pub(crate) fn build(dir: &Path) -> Built {
     built
 }
 
-/// Adds what a kustomization has, and changes what is there as it states; a component changes what the one that names it has.
+/// Adds what a kustomization has, and changes what is there as it states; a component changes what the one that names
+/// it has.
 fn apply(dir: &Path, built: &mut Built) {
     let kustomization = Kustomization::read(dir);
     for resource in &kustomization.resources {

@@ -25,8 +25,8 @@ impl Drop for Group {
 }
 
 impl Group {
-    /// A new group: of version 1 below that of this process, of version 2 at the root, because a group with processes gives
-    /// its controllers to no other. The error is why there is none.
+    /// A new group: of version 1 below that of this process, of version 2 at the root, because a group with processes
+    /// gives its controllers to no other. The error is why there is none.
     fn new(name: &str, mib: u64) -> Result<Group, String> {
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
         let of_memory = own.lines().find_map(|line| line.split_once(":memory:").map(|(_, group)| group.to_owned()));

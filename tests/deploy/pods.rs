@@ -1,5 +1,5 @@
-//! The pods of the manifests as processes: started with the arguments, variables and files that the manifests state, and
-//! probed as they state it.
+//! The pods of the manifests as processes: started with the arguments, variables and files that the manifests state,
+//! and probed as they state it.
 
 use std::fs;
 use std::net::TcpStream;

@@ -119,8 +119,8 @@ fn check_sidecar(at: &str, container: &Container) {
     }
 }
 
-/// What a server takes beside its requests, at least, in MiB: idle, with connections and counters of some million uids. Far above
-/// what it refuses to start with.
+/// What a server takes beside its requests, at least, in MiB: idle, with connections and counters of some million uids.
+/// Far above what it refuses to start with.
 const ROOM_MIB: u64 = 128;
 
 /// The memory limit of a server is above what its settings allow it to hold.

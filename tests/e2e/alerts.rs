@@ -1,7 +1,8 @@
-//! Alerts as their reader sees them: faults on real processes, scraped by a real Prometheus with the rules as shipped, and the
-//! seconds until each alert fires and resolves.
+//! Alerts as their reader sees them: faults on real processes, scraped by a real Prometheus with the rules as shipped,
+//! and the seconds until each alert fires and resolves.
 //!
-//! **Invariant:** each rule has a scene, and each scene stages exactly the alerts of its `ALERTS`; `rules` compares them.
+//! **Invariant:** each rule has a scene, and each scene stages exactly the alerts of its `ALERTS`; `rules` compares
+//! them.
 
 mod allocators;
 mod ceilings;

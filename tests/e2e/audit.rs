@@ -1,5 +1,5 @@
-//! A day of operations over TLS: each is in the audit log once, with its principal and its result, in the state and in the file of
-//! each member. A changed byte of a file is found and named.
+//! A day of operations over TLS: each is in the audit log once, with its principal and its result, in the state and in
+//! the file of each member. A changed byte of a file is found and named.
 
 use std::fs;
 use std::path::{Path, PathBuf};

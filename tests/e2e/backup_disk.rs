@@ -1,4 +1,5 @@
-//! The disk that backups are written to is full: the command names it, leaves nothing of the new backup, and removes no older one.
+//! The disk that backups are written to is full: the command names it, leaves nothing of the new backup, and removes no
+//! older one.
 
 use std::fs::File;
 use std::io::Write;

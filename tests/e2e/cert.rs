@@ -1,5 +1,5 @@
-//! Certificates: an authority, its certificates for a set file, their rotation and revocation. OpenSSL, where this machine
-//! has it, accepts what is made.
+//! Certificates: an authority, its certificates for a set file, their rotation and revocation. OpenSSL, where this
+//! machine has it, accepts what is made.
 
 use std::collections::BTreeMap;
 use std::fs;

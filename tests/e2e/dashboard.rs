@@ -1,4 +1,5 @@
-//! The dashboard as its reader sees it: a set under load and faults, scraped by a real Prometheus, and each panel drawn from that.
+//! The dashboard as its reader sees it: a set under load and faults, scraped by a real Prometheus, and each panel drawn
+//! from that.
 //!
 //! `just dashboard` writes `docs/dashboard.svg`. A panel whose queries have no data, or are refused, fails the test.
 

@@ -1,5 +1,5 @@
-//! `seqsvr dev --sets 2` with a proxy in front: a part of the users is split off, and every endpoint of every node serves
-//! all of them, each number following the one before.
+//! `seqsvr dev --sets 2` with a proxy in front: a part of the users is split off, and every endpoint of every node
+//! serves all of them, each number following the one before.
 
 use serde_json::Value;
 

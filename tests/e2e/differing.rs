@@ -18,8 +18,8 @@ pub(crate) const OFTEN: &str = "[store]\ncomparison_interval_ms = 1_000\n";
 /// Exit code of a server with wrong data: no supervisor starts it again.
 const DATA: i32 = 64;
 
-/// Forms the directories `s1` to `s3` of a stopped three-node set from its backup; the ceiling of section 3 is higher by one in
-/// that of store 3. `restore` gives directories with different contents different identities: this does not.
+/// Forms the directories `s1` to `s3` of a stopped three-node set from its backup; the ceiling of section 3 is higher
+/// by one in that of store 3. `restore` gives directories with different contents different identities: this does not.
 pub(crate) fn form(place: &Place, backup: &str) {
     let backup = Backup::decode(&fs::read(backup).unwrap()).unwrap();
     let addr = |port: u64| format!("{}:{port}", place.host);

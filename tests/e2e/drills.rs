@@ -1,5 +1,5 @@
-//! What operators do after a loss, under load: restores from a backup, and what happens when old disks are put back. One exact check
-//! spans the history before and after: no number twice, none lower.
+//! What operators do after a loss, under load: restores from a backup, and what happens when old disks are put back.
+//! One exact check spans the history before and after: no number twice, none lower.
 //!
 //! `DRILL_RAISES` is how many ceiling raises an old backup lacks: `just drills` has it lack 100,000.
 
@@ -164,7 +164,8 @@ fn a_backup_that_is_old_and_lacks_many_raises_is_enough() {
     println!("a backup without {lacks} raises: {} numbers, 0 decreases, 0 duplicates", load.stop());
 }
 
-/// An hour later, the plan of a restore has the age of the backup, and what was raised in a time as long at the rate of then.
+/// An hour later, the plan of a restore has the age of the backup, and what was raised in a time as long at the rate of
+/// then.
 fn shows_its_age(set: &Set, backup: &str) {
     let data = set.path("planned");
     let args = [

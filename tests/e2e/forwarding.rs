@@ -1,5 +1,5 @@
-//! Load on one node of three while the owner of a third of the uids is killed, or restarted as planned: every call comes in
-//! at a node that forwards most of them, over every endpoint that shares streams.
+//! Load on one node of three while the owner of a third of the uids is killed, or restarted as planned: every call
+//! comes in at a node that forwards most of them, over every endpoint that shares streams.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,8 +13,8 @@ use crate::cluster::{Place, Server, eventually, seqsvr};
 /// Seconds of load: a failover in the middle, and time after it.
 const SECONDS: &str = "9";
 
-/// Calls a second over each endpoint: little next to what even a build without optimisation serves, because an owner that is
-/// slow for 250 ms in a handover may leave a gap.
+/// Calls a second over each endpoint: little next to what even a build without optimisation serves, because an owner
+/// that is slow for 250 ms in a handover may leave a gap.
 const RATE: &str = "200";
 
 /// Numbers that a node forwards before a fault, and after it.

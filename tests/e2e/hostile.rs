@@ -1,7 +1,7 @@
 //! Clients that take what they can and give nothing back; wants an optimized build and an idle machine: `just hostile`.
 //!
-//! A hundred connections of each kind at one AllocSvr, beside a light caller of the same node. Its memory stays within the
-//! budget, its lease is kept, and the light caller is served.
+//! A hundred connections of each kind at one AllocSvr, beside a light caller of the same node. Its memory stays within
+//! the budget, its lease is kept, and the light caller is served.
 
 use std::fs;
 use std::future::Future;
@@ -32,8 +32,8 @@ const SECONDS: &str = "10";
 /// Interval at which the node is looked at.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a node holds beside the budget: itself, 50; for each connection a window of bytes that no stream has read and a buffer of
-/// reads, 1 each; and what the allocator keeps of freed memory for a while, a quarter of the rest.
+/// What a node holds beside the budget: itself, 50; for each connection a window of bytes that no stream has read and a
+/// buffer of reads, 1 each; and what the allocator keeps of freed memory for a while, a quarter of the rest.
 const BESIDE_MIB: f64 = 250.0;
 
 /// The budget by default.

@@ -1,5 +1,5 @@
-//! Counters of another system are imported, from a real redis-server and from files: everything or nothing is begun, nothing is
-//! lowered, and an import that is killed again and again ends as one that is not.
+//! Counters of another system are imported, from a real redis-server and from files: everything or nothing is begun,
+//! nothing is lowered, and an import that is killed again and again ends as one that is not.
 //!
 //! `IMPORT_COUNTERS=1000000` imports that many; `just import` does so.
 

@@ -1,5 +1,5 @@
-//! One history of numbers over faults that take a while: a trace is replayed again and again, each replay retries through what
-//! happens, and the floors join them, so that one exact check spans all of it.
+//! One history of numbers over faults that take a while: a trace is replayed again and again, each replay retries
+//! through what happens, and the floors join them, so that one exact check spans all of it.
 
 use std::fmt::Write;
 use std::fs;

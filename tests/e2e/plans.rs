@@ -1,5 +1,5 @@
-//! Plans of operators at a cluster of processes: two operators plan beside each other, and what one has changed is never what
-//! the other one has seen.
+//! Plans of operators at a cluster of processes: two operators plan beside each other, and what one has changed is
+//! never what the other one has seen.
 
 use std::collections::BTreeMap;
 
@@ -60,8 +60,8 @@ impl Cluster {
     }
 }
 
-/// Commands with what they print; fingerprints, which differ in each run, are numbered in the order in which they occur, and
-/// counts of sections are N.
+/// Commands with what they print; fingerprints, which differ in each run, are numbered in the order in which they
+/// occur, and counts of sections are N.
 struct Transcript<'a> {
     cluster: &'a Cluster,
     text: String,

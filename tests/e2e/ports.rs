@@ -1,5 +1,5 @@
-//! The ports of a real set: what each lists by reflection is what the table in `seq_proto::ports` has, and a method of any
-//! other service is unknown there. Prints the table.
+//! The ports of a real set: what each lists by reflection is what the table in `seq_proto::ports` has, and a method of
+//! any other service is unknown there. Prints the table.
 
 use std::collections::BTreeSet;
 

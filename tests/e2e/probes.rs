@@ -1,5 +1,5 @@
-//! Scrapes and probes of processes that start, stop, or are cut off: metrics are well-formed, the process is alive, and the
-//! readiness probe names the check that fails.
+//! Scrapes and probes of processes that start, stop, or are cut off: metrics are well-formed, the process is alive, and
+//! the readiness probe names the check that fails.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

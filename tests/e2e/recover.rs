@@ -1,5 +1,5 @@
-//! Two of three stores are lost for good while numbers are allocated. The set is recovered from the data directory that is
-//! left and from what the allocators know, and one checker sees the whole history: no number twice, none lower.
+//! Two of three stores are lost for good while numbers are allocated. The set is recovered from the data directory that
+//! is left and from what the allocators know, and one checker sees the whole history: no number twice, none lower.
 
 use std::fs;
 use std::path::Path;

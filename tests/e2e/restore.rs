@@ -1,5 +1,6 @@
 //! A set is backed up, lost, and restored from the backup: every later number is above every one before the loss, and a
-//! process of before allocates none. Over TLS: a restore numbers the allocators anew, and each acts for its own number only.
+//! process of before allocates none. Over TLS: a restore numbers the allocators anew, and each acts for its own number
+//! only.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -129,8 +130,8 @@ fn numbers_after_a_restore_are_above_all_numbers_before() {
     }
     let mut highest = set.next();
 
-    // The second restore is of the same backup, as if it were the only one left. There a1 is paused until a2 is registered,
-    // which then has the number that a1 had.
+    // The second restore is of the same backup, as if it were the only one left. There a1 is paused until a2 is
+    // registered, which then has the number that a1 had.
     for (dirs, count, is_paused) in [("second", "1", false), ("third", "2", true)] {
         kill(&mut stores);
         // a1 goes on, and has seen more than the backup has.

@@ -1,5 +1,5 @@
-//! A set of two is restored from a backup made before a split, and from one made before a merge, while a process of before
-//! still runs: the other set says what has happened since, and every later number is above every one before.
+//! A set of two is restored from a backup made before a split, and from one made before a merge, while a process of
+//! before still runs: the other set says what has happened since, and every later number is above every one before.
 
 use std::collections::BTreeMap;
 

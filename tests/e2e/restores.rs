@@ -1,5 +1,5 @@
-//! Several restores of several sets: the counts that operators give, a set that was closed, and a member that was restored
-//! otherwise. The steps are those by which numbers were once allocated twice.
+//! Several restores of several sets: the counts that operators give, a set that was closed, and a member that was
+//! restored otherwise. The steps are those by which numbers were once allocated twice.
 
 use std::fs;
 use std::path::Path;

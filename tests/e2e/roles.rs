@@ -1,5 +1,5 @@
-//! The rights of roles, at real ports: every cell of docs/reference/roles.md, and the requests by which a stranger once took
-//! over a set.
+//! The rights of roles, at real ports: every cell of docs/reference/roles.md, and the requests by which a stranger once
+//! took over a set.
 
 use std::fs;
 use std::path::Path;
@@ -152,7 +152,8 @@ fn every_cell_of_the_table_holds_at_the_ports() {
     assert_eq!(redis("client.backend"), "PONG\n");
 }
 
-/// Sends the requests that once took a set over, as node a1, to the ports of a store and the peers' of an AllocSvr; returns the reason of each refusal.
+/// Sends the requests that once took a set over, as node a1, to the ports of a store and the peers' of an AllocSvr;
+/// returns the reason of each refusal.
 async fn takeover(
     node_id: u32,
     incarnation: u64,

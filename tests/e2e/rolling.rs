@@ -1,4 +1,5 @@
-//! Rolling upgrades: three stores and three allocators change between the release before this one and this one, under load.
+//! Rolling upgrades: three stores and three allocators change between the release before this one and this one, under
+//! load.
 //!
 //! `tests/rolling/run` builds the release before and runs this.
 
@@ -80,8 +81,8 @@ impl Set {
         eventually("the node is ready", || seqsvr(&["health", "--addr", &addr]).status.success().then_some(()));
     }
 
-    /// Restarts each node with another release, one after another, each once the one before is ready; returns the longest time
-    /// that one took.
+    /// Restarts each node with another release, one after another, each once the one before is ready; returns the
+    /// longest time that one took.
     fn roll(&mut self, release: usize) -> Duration {
         let mut longest = Duration::ZERO;
         for (place, name) in NODES.iter().enumerate() {

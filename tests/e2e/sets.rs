@@ -1,5 +1,5 @@
-//! An operator's day with two sets of real processes: they are defined, users are split off under load, rolled back, split
-//! again, one set is lost and comes back, and is merged.
+//! An operator's day with two sets of real processes: they are defined, users are split off under load, rolled back,
+//! split again, one set is lost and comes back, and is merged.
 //!
 //! The commands and their output are the page docs/operator-day.md: `UPDATE_EXPECT=1` writes it anew. Measured values
 //! differ from run to run, so the page is compared without them.

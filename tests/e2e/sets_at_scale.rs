@@ -1,8 +1,8 @@
 //! Measures two sets of real processes; wants an optimized build and an idle machine: `just sets`.
 //!
-//! A thousand sections of 100,000 users migrate under 20,000 numbers a second over every endpoint: split, paused, rolled
-//! back half-way, split again, merged back, and the empty set is closed. Then one set is lost, and the other one is
-//! compared with before.
+//! A thousand sections of 100,000 users migrate under 20,000 numbers a second over every endpoint: split, paused,
+//! rolled back half-way, split again, merged back, and the empty set is closed. Then one set is lost, and the other one
+//! is compared with before.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -32,8 +32,8 @@ const READ_INTERVAL: Duration = Duration::from_millis(500);
 /// Users of each section that a load allocates for.
 const USERS: u64 = 10;
 
-/// The endpoints, with 20,000 numbers a second in all, at different nodes: mostly in batches, since all processes share few
-/// cores.
+/// The endpoints, with 20,000 numbers a second in all, at different nodes: mostly in batches, since all processes share
+/// few cores.
 const LOADS: [(&str, u16, &[&str]); 6] = [
     ("sdk", 7400, &["--rate", "24", "--batch", "200"]),
     ("many", 7401, &["--rate", "24", "--batch", "200"]),

@@ -1,5 +1,5 @@
-//! Two sets over TLS, and the certificate of a store of a third set, and of one of the own neighbours: everything that the
-//! service between sets takes, with lies about the sender, the sections, the facts and the lineages. Nothing moves.
+//! Two sets over TLS, and the certificate of a store of a third set, and of one of the own neighbours: everything that
+//! the service between sets takes, with lies about the sender, the sections, the facts and the lineages. Nothing moves.
 
 use std::time::{Duration, Instant};
 

@@ -260,7 +260,8 @@ fn a_host_is_drained_under_load_and_undrained() {
     assert!(report["calls"].as_u64() > Some(0), "{report:#}");
 }
 
-/// Processes of each role, and `promtool check metrics`, which a scrape of a Prometheus does not need to pass and its reader does.
+/// Processes of each role, and `promtool check metrics`, which a scrape of a Prometheus does not need to pass and its
+/// reader does.
 #[test]
 fn metrics_of_every_role_are_clean() {
     let cluster = Cluster::start();

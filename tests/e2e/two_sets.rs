@@ -1,4 +1,5 @@
-//! Two sets of one cluster as real processes: three stores and two allocators each. All sections begin in the first one.
+//! Two sets of one cluster as real processes: three stores and two allocators each. All sections begin in the first
+//! one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,8 @@ impl TwoSets {
         TwoSets::with_security(uids, "plaintext = true\n", "http")
     }
 
-    /// As [`TwoSets::new`], with TLS, and a certificate for each process, for `operator/admin` and for `client/backend`.
+    /// As [`TwoSets::new`], with TLS, and a certificate for each process, for `operator/admin` and for
+    /// `client/backend`.
     pub(crate) fn secure(uids: u64) -> TwoSets {
         let sets = TwoSets::with_security(uids, "", "https");
         for set in ["a", "b"] {

@@ -1,5 +1,5 @@
-//! A cluster of seqsvr under measurement: one store, and allocators with one serving thread each, as separate processes. The
-//! allocators are measured, the store runs beside them.
+//! A cluster of seqsvr under measurement: one store, and allocators with one serving thread each, as separate
+//! processes. The allocators are measured, the store runs beside them.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ pub(crate) const UIDS: Range<u64> = 0..1_000_000;
 /// Uids of a section.
 const SECTION_SIZE: u64 = 100_000;
 
-/// Evaluations of the cluster until it must be ready, and the interval between them: an allocator gets its sections within
-/// seconds.
+/// Evaluations of the cluster until it must be ready, and the interval between them: an allocator gets its sections
+/// within seconds.
 const POLLS: u32 = 100;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -34,8 +34,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a store and so many allocators, and waits until each of these owns its share of the sections. `under` is a
-    /// program, with its arguments, that runs the allocators.
+    /// Starts a store and so many allocators, and waits until each of these owns its share of the sections. `under` is
+    /// a program, with its arguments, that runs the allocators.
     pub(crate) async fn start(seqsvr: &Path, dir: &Path, allocs: usize, under: &[&str]) -> anyhow::Result<Cluster> {
         Cluster::start_with(seqsvr, dir, allocs, under, None).await
     }

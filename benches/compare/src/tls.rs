@@ -1,4 +1,5 @@
-//! What TLS costs: the server with it beside the server without, and handshakes with and without the resumption of a session.
+//! What TLS costs: the server with it beside the server without, and handshakes with and without the resumption of a
+//! session.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The directory of 2^32 uids over a number of sets: memory of a node's route table, the lookup of a section, the response
-//! to a client without routes, and the delta of one section that migrated.
+//! The directory of 2^32 uids over a number of sets: memory of a node's route table, the lookup of a section, the
+//! response to a client without routes, and the delta of one section that migrated.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

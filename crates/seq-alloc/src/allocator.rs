@@ -79,8 +79,8 @@ impl Allocator {
         Allocator::start_with(config, &Dial::tcp(), group)
     }
 
-    /// Starts an allocator that reaches the store and the other nodes by `dial`. It expects members of its own set's store,
-    /// AllocSvrs of its own set, and at the addresses of another set the AllocSvrs of that one.
+    /// Starts an allocator that reaches the store and the other nodes by `dial`. It expects members of its own set's
+    /// store, AllocSvrs of its own set, and at the addresses of another set the AllocSvrs of that one.
     ///
     /// # Errors
     /// As [`Allocator::start`].
@@ -141,8 +141,9 @@ impl Allocator {
         Ok(Allocator { shared, link, arrivals: None })
     }
 
-    /// A handle for the endpoints of the current thread, which reads the clock once for all calls that arrived together. Every
-    /// call through it, and through clones of it, must have come over a connection of the current runtime.
+    /// A handle for the endpoints of the current thread, which reads the clock once for all calls that arrived
+    /// together. Every call through it, and through clones of it, must have come over a connection of the current
+    /// runtime.
     ///
     /// # Panics
     /// Outside of a current-thread runtime.
@@ -200,8 +201,8 @@ impl Allocator {
         }
     }
 
-    /// The ceilings of the sections that this node owns, from one on, also while its lease is over: no number that it has
-    /// allocated is above them.
+    /// The ceilings of the sections that this node owns, from one on, also while its lease is over: no number that it
+    /// has allocated is above them.
     #[must_use]
     pub fn ceilings(&self, first: SectionId) -> v1::ListCeilingsResponse {
         let owned = self.shared.ownership.owned();
@@ -216,8 +217,8 @@ impl Allocator {
         v1::ListCeilingsResponse { set: self.shared.set.clone(), ceilings, next_section }
     }
 
-    /// Adds what must hold before traffic is sent here: the node is registered, holds a lease, knows the owners, and agrees
-    /// with the store on what the set is.
+    /// Adds what must hold before traffic is sent here: the node is registered, holds a lease, knows the owners, and
+    /// agrees with the store on what the set is.
     pub fn add_checks(&self, checks: &mut Checks) {
         let shared = self.shared.clone();
         checks.add("registered", move || {
@@ -234,8 +235,8 @@ impl Allocator {
             let reason = || shared.fault.lock().clone().unwrap_or_else(|| "no routes yet".to_owned());
             let routes = shared.routes();
             let routed = routes.as_ref().is_some_and(|routes| {
-                // One section with an owner, or in another set, is enough: which uids are requested is not known here. A
-                // set that is new has none of its own, and forwards all.
+                // One section with an owner, or in another set, is enough: which uids are requested is not known here.
+                // A set that is new has none of its own, and forwards all.
                 let is_routed = |at: Route| at.owner.is_some() || at.other_set().is_some();
                 (0..routes.layout().sections()).any(|id| routes.get(SectionId(id)).is_some_and(is_routed))
             });
@@ -272,9 +273,10 @@ impl Allocator {
         self.shared.publish();
     }
 
-    /// Hands everything that this node owns over to others, each section with its exact values, while calls are answered
-    /// as before. Where no other node is a candidate, the sections are given up. Ends when the store has applied it, or after
-    /// `timeout`; returns whether the node owns nothing any more. Cancel safe: what was begun goes on.
+    /// Hands everything that this node owns over to others, each section with its exact values, while calls are
+    /// answered as before. Where no other node is a candidate, the sections are given up. Ends when the store has
+    /// applied it, or after `timeout`; returns whether the node owns nothing any more. Cancel safe: what was begun goes
+    /// on.
     pub async fn drain(&self, timeout: Duration) -> bool {
         let shared = &*self.shared;
         shared.step(|owner, _| owner.leave());

@@ -14,13 +14,13 @@ use crate::pending::{ItemResult, PendingGroup, PendingItem};
 use crate::shared::Shared;
 use crate::work::{Read, Take, Work};
 
-/// Slots that are prefetched before they are used: enough for their loads to run side by side, and so few that the first is
-/// still in the cache when the last has arrived.
+/// Slots that are prefetched before they are used: enough for their loads to run side by side, and so few that the
+/// first is still in the cache when the last has arrived.
 const PREFETCHED: usize = 16;
 
 impl Shared {
-    /// Serves what can be served now and adds a reply for each item; `None` for those that become pending. `serving` was
-    /// obtained after the request had been received.
+    /// Serves what can be served now and adds a reply for each item; `None` for those that become pending. `serving`
+    /// was obtained after the request had been received.
     pub(crate) fn first_pass<W: Work>(
         &self,
         work: &W,
@@ -107,8 +107,8 @@ impl Shared {
         replies.into_iter().map(|reply| reply.expect("every item has a result")).collect()
     }
 
-    /// Completes the pending items: all that go to one node in one request, the others section by section. The results of
-    /// each group are in no order.
+    /// Completes the pending items: all that go to one node in one request, the others section by section. The results
+    /// of each group are in no order.
     async fn second_pass<W: Work>(
         &self,
         work: &W,

@@ -35,8 +35,8 @@ seq_kit::options! {
     /// Intervals, timeouts and limits of an AllocSvr.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct AllocOptions {
-        /// Lease granted by a response of the store, from when the request was sent. The store refuses a node whose lease
-        /// could outlast the store's lease_wait_ms.
+        /// Lease granted by a response of the store, from when the request was sent. The store refuses a node whose
+        /// lease could outlast the store's lease_wait_ms.
         #[serde(rename = "lease_ms", with = "durations::ms")]
         pub lease: Duration,
         /// How much earlier than its lease expires the node stops serving.
@@ -45,7 +45,8 @@ seq_kit::options! {
         /// Interval of renewals while the node owns sections.
         #[serde(rename = "renew_interval_ms", with = "durations::ms")]
         pub renew_interval: Duration,
-        /// Shortest interval between two renewals, and the interval while the node owns no section or calls are pending.
+        /// Shortest interval between two renewals, and the interval while the node owns no section or calls are
+        /// pending.
         #[serde(rename = "min_renew_interval_ms", with = "durations::ms")]
         pub min_renew_interval: Duration,
         /// Timeout of one request to one store member, before the next member is tried.
@@ -63,10 +64,10 @@ seq_kit::options! {
         pub raises_in_flight: usize,
         /// Connections to each other AllocSvr and to each store member.
         pub connections: usize,
-        /// How far above its section's ceiling a uid may be advanced (Advance, SET). A ceiling never falls, and the section's
-        /// next owner starts every uid at it: one advance to 2^62 would move all its neighbours there. Above 2^34 an advance
-        /// takes several raises, at some hundreds a second, and above 2^38 a second for each 2^30; one that ends before them
-        /// may be repeated.
+        /// How far above its section's ceiling a uid may be advanced (Advance, SET). A ceiling never falls, and the
+        /// section's next owner starts every uid at it: one advance to 2^62 would move all its neighbours there. Above
+        /// 2^34 an advance takes several raises, at some hundreds a second, and above 2^38 a second for each 2^30; one
+        /// that ends before them may be repeated.
         #[serde(with = "advance_limit")]
         pub max_advance: AdvanceLimit,
     }

@@ -32,8 +32,8 @@ struct Shard {
 
 pub(crate) struct Counters {
     shards: Box<[Shard]>,
-    /// What of the shards' sums the metrics show already. They are added up rather than set, because two allocators of one
-    /// set in one process share them.
+    /// What of the shards' sums the metrics show already. They are added up rather than set, because two allocators of
+    /// one set in one process share them.
     published: Mutex<[[u64; CODES]; VIAS]>,
     set: String,
     forwarded: Count,

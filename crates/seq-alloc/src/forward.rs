@@ -1,12 +1,12 @@
 //! Requests to the owners of other sections, in this set and in others, and what their responses mean.
 //!
-//! Allocations go through a batcher for each core and owner first (`seq_channel::batch`): what all connections of a core
-//! have for an owner in one turn of its event loop shares a message, and the owner completes what it can at once. An
-//! item that would wait there is sent again in a request of its own, as reads and advances are.
+//! Allocations go through a batcher for each core and owner first (`seq_channel::batch`): what all connections of a
+//! core have for an owner in one turn of its event loop shares a message, and the owner completes what it can at once.
+//! An item that would wait there is sent again in a request of its own, as reads and advances are.
 //!
-//! A forwarded request that may have been processed is not repeated here: whether that is wise is the client's decision. The
-//! one exception is an owner that was replaced before it responded (`seq_core::calls`), whose attempts are counted in the
-//! response.
+//! A forwarded request that may have been processed is not repeated here: whether that is wise is the client's
+//! decision. The one exception is an owner that was replaced before it responded (`seq_core::calls`), whose attempts
+//! are counted in the response.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -127,8 +127,8 @@ impl Shared {
             .ok()
     }
 
-    /// Allocates for items at their owner, in a message of the stream to it that other calls share. A reply is `None` for
-    /// an item that would wait there. `None`: the owner has no such stream.
+    /// Allocates for items at their owner, in a message of the stream to it that other calls share. A reply is `None`
+    /// for an item that would wait there. `None`: the owner has no such stream.
     pub(crate) async fn forward_batched(
         &self,
         call: Call,
@@ -374,8 +374,8 @@ fn failure_of_item(error: &v1::ItemError) -> Failure {
     failure_of(&error.reason, error.set_id, error.since)
 }
 
-/// The failure of a refusal with this reason, which may name the set that the section moved to. One that this version does
-/// not know counts as no response: numbers may have been consumed.
+/// The failure of a refusal with this reason, which may name the set that the section moved to. One that this version
+/// does not know counts as no response: numbers may have been consumed.
 fn failure_of(reason: &str, set: Option<u64>, since: Option<u64>) -> Failure {
     match (Reason::parse(reason), set, since) {
         (Some(Reason::Moved), Some(set), Some(since)) => Failure::Moved { set: SetId(set), since: Epoch(since) },
@@ -386,8 +386,8 @@ fn failure_of(reason: &str, set: Option<u64>, since: Option<u64>) -> Failure {
     }
 }
 
-/// Every refusal of a forwarded item. The owner's epoch is not in its response; all that matters is that the client's is
-/// newer.
+/// Every refusal of a forwarded item. The owner's epoch is not in its response; all that matters is that the client's
+/// is newer.
 fn known_refusals(layout: &Layout, item: &PendingItem, to: NodeId) -> [Refusal; 12] {
     let PendingItem { item, section, .. } = *item;
     let (uids, count) = (layout.uids(), item.count.get());

@@ -1,8 +1,8 @@
 //! Why this process no longer serves, for good.
 //!
-//! Three things end its work: another process took its name, the set of the store is not that of its set file, or the store
-//! lost entries that it had reported. They are latched: a store that lost committed entries looks sound again once others have
-//! written to it, and a process that went on would give out numbers twice.
+//! Three things end its work: another process took its name, the set of the store is not that of its set file, or the
+//! store lost entries that it had reported. They are latched: a store that lost committed entries looks sound again
+//! once others have written to it, and a process that went on would give out numbers twice.
 
 use seq_core::high_water::{Refused, StoreBehind};
 use seq_core::owner::Session;
@@ -89,8 +89,8 @@ impl HaltLatch {
         let _ = self.set.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Judges the store's refusal of a request of an incarnation, whose last renewal with a response was `renewed`, of a
-    /// process that is reached at `addr`.
+    /// Judges the store's refusal of a request of an incarnation, whose last renewal with a response was `renewed`, of
+    /// a process that is reached at `addr`.
     pub(crate) fn judge(&self, session: Session, renewed: RenewSeq, addr: &str, error: &StoreError) {
         if let Some(halt) = judge(session, renewed, addr, error) {
             self.set(halt);
@@ -103,8 +103,8 @@ impl HaltLatch {
     }
 
     /// Judges the refusal of a handover because its target, which the store had reported in incarnation `target`, is in
-    /// incarnation `current`. Returns whether this process may no longer serve: a store in which `current` is the earlier one
-    /// lost entries. The handover may have been committed among them, so its section must not be thawed.
+    /// incarnation `current`. Returns whether this process may no longer serve: a store in which `current` is the
+    /// earlier one lost entries. The handover may have been committed among them, so its section must not be thawed.
     pub(crate) fn judge_target(&self, target: Incarnation, current: Incarnation, message: String) -> bool {
         let lost = Refused::Incarnation(current).shows_loss(target, RenewSeq(0));
         if lost {

@@ -126,8 +126,8 @@ impl Shared {
         }
     }
 
-    /// The target, where the store of its set stated that it takes handovers; a store that states nothing has routes. The copy
-    /// of a section is sent only to an AllocSvr of the set that the handover is for.
+    /// The target, where the store of its set stated that it takes handovers; a store that states nothing has routes.
+    /// The copy of a section is sent only to an AllocSvr of the set that the handover is for.
     fn target(&self, handover: &Handover) -> Result<HandoverServiceClient<Channel>, Status> {
         let channel = match &handover.departure {
             Some(departure) => self.channel_of_set(departure.set, &departure.addr)?,

@@ -1,8 +1,8 @@
-//! The target's side of handovers: the service that other AllocSvrs call, of the same set, or of one that sections depart
-//! from to this set. Others reach the port as well.
+//! The target's side of handovers: the service that other AllocSvrs call, of the same set, or of one that sections
+//! depart from to this set. Others reach the port as well.
 //!
-//! **Invariant:** no request starts an ownership; a grant of the store does, as `seq_core::owner::handover` decides. What
-//! requests can make this node hold is bounded, also while copies are being received.
+//! **Invariant:** no request starts an ownership; a grant of the store does, as `seq_core::owner::handover` decides.
+//! What requests can make this node hold is bounded, also while copies are being received.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ use crate::handover_calls;
 /// How long an Activate waits for the grant: the store's response to one renewal, well before the source times out.
 const GRANT_TIME: Duration = Duration::from_millis(400);
 
-/// Bounds the slots of copies that are being received, by all requests together: as many as are kept once they are here.
+/// Bounds the slots of copies that are being received, by all requests together: as many as are kept once they are
+/// here.
 #[derive(Debug)]
 pub(crate) struct Receiving(Semaphore);
 
@@ -47,7 +48,8 @@ impl Receiving {
 }
 
 impl Allocator {
-    /// The service that other AllocSvrs call to hand sections over; served beside the other endpoints, on the same port.
+    /// The service that other AllocSvrs call to hand sections over; served beside the other endpoints, on the same
+    /// port.
     #[must_use]
     pub fn handover_service(&self) -> Routes {
         let service = HandoverServiceServer::new(Service(self.clone()));

@@ -6,8 +6,8 @@
 //! into the section. Beside them `session` registers and renews, `handover` and `handover_service` hand sections over,
 //! `pending` keeps calls pending until they can be served, and forwards those of other owners, also in other sets
 //! (`other_sets`), by what `forward` sends. `peer_routes` fetches routes from peers while the lease is expired.
-//! `control_loop` is the one place that waits for all of them but the calls: its events show why an AllocSvr wakes. `halt`
-//! latches why a process no longer serves.
+//! `control_loop` is the one place that waits for all of them but the calls: its events show why an AllocSvr wakes.
+//! `halt` latches why a process no longer serves.
 //!
 //! **Architecture Invariant:** what is owned, and for how long, is decided by `seq_core::owner` alone, and changes in
 //! `ownership` alone. When the store is called, and which member, is decided by `seq_core::raises`, `renewals` and

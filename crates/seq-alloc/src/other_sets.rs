@@ -4,10 +4,11 @@
 //! calls for other sets nothing. `probe_loop` finds out whether a set responds, and fetches its routes; calls only read
 //! what it found, and never probe.
 //!
-//! An address of another set is stated by nodes of this set, or by nodes of that one. Whichever it is, only an AllocSvr whose
-//! certificate is of the set with the stated name receives a call there.
+//! An address of another set is stated by nodes of this set, or by nodes of that one. Whichever it is, only an AllocSvr
+//! whose certificate is of the set with the stated name receives a call there.
 //!
-//! **Invariant:** a set's routes only choose the node that a call is sent to. Any node of the set serves it, or forwards it.
+//! **Invariant:** a set's routes only choose the node that a call is sent to. Any node of the set serves it, or
+//! forwards it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,13 +59,14 @@ impl OtherSets {
         OtherSets { set, node, connections, dial, unnamed, sets: RwLock::default(), probe: Arc::default() }
     }
 
-    /// Connections to AllocSvrs of a set that the routes do not have: its name is not known, so only the role is checked.
+    /// Connections to AllocSvrs of a set that the routes do not have: its name is not known, so only the role is
+    /// checked.
     pub(crate) fn unnamed(&self) -> &Peers {
         &self.unnamed
     }
 
-    /// A set, by what the routes of this one state of it; made anew when its name or addresses changed. `None`: the routes
-    /// do not have it.
+    /// A set, by what the routes of this one state of it; made anew when its name or addresses changed. `None`: the
+    /// routes do not have it.
     pub(crate) fn get(&self, id: SetId, routes: &RouteTable) -> Option<Arc<OtherSet>> {
         let stated = routes.other_set(id)?;
         if let Some(set) = self.sets.read().get(&id).filter(|set| set.is_stated(stated)) {

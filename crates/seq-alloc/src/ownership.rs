@@ -1,9 +1,10 @@
-//! What this process owns and for how long: the owner's machine, the served sections, the routes and the lease, in one place.
+//! What this process owns and for how long: the owner's machine, the served sections, the routes and the lease, in one
+//! place.
 //!
-//! **Invariant:** the table of sections, the routes and the lease change in [`Ownership::step`] only, under the machine's lock,
-//! in the order that the machine gives, the lease last. Readers go the other way round: [`Ownership::serve`] checks the lease
-//! and then loads the table, and only a [`Serving`] gives access to a section's numbers. So a lease that was extended is never
-//! used with a table from before.
+//! **Invariant:** the table of sections, the routes and the lease change in [`Ownership::step`] only, under the
+//! machine's lock, in the order that the machine gives, the lease last. Readers go the other way round:
+//! [`Ownership::serve`] checks the lease and then loads the table, and only a [`Serving`] gives access to a section's
+//! numbers. So a lease that was extended is never used with a table from before.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -236,7 +237,8 @@ impl Ownership {
         }
     }
 
-    /// A section as its ownership begins: at the exact values of a copy, or above everything that may have been given out.
+    /// A section as its ownership begins: at the exact values of a copy, or above everything that may have been given
+    /// out.
     fn start(
         &self,
         id: SectionId,
@@ -255,7 +257,8 @@ impl Ownership {
         OwnedSection::new(id, epoch, section)
     }
 
-    /// A section with the values of one that was frozen for a handover which failed for good; `None` when it left meanwhile.
+    /// A section with the values of one that was frozen for a handover which failed for good; `None` when it left
+    /// meanwhile.
     fn thaw(&self, id: SectionId, epoch: Epoch, transitions: &mut Transitions) -> Option<Arc<OwnedSection>> {
         let frozen = self.sections.load().get(id).filter(|owned| owned.epoch == epoch).cloned()?;
         Some(self.start(id, epoch, frozen.ceiling(), Some(&frozen.freeze()), transitions))

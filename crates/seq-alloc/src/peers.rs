@@ -1,7 +1,7 @@
 //! Connections to the other nodes of the set, apart for each runtime that calls.
 //!
-//! A forwarded call is carried by the thread of the endpoint that it came to, out and back: it changes no thread, and however
-//! much is forwarded, the thread that renews and raises does none of it.
+//! A forwarded call is carried by the thread of the endpoint that it came to, out and back: it changes no thread, and
+//! however much is forwarded, the thread that renews and raises does none of it.
 
 use std::sync::Arc;
 
@@ -70,8 +70,8 @@ impl Peers {
 }
 
 impl Connections {
-    /// The batcher of calls to `addr`. `is_node` is whether an address is one of a node's: a new batcher takes the place of
-    /// those whose address is none any more, and of their connections.
+    /// The batcher of calls to `addr`. `is_node` is whether an address is one of a node's: a new batcher takes the
+    /// place of those whose address is none any more, and of their connections.
     pub(crate) fn batcher(&self, addr: &str, is_node: impl Fn(&str) -> bool) -> Arc<NodeBatcher> {
         self.batchers.get(addr).unwrap_or_else(|| {
             self.batchers.retain(&is_node);

@@ -1,7 +1,8 @@
 //! The way of a section from the thread that takes its numbers to the control loop.
 //!
 //! Bounded by the sections of the set: each has one ticket. The queue proper, with its batches and retries, is
-//! `seq_core::raises`; this one is emptied into it, so that a thread that takes numbers never waits for a batch being made.
+//! `seq_core::raises`; this one is emptied into it, so that a thread that takes numbers never waits for a batch being
+//! made.
 
 use std::sync::Arc;
 

@@ -52,12 +52,14 @@ pub(crate) struct Shared {
     pub(crate) fault: Mutex<Option<String>>,
     /// Where the store's members are, as a response of the leader reported it last, the leader first; empty before.
     pub(crate) stores: Mutex<Vec<String>>,
-    /// Where other nodes of the set take handovers, as planned handovers stated last: routes have the ports for callers.
+    /// Where other nodes of the set take handovers, as planned handovers stated last: routes have the ports for
+    /// callers.
     pub(crate) peer_addrs: Mutex<BTreeMap<NodeId, String>>,
     pub(crate) raises: RaiseInbox,
     /// Notified when the routes known here proved stale.
     pub(crate) renew_now: Notify,
-    /// Notified when a peer reports that a handover to this node is committed: a renewal is sent at once, for the grant.
+    /// Notified when a peer reports that a handover to this node is committed: a renewal is sent at once, for the
+    /// grant.
     pub(crate) grants_due: Notify,
     /// Notified when a pending call may go on: the table, the routes or the lease changed.
     pub(crate) ownership_changed: Notify,
@@ -115,8 +117,8 @@ impl Shared {
         self.ownership.is_leased(self.clock.now())
     }
 
-    /// Takes an item's numbers from a section that is served here. `None`: not now. They are above the ceiling and a raise is
-    /// queued, or the section is frozen, or the caller has seen a newer ownership.
+    /// Takes an item's numbers from a section that is served here. `None`: not now. They are above the ceiling and a
+    /// raise is queued, or the section is frozen, or the caller has seen a newer ownership.
     #[inline]
     pub(crate) fn take(&self, served: Served<'_>, item: &Item, slot: SlotIndex) -> Option<Result<Allocation, Refusal>> {
         if item.epoch > served.epoch() {

@@ -1,7 +1,7 @@
 //! Calls to the member of the store that leads, or to a follower that forwards them to it.
 //!
-//! Which member is called, and how often, is decided by `seq_core::store_calls`; here the attempts are made, and each response
-//! is compared with earlier ones before it is used.
+//! Which member is called, and how often, is decided by `seq_core::store_calls`; here the attempts are made, and each
+//! response is compared with earlier ones before it is used.
 
 use std::future::Future;
 use std::time::Duration;

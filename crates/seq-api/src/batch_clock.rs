@@ -32,7 +32,8 @@ impl BatchClock {
     /// A clock for the requests of [`seq_kit::connection::Connection`]s of the current runtime.
     ///
     /// # Panics
-    /// Outside of a current-thread runtime: elsewhere a request may be handled on another thread than the one that read it.
+    /// Outside of a current-thread runtime: elsewhere a request may be handled on another thread than the one that read
+    /// it.
     #[must_use]
     pub fn new(clock: Clock) -> BatchClock {
         let flavor = Handle::current().runtime_flavor();

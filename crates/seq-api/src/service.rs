@@ -107,8 +107,8 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
     /// items, which must have been received before the call.
     fn try_next_batch(&self, via: Via, items: &[DecodedItem], replies: &mut Vec<ItemReply<Allocation>>);
 
-    /// Completes the items that [`SequenceService::try_next_batch`] left pending: waits and forwards up to the request's
-    /// deadline. `items` and `replies` have the same length; every reply is `Some` at the end.
+    /// Completes the items that [`SequenceService::try_next_batch`] left pending: waits and forwards up to the
+    /// request's deadline. `items` and `replies` have the same length; every reply is `Some` at the end.
     fn complete_batch(
         &self,
         call: Call,
@@ -135,8 +135,8 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
     /// Reads one uid's last number.
     fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> impl Future<Output = Result<Current, Refusal>> + Send;
 
-    /// Reads many uids' last numbers independently, in order. Beside each uid is the newest epoch of its section that the
-    /// client has seen.
+    /// Reads many uids' last numbers independently, in order. Beside each uid is the newest epoch of its section that
+    /// the client has seen.
     fn current_many(
         &self,
         call: Call,

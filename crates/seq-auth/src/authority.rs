@@ -1,7 +1,7 @@
 //! The certificate authority of a cluster: makes certificates, renews itself, and revokes.
 //!
-//! Keys are ECDSA on P-256, which every TLS library has. A certificate is never made for a given key: each one gets a new
-//! key, so a rotation ends the use of a key that leaked unseen.
+//! Keys are ECDSA on P-256, which every TLS library has. A certificate is never made for a given key: each one gets a
+//! new key, so a rotation ends the use of a key that leaked unseen.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -102,8 +102,8 @@ impl Authority {
         Ok(Authority { cluster, bundle, issuer, not_after })
     }
 
-    /// The successor of this authority, with a key of its own. Its bundle has this one's certificates too, so that what they
-    /// signed stays valid, except expired ones.
+    /// The successor of this authority, with a key of its own. Its bundle has this one's certificates too, so that what
+    /// they signed stays valid, except expired ones.
     ///
     /// # Errors
     /// As [`Authority::create`].

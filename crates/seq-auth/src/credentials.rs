@@ -1,8 +1,8 @@
-//! The credentials of a process: its certificate, its key, and the authorities it trusts, read from files and read again
-//! when these change.
+//! The credentials of a process: its certificate, its key, and the authorities it trusts, read from files and read
+//! again when these change.
 //!
-//! TLS 1.3 only. A connection keeps the credentials that it began with: a reload counts for the next one, and ends only those of
-//! holders that it revokes.
+//! TLS 1.3 only. A connection keeps the credentials that it began with: a reload counts for the next one, and ends only
+//! those of holders that it revokes.
 
 use std::fmt;
 use std::io;
@@ -218,8 +218,8 @@ pub fn peer<S>(stream: &server::TlsStream<S>) -> Option<Identity> {
     Certificate::read(presented).ok().map(|certificate| certificate.identity)
 }
 
-/// Checks that the certificate of the peer of an accepted connection has not expired: the handshake of a session that is resumed
-/// does not. (A revocation is a new reading of the files, which ends all sessions.)
+/// Checks that the certificate of the peer of an accepted connection has not expired: the handshake of a session that
+/// is resumed does not. (A revocation is a new reading of the files, which ends all sessions.)
 ///
 /// # Errors
 /// It has expired.
@@ -287,8 +287,8 @@ impl Current {
     }
 }
 
-/// The cryptography of connections, with the cipher of least cost first: AES-128 needs ten rounds where AES-256 needs 14, and
-/// neither can be broken.
+/// The cryptography of connections, with the cipher of least cost first: AES-128 needs ten rounds where AES-256 needs
+/// 14, and neither can be broken.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     let cipher_suites = vec![TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256];
     Arc::new(CryptoProvider { cipher_suites, ..aws_lc_rs::default_provider() })
@@ -311,8 +311,8 @@ fn serving(
     let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(own, key)?;
     config.ignore_client_order = true;
     config.alpn_protocols = SERVER_PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-    // Sessions are resumed from what the client keeps, so their number is no matter of this process' memory. A reload makes
-    // new keys for it: a holder that was accepted before is checked again. See also `check_validity`.
+    // Sessions are resumed from what the client keeps, so their number is no matter of this process' memory. A reload
+    // makes new keys for it: a holder that was accepted before is checked again. See also `check_validity`.
     config.ticketer = aws_lc_rs::Ticketer::new()?;
     Ok(Arc::new(config))
 }

@@ -1,7 +1,7 @@
 //! TLS of connections to servers: one configuration for each expectation.
 //!
-//! **Invariant:** a session is resumed only under the expectation that its full handshake was checked with, because each
-//! configuration has a verifier and a cache of sessions of its own: a resumed handshake shows no certificate.
+//! **Invariant:** a session is resumed only under the expectation that its full handshake was checked with, because
+//! each configuration has a verifier and a cache of sessions of its own: a resumed handshake shows no certificate.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -101,8 +101,8 @@ impl Dialing {
     }
 }
 
-/// The rejection of a server that failed a handshake of [`Trust::connect`](crate::Trust::connect); `None`: it failed for
-/// another cause.
+/// The rejection of a server that failed a handshake of [`Trust::connect`](crate::Trust::connect); `None`: it failed
+/// for another cause.
 #[must_use]
 pub fn rejection(failed: &io::Error) -> Option<&Rejected> {
     match failed.get_ref()?.downcast_ref()? {

@@ -1,8 +1,8 @@
 //! The server that a dialer expects at an address.
 //!
-//! A valid certificate of the cluster proves that its holder is some node. It does not prove that the holder is the node
-//! that the dialer means: a node of another set that takes over an address, or that another node names as one of a set,
-//! has a valid certificate as well. A dialer that knows what it dials therefore states role and set.
+//! A valid certificate of the cluster proves that its holder is some node. It does not prove that the holder is the
+//! node that the dialer means: a node of another set that takes over an address, or that another node names as one of a
+//! set, has a valid certificate as well. A dialer that knows what it dials therefore states role and set.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +37,8 @@ impl ExpectedServer {
         ExpectedServer { role: Some(Role::Alloc), set: None }
     }
 
-    /// Restricts the expectation to one set. An empty `name` is of a set whose name is not known yet, and restricts nothing.
+    /// Restricts the expectation to one set. An empty `name` is of a set whose name is not known yet, and restricts
+    /// nothing.
     #[must_use]
     pub fn of_set(self, name: &str) -> ExpectedServer {
         ExpectedServer { set: (!name.is_empty()).then(|| name.into()), ..self }

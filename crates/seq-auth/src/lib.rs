@@ -1,7 +1,7 @@
 //! Identities of a cluster: in certificates, and on connections.
 //!
-//! [`identity`] names holders, [`certificate`] reads them, [`authority`] makes certificates, and [`credentials`] proves an
-//! own identity to peers and checks theirs: [`ExpectedServer`] is which server a dialer accepts.
+//! [`identity`] names holders, [`certificate`] reads them, [`authority`] makes certificates, and [`credentials`] proves
+//! an own identity to peers and checks theirs: [`ExpectedServer`] is which server a dialer accepts.
 
 pub mod authorities;
 pub mod authority;

@@ -39,8 +39,8 @@ impl Access {
         Pool::of_caller(connections, self.dial(), self.bearer.clone())
     }
 
-    /// Connects to `addr`, as `host:port`, for a protocol that its user speaks by itself; TLS negotiates `protocol`. Cancel
-    /// safe: dropped, it ends the connection.
+    /// Connects to `addr`, as `host:port`, for a protocol that its user speaks by itself; TLS negotiates `protocol`.
+    /// Cancel safe: dropped, it ends the connection.
     ///
     /// # Errors
     /// The address is none, nothing listens there, or the handshake fails.

@@ -1,19 +1,19 @@
 //! Batching of calls for numbers: concurrent calls share the messages of one `NextStream` per node.
 //!
-//! A round trip costs a hundred times as much as a number. There is no batching delay: a call that finds the queue empty
-//! is sent at once, and calls that arrive while the sender is busy are its next message. On a runtime of one thread, a
-//! message holds what all its tasks enqueued in one turn.
+//! A round trip costs a hundred times as much as a number. There is no batching delay: a call that finds the queue
+//! empty is sent at once, and calls that arrive while the sender is busy are its next message. On a runtime of one
+//! thread, a message holds what all its tasks enqueued in one turn.
 //!
-//! No call waits for the items of another: messages set `now_only`, and an item that would have to wait, or that another
-//! node owns, is refused with `WOULD_WAIT`. Its caller sends it again as a unary request.
+//! No call waits for the items of another: messages set `now_only`, and an item that would have to wait, or that
+//! another node owns, is refused with `WOULD_WAIT`. Its caller sends it again as a unary request.
 //!
 //! The SDK coalesces its calls with it (docs/adr/0009-coalescing.md), and AllocSvrs forward with it
 //! (docs/adr/0012-forwarding-over-streams.md).
 //!
 //! Modules, each using only those before it: [`response`] is the part of a response that belongs to one call; [`queue`]
-//! holds the pending and the in-flight calls, without any I/O; [`shared_queue`] is the queue as callers and stream share
-//! it; [`stream`] is the task between queue and wire; [`node_batcher`] is the entry point for the calls to one node, and
-//! owns its task.
+//! holds the pending and the in-flight calls, without any I/O; [`shared_queue`] is the queue as callers and stream
+//! share it; [`stream`] is the task between queue and wire; [`node_batcher`] is the entry point for the calls to one
+//! node, and owns its task.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

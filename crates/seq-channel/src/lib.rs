@@ -3,8 +3,8 @@
 //!
 //! The SDK uses it for calls, servers for requests among themselves.
 //!
-//! **Architecture Invariant:** it decides nothing about a call. Which failure is retried, where, and what a refusal means,
-//! is decided by its users.
+//! **Architecture Invariant:** it decides nothing about a call. Which failure is retried, where, and what a refusal
+//! means, is decided by its users.
 
 mod access;
 pub mod batch;

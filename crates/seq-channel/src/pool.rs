@@ -9,12 +9,12 @@
 //! request. A server with a runtime per core creates a pool on each, so that no request leaves its core. Requests hang
 //! while that runtime is not running, and fail once it has shut down.
 //!
-//! **Servers:** each address has one expected server, and connections that accept another one are never returned for it.
-//! Over TLS it is checked each time that a connection is made.
+//! **Servers:** each address has one expected server, and connections that accept another one are never returned for
+//! it. Over TLS it is checked each time that a connection is made.
 //!
-//! **Tasks:** the pool owns the tasks of its connections. Dropping its last handle aborts them: requests in flight on its
-//! channels fail, and later ones cannot dial. The tasks of an address dropped by [`Pool::retain`] end with the last clone
-//! of their channel.
+//! **Tasks:** the pool owns the tasks of its connections. Dropping its last handle aborts them: requests in flight on
+//! its channels fail, and later ones cannot dial. The tasks of an address dropped by [`Pool::retain`] end with the last
+//! clone of their channel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -180,9 +180,9 @@ impl Pool {
         self.inner.nodes.write().retain(|addr, _| keep(addr));
     }
 
-    /// Replaces the servers that are expected at single addresses; at all others it is the one of the pool's dial. Drops the
-    /// addresses whose connections accept another server now, and returns them. Requests on their connections run to
-    /// completion.
+    /// Replaces the servers that are expected at single addresses; at all others it is the one of the pool's dial.
+    /// Drops the addresses whose connections accept another server now, and returns them. Requests on their connections
+    /// run to completion.
     pub fn expect(&self, expected: BTreeMap<Box<str>, ExpectedServer>) -> Vec<Box<str>> {
         let mut nodes = self.inner.nodes.write();
         *self.inner.expected.write() = expected;

@@ -21,8 +21,9 @@ const HTTP2: &[u8] = b"h2";
 /// second, for as long as the fault lasts.
 const REPEAT_EVERY: Duration = Duration::from_secs(60);
 
-/// Makes connections over TLS, with the certificate of `trust` where it has one, to the expected servers of its cluster only.
-/// A server is at the host that its address names. What is read again from the files counts for the next connection.
+/// Makes connections over TLS, with the certificate of `trust` where it has one, to the expected servers of its cluster
+/// only. A server is at the host that its address names. What is read again from the files counts for the next
+/// connection.
 #[must_use]
 pub fn dial(trust: impl Into<Trust>) -> Dial {
     let trust = trust.into();
@@ -39,8 +40,8 @@ pub fn dial(trust: impl Into<Trust>) -> Dial {
     })
 }
 
-/// Connects to the expected server at `addr`, as `host:port`, over TLS. The error of another server names it, the expected
-/// one and the address.
+/// Connects to the expected server at `addr`, as `host:port`, over TLS. The error of another server names it, the
+/// expected one and the address.
 pub(crate) async fn connect(
     trust: &Trust,
     addr: &str,
@@ -78,7 +79,8 @@ struct Refusals {
 }
 
 impl Refusals {
-    /// Logs the refusal of a server, the first at once and then one each [`REPEAT_EVERY`]. Other errors are logged by callers.
+    /// Logs the refusal of a server, the first at once and then one each [`REPEAT_EVERY`]. Other errors are logged by
+    /// callers.
     fn log(&self, error: &io::Error) {
         let Some(refused) = error.get_ref().and_then(|cause| cause.downcast_ref::<ServerRefused>()) else { return };
         let mut logged = self.logged.lock();

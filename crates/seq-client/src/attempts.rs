@@ -34,8 +34,8 @@ pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(10);
 /// The longest backoff unless a server requests a longer one: short against a change of owner.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
-/// The least time that an attempt has: with less, its outcome would be an exceeded deadline, which hides the refusal that
-/// the call has, and leaves open whether the attempt applied.
+/// The least time that an attempt has: with less, its outcome would be an exceeded deadline, which hides the refusal
+/// that the call has, and leaves open whether the attempt applied.
 pub(crate) const LEAST_ATTEMPT: Duration = Duration::from_millis(20);
 
 /// Most refusals of one call that it follows to another set at once: more moves than a section makes during a call.
@@ -108,8 +108,8 @@ impl<'a> Attempts<'a> {
         Attempts { fails_fast: yes, ..self }
     }
 
-    /// The attempts so far, for a part of the call's items that continues by itself; `charged` is the set whose budget its
-    /// next retry takes from.
+    /// The attempts so far, for a part of the call's items that continues by itself; `charged` is the set whose budget
+    /// its next retry takes from.
     pub(crate) fn fork(&self, charged: Option<SetIndex>) -> Attempts<'a> {
         let mut fork = Attempts { shared: self.shared, excluded: self.excluded.clone(), ..*self };
         fork.charge(charged);
@@ -296,7 +296,8 @@ impl<'a> Attempts<'a> {
         is_down.then(|| (index, set.id()))
     }
 
-    /// Whether the uid's section is known to have moved to another set since the last attempt, and may be followed at once.
+    /// Whether the uid's section is known to have moved to another set since the last attempt, and may be followed at
+    /// once.
     fn has_moved(&self, uid: u64) -> bool {
         let now = self.shared.routes.load().route(uid);
         let moved = now.zip(self.route).is_some_and(|(now, by)| now.set != by.set && now.epoch > by.epoch);

@@ -168,8 +168,8 @@ struct Part<'a, T> {
 /// Sends requests until every item has a result or a permanent refusal, or the deadline or the retry budget is
 /// exhausted. Returns one result per item, in order.
 ///
-/// After the first attempt only the items with a retryable refusal are sent again, in one request to each set concerned:
-/// any node forwards what it does not own. `uids` is not empty and fits one request.
+/// After the first attempt only the items with a retryable refusal are sent again, in one request to each set
+/// concerned: any node forwards what it does not own. `uids` is not empty and fits one request.
 pub(crate) async fn send_with_retries<A: BatchMethod>(
     mut attempts: Attempts<'_>,
     uids: &[u64],

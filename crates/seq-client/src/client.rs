@@ -34,13 +34,14 @@ pub type BatchResult<T> = Result<Vec<Result<T, CallError>>, CallError>;
 /// servers stop working on a request when it passes.
 ///
 /// # Retries
-/// Retryable failures are retried until the deadline, within a retry budget for each set: a fifth of the calls to it, and
-/// ten a second. After a connection failure the next attempt goes to another node of the set; any node serves any uid.
+/// Retryable failures are retried until the deadline, within a retry budget for each set: a fifth of the calls to it,
+/// and ten a second. After a connection failure the next attempt goes to another node of the set; any node serves any
+/// uid.
 ///
 /// # Sets
-/// Sections of uids migrate between the sets of a cluster, under load. The client merges the routes of all sets, follows a
-/// section that moved without a backoff, and asks the other sets when no node of a set can be reached. Connections and
-/// retry budgets are those of a set: one that is down fails its own calls and items, with
+/// Sections of uids migrate between the sets of a cluster, under load. The client merges the routes of all sets,
+/// follows a section that moved without a backoff, and asks the other sets when no node of a set can be reached.
+/// Connections and retry budgets are those of a set: one that is down fails its own calls and items, with
 /// [`CallError::SetUnavailable`] where another set reports it, and delays no others.
 ///
 /// # Concurrency
@@ -141,8 +142,9 @@ impl Client {
     /// numbers, in that order, unless its first item had to be retried. Any number of uids; more than 10,000 of one
     /// owner go in several requests, one after the other.
     ///
-    /// If the uids are of several sets, an item of a set of which no node can be reached is not retried up to the deadline:
-    /// it fails with [`CallError::SetUnavailable`] as soon as its nodes have failed, and the other items do not wait for it.
+    /// If the uids are of several sets, an item of a set of which no node can be reached is not retried up to the
+    /// deadline: it fails with [`CallError::SetUnavailable`] as soon as its nodes have failed, and the other items do
+    /// not wait for it.
     ///
     /// # Errors
     /// The inner ones are each item's own, [`CallError::UidOutside`] among them; the outer one means that no item got a
@@ -170,12 +172,12 @@ impl Client {
         self.batch::<NextMany>(&uids, &counts).await
     }
 
-    /// Raises a uid to a number, `0 ..= 2^62`, so that its next number is above it: for imports. Idempotent. Returns the
-    /// epoch of the ownership that did it, 1 or above.
+    /// Raises a uid to a number, `0 ..= 2^62`, so that its next number is above it: for imports. Idempotent. Returns
+    /// the epoch of the ownership that did it, 1 or above.
     ///
     /// # Errors
-    /// [`CallError`]; refused as `ALREADY_PAST` if the uid is above the number, which it also is when an attempt of this
-    /// call that is counted by [`CallError::may_have_applied`] raised it and another call then took a number.
+    /// [`CallError`]; refused as `ALREADY_PAST` if the uid is above the number, which it also is when an attempt of
+    /// this call that is counted by [`CallError::may_have_applied`] raised it and another call then took a number.
     ///
     /// # Cancel safety
     /// A call that is dropped may have raised the uid.
@@ -282,8 +284,8 @@ impl Client {
     }
 }
 
-/// Sends the items of one owner, in as many requests as they need. The requests are sequential, so a uid's items stay in
-/// order.
+/// Sends the items of one owner, in as many requests as they need. The requests are sequential, so a uid's items stay
+/// in order.
 async fn group_results<'a, A: BatchMethod>(
     group: &Group<'_>,
     attempts: impl Fn() -> Attempts<'a>,

@@ -35,8 +35,8 @@ impl Client {
         self.shared().routes.load().home().map_or(RouteVersion(0), |(_, home)| home.version())
     }
 
-    /// The merged routes as the whole table of one set: that of the first cluster whose routes arrived first. The sections
-    /// of other sets are `away` in it. `None` while nothing is known.
+    /// The merged routes as the whole table of one set: that of the first cluster whose routes arrived first. The
+    /// sections of other sets are `away` in it. `None` while nothing is known.
     #[must_use]
     pub fn routes(&self) -> Option<RouteUpdate> {
         self.shared().routes.load().whole_table()

@@ -82,15 +82,15 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to every node over TLS: with [`Credentials`](crate::Credentials), a client's certificate and the cluster's
-    /// authorities, or with the [`Authorities`](crate::Authorities) alone, beside a [`ClientBuilder::token`].
+    /// Connects to every node over TLS: with [`Credentials`](crate::Credentials), a client's certificate and the
+    /// cluster's authorities, or with the [`Authorities`](crate::Authorities) alone, beside a [`ClientBuilder::token`].
     pub fn tls(self, trust: impl Into<Trust>) -> ClientBuilder {
         ClientBuilder { tls: true, ..self.dial(seq_channel::tls::dial(trust)) }
     }
 
-    /// Accepts AllocSvrs alone, over TLS, and at an address that the routes state for a set, AllocSvrs of that set alone; a
-    /// seed that is in no routes may be of any set. By default any node is accepted, because callers may reach a cluster through
-    /// its proxies: this is for the proxies.
+    /// Accepts AllocSvrs alone, over TLS, and at an address that the routes state for a set, AllocSvrs of that set
+    /// alone; a seed that is in no routes may be of any set. By default any node is accepted, because callers may reach
+    /// a cluster through its proxies: this is for the proxies.
     pub fn allocs_only(self) -> ClientBuilder {
         ClientBuilder { allocs_only: true, ..self }
     }

@@ -1,12 +1,12 @@
 //! The client's routes: uid -> section -> set and owner -> address.
 //!
 //! Sections migrate between the sets of a cluster, so the routes of all its sets are merged into one table of the
-//! cluster's layout ([`sections`]); each set keeps its nodes and the version of its own routes ([`set_routes`]). Clusters
-//! with other uids stand side by side.
+//! cluster's layout ([`sections`]); each set keeps its nodes and the version of its own routes ([`set_routes`]).
+//! Clusters with other uids stand side by side.
 //!
-//! Readers load a snapshot without a lock; newer routes arrive in responses. Invariants: the clusters of a directory do not
-//! overlap and are in order of uid; the list of sets only grows, so the index of a set is good for any snapshot; the route
-//! version of a set and the route of a section are monotonic.
+//! Readers load a snapshot without a lock; newer routes arrive in responses. Invariants: the clusters of a directory do
+//! not overlap and are in order of uid; the list of sets only grows, so the index of a set is good for any snapshot;
+//! the route version of a set and the route of a section are monotonic.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -216,8 +216,8 @@ impl Directory {
         self.sets.iter().flat_map(|set| set.all_addrs()).map(|addr| &**addr).collect()
     }
 
-    /// The name of the set at each address that routes state for one. A set's own routes know its nodes better than those of
-    /// other sets do.
+    /// The name of the set at each address that routes state for one. A set's own routes know its nodes better than
+    /// those of other sets do.
     pub(crate) fn sets_by_addr(&self) -> BTreeMap<&str, &str> {
         let named = || self.sets.iter().filter(|set| !set.name().is_empty());
         let learned = named().flat_map(|set| set.learned().map(|addr| (addr, set.name())));
@@ -341,8 +341,8 @@ impl Directory {
         }
     }
 
-    /// Checks the layout of an update against those of the other sets that have sent routes. Sets with the same layout are
-    /// of one cluster.
+    /// Checks the layout of an update against those of the other sets that have sent routes. Sets with the same layout
+    /// are of one cluster.
     fn check_overlap(&self, update: &RouteUpdate) -> Result<(), RoutesError> {
         let uids = update.layout.uids();
         let overlaps = |other: &SetRoutes| {

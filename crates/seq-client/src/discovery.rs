@@ -70,8 +70,8 @@ pub(crate) async fn fetch_routes(shared: &Shared, deadline: Instant) -> Result<(
 }
 
 /// Fetches what is newer in the routes of another set, or of `from`, for sections of a set that cannot be reached. Does
-/// nothing during such a fetch for the set, and within [`MIN_REFRESH_INTERVAL`] of the last one: a set that is down costs
-/// the others one small request in a second.
+/// nothing during such a fetch for the set, and within [`MIN_REFRESH_INTERVAL`] of the last one: a set that is down
+/// costs the others one small request in a second.
 pub(crate) async fn refresh_from_others(shared: &Shared, down: SetIndex, from: Option<(SetIndex, &Arc<str>)>) {
     let state = shared.routes.load().set(down).state().clone();
     let Ok(mut asked) = state.others_asked.try_lock() else { return };

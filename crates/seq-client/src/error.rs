@@ -29,8 +29,8 @@ pub enum CallError {
     /// A server refused the request, and retries failed or would fail as well.
     #[error(transparent)]
     Refused(Box<Refused>),
-    /// No node of the set that the section is in could be reached, by this client or by a node that forwarded the request.
-    /// Calls for sections of other sets are unaffected.
+    /// No node of the set that the section is in could be reached, by this client or by a node that forwarded the
+    /// request. Calls for sections of other sets are unaffected.
     #[error(transparent)]
     SetUnavailable(Box<SetUnavailable>),
     /// Every connection failed before a response arrived.

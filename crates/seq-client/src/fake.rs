@@ -57,8 +57,8 @@ pub struct FakeSet {
 pub struct FakeCluster {
     /// The uids of the cluster, end exclusive.
     pub uids: Range<u64>,
-    /// Uids per section, `1 ..= 16_777_216`. Each set starts with an equal run of sections, in order of set; its servers
-    /// own them in turn.
+    /// Uids per section, `1 ..= 16_777_216`. Each set starts with an equal run of sections, in order of set; its
+    /// servers own them in turn.
     pub section_size: u32,
     /// Name of each set, a DNS label, and number of its servers, 1 or above.
     pub sets: Vec<(String, usize)>,
@@ -185,8 +185,8 @@ impl FakeServer {
         self.node.faults.lock().no_streams = !known;
     }
 
-    /// Moves the uid's section to this server, as a handover does, or a migration if it is in another set: a new epoch, no
-    /// gap, newer routes.
+    /// Moves the uid's section to this server, as a handover does, or a migration if it is in another set: a new epoch,
+    /// no gap, newer routes.
     ///
     /// # Panics
     /// If the uid is not in the cluster.
@@ -194,8 +194,8 @@ impl FakeServer {
         self.world.assign(uid, self.set, Some(self.index));
     }
 
-    /// Leaves the uid's section in this server's set, without an owner. Requests for it are refused until a server takes
-    /// it.
+    /// Leaves the uid's section in this server's set, without an owner. Requests for it are refused until a server
+    /// takes it.
     ///
     /// # Panics
     /// If the uid is not in the cluster.

@@ -1,8 +1,8 @@
 //! The Rust SDK: routes, deadlines, retries with a budget.
 //!
 //! A [`Client`] fetches the routes, uid to owner, from its seed nodes, sends each request to the owner, and adopts
-//! newer routes from the responses. The sets of a cluster, between which sections migrate, have one table of routes: one
-//! seed of one set reaches all of them.
+//! newer routes from the responses. The sets of a cluster, between which sections migrate, have one table of routes:
+//! one seed of one set reaches all of them.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -179,8 +179,8 @@ pub struct Arbiter {
 /// Sections, and each candidate with its weight; a node's name never changes.
 type PlacementOf = (Vec<SectionId>, Vec<(NodeId, u32)>);
 
-/// The proposed owner of each section, kept while the candidates are the same: each applied handover makes a new plan, and
-/// hashing every section anew costs far more than the rest of it.
+/// The proposed owner of each section, kept while the candidates are the same: each applied handover makes a new plan,
+/// and hashing every section anew costs far more than the rest of it.
 #[derive(Debug, Default)]
 struct Placement {
     of: Option<PlacementOf>,

@@ -1,17 +1,18 @@
 //! Pending calls: the decisions about a call that cannot be served at once.
 //!
-//! A section may be at its ceiling, frozen for a handover, on its way to another node, or without an owner for as long as the
-//! lease of a dead one runs. A call for it stays pending: it is served here, forwarded to the owner, or to the set that the
-//! section is in, or waits, until its deadline. In a handover no call is refused, in this set or to another one.
+//! A section may be at its ceiling, frozen for a handover, on its way to another node, or without an owner for as long
+//! as the lease of a dead one runs. A call for it stays pending: it is served here, forwarded to the owner, or to the
+//! set that the section is in, or waits, until its deadline. In a handover no call is refused, in this set or to
+//! another one.
 //!
-//! [`PendingCall`] is the machine of the items of one section in one call; the shell serves, sends and waits. Calls live on
-//! the threads of their endpoints, so there is a machine for each call and no lock around all of them. Time is the
-//! [`Duration`] since the call became pending, on any clock that never goes back; only the epoch rule compares clocks of a
-//! lease.
+//! [`PendingCall`] is the machine of the items of one section in one call; the shell serves, sends and waits. Calls
+//! live on the threads of their endpoints, so there is a machine for each call and no lock around all of them. Time is
+//! the [`Duration`] since the call became pending, on any clock that never goes back; only the epoch rule compares
+//! clocks of a lease.
 //!
-//! **Invariant:** an attempt at an owner whose response does not arrive is counted in the item's result. A call that was
-//! forwarded as often as allowed is not forwarded again. Only the first node sends a call to another set, and follows a
-//! section that moved at once only on a claim that is strictly newer than what it used; so no call circles.
+//! **Invariant:** an attempt at an owner whose response does not arrive is counted in the item's result. A call that
+//! was forwarded as often as allowed is not forwarded again. Only the first node sends a call to another set, and
+//! follows a section that moved at once only on a claim that is strictly newer than what it used; so no call circles.
 
 use core::time::Duration;
 
@@ -23,8 +24,8 @@ use crate::refusal::Refusal;
 #[cfg(all(test, not(loom)))]
 mod scenarios;
 
-/// Limit on the calls that are pending at one node: with a kilobyte or two each they take as much memory as one large batch,
-/// and a node with more of them is not about to catch up.
+/// Limit on the calls that are pending at one node: with a kilobyte or two each they take as much memory as one large
+/// batch, and a node with more of them is not about to catch up.
 pub const MAX_PENDING: usize = 16_384;
 
 /// Limit on the calls that are pending for sections of one other set, and on those that are under way to it: an eighth,
@@ -34,13 +35,13 @@ pub const MAX_PENDING_OF_SET: usize = MAX_PENDING / 8;
 /// Intervals of a pending call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallTimeouts {
-    /// First interval after which a waiting call is tried again although nothing changed: an owner that could not be reached
-    /// may be back. Doubles with each retry.
+    /// First interval after which a waiting call is tried again although nothing changed: an owner that could not be
+    /// reached may be back. Doubles with each retry.
     pub first_retry: Duration,
     /// Limit on the interval between retries.
     pub last_retry: Duration,
-    /// How long an owner that was replaced may still take to respond: longer than a planned handover takes to complete, and
-    /// not much longer, because the callers of a lost host wait for as long.
+    /// How long an owner that was replaced may still take to respond: longer than a planned handover takes to complete,
+    /// and not much longer, because the callers of a lost host wait for as long.
     pub replaced_owner: Duration,
     /// Time without a response after which newer routes are requested at the shorter interval: longer than a live owner
     /// takes, and short against a lease.
@@ -124,7 +125,8 @@ pub enum Step {
 pub enum Rest {
     /// None is left.
     Done,
-    /// They wait: [`PendingCall::evaluate`] when the ownership, the lease or the ceiling changes, at the latest at this time.
+    /// They wait: [`PendingCall::evaluate`] when the ownership, the lease or the ceiling changes, at the latest at this
+    /// time.
     Wait(Wait),
     /// They are refused.
     Refuse(Refusal),
@@ -203,8 +205,8 @@ pub struct PendingCall {
 }
 
 impl PendingCall {
-    /// A call that becomes pending now. `arrived` was read after the request was received; `deadline` is the time until its
-    /// client stops waiting. Of the items the request names `epoch` as the newest one.
+    /// A call that becomes pending now. `arrived` was read after the request was received; `deadline` is the time until
+    /// its client stops waiting. Of the items the request names `epoch` as the newest one.
     #[must_use]
     pub fn new(
         section: SectionId,
@@ -288,8 +290,8 @@ impl PendingCall {
                 Step::Forward(to)
             }
             Some(_) if view.is_expected() => Step::Rest(self.wait(now, Refusal::NotOwner { section, owner }, false)),
-            // It waits better where it came from: that node may be granted the section at any moment, and would wait for
-            // the response of this one.
+            // It waits better where it came from: that node may be granted the section at any moment, and would wait
+            // for the response of this one.
             Some(_) => Step::Rest(Rest::Refuse(Refusal::NotOwner { section, owner })),
         }
     }
@@ -325,9 +327,9 @@ impl PendingCall {
 
     /// The epoch to serve an item under that names `callers`, the newest one its client has seen.
     ///
-    /// `confirmed` is when the newest request was sent whose response the store gave, on the boot clock. A client that has
-    /// seen a newer ownership is served only once the store confirmed this one after the call arrived: then the client's
-    /// epoch is wrong.
+    /// `confirmed` is when the newest request was sent whose response the store gave, on the boot clock. A client that
+    /// has seen a newer ownership is served only once the store confirmed this one after the call arrived: then the
+    /// client's epoch is wrong.
     ///
     /// # Errors
     /// [`Refusal::StaleEpoch`]: the call waits, and a renewal is sent now.
@@ -343,8 +345,8 @@ impl PendingCall {
         self.remain(now, blocked, true)
     }
 
-    /// The owner, or the other set, responded. `remaining` is the refusal of the items that stay pending; `None`: none does.
-    /// Where the section moved since what sent the request, they wait for nothing.
+    /// The owner, or the other set, responded. `remaining` is the refusal of the items that stay pending; `None`: none
+    /// does. Where the section moved since what sent the request, they wait for nothing.
     pub fn on_response(&mut self, now: Duration, remaining: Option<Refusal>) -> Rest {
         if let Some(Refusal::Moved { set, since, .. }) = remaining
             && Some(since) > self.used
@@ -367,9 +369,9 @@ impl PendingCall {
         self.wait(now, reason, here)
     }
 
-    /// Watches a request under way, by where the newest routes have the section under which epoch. An owner that hands a section over responds
-    /// to late calls as well, by way of the next owner; so one that was replaced and does not respond is gone. A claim that is
-    /// newer than the routes stands beside them.
+    /// Watches a request under way, by where the newest routes have the section under which epoch. An owner that hands
+    /// a section over responds to late calls as well, by way of the next owner; so one that was replaced and does not
+    /// respond is gone. A claim that is newer than the routes stands beside them.
     ///
     /// # Panics
     /// Without a request under way.

@@ -1,17 +1,17 @@
 //! Confirms an arrival before it is proposed: the sets that had the sections state that they departed to this one.
 //!
-//! A request that says that sections departed to this set is a hint, whoever sent it. The receiver begins at the set that
-//! its own log knows to have had a section last, asks that set over a connection of its own, and follows the tombstones:
-//! each names the next set under a higher epoch, up to the one to this set. A set that never had the section is never
-//! asked, so it can confirm nothing.
+//! A request that says that sections departed to this set is a hint, whoever sent it. The receiver begins at the set
+//! that its own log knows to have had a section last, asks that set over a connection of its own, and follows the
+//! tombstones: each names the next set under a higher epoch, up to the one to this set. A set that never had the
+//! section is never asked, so it can confirm nothing.
 //!
 //! ```text
 //! own log: section 7 is in set b since 4        b: departed to c, epoch 5        c: departed here, epoch 8
 //! request of c: section 7, epoch 8                ask b ----------------------->  ask c -----------> confirmed
 //! ```
 //!
-//! The content is that of the last tombstone, with the highest ceiling of all that were followed: a set that was restored
-//! since and learned a later departure of another set states that one's ceiling, too.
+//! The content is that of the last tombstone, with the highest ceiling of all that were followed: a set that was
+//! restored since and learned a later departure of another set states that one's ceiling, too.
 //!
 //! **Invariant:** epochs rise along the way, and no set is asked twice about a section, so the walk ends.
 

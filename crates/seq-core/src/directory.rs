@@ -1,8 +1,8 @@
 //! The directory of sets: which set has a section, as claims that merge in any order.
 //!
 //! A claim is a fact of the past: the section arrived in the set, or departed to it, under the epoch `since`. Every
-//! ownership of a section anywhere has an epoch of its own, so the larger `since` is the newer fact. Merging keeps it: it
-//! is commutative, associative and idempotent, and no order of messages takes a directory backwards.
+//! ownership of a section anywhere has an epoch of its own, so the larger `since` is the newer fact. Merging keeps it:
+//! it is commutative, associative and idempotent, and no order of messages takes a directory backwards.
 //!
 //! **Invariant:** the claim of a section never falls, and neighbouring sections with the same claim are one run.
 //!

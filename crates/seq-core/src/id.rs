@@ -80,8 +80,8 @@ number! {
     SetId(u64)
 }
 number! {
-    /// Number of a set's history: a restore from a backup begins another one. The upper 32 bits count the restores of all
-    /// sets of the cluster, the lower ones are random, so a larger lineage is newer. 0: never restored.
+    /// Number of a set's history: a restore from a backup begins another one. The upper 32 bits count the restores of
+    /// all sets of the cluster, the lower ones are random, so a larger lineage is newer. 0: never restored.
     Lineage(u64)
 }
 number! {
@@ -107,8 +107,8 @@ impl Lineage {
         (self.0 >> 32) as u32
     }
 
-    /// What epochs, incarnations and route versions begin above after this lineage's restore, so that they are above all
-    /// earlier ones: no lineage has 2^32 of them.
+    /// What epochs, incarnations and route versions begin above after this lineage's restore, so that they are above
+    /// all earlier ones: no lineage has 2^32 of them.
     #[must_use]
     pub fn first_number(self) -> u64 {
         u64::from(self.restores()) << 32

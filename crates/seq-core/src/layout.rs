@@ -1,7 +1,7 @@
 //! The layout of the cluster: section and slot of a uid.
 //!
-//! A layout is a list of spaces, ranges of uids that are cut into sections. Sections are numbered through all spaces, so
-//! a [`SectionId`] means the same uids in every set, and a section keeps it when it migrates.
+//! A layout is a list of spaces, ranges of uids that are cut into sections. Sections are numbered through all spaces,
+//! so a [`SectionId`] means the same uids in every set, and a section keeps it when it migrates.
 //!
 //! **Invariant:** a space never changes, and spaces are only appended: a change would give uids other counters. Two
 //! layouts of one cluster are equal, or one begins with the other. [`LayoutId`] names the part that a section depends

@@ -20,12 +20,13 @@ pub const DEFAULT_MAX_ADVANCE: u64 = 1_000_000_000;
 /// spend the numbers of a section; a ceiling further away takes several raises.
 pub const MAX_RAISE: u64 = 4 * MAX_STEP;
 
-/// Numbers that the ceiling of a section may rise at once, 2^38, beside [`RAISE_RATE`]: a takeover or an advance as far as
-/// [`DEFAULT_MAX_ADVANCE`] is a 256th of it, so owners and operators reach it only by far advances.
+/// Numbers that the ceiling of a section may rise at once, 2^38, beside [`RAISE_RATE`]: a takeover or an advance as far
+/// as [`DEFAULT_MAX_ADVANCE`] is a 256th of it, so owners and operators reach it only by far advances.
 pub const RAISE_BURST: u64 = 1 << 38;
 
-/// Numbers a second that the ceiling of a section may rise lastingly, 2^30: ten thousand a second for each of its 100,000
-/// uids, more than one AllocSvr allocates for all of its sections. At this rate the numbers of a section last for 272 years.
+/// Numbers a second that the ceiling of a section may rise lastingly, 2^30: ten thousand a second for each of its
+/// 100,000 uids, more than one AllocSvr allocates for all of its sections. At this rate the numbers of a section last
+/// for 272 years.
 pub const RAISE_RATE: u64 = 1 << 30;
 
 /// Most items in one request: a full batch stays under 256 KiB on the wire and under a millisecond of work, so it does
@@ -82,12 +83,12 @@ pub const MAX_ARRIVED_EPOCH: u64 = 1 << 62;
 /// Most restores of the sets of a cluster: the epochs after the last one are within [`MAX_ARRIVED_EPOCH`].
 pub const MAX_RESTORES: u32 = (1 << 30) - 1;
 
-/// Furthest that one fence raises the count of restores: a thousand margins, 2^50 numbers. A count costs every set that is
-/// restored afterwards a margin, so no set may raise it at will.
+/// Furthest that one fence raises the count of restores: a thousand margins, 2^50 numbers. A count costs every set that
+/// is restored afterwards a margin, so no set may raise it at will.
 pub const MAX_RESTORE_STEP: u32 = 1_024;
 
-/// Furthest that the revision of another set advances between two readings of its facts, beside the 2^32 of each restore:
-/// two hundred thousand commands a second for six hours.
+/// Furthest that the revision of another set advances between two readings of its facts, beside the 2^32 of each
+/// restore: two hundred thousand commands a second for six hours.
 pub const MAX_REVISION_STEP: u64 = 1 << 32;
 
 /// How much one restore adds to a ceiling: more numbers than any section has allocated since its backup, a million a

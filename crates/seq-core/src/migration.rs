@@ -150,8 +150,9 @@ struct Bucket {
 #[derive(Debug, Default)]
 pub struct Coordinator {
     moves: BTreeMap<SectionId, Move>,
-    /// The unconfirmed tombstones: as many as [`SectionRecords::unconfirmed`](crate::state::SectionRecords::unconfirmed)
-    /// counts, or the records are read again.
+    /// The unconfirmed tombstones: as many as
+    /// [`SectionRecords::unconfirmed`](crate::state::SectionRecords::unconfirmed) counts, or the records are read
+    /// again.
     sent: BTreeMap<SectionId, Sent>,
     buckets: BTreeMap<MigrationId, Bucket>,
     /// When the end of a migration is sent again.
@@ -206,8 +207,8 @@ impl Coordinator {
         self.moves.values().filter_map(|one| one.planned.as_ref())
     }
 
-    /// The sections that arrived since the last call, each with the time from its tombstone to the note of its arrival as
-    /// this coordinator observed them.
+    /// The sections that arrived since the last call, each with the time from its tombstone to the note of its arrival
+    /// as this coordinator observed them.
     pub fn take_arrived(&mut self) -> Vec<(MigrationId, Duration)> {
         core::mem::take(&mut self.arrived)
     }
@@ -283,7 +284,8 @@ impl Coordinator {
         self.moves.retain(|section, one| {
             let open = state.migrations.get(&one.migration).filter(|migration| migration.phase == Phase::Open);
             let stands = state.sections.resident(*section).is_some_and(|record| record.epoch == one.epoch);
-            // A pause ends what is armed; what is planned may have begun at its owner and goes on, so that it is counted.
+            // A pause ends what is armed; what is planned may have begun at its owner and goes on, so that it is
+            // counted.
             let goes_on = |migration: &Migration| !migration.pace.paused || one.planned.is_some();
             stands && now < one.until && open.is_some_and(goes_on)
         });
@@ -303,8 +305,8 @@ impl Coordinator {
             self.arrived.push((sent.migration, now - sent.since));
             let limit = state.migrations.get(&sent.migration).map(|migration| migration.pace.max_pause);
             let bucket = self.buckets.entry(sent.migration).or_default();
-            // One that departed before the last change says nothing of the changed rate: a set that was cut off for a while
-            // confirms many late ones at once.
+            // One that departed before the last change says nothing of the changed rate: a set that was cut off for a
+            // while confirms many late ones at once.
             if limit.is_some_and(|limit| now - sent.since > limit) && sent.since >= bucket.changed {
                 (bucket.halvings, bucket.changed) = ((bucket.halvings + 1).min(MAX_HALVINGS), now);
             }
@@ -367,7 +369,8 @@ impl Coordinator {
             };
             to == Some(migration.to) && now - sent.since >= STALLED_AFTER
         });
-        // A set that was closing may name owners again, once it was restored from before that; this log refuses each departure.
+        // A set that was closing may name owners again, once it was restored from before that; this log refuses each
+        // departure.
         let is_closing = state.sets.get(&migration.to).is_some_and(|peer| peer.closing);
         let rests = migration.pace.paused || is_stalled || is_closing;
         if rests || state.is_quarantined() || state.loss.is_some() {

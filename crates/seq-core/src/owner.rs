@@ -4,8 +4,8 @@
 //! order in which they are given. The ownership update of a response is adopted first, and only then does the response
 //! extend the lease: sections that have another owner leave before they could be served for longer.
 //!
-//! An ownership that left is never entered again. A section that was frozen for a handover which failed for good is thawed,
-//! under the same ownership. Handovers are in [`handover`].
+//! An ownership that left is never entered again. A section that was frozen for a handover which failed for good is
+//! thawed, under the same ownership. Handovers are in [`handover`].
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -119,8 +119,8 @@ pub struct Owner {
     whole: bool,
     /// The newest epoch that was ever entered of each section. Invariant: a section is entered only under a higher one.
     held: Vec<Epoch>,
-    /// What is served, each with a route here that names this node and the epoch, or an older epoch. Invariant: empty without
-    /// an incarnation.
+    /// What is served, each with a route here that names this node and the epoch, or an older epoch. Invariant: empty
+    /// without an incarnation.
     owned: BTreeMap<SectionId, Epoch>,
     /// Given up, and not yet released in the store.
     released: BTreeMap<SectionId, Epoch>,
@@ -153,8 +153,8 @@ impl Owner {
         }
     }
 
-    /// Has the attempts of handovers numbered from a random secret, so that a forged request cannot stage a copy under the
-    /// number of an attempt that the store will commit.
+    /// Has the attempts of handovers numbered from a random secret, so that a forged request cannot stage a copy under
+    /// the number of an attempt that the store will commit.
     #[must_use]
     pub fn with_secret(mut self, secret: u64) -> Owner {
         self.outgoing = Outgoing::with_secret(secret);
@@ -191,8 +191,8 @@ impl Owner {
         self.owned.is_empty() && self.released.is_empty()
     }
 
-    /// Whether the next response of the store may well bring what is waited for: more sections to hand over, or the first
-    /// ones of this node. Without sections it reads the routes up to the first that may come here.
+    /// Whether the next response of the store may well bring what is waited for: more sections to hand over, or the
+    /// first ones of this node. Without sections it reads the routes up to the first that may come here.
     #[must_use]
     pub fn expects_update(&self) -> bool {
         if self.handovers_in_progress() > 0 || self.leaving {
@@ -218,8 +218,8 @@ impl Owner {
         self.leaving
     }
 
-    /// Begins an incarnation that the store registered. Its first request is for all routes: a set that was restored numbers
-    /// its nodes anew, and a delta does not fit the routes of before.
+    /// Begins an incarnation that the store registered. Its first request is for all routes: a set that was restored
+    /// numbers its nodes anew, and a delta does not fit the routes of before.
     ///
     /// # Panics
     /// When another one is not over.
@@ -230,8 +230,8 @@ impl Owner {
         self.renewed = RenewSeq(0);
     }
 
-    /// The renewal to send now; the same one until its response, up to what was given up meanwhile. Of what was given up it
-    /// carries as much as one call may, and the next ones the rest.
+    /// The renewal to send now; the same one until its response, up to what was given up meanwhile. Of what was given
+    /// up it carries as much as one call may, and the next ones the rest.
     #[must_use]
     pub fn renewal(&self) -> Option<Renewal> {
         let session = self.session?;
@@ -299,8 +299,8 @@ impl Owner {
         Ok(())
     }
 
-    /// Adopts the newer routes of a peer. They can revoke a section, never grant one or extend the lease. The next request
-    /// asks the store for everything, so that no grant among them is missed.
+    /// Adopts the newer routes of a peer. They can revoke a section, never grant one or extend the lease. The next
+    /// request asks the store for everything, so that no grant among them is missed.
     ///
     /// # Errors
     /// [`AdoptError`].
@@ -401,8 +401,9 @@ impl Owner {
 
     /// Adopts routes: a section that is routed elsewhere leaves. Returns the newest routes.
     ///
-    /// Only sections that the update names are compared: when a section enters, its route names this node and its epoch,
-    /// and the route of a section changes with an update that names it. So one step costs what changed, not what is owned.
+    /// Only sections that the update names are compared: when a section enters, its route names this node and its
+    /// epoch, and the route of a section changes with an update that names it. So one step costs what changed, not what
+    /// is owned.
     fn adopt_routes(
         &mut self,
         session: Session,
@@ -437,8 +438,8 @@ impl Owner {
             return;
         }
         *held = epoch;
-        // The copy counts only if the store reports that this very attempt began the ownership: its owner may have gone on
-        // after another one, and anything may have been staged by a forged request.
+        // The copy counts only if the store reports that this very attempt began the ownership: its owner may have gone
+        // on after another one, and anything may have been staged by a forged request.
         let copy = self.incoming.take(section, epoch, handover_id, ceiling);
         if let Err(why) = copy
             && handover_id != HandoverId(0)

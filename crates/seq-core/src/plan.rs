@@ -1,8 +1,8 @@
 //! Plans of operators: a change is checked first, shown, and made only if what it rests on still holds.
 //!
-//! **Invariant:** a fingerprint covers preconditions alone: values that only another change of an operator moves, or that make
-//! the change another one. What moves by itself is not among them (ceilings, owners, renewals, positions in the log), so a
-//! plan stays good while the set serves.
+//! **Invariant:** a fingerprint covers preconditions alone: values that only another change of an operator moves, or
+//! that make the change another one. What moves by itself is not among them (ceilings, owners, renewals, positions in
+//! the log), so a plan stays good while the set serves.
 
 use core::fmt;
 use core::str::FromStr;
@@ -61,8 +61,8 @@ pub struct StalePlan {
 #[error("it is not 16 hexadecimal digits, as --dry-run prints them")]
 pub struct MalformedFingerprint;
 
-/// What a plan rests on, value by value. The order of the values is a part of the hash; no two lists of values have the same
-/// bytes.
+/// What a plan rests on, value by value. The order of the values is a part of the hash; no two lists of values have the
+/// same bytes.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Preconditions(u64);

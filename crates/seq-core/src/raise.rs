@@ -22,8 +22,8 @@ pub fn target(ceiling: Seq, wanted: Seq, step: Step) -> Seq {
     Seq(target.min(ceiling.0.saturating_add(limits::MAX_RAISE))).min(Seq::MAX)
 }
 
-/// The most numbers of a section that nothing allocates any more when an ownership begins at its ceiling: its last raise was
-/// requested with half a step left, for a whole one. Those of one advance or one large count may be more.
+/// The most numbers of a section that nothing allocates any more when an ownership begins at its ceiling: its last
+/// raise was requested with half a step left, for a whole one. Those of one advance or one large count may be more.
 #[must_use]
 pub fn most_skipped(step: Step) -> u64 {
     step.0.saturating_add(step.0 / 2)

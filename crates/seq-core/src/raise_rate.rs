@@ -1,14 +1,14 @@
 //! How fast ceilings rise: a token bucket for each section, at the leader of the store.
 //!
-//! One raise is bounded by [`limits::MAX_RAISE`], the number of raises is not: without this bound, a faulty or compromised
-//! AllocSvr spends the numbers of its sections within hours. A bucket has [`limits::RAISE_BURST`] numbers, and
-//! [`limits::RAISE_RATE`] more each second; a raise takes as many as it moves the ceiling.
+//! One raise is bounded by [`limits::MAX_RAISE`], the number of raises is not: without this bound, a faulty or
+//! compromised AllocSvr spends the numbers of its sections within hours. A bucket has [`limits::RAISE_BURST`] numbers,
+//! and [`limits::RAISE_RATE`] more each second; a raise takes as many as it moves the ceiling.
 //!
 //! **Invariant:** within any time `t`, the admitted raises of a section move its ceiling by at most
 //! `RAISE_BURST + RAISE_RATE * t`.
 //!
-//! It is no part of the replicated state: clocks differ between members, and a committed raise is never taken back. A new
-//! leader begins with full buckets. Time is a duration since any origin, the same in all calls; the shell reads it.
+//! It is no part of the replicated state: clocks differ between members, and a committed raise is never taken back. A
+//! new leader begins with full buckets. Time is a duration since any origin, the same in all calls; the shell reads it.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
@@ -20,12 +20,12 @@ use crate::limits;
 /// How long an empty bucket takes to be full.
 pub const FILL_TIME: Duration = Duration::from_secs(limits::RAISE_BURST / limits::RAISE_RATE);
 
-/// The longest time after which a refused raise is admitted, unless other raises of the section come first: a raise moves
-/// a ceiling by at most [`limits::MAX_RAISE`].
+/// The longest time after which a refused raise is admitted, unless other raises of the section come first: a raise
+/// moves a ceiling by at most [`limits::MAX_RAISE`].
 pub const LONGEST_WAIT: Duration = Duration::from_secs(limits::MAX_RAISE.div_ceil(limits::RAISE_RATE));
 
-/// How often entries of full buckets are dropped: most raises are a step, which is refilled within microseconds, and a look
-/// at all sections of the largest set takes milliseconds.
+/// How often entries of full buckets are dropped: most raises are a step, which is refilled within microseconds, and a
+/// look at all sections of the largest set takes milliseconds.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 const _: () = assert!(limits::MAX_RAISE <= limits::RAISE_BURST, "a full bucket admits every raise");
@@ -34,8 +34,8 @@ const _: () = assert!(limits::RAISE_BURST.is_multiple_of(limits::RAISE_RATE), "w
 /// The buckets of a set's sections.
 #[derive(Clone, Debug, Default)]
 pub struct RaiseRate {
-    /// When the bucket of a section is full again; a section without an entry has a full one. At most one entry for each
-    /// section of the set: the caller names no others.
+    /// When the bucket of a section is full again; a section without an entry has a full one. At most one entry for
+    /// each section of the set: the caller names no others.
     full_at: BTreeMap<SectionId, Duration>,
     /// When entries of full buckets were dropped last.
     swept: Duration,
@@ -57,8 +57,9 @@ impl RaiseRate {
         RaiseRate::default()
     }
 
-    /// Takes the numbers of all raises of one request, or of none: for each its section and how far it moves the ceiling,
-    /// `0 ..= limits::MAX_RAISE`; a larger distance counts as that, because no raise goes further. `now` never falls.
+    /// Takes the numbers of all raises of one request, or of none: for each its section and how far it moves the
+    /// ceiling, `0 ..= limits::MAX_RAISE`; a larger distance counts as that, because no raise goes further. `now` never
+    /// falls.
     ///
     /// # Errors
     /// [`TooFast`] where one of the raises would exceed the bound; nothing is taken then.

@@ -2,8 +2,9 @@
 //!
 //! A section is queued by its [`RaiseTicket`], of which there is one, so at most one raise of a section is queued or in
 //! flight. A raise that failed is queued again, and no batch is sent before its wait is over: while the store does not
-//! answer, one round of calls is made for each wait. A raise that the store refused is not repeated: the ownership is over.
-//! A section whose ceiling would rise too fast is delayed alone; its ownership goes on, and the others are raised at once.
+//! answer, one round of calls is made for each wait. A raise that the store refused is not repeated: the ownership is
+//! over. A section whose ceiling would rise too fast is delayed alone; its ownership goes on, and the others are raised
+//! at once.
 //!
 //! Time is a duration since any origin, the same in all calls; the shell reads it.
 
@@ -64,8 +65,8 @@ pub struct RaiseQueue<S> {
     options: RaiseOptions,
     /// Oldest first. A section that left may be here beside its successor until it is dropped from a batch.
     pending: VecDeque<(S, RaiseTicket)>,
-    /// Sections whose ceiling would rise too fast, with the time from which they are pending again. At most one for each
-    /// ticket; few, because none is delayed that raises its ceiling as numbers are allocated.
+    /// Sections whose ceiling would rise too fast, with the time from which they are pending again. At most one for
+    /// each ticket; few, because none is delayed that raises its ceiling as numbers are allocated.
     delayed: Vec<(Duration, S, RaiseTicket)>,
     in_flight: usize,
     backoff: Backoff,
@@ -110,8 +111,8 @@ impl<S: Deref<Target: RaisedSection>> RaiseBatch<S> {
         self.raises.iter().map(|(section, _, to)| Raise { section: section.id(), epoch: section.epoch(), to: *to })
     }
 
-    /// Whether a response fits: for each raise `None` where it is refused, or a ceiling that covers what was requested, as
-    /// far as one raise goes.
+    /// Whether a response fits: for each raise `None` where it is refused, or a ceiling that covers what was requested,
+    /// as far as one raise goes.
     #[must_use]
     pub fn fits(&self, ceilings: &[Option<Seq>]) -> bool {
         let fits = |((_, _, to), ceiling): (&(S, RaiseTicket, Seq), &Option<Seq>)| {
@@ -146,8 +147,8 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
 
     /// The batch to send now, under the current incarnation; `None` when there is none, or it must wait.
     ///
-    /// `owns` tells whether this very section is in the table, read after the sections were queued: what is missing has left
-    /// for good, and is dropped.
+    /// `owns` tells whether this very section is in the table, read after the sections were queued: what is missing has
+    /// left for good, and is dropped.
     pub fn next_batch(
         &mut self,
         now: Duration,
@@ -189,8 +190,8 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         self.paused_until.or_else(|| self.delayed.iter().map(|(at, ..)| *at).min())
     }
 
-    /// Durable, then visible: adopts the committed ceilings of a response that [fits](RaiseBatch::fits), and only now do they
-    /// become the sections'.
+    /// Durable, then visible: adopts the committed ceilings of a response that [fits](RaiseBatch::fits), and only now
+    /// do they become the sections'.
     ///
     /// # Panics
     /// When there are fewer ceilings than raises.
@@ -213,8 +214,8 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         outcome
     }
 
-    /// The call failed, or its response does not fit: queues the sections again, for after a wait. `random` is any 32 bits.
-    /// Returns the ownerships, for [`Owner::on_raise_failed`](crate::owner::Owner::on_raise_failed).
+    /// The call failed, or its response does not fit: queues the sections again, for after a wait. `random` is any 32
+    /// bits. Returns the ownerships, for [`Owner::on_raise_failed`](crate::owner::Owner::on_raise_failed).
     pub fn on_failed(&mut self, batch: RaiseBatch<S>, now: Duration, random: u32) -> Vec<(SectionId, Epoch)> {
         self.in_flight -= 1;
         self.paused_until = Some(now + self.backoff.wait(random));
@@ -223,10 +224,10 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         failed
     }
 
-    /// The store refused the batch because this section's ceiling would rise too fast: delays the section for `after`, at
-    /// least the first wait of a failed call and at most [`LONGEST_WAIT`], and queues the others again at once. Each refusal delays one
-    /// section, so the rounds are bounded. `random` is any 32 bits. Returns the ownerships that failed as in
-    /// [`RaiseQueue::on_failed`], none unless the section is not in the batch.
+    /// The store refused the batch because this section's ceiling would rise too fast: delays the section for `after`,
+    /// at least the first wait of a failed call and at most [`LONGEST_WAIT`], and queues the others again at once. Each
+    /// refusal delays one section, so the rounds are bounded. `random` is any 32 bits. Returns the ownerships that
+    /// failed as in [`RaiseQueue::on_failed`], none unless the section is not in the batch.
     pub fn on_too_fast(
         &mut self,
         mut batch: RaiseBatch<S>,

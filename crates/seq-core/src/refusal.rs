@@ -203,8 +203,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Whether an owner that refuses a forwarded item with it has consumed nothing, and another attempt, here or at another
-    /// owner, may succeed soon.
+    /// Whether an owner that refuses a forwarded item with it has consumed nothing, and another attempt, here or at
+    /// another owner, may succeed soon.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(

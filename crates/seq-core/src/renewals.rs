@@ -1,10 +1,10 @@
 //! When an AllocSvr registers and renews: intervals, retries, and the pauses between incarnations.
 //!
-//! One renewal is in flight at a time. One without a response is repeated under the same number, after a wait. The next one
-//! follows after the usual interval, sooner where an update is expected, and at once where a peer reports a grant.
+//! One renewal is in flight at a time. One without a response is repeated under the same number, after a wait. The next
+//! one follows after the usual interval, sooner where an update is expected, and at once where a peer reports a grant.
 //!
-//! What is renewed is the business of [`Owner::renewal`](crate::owner::Owner::renewal). Time is a duration since any origin,
-//! the same in all calls; the shell reads it, and separately the clocks that the lease is counted with.
+//! What is renewed is the business of [`Owner::renewal`](crate::owner::Owner::renewal). Time is a duration since any
+//! origin, the same in all calls; the shell reads it, and separately the clocks that the lease is counted with.
 
 use core::time::Duration;
 
@@ -12,18 +12,19 @@ use crate::backoff::Backoff;
 use crate::id::Incarnation;
 use crate::lease::LeaseTerms;
 
-/// The least time between two renewals that wait for the grants of handovers: about what the store takes to commit one. What
-/// is activated meanwhile shares the next one, and forged Activates cost no more than these renewals.
+/// The least time between two renewals that wait for the grants of handovers: about what the store takes to commit one.
+/// What is activated meanwhile shares the next one, and forged Activates cost no more than these renewals.
 pub const GRANT_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The longest pause between two short incarnations. Two processes with one name end each other's incarnations: it keeps that
-/// from filling the store's log, and is long enough for the other one to be granted sections meanwhile.
+/// The longest pause between two short incarnations. Two processes with one name end each other's incarnations: it
+/// keeps that from filling the store's log, and is long enough for the other one to be granted sections meanwhile.
 pub const MAX_SESSION_PAUSE: Duration = Duration::from_secs(5);
 
 /// An incarnation that lasted longer is not a short one: the pauses start over.
 pub const SHORT_SESSION: Duration = Duration::from_secs(10);
 
-/// How often the lease is checked, and while it is over routes are fetched from one peer: as often as pending calls retry.
+/// How often the lease is checked, and while it is over routes are fetched from one peer: as often as pending calls
+/// retry.
 pub const PEER_ROUTES_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Intervals of renewals and registrations.
@@ -190,8 +191,8 @@ impl Registrations {
         self.retry.reset();
     }
 
-    /// The store knows a newer incarnation than the registration follows. Returns whether it is one: then register again at
-    /// once, after it.
+    /// The store knows a newer incarnation than the registration follows. Returns whether it is one: then register
+    /// again at once, after it.
     #[must_use]
     pub fn on_newer(&mut self, current: Incarnation) -> bool {
         let newer = current > self.follows;

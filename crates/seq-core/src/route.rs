@@ -17,7 +17,8 @@ use crate::layout::Layout;
 pub struct Route {
     /// The owner; `None` while the section has none, and where it is in another set.
     pub owner: Option<NodeId>,
-    /// Number of this ownership, 0 where the section was never owned. In another set: the epoch since which it is there.
+    /// Number of this ownership, 0 where the section was never owned. In another set: the epoch since which it is
+    /// there.
     pub epoch: Epoch,
     /// The other set that it is in; `SetId(0)`: it is in this one.
     pub away: SetId,
@@ -104,8 +105,8 @@ pub struct RouteTable {
     sets: BTreeMap<SetId, (RouteSet, RouteVersion)>,
     /// Invariant: every owner in `chunks` is here.
     nodes: BTreeMap<NodeId, RouteNode>,
-    /// The routes of all sections, in order. Shared between copies of the table, so that a change of one section copies one
-    /// chunk and not the route of every section.
+    /// The routes of all sections, in order. Shared between copies of the table, so that a change of one section copies
+    /// one chunk and not the route of every section.
     chunks: Vec<Arc<Chunk>>,
 }
 
@@ -134,8 +135,8 @@ pub enum Adopted {
     Newer,
     /// The table was as new already; it is unchanged.
     NotNewer,
-    /// The update builds on a version that the table does not have, lacks a node that the table has and is not whole, or is
-    /// of another set or layout; the table is unchanged. Request the whole table.
+    /// The update builds on a version that the table does not have, lacks a node that the table has and is not whole,
+    /// or is of another set or layout; the table is unchanged. Request the whole table.
     Mismatch,
 }
 

@@ -26,8 +26,8 @@ pub struct Section {
     /// The committed ceiling, or `last` where that is less. Invariant: never falls, and no slot's value is ever above
     /// it.
     ceiling: AtomicU64,
-    /// The highest number that a raise is requested for; 0 while none is. Not 0 means that a [`RaiseTicket`] exists, in the
-    /// raise queue or on its way there, and that [`Section::raised`] will be called.
+    /// The highest number that a raise is requested for; 0 while none is. Not 0 means that a [`RaiseTicket`] exists, in
+    /// the raise queue or on its way there, and that [`Section::raised`] will be called.
     wanted: AtomicU64,
     slots: Slots,
 }
@@ -37,8 +37,8 @@ const _: () = assert!(limits::MAX_ADVANCE <= Distance::MAX);
 
 const ZERO_STEP: &str = "a step of 0 raises nothing";
 
-/// The duty to put a section into the raise queue: a section issues one, and the next one only after the raise was answered.
-/// A ticket that is dropped while the section is owned leaves its callers at the ceiling.
+/// The duty to put a section into the raise queue: a section issues one, and the next one only after the raise was
+/// answered. A ticket that is dropped while the section is owned leaves its callers at the ceiling.
 #[must_use = "the ceiling is not raised until the raise queue has the ticket"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct RaiseTicket(());
@@ -358,10 +358,11 @@ impl Section {
         Some(Reading { value: Seq(self.base.0 + distance), exact: distance > 0 || self.base == Seq::ZERO })
     }
 
-    /// The ceiling that the queued raise should request; `None` when none is needed (any more), and then the ticket at hand
-    /// is void.
+    /// The ceiling that the queued raise should request; `None` when none is needed (any more), and then the ticket at
+    /// hand is void.
     ///
-    /// A taker that read the ceiling just before it was raised can request a raise just after; such a request ends here.
+    /// A taker that read the ceiling just before it was raised can request a raise just after; such a request ends
+    /// here.
     #[must_use]
     pub fn raise_target(&self) -> Option<Seq> {
         let mut wanted = self.wanted.load(Relaxed);
@@ -377,8 +378,8 @@ impl Section {
         }
     }
 
-    /// Adopts a committed ceiling; one that a newer response of the store overtook changes nothing. Returns the ticket of the
-    /// next raise, when more than what is committed is requested. The ticket at hand is void.
+    /// Adopts a committed ceiling; one that a newer response of the store overtook changes nothing. Returns the ticket
+    /// of the next raise, when more than what is committed is requested. The ticket at hand is void.
     ///
     /// # Panics
     /// When the ceiling is above [`Seq::MAX`]: the store commits no such thing.

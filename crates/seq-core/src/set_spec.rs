@@ -42,8 +42,8 @@ pub enum Genesis {
     Start,
     /// `seqsvr set init` defines the set, with all sections of its uids: the first set of a cluster.
     Init,
-    /// `seqsvr set create` defines the set, without sections: they come by migration from the other sets of the cluster,
-    /// whose uids and section size it has.
+    /// `seqsvr set create` defines the set, without sections: they come by migration from the other sets of the
+    /// cluster, whose uids and section size it has.
     Create,
 }
 
@@ -75,7 +75,8 @@ pub struct StoreSpec {
     pub id: u64,
     /// Name, a DNS label; no other node of the set has it.
     pub name: String,
-    /// Address of the port for peers as they dial it, "host:port": AllocSvrs, members of this store, stores of other sets.
+    /// Address of the port for peers as they dial it, "host:port": AllocSvrs, members of this store, stores of other
+    /// sets.
     pub addr: String,
     /// Address of the port for Raft as the other members dial it, "host:port".
     pub raft: String,

@@ -90,8 +90,8 @@ pub struct State {
     pub directory: Directory,
     /// The other sets.
     pub sets: BTreeMap<SetId, PeerSet>,
-    /// Fences of sets that were forgotten, and of no set that is known: when such a set becomes known again, nothing of an
-    /// older lineage of it is accepted. At most [`limits::MAX_SETS`].
+    /// Fences of sets that were forgotten, and of no set that is known: when such a set becomes known again, nothing of
+    /// an older lineage of it is accepted. At most [`limits::MAX_SETS`].
     pub fences: BTreeMap<SetId, Lineage>,
     /// Every migration that began here; none is ever removed.
     pub migrations: BTreeMap<MigrationId, Migration>,
@@ -100,8 +100,8 @@ pub struct State {
     pub foreign_migrations: BTreeMap<MigrationId, SetId>,
     /// Operations of administrators.
     pub audit: Audit,
-    /// Version of the route table in which a set was forgotten last; 0: never. Older copies get the whole table, because
-    /// what changed since does not show that a set is gone.
+    /// Version of the route table in which a set was forgotten last; 0: never. Older copies get the whole table,
+    /// because what changed since does not show that a set is gone.
     pub forgotten: RouteVersion,
     /// Evidence that committed entries are gone; a restore ends it.
     pub loss: Option<Loss>,
@@ -226,8 +226,8 @@ pub struct NodeRecord {
     pub addr: String,
     /// Address of its port for peers.
     pub peer_addr: String,
-    /// Its newest incarnation, 1 or above; never falls. Those of a later lineage are above those of all earlier ones, so
-    /// that no session of an earlier one is taken for it.
+    /// Its newest incarnation, 1 or above; never falls. Those of a later lineage are above those of all earlier ones,
+    /// so that no session of an earlier one is taken for it.
     pub incarnation: Incarnation,
     /// Random number of that incarnation; identifies a repeated registration.
     pub token: u64,
@@ -382,7 +382,8 @@ impl State {
         }
     }
 
-    /// What this set states of itself to others, with the addresses of its store's members; `None` before it is defined.
+    /// What this set states of itself to others, with the addresses of its store's members; `None` before it is
+    /// defined.
     #[must_use]
     pub fn facts(&self, stores: Vec<String>) -> Option<SetFacts> {
         let set = self.set.as_ref()?;

@@ -1,8 +1,9 @@
 //! Which member of the store a call goes to, and how often.
 //!
-//! Each call of an AllocSvr to the store may be repeated: a registration is recognised by its token, a renewal by its number,
-//! a raise is absolute. So an attempt without a response goes to the next member at once, and each call tries every member
-//! once, and one more that a member names as the leader. A response to an attempt that was abandoned is dropped.
+//! Each call of an AllocSvr to the store may be repeated: a registration is recognised by its token, a renewal by its
+//! number, a raise is absolute. So an attempt without a response goes to the next member at once, and each call tries
+//! every member once, and one more that a member names as the leader. A response to an attempt that was abandoned is
+//! dropped.
 //!
 //! Time is a duration since any origin, the same in all calls; the shell reads it.
 
@@ -12,8 +13,9 @@ use core::time::Duration;
 /// How long one attempt at one member may take unless an operator configures otherwise.
 pub const DEFAULT_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long a member that did not respond is not called first, although it is reported as the leader: meanwhile a follower
-/// forwards the calls. A call that finds it unresponsive again costs one timeout, a fifth of a lease, that often.
+/// How long a member that did not respond is not called first, although it is reported as the leader: meanwhile a
+/// follower forwards the calls. A call that finds it unresponsive again costs one timeout, a fifth of a lease, that
+/// often.
 pub const UNRESPONSIVE_FOR: Duration = Duration::from_secs(10);
 
 /// The members of a store and which one is called first. `A` is what names a member: its address.
@@ -106,8 +108,8 @@ impl<A: Clone + PartialEq> StoreMembers<A> {
         more
     }
 
-    /// Adopts the store's own list, the leader first: members that were added since the set file was read are found by it,
-    /// and a leader that can be reached again is called without the hop. An empty list changes nothing.
+    /// Adopts the store's own list, the leader first: members that were added since the set file was read are found by
+    /// it, and a leader that can be reached again is called without the hop. An empty list changes nothing.
     pub fn adopt(&mut self, members: &[A], now: Duration) {
         let Some(leader) = members.first() else { return };
         let unresponsive = self.unresponsive.as_ref();

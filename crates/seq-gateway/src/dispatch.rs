@@ -1,7 +1,7 @@
 //! Dispatch of a port's requests by content type: gRPC to its services, everything else to the HTTP handlers.
 //!
-//! **Invariant:** a request to `SequenceService` is counted against its connection's memory from here on; it reads two header
-//! fields here, one of the request and one of the response.
+//! **Invariant:** a request to `SequenceService` is counted against its connection's memory from here on; it reads two
+//! header fields here, one of the request and one of the response.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -31,8 +31,8 @@ use crate::dispatch::{Dispatch, is_grpc};
 use crate::handlers::Handlers;
 use crate::http;
 
-/// Concurrent requests of one connection: enough for a busy client, which has several connections. Further requests wait at
-/// the client. What they hold is bounded by the node's [`MemoryBudget`].
+/// Concurrent requests of one connection: enough for a busy client, which has several connections. Further requests
+/// wait at the client. What they hold is bounded by the node's [`MemoryBudget`].
 const MAX_STREAMS_PER_CONNECTION: u32 = 256;
 
 /// HTTP/2 flow-control window of one request: a full batch arrives without waiting for the window.
@@ -79,8 +79,8 @@ pub struct Node {
     pub admin: AdminView,
     /// Readiness of the node, as reported by the health service.
     pub ready: Checks,
-    /// Further services of the port. Nodes have none: those of peers have a port of their own ([`crate::peers`]). Simulated
-    /// nodes serve both on one.
+    /// Further services of the port. Nodes have none: those of peers have a port of their own ([`crate::peers`]).
+    /// Simulated nodes serve both on one.
     pub beside: Routes,
     /// Admission of connections.
     pub admission: Admission,
@@ -123,8 +123,8 @@ pub fn serve<F: SequenceService>(
     port.serve(Dispatch::new(handlers, services, memory), listener.into(), group)
 }
 
-/// The guard of a node's port for callers: gRPC and JSON clients get the refusal in their own form. Where there are tenants, a caller may
-/// prove by a token what others prove by a certificate.
+/// The guard of a node's port for callers: gRPC and JSON clients get the refusal in their own form. Where there are
+/// tenants, a caller may prove by a token what others prove by a certificate.
 fn guard(node: &str, set: String, tokens: bool) -> Guard {
     let respond: Respond = |request, status| {
         if is_grpc(request) { status.clone().into_http() } else { http::refused(status) }

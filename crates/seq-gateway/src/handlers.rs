@@ -1,5 +1,5 @@
-//! Request handlers of `SequenceService`, for all protocols: validate the request, call the `SequenceService`, build the
-//! response.
+//! Request handlers of `SequenceService`, for all protocols: validate the request, call the `SequenceService`, build
+//! the response.
 
 use prost::Message;
 use seq_api::service::{Call, Item, SequenceService, Via};

@@ -1,5 +1,5 @@
-//! The endpoints in front of a `SequenceService`: gRPC, JSON and plain text over HTTP on one port, and the Redis protocol on
-//! another; and the port of a node for its peers.
+//! The endpoints in front of a `SequenceService`: gRPC, JSON and plain text over HTTP on one port, and the Redis
+//! protocol on another; and the port of a node for its peers.
 //!
 //! An endpoint decodes and validates requests, bounds them in size and time, and encodes responses and refusals. It
 //! makes no decision about numbers.

@@ -1,5 +1,5 @@
-//! The memory that a request holds: its body as it arrives, its items while they are processed, and its response until the
-//! transport has sent it.
+//! The memory that a request holds: its body as it arrives, its items while they are processed, and its response until
+//! the transport has sent it.
 //!
 //! Nothing is reserved for what a request might become; what does not fit is refused before any number is allocated.
 
@@ -71,7 +71,8 @@ impl Memory {
         Received { body, memory: self.0.clone() }
     }
 
-    /// A body whose bytes are held until they are sent. Of the rest of the request only what a stream states is held on.
+    /// A body whose bytes are held until they are sent. Of the rest of the request only what a stream states is held
+    /// on.
     pub(crate) fn send(self, body: Body, cx: &mut Context<'_>) -> Body {
         self.0.charge.set(REQUEST_BYTES);
         Body::new(Sent::new(body, self.0, cx))
@@ -119,9 +120,9 @@ impl HttpBody for Received<Body> {
 
 /// The body of a response.
 ///
-/// What waits for the transport is a copy of the encoded message alone: neither the message, nor the buffer that it was encoded
-/// into. So the first message is encoded at once, not when the transport has space for it; and the body of a single one, which
-/// has its trailers next, is dropped then.
+/// What waits for the transport is a copy of the encoded message alone: neither the message, nor the buffer that it was
+/// encoded into. So the first message is encoded at once, not when the transport has space for it; and the body of a
+/// single one, which has its trailers next, is dropped then.
 struct Sent {
     /// The first frames, if they were ready, until they are sent.
     first: Option<Result<Frame<Bytes>, Status>>,

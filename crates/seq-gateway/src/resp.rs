@@ -151,8 +151,8 @@ struct Node {
 }
 
 impl RespNode {
-    /// A node whose connections of all ports are counted by `admission`, and whose clients are of `tenants` where there are
-    /// some. What they hold is of `memory`.
+    /// A node whose connections of all ports are counted by `admission`, and whose clients are of `tenants` where there
+    /// are some. What they hold is of `memory`.
     #[must_use]
     pub fn new(config: RespConfig, admission: Admission, tenants: Option<Tenants>, memory: MemoryBudget) -> RespNode {
         let auth_failures = auth::AuthFailures::new(admission.node());

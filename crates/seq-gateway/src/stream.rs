@@ -41,7 +41,8 @@ const MAX_PENDING_ITEMS: usize = 2 * seq_core::limits::MAX_ITEMS;
 const FRAME_BYTES: usize = 5;
 
 thread_local! {
-    /// The buffers of a batch. They are empty but while the responses of one stream are polled, so a stream that waits holds none.
+    /// The buffers of a batch. They are empty but while the responses of one stream are polled, so a stream that waits
+    /// holds none.
     static BATCH: RefCell<Batch> = RefCell::default();
 }
 

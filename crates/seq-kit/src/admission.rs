@@ -25,8 +25,8 @@ use crate::connection::{Connection, Peer};
 /// Limit on the connections of one node: 1,000 clients with a few each; an idle connection costs about 50 KB.
 pub const MAX_CONNECTIONS: usize = 10_000;
 
-/// File descriptors that each node reserves for other uses than clients: its log, data and snapshots, its port for metrics
-/// and probes, and connections that are being accepted.
+/// File descriptors that each node reserves for other uses than clients: its log, data and snapshots, its port for
+/// metrics and probes, and connections that are being accepted.
 const OTHER_FILES: usize = 256;
 
 /// Files of a thread with a runtime of its own: the runtime's event queue and its wake-up, the listening sockets, and
@@ -46,8 +46,8 @@ const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout of a write that the peer does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What a node needs files for beside its clients. Counted before clients get any, so that clients at their limit leave the
-/// node its data, its probes and its connections to other nodes.
+/// What a node needs files for beside its clients. Counted before clients get any, so that clients at their limit leave
+/// the node its data, its probes and its connections to other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnFiles {
     /// Most connections that it makes to other nodes.
@@ -119,8 +119,8 @@ struct Inner {
 }
 
 impl Admission {
-    /// Admits up to [`MAX_CONNECTIONS`], or as many as the open-file limit leaves beside the node's own files; at most nine
-    /// tenths of them from one address.
+    /// Admits up to [`MAX_CONNECTIONS`], or as many as the open-file limit leaves beside the node's own files; at most
+    /// nine tenths of them from one address.
     ///
     /// # Errors
     /// [`FewFiles`] when fewer than [`MIN_CONNECTIONS`] are left for clients.

@@ -1,5 +1,5 @@
-//! The memory limit of the control group (cgroups(7)) that this process is in: version 2, and version 1 where that has the
-//! memory controller.
+//! The memory limit of the control group (cgroups(7)) that this process is in: version 2, and version 1 where that has
+//! the memory controller.
 //!
 //! A group is limited by each of its ancestors too. A container may see its own group only, as the root of what is
 //! mounted: limits above it are not visible, and do not count. Where nothing is mounted there is no limit to read.
@@ -79,7 +79,8 @@ fn hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
             ),
             _ => continue,
         };
-        // The root is the path of the group that is mounted; what is not below it is not visible, nor is what begins with "..".
+        // The root is the path of the group that is mounted; what is not below it is not visible, nor is what begins
+        // with "..".
         let Some(group) = group.and_then(|group| Path::new(group).strip_prefix(root).ok()) else { continue };
         if !group.starts_with("..") {
             found.push(Hierarchy { mount_point: PathBuf::from(mount_point), group: group.to_owned(), file });

@@ -1,9 +1,9 @@
 //! Configuration in layers: defaults, then files, then the environment, then flags. A later layer wins key by key.
 //!
-//! A key is a path such as "log.filter": a field of an options struct, below the name of its section. The structs define
-//! the keys, their defaults and their help ([`crate::options`]); any other key in a file is an error that names it, its
-//! file and its line. An environment variable without a key is a warning: other programs set variables, too. Each key
-//! records the layer that set it last.
+//! A key is a path such as "log.filter": a field of an options struct, below the name of its section. The structs
+//! define the keys, their defaults and their help ([`crate::options`]); any other key in a file is an error that names
+//! it, its file and its line. An environment variable without a key is a warning: other programs set variables, too.
+//! Each key records the layer that set it last.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,9 @@
-//! Listeners and connections of a server: of a socket of [`crate::listen`], with or without TLS, or of a simulated network.
+//! Listeners and connections of a server: of a socket of [`crate::listen`], with or without TLS, or of a simulated
+//! network.
 //!
 //! A server takes a [`Listener`] and reads [`Connection`]s, whatever the transport below. A real socket has no
-//! overhead: it is not behind a trait object. The handshake of TLS is a part of the first read or write, so it takes the
-//! time of its own connection only; [`handshake`] bounds it.
+//! overhead: it is not behind a trait object. The handshake of TLS is a part of the first read or write, so it takes
+//! the time of its own connection only; [`handshake`] bounds it.
 
 use std::any::Any;
 use std::cell::Cell;

@@ -1,7 +1,7 @@
 //! Infrastructure shared by all servers: tasks, listeners, configuration, ports, memory, logging, metrics and probes.
 //!
-//! Nothing here knows the product: no crate of the workspace, no role of a server, no name of a metric. The binary passes
-//! in environment variables; nothing here reads them.
+//! Nothing here knows the product: no crate of the workspace, no role of a server, no name of a metric. The binary
+//! passes in environment variables; nothing here reads them.
 
 pub mod admission;
 pub mod cgroup;

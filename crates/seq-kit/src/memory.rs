@@ -3,10 +3,11 @@
 //! Three quarters are shared, a quarter is guaranteed: every connection that the node admits can hold its part of it,
 //! whatever the others hold. Of the shared part a connection may hold a share of what is *free*, so that the more of it
 //! is taken, the less each one gets (dynamic thresholds: Choudhury and Hahne, "Dynamic Queue Length Thresholds for
-//! Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2), 1998). A hundred connections that give nothing
-//! back, one after the other, leave 4 % of it free.
+//! Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2), 1998). A hundred connections that give
+//! nothing back, one after the other, leave 4 % of it free.
 //!
-//! **Invariant:** what a budget counts is the sum of its charges, and so does an account; a dropped charge counts no more.
+//! **Invariant:** what a budget counts is the sum of its charges, and so does an account; a dropped charge counts no
+//! more.
 
 use std::fmt;
 use std::sync::Arc;
@@ -209,7 +210,8 @@ mod tests {
         let greedy: Vec<_> = (0..100).map(|_| hoard(&node.account(), 16 << 10)).collect();
         assert!(greedy[0].len() > 300, "{}", greedy[0].len());
         assert!(node.account().charge(200 << 10).is_ok(), "{} bytes are held", node.used());
-        // As many as the node admits, and more than that: each gets what is guaranteed, and all together no more than there is.
+        // As many as the node admits, and more than that: each gets what is guaranteed, and all together no more than
+        // there is.
         let rest: Vec<_> = (100..CONNECTIONS).map(|_| hoard(&node.account(), 1 << 10)).collect();
         assert!(rest.iter().all(|held| held.len() >= 64), "{:?}", rest.iter().map(Vec::len).min());
         assert!(node.used() <= MOST, "{} bytes are held", node.used());

@@ -81,8 +81,8 @@ pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<LogFilter, T
     Ok(LogFilter(handle))
 }
 
-/// Parses a filter. Targets and levels only: the patterns of spans and fields would cost the regular expressions of a large
-/// library, and no span is opened here.
+/// Parses a filter. Targets and levels only: the patterns of spans and fields would cost the regular expressions of a
+/// large library, and no span is opened here.
 fn parse(filter: &str) -> Result<Targets, TelemetryError> {
     filter.parse().map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })
 }

@@ -10,8 +10,8 @@
 //! The feature `measure` holds everything but callers and classification: a simulation needs neither sockets nor
 //! histograms. Every call is checked by the order checker, `seq-order`.
 //!
-//! `benches/compare` runs the command `seqsvr bench` instead: each load generator of the comparison, also those of other
-//! systems, is a process with its own CPU time.
+//! `benches/compare` runs the command `seqsvr bench` instead: each load generator of the comparison, also those of
+//! other systems, is a process with its own CPU time.
 //!
 //! **Architecture Invariant:** it measures and checks, and prints nothing: reports and exit codes are the binary's. It
 //! uses the protocols of the servers, never their crates.

@@ -20,14 +20,14 @@ pub struct Dial {
 }
 
 impl Dial {
-    /// Connections made by `connect` from an endpoint that has every option set, without a check of the server. It must not
-    /// block: a connection is made when it is first needed.
+    /// Connections made by `connect` from an endpoint that has every option set, without a check of the server. It must
+    /// not block: a connection is made when it is first needed.
     pub fn new(connect: impl Fn(Endpoint) -> Channel + Send + Sync + 'static) -> Dial {
         Dial::checked(move |endpoint, _| connect(endpoint))
     }
 
-    /// As [`Dial::new`], with a check that the server is the expected one, each time that a connection is made. Any server is
-    /// expected before [`Dial::expecting`].
+    /// As [`Dial::new`], with a check that the server is the expected one, each time that a connection is made. Any
+    /// server is expected before [`Dial::expecting`].
     pub fn checked(connect: impl Fn(Endpoint, &ExpectedServer) -> Channel + Send + Sync + 'static) -> Dial {
         Dial { connect: Arc::new(connect), expected: ExpectedServer::any() }
     }

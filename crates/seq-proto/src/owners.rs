@@ -210,8 +210,8 @@ pub enum OfferError {
     },
 }
 
-/// Decodes an offer to a node of the set with this name and id; `SetId(0)`: the node does not know the id yet, and accepts
-/// no offer of another set.
+/// Decodes an offer to a node of the set with this name and id; `SetId(0)`: the node does not know the id yet, and
+/// accepts no offer of another set.
 ///
 /// # Errors
 /// [`OfferError`].

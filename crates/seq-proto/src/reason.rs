@@ -230,7 +230,8 @@ reasons! {
         UnsupportedEncoding = "UNSUPPORTED_ENCODING", [Unimplemented], Never, Unchanged;
         /// The body did not arrive before the request's deadline.
         BodyTimedOut = "BODY_TIMED_OUT", [DeadlineExceeded], Never, Unchanged;
-        /// The request does not fit into the memory that is left for its connection: read responses, or send less at a time.
+        /// The request does not fit into the memory that is left for its connection: read responses, or send less at a
+        /// time.
         OutOfMemory = "OUT_OF_MEMORY", [ResourceExhausted], Quota, Unchanged;
         /// A browser sent the request for a page of another site, or as a prefetch.
         Unsolicited = "UNSOLICITED", [PermissionDenied], Never, Unchanged;
@@ -320,8 +321,8 @@ reasons! {
         BadEpoch = "BAD_EPOCH", [InvalidArgument], Never, Unchanged;
         /// The ceiling is 0, or above 2^63 - 1.
         BadCeiling = "BAD_CEILING", [InvalidArgument], Never, Unchanged;
-        /// The ceiling of a section would rise faster than a ceiling may; the hint in the refusal is the time after which
-        /// this raise is accepted.
+        /// The ceiling of a section would rise faster than a ceiling may; the hint in the refusal is the time after
+        /// which this raise is accepted.
         RaiseTooFast = "RAISE_TOO_FAST", [ResourceExhausted], Quota, Unknown, [SECTION];
         /// The transfer is to no node, or to its sender.
         BadTarget = "BAD_TARGET", [InvalidArgument], Never, Unchanged;

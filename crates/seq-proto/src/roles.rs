@@ -1,7 +1,7 @@
 //! The rights of roles: one table for every method, read by every port. What is not in it is denied.
 //!
-//! A role of a set's nodes counts for nodes of the own set, or of any set of the cluster. That a node acts for itself only is
-//! checked where its name or id is read. Ports without TLS know no roles and deny nothing.
+//! A role of a set's nodes counts for nodes of the own set, or of any set of the cluster. That a node acts for itself
+//! only is checked where its name or id is read. Ports without TLS know no roles and deny nothing.
 
 use std::fmt;
 

@@ -1,14 +1,15 @@
 //! Comparison of the applied state between members: finds a member whose state is not that of the others.
 //!
-//! Members apply the same entries in the same order, so behind the same entry their states are equal. A damaged memory, a
-//! directory that began with another state, or a release that applies a command in another way breaks that silently. So the
-//! leader marks an entry at an interval (a [`RaiseFormat`](crate::encoding::Record::RaiseFormat) to the format that the group
-//! has already, which every release reads and which changes nothing). Each member takes the SHA-256 of its state behind that
-//! entry, in the group's format, and asks the others for theirs. A member that a majority of the voters contradicts stops for
-//! good; where there is no such majority, nobody can tell which state is right, and all members report the difference.
+//! Members apply the same entries in the same order, so behind the same entry their states are equal. A damaged memory,
+//! a directory that began with another state, or a release that applies a command in another way breaks that silently.
+//! So the leader marks an entry at an interval (a [`RaiseFormat`](crate::encoding::Record::RaiseFormat) to the format
+//! that the group has already, which every release reads and which changes nothing). Each member takes the SHA-256 of
+//! its state behind that entry, in the group's format, and asks the others for theirs. A member that a majority of the
+//! voters contradicts stops for good; where there is no such majority, nobody can tell which state is right, and all
+//! members report the difference.
 //!
-//! **Invariant:** a member stops by its own comparison alone, and only against a majority of the voters: neither the leader nor
-//! any other single member can stop it.
+//! **Invariant:** a member stops by its own comparison alone, and only against a majority of the voters: neither the
+//! leader nor any other single member can stop it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -53,13 +54,15 @@ pub(crate) type Due = Box<dyn FnOnce() -> StateDigest + Send>;
 /// The digests of one member, the copy that the next one is taken from, and the difference that was found last.
 #[derive(Default)]
 pub(crate) struct Digests {
-    /// The newest copy. An older one that nobody has digested yet is dropped: a start applies many marked entries at once.
+    /// The newest copy. An older one that nobody has digested yet is dropped: a start applies many marked entries at
+    /// once.
     due: Mutex<Option<Due>>,
     changed: Notify,
     /// Ascending by index, at most [`KEPT`].
     kept: Mutex<VecDeque<StateDigest>>,
     difference: Mutex<Option<Difference>>,
-    /// Digests that members have sent by themselves: a member that was outvoted responds no more. Nobody is outvoted by them.
+    /// Digests that members have sent by themselves: a member that was outvoted responds no more. Nobody is outvoted by
+    /// them.
     heard: Mutex<BTreeMap<u64, Vec<StateDigest>>>,
 }
 
@@ -153,8 +156,8 @@ pub(crate) enum Verdict {
     Outvoted(Difference),
 }
 
-/// Compares the digests of member `me` with those of the others, `digests`, which includes its own. Each entry is judged
-/// by itself: a member that is behind is compared at an older one.
+/// Compares the digests of member `me` with those of the others, `digests`, which includes its own. Each entry is
+/// judged by itself: a member that is behind is compared at an older one.
 pub(crate) fn judge(me: u64, voters: &BTreeSet<u64>, digests: &BTreeMap<u64, Vec<StateDigest>>) -> Verdict {
     let mut verdict = Verdict::Unknown;
     let mine = digests.get(&me).map_or(&[][..], Vec::as_slice);
@@ -182,8 +185,8 @@ pub(crate) fn judge(me: u64, voters: &BTreeSet<u64>, digests: &BTreeMap<u64, Vec
 }
 
 impl Digests {
-    /// Takes over a verdict. A difference stays until every voter has the same state behind a later entry: a member that
-    /// stopped because of it responds no more.
+    /// Takes over a verdict. A difference stays until every voter has the same state behind a later entry: a member
+    /// that stopped because of it responds no more.
     fn note(&self, verdict: &Verdict) {
         let mut known = self.difference.lock();
         match verdict {

@@ -37,8 +37,8 @@ pub struct RaftConfig {
     pub join: bool,
     /// Times and sizes.
     pub options: RaftOptions,
-    /// Whether this member raises the group's format while it leads, as soon as every member reads its own newest one. Else
-    /// an operator does.
+    /// Whether this member raises the group's format while it leads, as soon as every member reads its own newest one.
+    /// Else an operator does.
     pub auto_upgrade: bool,
     /// How other members are reached.
     pub dial: Dial,

@@ -1,11 +1,11 @@
 //! Encoding of stored records: one module per format version, and the readers that choose among them.
 //!
-//! Types of the rules are never archived themselves: renaming a field there must not change what is on disk. A format that
-//! was ever released is never edited; a change of it is a new module, a new version number and a conversion.
+//! Types of the rules are never archived themselves: renaming a field there must not change what is on disk. A format
+//! that was ever released is never edited; a change of it is a new module, a new version number and a conversion.
 //!
-//! Writers of the log's own records write the newest format, readers read all of them. Commands and states are bodies of the
-//! state machine's own formats, and the one that is written is the group's: every member reads it, and it is raised by a
-//! [`Record::RaiseFormat`] once all members read the next one.
+//! Writers of the log's own records write the newest format, readers read all of them. Commands and states are bodies
+//! of the state machine's own formats, and the one that is written is the group's: every member reads it, and it is
+//! raised by a [`Record::RaiseFormat`] once all members read the next one.
 
 pub(crate) mod envelope;
 pub(crate) mod v4;
@@ -34,9 +34,9 @@ pub struct CommandTooLarge {
 pub(crate) enum Record<C> {
     /// Changes the state.
     Command(C),
-    /// Raises the format in which the group's commands and states are written from there on, and marks an entry behind which
-    /// members compare their states; a raise to the format that the group has already only marks. On the wire it is a command
-    /// of that format without a body: a member that does not read the format refuses it by that name.
+    /// Raises the format in which the group's commands and states are written from there on, and marks an entry behind
+    /// which members compare their states; a raise to the format that the group has already only marks. On the wire it
+    /// is a command of that format without a body: a member that does not read the format refuses it by that name.
     RaiseFormat(u16),
 }
 

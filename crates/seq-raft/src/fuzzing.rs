@@ -41,8 +41,8 @@ fn readers<M: StateMachine>() -> [(Kind, u16, Reader); 10] {
     ]
 }
 
-/// Reads `data` as a record of the kind that its first byte chooses: as it is, and as the body of a record whose frame is
-/// right, because no fuzzer finds a checksum; and as a state.
+/// Reads `data` as a record of the kind that its first byte chooses: as it is, and as the body of a record whose frame
+/// is right, because no fuzzer finds a checksum; and as a state.
 pub fn record<M: StateMachine>(data: &[u8]) {
     let Some((kind, body)) = data.split_first() else { return };
     let readers = readers::<M>();

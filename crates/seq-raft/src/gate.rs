@@ -1,7 +1,7 @@
 //! A service that listens before it is loaded: until it is opened, calls are refused with a retry hint.
 //!
-//! A member that starts with an empty data directory must respond to the probes of other empty members before it may join a
-//! group itself.
+//! A member that starts with an empty data directory must respond to the probes of other empty members before it may
+//! join a group itself.
 
 use std::sync::{Arc, OnceLock};
 

@@ -35,7 +35,8 @@ pub struct RaftHandle<M: StateMachine> {
 }
 
 impl<M: StateMachine> RaftHandle<M> {
-    /// Proposes a command and waits until this member has applied it. Cancel safe; a cancelled proposal may be committed.
+    /// Proposes a command and waits until this member has applied it. Cancel safe; a cancelled proposal may be
+    /// committed.
     ///
     /// # Errors
     /// [`ProposeError`]; some of its cases leave open whether the command is applied.
@@ -131,8 +132,8 @@ impl<M: StateMachine> RaftHandle<M> {
         link::connect(&self.dial.expecting(expected), addr, self.timeouts)
     }
 
-    /// Transfers leadership to the voter with the longest log beside this leader; returns which. Whether it took over may stay
-    /// unknown here.
+    /// Transfers leadership to the voter with the longest log beside this leader; returns which. Whether it took over
+    /// may stay unknown here.
     ///
     /// # Errors
     /// [`NotTransferred`] where this member does not lead, no other voter has caught up, or members are being changed.
@@ -140,8 +141,8 @@ impl<M: StateMachine> RaftHandle<M> {
         self.changes.transfer_to_any().await.map_err(|error| NotTransferred { why: error.to_string() })
     }
 
-    /// Raises the group's format to the newest one of this member's program, once every member has reported that it reads it.
-    /// A member that has not responded lately is waited for as long as makes it silent.
+    /// Raises the group's format to the newest one of this member's program, once every member has reported that it
+    /// reads it. A member that has not responded lately is waited for as long as makes it silent.
     ///
     /// # Errors
     /// [`NotRaised`] where this member does not lead, a member reads only older formats, or one is silent.
@@ -150,8 +151,8 @@ impl<M: StateMachine> RaftHandle<M> {
         raised.map(|(raise, _)| raise).map_err(|error| NotRaised { why: error.to_string() })
     }
 
-    /// Begins a change of an operator that is compared with what its plan rests on: what was proposed before is applied when
-    /// this returns, and no other change is compared or made until the guard is dropped.
+    /// Begins a change of an operator that is compared with what its plan rests on: what was proposed before is applied
+    /// when this returns, and no other change is compared or made until the guard is dropped.
     ///
     /// # Errors
     /// `CHANGE_IN_PROGRESS`, or the reason why this member cannot propose.

@@ -1,12 +1,13 @@
 //! Membership of an id in the group, decided from what is committed.
 //!
-//! A member numbers the lists of members by the position of their entries in the log. A message carries the number of the
-//! newest list that names its sender. A receiver whose newest committed list has a greater number and does not name the sender
-//! concludes that the sender was removed; one whose list has a smaller number is behind, and must accept the message: the
-//! sender may be the leader that it needs.
+//! A member numbers the lists of members by the position of their entries in the log. A message carries the number of
+//! the newest list that names its sender. A receiver whose newest committed list has a greater number and does not name
+//! the sender concludes that the sender was removed; one whose list has a smaller number is behind, and must accept the
+//! message: the sender may be the leader that it needs.
 //!
-//! **Invariant:** only what is removed for good is reported as removed. The lists that name an id are neighbours in the log:
-//! its first one was proposed when the id was new, it is claimed before it leaves, and a claimed id is not added again.
+//! **Invariant:** only what is removed for good is reported as removed. The lists that name an id are neighbours in the
+//! log: its first one was proposed when the id was new, it is claimed before it leaves, and a claimed id is not added
+//! again.
 
 use std::sync::OnceLock;
 
@@ -84,7 +85,8 @@ struct Known {
     claimed: bool,
 }
 
-/// Membership of `id` with this data directory, by what is applied here. `theirs` is the number that came with the message.
+/// Membership of `id` with this data directory, by what is applied here. `theirs` is the number that came with the
+/// message.
 pub(crate) fn status_of(
     raft: &Raft,
     replica: &dyn Replica,

@@ -1,9 +1,9 @@
 //! A member of the group, from its configuration to its end.
 //!
-//! The order of the start is its safety: the identity of the data directory, then (with an empty one) whether the others know
-//! this id with another directory, then loading, then (with data) whether the others have acknowledgements of more than there
-//! is, then the services, and the Raft library last of all. Nothing durable is made and no vote is granted before the others
-//! were probed.
+//! The order of the start is its safety: the identity of the data directory, then (with an empty one) whether the
+//! others know this id with another directory, then loading, then (with data) whether the others have acknowledgements
+//! of more than there is, then the services, and the Raft library last of all. Nothing durable is made and no vote is
+//! granted before the others were probed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -72,8 +72,8 @@ impl<M: StateMachine> RaftNode<M> {
         self.prepared.is_fresh()
     }
 
-    /// The service for other members. It must be served before [`RaftNode::load`]: the others may be starting too, and probe
-    /// this one.
+    /// The service for other members. It must be served before [`RaftNode::load`]: the others may be starting too, and
+    /// probe this one.
     #[must_use]
     pub fn server(&self) -> RaftServer {
         self.server.clone()
@@ -85,8 +85,8 @@ impl<M: StateMachine> RaftNode<M> {
         self.members.clone()
     }
 
-    /// Probes the other members and loads the data; `check` may refuse what is stored while nothing uses it yet. `observe` is
-    /// called with the output of each command that is applied from then on.
+    /// Probes the other members and loads the data; `check` may refuse what is stored while nothing uses it yet.
+    /// `observe` is called with the output of each command that is applied from then on.
     ///
     /// # Errors
     /// [`StartError`], or the error of `check`; the data directory is free again then.
@@ -220,8 +220,9 @@ impl<M: StateMachine> RunningNode<M> {
         move || matches!(&*evicted.borrow(), Some(Eviction::Removed(_)))
     }
 
-    /// Stops the member: transfers leadership where it has it, ends the group's tasks, stops the Raft library, and returns
-    /// when everything is written and the data directory is free. `dropped` drops all other handles on the member.
+    /// Stops the member: transfers leadership where it has it, ends the group's tasks, stops the Raft library, and
+    /// returns when everything is written and the data directory is free. `dropped` drops all other handles on the
+    /// member.
     ///
     /// # Errors
     /// [`Hung`] when storage did not end in time.
@@ -240,8 +241,8 @@ impl<M: StateMachine> fmt::Debug for RunningNode<M> {
     }
 }
 
-/// Probes the other members about the directory and loads the data, which `check` may refuse; returns also the peers that
-/// were not reached about an empty directory.
+/// Probes the other members about the directory and loads the data, which `check` may refuse; returns also the peers
+/// that were not reached about an empty directory.
 async fn open<M: StateMachine, E: From<StartError>>(
     prepared: Prepared,
     (me, config): (&Identity, &RaftConfig),

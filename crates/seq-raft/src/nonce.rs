@@ -1,8 +1,8 @@
 //! Identity of a data directory: a secret number, the nonce, and its public fingerprint.
 //!
 //! A member proves that it is the directory that the list of members names by sending its nonce; the list holds only
-//! the fingerprint, a SHA-256 of the nonce. So a reader of a list, a log, a snapshot or a response to `Probe` cannot pose
-//! as a member.
+//! the fingerprint, a SHA-256 of the nonce. So a reader of a list, a log, a snapshot or a response to `Probe` cannot
+//! pose as a member.
 //!
 //! **Invariant:** a nonce is sent in Raft messages to members only, and is never part of a log line or of an error.
 

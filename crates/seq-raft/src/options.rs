@@ -29,7 +29,8 @@ pub struct RaftOptions {
     pub commit_timeout: Duration,
     /// How long a snapshot may take to reach a follower and be installed there.
     pub snapshot_timeout: Duration,
-    /// Entries applied between two snapshots. With [`RaftOptions::log_retained_entries`] it bounds the log, which is also held in memory.
+    /// Entries applied between two snapshots. With [`RaftOptions::log_retained_entries`] it bounds the log, which is
+    /// also held in memory.
     pub snapshot_interval_entries: u64,
     /// Interval between two entries behind which members compare their states.
     pub comparison_interval: Duration,
@@ -60,8 +61,9 @@ impl RaftOptions {
         ..RaftOptions::DEFAULTS
     };
 
-    /// The longest round trip between two members that these times allow: a heartbeat must be acknowledged before the next
-    /// one is due, and the Raft library waits no longer than that for one. Votes, appends, connections and pings have more.
+    /// The longest round trip between two members that these times allow: a heartbeat must be acknowledged before the
+    /// next one is due, and the Raft library waits no longer than that for one. Votes, appends, connections and pings
+    /// have more.
     #[must_use]
     pub fn max_round_trip(&self) -> Duration {
         self.heartbeat.mul_f64(0.9)
@@ -123,7 +125,8 @@ impl RaftOptions {
             purge_batch_size: PURGE_BATCH,
             // A member that was cut off must not depose the leader when it comes back.
             enable_pre_vote: Some(true),
-            // A leader that restarts stands for election: restored without one, it could respond from a state that is behind.
+            // A leader that restarts stands for election: restored without one, it could respond from a state that is
+            // behind.
             enable_leader_restore: Some(false),
             backoff: RECONNECT.to_owned(),
             ..Config::default()

@@ -1,7 +1,7 @@
 //! Proposals: the one way into the log. A command is appended, committed and applied; its output is returned.
 //!
-//! Many proposals are in flight at once; those that wait at the same time share an entry ([`Batches`]). Their number
-//! is bounded, and so is the time that each waits. A proposal that timed out may still be committed, once: every command
+//! Many proposals are in flight at once; those that wait at the same time share an entry ([`Batches`]). Their number is
+//! bounded, and so is the time that each waits. A proposal that timed out may still be committed, once: every command
 //! can be repeated.
 
 mod batches;
@@ -26,8 +26,8 @@ use crate::encoding::CommandTooLarge;
 use crate::storage::Raft;
 use crate::types::{EncodedCommand, Member, Output, TypeConfig};
 
-/// Proposals in flight, those included whose caller went away: at 128 KiB each they hold 512 MiB at the very worst, and a
-/// thousandth of that with the raises of one call of an AllocSvr each.
+/// Proposals in flight, those included whose caller went away: at 128 KiB each they hold 512 MiB at the very worst, and
+/// a thousandth of that with the raises of one call of an AllocSvr each.
 const MAX_IN_FLIGHT: usize = 4_096;
 
 /// Proposes commands. Clones share the bound on proposals in flight.
@@ -65,13 +65,14 @@ impl Proposer {
         (Proposer { raft, commits, addrs, permits, queue, timeout, stopping, redirected }, batches)
     }
 
-    /// Redirects all proposals to another member, those that wait as well, until it is called with `None`. The Raft library
-    /// cannot do so itself while it waits for the disk.
+    /// Redirects all proposals to another member, those that wait as well, until it is called with `None`. The Raft
+    /// library cannot do so itself while it waits for the disk.
     pub(crate) fn redirect(&self, to: Option<u64>) {
         self.redirected.send_replace(to);
     }
 
-    /// Proposes a command and waits until this member has applied it. Cancel safe; a cancelled proposal may be committed.
+    /// Proposes a command and waits until this member has applied it. Cancel safe; a cancelled proposal may be
+    /// committed.
     pub(crate) async fn propose(&self, command: EncodedCommand) -> Result<Output, ProposeError> {
         let mut redirected = self.redirected.subscribe();
         let leader = *redirected.borrow();

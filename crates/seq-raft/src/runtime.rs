@@ -1,7 +1,7 @@
 //! The runtime of the Raft library: tokio, with random numbers of the generator that the whole program uses.
 //!
-//! The library draws random numbers only to spread elections. Those of `fastrand` are good enough for that, and a simulation
-//! that seeds the thread's generator repeats them.
+//! The library draws random numbers only to spread elections. Those of `fastrand` are good enough for that, and a
+//! simulation that seeds the thread's generator repeats them.
 
 use std::future::Future;
 use std::io;

@@ -43,8 +43,8 @@ pub struct MemberStatus {
     pub live: bool,
     /// The last measured round trip to it; on the leader only.
     pub round_trip: Option<Duration>,
-    /// Time since it last acknowledged the reporting leader; `None` on followers, for the leader itself, and if it never
-    /// did.
+    /// Time since it last acknowledged the reporting leader; `None` on followers, for the leader itself, and if it
+    /// never did.
     pub silent: Option<Duration>,
 }
 

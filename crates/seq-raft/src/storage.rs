@@ -12,8 +12,8 @@
 //! | `snapshot-*` | the applied state | [`snapshot`] |
 //! | `outvoted` | why its state must not be used | [`comparison`] |
 //!
-//! **Architecture Invariant:** nothing is acknowledged before it is durable, and a start never goes on with less than what
-//! was acknowledged: damage anywhere is refused by name.
+//! **Architecture Invariant:** nothing is acknowledged before it is durable, and a start never goes on with less than
+//! what was acknowledged: damage anywhere is refused by name.
 
 use std::fmt;
 use std::fs::File;

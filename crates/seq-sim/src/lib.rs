@@ -43,8 +43,8 @@ use world::World;
 pub struct Run {
     /// What makes everything.
     pub seed: u64,
-    /// Sets of the world: 2 for two, 3 for three with restores upon restores, else one. A planted bug between sets has two,
-    /// one of restores three.
+    /// Sets of the world: 2 for two, 3 for three with restores upon restores, else one. A planted bug between sets has
+    /// two, one of restores three.
     pub sets: u32,
     /// A planted bug.
     pub bug: Option<Bug>,

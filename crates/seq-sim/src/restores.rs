@@ -1,10 +1,10 @@
 //! Three sets of different terms, and an operator who has backups and a notebook: restores upon restores, broken by a
 //! seed.
 //!
-//! A set is simpler here than in the worlds of two sets: its store is a `State` as a register with its `Arbiter` and its
-//! `Coordinator`, and a process of it holds a lease by a clock of its own rate and starts each ownership at the ceiling.
-//! The operator knows what an operator knows: backups of different ages, the counts that he wrote down, and the stores
-//! that respond to him (`operator.rs`).
+//! A set is simpler here than in the worlds of two sets: its store is a `State` as a register with its `Arbiter` and
+//! its `Coordinator`, and a process of it holds a lease by a clock of its own rate and starts each ownership at the
+//! ceiling. The operator knows what an operator knows: backups of different ages, the counts that he wrote down, and
+//! the stores that respond to him (`operator.rs`).
 //!
 //! **Invariant:** as in the other worlds, a seed makes everything.
 
@@ -52,8 +52,8 @@ const SECTIONS: u32 = 6;
 /// When the last fault is over.
 const FAULTS_END: u64 = 36 * SECOND;
 
-/// How long after that every section is served: the operator restores what is lost, each quarantine outlasts the longest
-/// lease by the fastest clock and may begin again for each other set, then the longest wait of an arbiter.
+/// How long after that every section is served: the operator restores what is lost, each quarantine outlasts the
+/// longest lease by the fastest clock and may begin again for each other set, then the longest wait of an arbiter.
 const LIVENESS_BOUND: u64 = 60 * SECOND;
 
 /// How long each uid's probe may take then.

@@ -13,7 +13,8 @@ const SEEDS_OF_TWO_SETS: u64 = 100;
 /// Seeds of worlds of restores.
 const SEEDS_OF_RESTORES: u64 = 200;
 
-/// Seeds of two sets that found a fault. 7753: both sets restored, the second one within a lease of the first one's return.
+/// Seeds of two sets that found a fault. 7753: both sets restored, the second one within a lease of the first one's
+/// return.
 const FOUND_IN_TWO_SETS: [u64; 1] = [7_753];
 
 /// Most seeds that a planted bug may take.

@@ -1,5 +1,5 @@
-//! Cost of a raise on the members of a store beside its transport: its proposer encodes it once, every member decodes and
-//! applies it.
+//! Cost of a raise on the members of a store beside its transport: its proposer encodes it once, every member decodes
+//! and applies it.
 
 use std::hint::black_box;
 

@@ -1,9 +1,9 @@
-//! The arbiter's shell: beside the leader, it commits the changes of owner that `seq_core::arbiter` plans, and publishes the
-//! planned handovers to the control service.
+//! The arbiter's shell: beside the leader, it commits the changes of owner that `seq_core::arbiter` plans, and
+//! publishes the planned handovers to the control service.
 //!
-//! It evaluates the state, not events: whatever wakes it, it evaluates afresh, and a proposal that was lost is made again.
-//! Two arbiters, one beside a leader that was deposed and does not know it yet, do no harm: each change names the record it
-//! was made for.
+//! It evaluates the state, not events: whatever wakes it, it evaluates afresh, and a proposal that was lost is made
+//! again. Two arbiters, one beside a leader that was deposed and does not know it yet, do no harm: each change names
+//! the record it was made for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +84,8 @@ impl ArbiterShell {
         }
     }
 
-    /// Evaluates the state and reads the clock, in that order: nothing is applied between the two, because the state is locked.
+    /// Evaluates the state and reads the clock, in that order: nothing is applied between the two, because the state is
+    /// locked.
     fn evaluate(&self, machine: &mut Arbiter, origin: Clocks) -> Arc<Plan> {
         let allocs = self.allocs.borrow().clone();
         let declared: Vec<Declared<'_>> =

@@ -11,9 +11,9 @@
 //! | `quarantine` | ends the quarantine of a restored set, beside the leader |
 //! | `progress` | what operators see of migrations that are under way |
 //!
-//! **Invariant:** no step of serving, failover or a change of owner inside the set waits for another set. What is sent is
-//! read from the applied state, and what is taken is a permanent fact, committed before the response: so requests may be
-//! late, repeated, or from a leader that was deposed.
+//! **Invariant:** no step of serving, failover or a change of owner inside the set waits for another set. What is sent
+//! is read from the applied state, and what is taken is a permanent fact, committed before the response: so requests
+//! may be late, repeated, or from a leader that was deposed.
 //!
 //! **Invariant:** a request is a hint. A fact of another set is committed once a store of that set has stated it over a
 //! connection that this member opened, or under a certificate of that set.

@@ -1,7 +1,7 @@
 //! Configuration of a store member.
 //!
-//! Everything is checked before a file or a socket is touched: the error of [`StoreConfig::validate`] names the relation that
-//! does not hold, and why it must.
+//! Everything is checked before a file or a socket is touched: the error of [`StoreConfig::validate`] names the
+//! relation that does not hold, and why it must.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use seq_raft::{DataDir, InvalidOptions, RaftOptions};
 
 use crate::definition::DeclaredSet;
 
-/// Sizes of a store. Two members would stop with either of them; past five, a write waits for more disks and is no safer
-/// in practice.
+/// Sizes of a store. Two members would stop with either of them; past five, a write waits for more disks and is no
+/// safer in practice.
 const STORE_SIZES: [usize; 3] = [1, 3, 5];
 
 /// One store member.
@@ -34,8 +34,8 @@ pub struct StoreConfig {
     pub data: DataDir,
     /// Waits to be added to a group that exists; never forms one.
     pub join: bool,
-    /// Forms a store out of an empty data directory although no other store of the set could report whether it ever held
-    /// data. Required for a store of one member only.
+    /// Forms a store out of an empty data directory although no other store of the set could report whether it ever
+    /// held data. Required for a store of one member only.
     pub form: bool,
     /// Where its gRPC ports listen; bound before anything else starts.
     pub sockets: Sockets,
@@ -64,9 +64,9 @@ seq_kit::options! {
     /// Timeouts, intervals and sizes of a store member. The same on all members, or elections are unfair.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct StoreOptions {
-        /// Interval of the Raft leader's heartbeats. A heartbeat must be acknowledged before the next one is due: nine tenths
-        /// of the interval is the longest round trip between members that the store supports; the log and `seqsvr status -o
-        /// wide` show measured ones.
+        /// Interval of the Raft leader's heartbeats. A heartbeat must be acknowledged before the next one is due: nine
+        /// tenths of the interval is the longest round trip between members that the store supports; the log and
+        /// `seqsvr status -o wide` show measured ones.
         #[serde(rename = "heartbeat_ms", with = "durations::ms")]
         pub heartbeat: Duration,
         /// Shortest election timeout: a follower without a heartbeat for a random time between this and election_max_ms
@@ -82,27 +82,28 @@ seq_kit::options! {
         /// Timeout of sending a snapshot to a follower and installing it there.
         #[serde(rename = "snapshot_timeout_ms", with = "durations::ms")]
         pub snapshot_timeout: Duration,
-        /// Entries applied between two snapshots. With log_retained_entries it bounds the log, which is also held in memory.
+        /// Entries applied between two snapshots. With log_retained_entries it bounds the log, which is also held in
+        /// memory.
         pub snapshot_interval_entries: u64,
         /// Log entries retained behind a snapshot, so a follower that was briefly away needs no snapshot.
         pub log_retained_entries: u64,
-        /// Interval at which members compare digests of their states, where entries were applied meanwhile. A member that the
-        /// majority contradicts stops.
+        /// Interval at which members compare digests of their states, where entries were applied meanwhile. A member
+        /// that the majority contradicts stops.
         #[serde(rename = "comparison_interval_ms", with = "durations::ms")]
         pub comparison_interval: Duration,
         /// How long sections wait for allocators that have not registered, from the first registration.
         #[serde(rename = "registration_grace_ms", with = "durations::ms")]
         pub registration_grace: Duration,
-        /// How long no request of an allocator is applied before its sections are taken over by others. It must outlast the
-        /// allocators' leases despite clock drift (lease_wait_ms >= lease_ms * 1.11 / 0.89); an allocator with a longer lease
-        /// is refused.
+        /// How long no request of an allocator is applied before its sections are taken over by others. It must outlast
+        /// the allocators' leases despite clock drift (lease_wait_ms >= lease_ms * 1.11 / 0.89); an allocator with a
+        /// longer lease is refused.
         #[serde(rename = "lease_wait_ms", with = "durations::ms")]
         pub lease_wait: Duration,
         /// How long the set of live allocators must be stable before sections are handed over only to balance the load.
         #[serde(rename = "rebalance_after_ms", with = "durations::ms")]
         pub rebalance_after: Duration,
-        /// Whether the leader raises the format of the log by itself once every member runs a release that reads the next one.
-        /// Otherwise an operator does, with `seqsvr store upgrade`; until then the former release can return.
+        /// Whether the leader raises the format of the log by itself once every member runs a release that reads the
+        /// next one. Otherwise an operator does, with `seqsvr store upgrade`; until then the former release can return.
         pub auto_upgrade: bool,
     }
 }

@@ -1,5 +1,5 @@
-//! The set's definition and lease terms: set once, by the first leader or by command, and compared with the set file from
-//! then on.
+//! The set's definition and lease terms: set once, by the first leader or by command, and compared with the set file
+//! from then on.
 
 use std::time::Duration;
 
@@ -80,8 +80,8 @@ pub(crate) fn check_set(state: &State, given: &DeclaredSet) -> Result<bool, SetM
     }
 }
 
-/// How long a member that knows a leader may hold other terms than the set's before it ends: a member that was away receives
-/// the entries that it lacks well within it.
+/// How long a member that knows a leader may hold other terms than the set's before it ends: a member that was away
+/// receives the entries that it lacks well within it.
 const TERMS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// This member's settings are not the terms of the set.
@@ -98,8 +98,8 @@ pub(crate) struct TermsMismatch {
     pub(crate) given: Terms,
 }
 
-/// Waits until the set's lease terms are those of this member's settings, setting them where this member leads and there are
-/// none. Terms that are changed later, by command, hold whatever the settings are.
+/// Waits until the set's lease terms are those of this member's settings, setting them where this member leads and
+/// there are none. Terms that are changed later, by command, hold whatever the settings are.
 pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<(), TermsMismatch> {
     let mut changes = set.raft().changes();
     let mut differ_since = None;
@@ -138,8 +138,8 @@ pub(crate) async fn define_set(set: &ReplicatedSet, given: &DeclaredSet) -> Resu
     let mut changes = set.raft().changes();
     while !set.read(|state| check_set(state, given))? {
         if set.raft().is_leader() {
-            // A former release wrote nothing here that it could return to. A member that reads only older formats, or is
-            // silent, leaves the raise to an operator.
+            // A former release wrote nothing here that it could return to. A member that reads only older formats, or
+            // is silent, leaves the raise to an operator.
             if let Err(error) = set.raft().raise_format().await {
                 tracing::debug!(%error, "the new group does not begin with the newest format");
             }

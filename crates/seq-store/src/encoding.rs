@@ -1,15 +1,16 @@
 //! Formats 5 to 8 of commands and states: archived types and their conversions. The one place that uses rkyv here.
 //!
-//! Types of `seq-core` are never archived themselves: renaming a field there must not change what is on disk. Everything that
-//! has one item for each section is a set of flat vectors of the same length: that encodes, validates and reads ten times
-//! as fast as a map.
+//! Types of `seq-core` are never archived themselves: renaming a field there must not change what is on disk.
+//! Everything that has one item for each section is a set of flat vectors of the same length: that encodes, validates
+//! and reads ten times as fast as a map.
 //!
-//! **Never edit a type of this module once it is released**: field order is the format. `encoding/tests` holds its bytes. A
-//! change is a new module beside this one, and this one stays readable and, for groups that were not upgraded, writable.
+//! **Never edit a type of this module once it is released**: field order is the format. `encoding/tests` holds its
+//! bytes. A change is a new module beside this one, and this one stays readable and, for groups that were not upgraded,
+//! writable.
 //!
-//! Format 6 has the bytes of format 5. It is the first one that a group was raised to, so a log with it has begun to count.
-//! Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only.
-//! Format 8 (`v8`) adds what sets know of each other since [`Rules::Eight`](state::Rules::Eight), and what a loss of entries leaves.
+//! Format 6 has the bytes of format 5. It is the first one that a group was raised to, so a log with it has begun to
+//! count. Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only. Format 8 (`v8`)
+//! adds what sets know of each other since [`Rules::Eight`](state::Rules::Eight), and what a loss of entries leaves.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;

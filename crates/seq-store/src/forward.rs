@@ -1,10 +1,11 @@
 //! Requests of operators at the admin port of a follower: forwarded to the leader over the ports for peers.
 //!
-//! An admin port is on loopback or a network of operators, so the leader's may be out of reach where a follower's is not. One
-//! layer before all services of the port does it, with the messages still encoded.
+//! An admin port is on loopback or a network of operators, so the leader's may be out of reach where a follower's is
+//! not. One layer before all services of the port does it, with the messages still encoded.
 //!
 //! **Invariant:** the port for peers has no service of operators. What a follower forwards arrives in
-//! [`ForwardService`], from a store of the own set only, and the rights of the sender that it states are checked once more.
+//! [`ForwardService`], from a store of the own set only, and the rights of the sender that it states are checked once
+//! more.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 //! An AllocSvr, an operator or another set's store can be cut off from the leader while both reach the same follower.
 //! Without a hop nothing would be served until leadership is moved, although a majority of the store is well.
 //!
-//! **Invariant:** a response is the leader's own, made after the entry was applied there. A follower never responds from
-//! its own state; where it cannot reach the leader it refuses with LEADER_UNREACHABLE and does not name the leader,
-//! because a caller that cannot reach it either would alternate between the two. A forwarded request carries
-//! [`FORWARDED_BY`] and is never forwarded again. A copy of a request may arrive late, or twice, as on any network: every
-//! command can be repeated.
+//! **Invariant:** a response is the leader's own, made after the entry was applied there. A follower never responds
+//! from its own state; where it cannot reach the leader it refuses with LEADER_UNREACHABLE and does not name the
+//! leader, because a caller that cannot reach it either would alternate between the two. A forwarded request carries
+//! [`FORWARDED_BY`] and is never forwarded again. A copy of a request may arrive late, or twice, as on any network:
+//! every command can be repeated.
 //!
 //! Any service forwards by this:
 //!

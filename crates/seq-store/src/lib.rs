@@ -1,7 +1,8 @@
 //! StoreSvr: the ceilings and owners of a set, replicated by [`seq_raft`].
 //!
-//! A request of an AllocSvr takes one way: `control::service` checks it, `replicated_set` proposes it as one entry of the log,
-//! every member applies it with [`seq_core::state::State::apply`], and the member that proposed it responds with the output.
+//! A request of an AllocSvr takes one way: `control::service` checks it, `replicated_set` proposes it as one entry of
+//! the log, every member applies it with [`seq_core::state::State::apply`], and the member that proposed it responds
+//! with the output.
 //!
 //! | module | subject |
 //! |---|---|
@@ -18,8 +19,8 @@
 //! | `definition` | the set and its lease terms, compared with the set file |
 //! | `encoding` | formats of commands and states |
 //!
-//! **Architecture Invariant:** every response is from a committed and applied entry. No service responds from what a member
-//! merely expects, and no clock decides what is applied.
+//! **Architecture Invariant:** every response is from a committed and applied entry. No service responds from what a
+//! member merely expects, and no clock decides what is applied.
 
 mod admin;
 mod arbiter;

@@ -1,8 +1,8 @@
-//! What plans of operators rest on, of the changes that are commands of the set's log; those of members are the replicated
-//! log's own (`seq_raft`).
+//! What plans of operators rest on, of the changes that are commands of the set's log; those of members are the
+//! replicated log's own (`seq_raft`).
 //!
-//! **Invariant:** a leader compares while it holds [`seq_raft::RaftHandle::begin_change`] and proposes before it lets go, so
-//! what was compared holds when the command is applied (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
+//! **Invariant:** a leader compares while it holds [`seq_raft::RaftHandle::begin_change`] and proposes before it lets
+//! go, so what was compared holds when the command is applied (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
 
 use std::collections::BTreeSet;
 

@@ -97,7 +97,8 @@ impl ReplicatedSet {
         ReplicatedSet { raft, raises }
     }
 
-    /// Proposes a command and waits until this member has applied it. Cancel safe; a cancelled proposal may be committed.
+    /// Proposes a command and waits until this member has applied it. Cancel safe; a cancelled proposal may be
+    /// committed.
     ///
     /// # Errors
     /// [`ProposeError`]; every command can be repeated.

@@ -104,8 +104,8 @@ impl Services {
     }
 }
 
-/// Serves on the current runtime until the group shuts down: the ports for peers and for Raft and, if it has one, the admin
-/// port.
+/// Serves on the current runtime until the group shuts down: the ports for peers and for Raft and, if it has one, the
+/// admin port.
 pub(crate) fn serve(services: Services, set: &str, sockets: Sockets, tasks: &TaskGroup) -> io::Result<()> {
     let of_operators = services.of_operators();
     let forward = ForwardServer { services: of_operators.clone().prepare(), set: set.into() };

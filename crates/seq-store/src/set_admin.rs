@@ -7,8 +7,8 @@
 //! | `migrations` | starting and ending migrations, and their progress |
 //! | `sections` | records of sections |
 //!
-//! **Invariant:** the leader responds, while a majority acknowledges it. Every change is one entry of the log; a request
-//! that is refused changed nothing, and its refusal names what is in the way.
+//! **Invariant:** the leader responds, while a majority acknowledges it. Every change is one entry of the log; a
+//! request that is refused changed nothing, and its refusal names what is in the way.
 
 use std::sync::Arc;
 

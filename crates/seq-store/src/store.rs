@@ -42,8 +42,8 @@ const READY_INTERVAL: Duration = Duration::from_millis(50);
 pub struct Store;
 
 impl Store {
-    /// Starts a member on the current runtime. It listens when this returns; it is ready when [`StoreHandle::readiness`]
-    /// reports no failure. When the member cannot go on, the group shuts down.
+    /// Starts a member on the current runtime. It listens when this returns; it is ready when
+    /// [`StoreHandle::readiness`] reports no failure. When the member cannot go on, the group shuts down.
     ///
     /// # Errors
     /// [`StartError`]; the group shuts down then, too.
@@ -51,8 +51,8 @@ impl Store {
         Store::start_with(config, Dial::tcp(), tasks).await
     }
 
-    /// Starts a member that reaches the others by `dial`. It expects members of its own set's store, and at the addresses of
-    /// another set the members of that one's.
+    /// Starts a member that reaches the others by `dial`. It expects members of its own set's store, and at the
+    /// addresses of another set the members of that one's.
     ///
     /// # Errors
     /// [`StartError`]; the group shuts down then, too.
@@ -128,8 +128,8 @@ impl StoreHandle {
         }
     }
 
-    /// Stops the member: transfers leadership where it has it, ends the group's tasks, stops the Raft library, and returns
-    /// when everything is written and the data directory is free.
+    /// Stops the member: transfers leadership where it has it, ends the group's tasks, stops the Raft library, and
+    /// returns when everything is written and the data directory is free.
     ///
     /// # Errors
     /// [`Hung`] when storage did not end in time.

@@ -10,7 +10,8 @@ use crate::quota::Tenant;
 /// The sender of a request. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub enum Caller {
-    /// Bounded by the limits of the node only: a node that forwards, an operator, or any client where there are no tenants.
+    /// Bounded by the limits of the node only: a node that forwards, an operator, or any client where there are no
+    /// tenants.
     #[default]
     Unlimited,
     /// Of a tenant.

@@ -1,4 +1,5 @@
-//! What a tenant may do: its uids, its rates and its caps. Nothing here waits: beyond a quota an item is refused at once.
+//! What a tenant may do: its uids, its rates and its caps. Nothing here waits: beyond a quota an item is refused at
+//! once.
 //!
 //! Rates are of the generic cell rate algorithm: a tenant that was idle may take one second's worth at once.
 
@@ -102,8 +103,8 @@ impl Tenant {
         Err(Refusal::OtherTenantsUid { uid })
     }
 
-    /// Replaces what the tenant may not allocate by its refusal. Where the quota of numbers does not suffice for all items,
-    /// it is given in their order.
+    /// Replaces what the tenant may not allocate by its refusal. Where the quota of numbers does not suffice for all
+    /// items, it is given in their order.
     pub(crate) fn admit_items(&self, items: &mut [DecodedItem]) {
         for item in &mut *items {
             if let Err(refusal) =

@@ -1,7 +1,7 @@
 //! Bearer tokens: `TENANT.SECRET`, where the secret is 256 random bits in base64.
 //!
-//! A file keeps only the SHA-256 of a secret. A slow hash would add nothing: what it slows down is guessing, and nothing
-//! is to be guessed from 256 random bits.
+//! A file keeps only the SHA-256 of a secret. A slow hash would add nothing: what it slows down is guessing, and
+//! nothing is to be guessed from 256 random bits.
 
 use std::fmt;
 

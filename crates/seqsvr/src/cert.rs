@@ -1,8 +1,8 @@
 //! The command `cert`: makes the certificates of a cluster, shows, renews and revokes them.
 //!
-//! The authority is a directory: `ca.crt` has the certificates to trust, `ca.key` those and the key that signs, `crl.pem`
-//! the revocations, and each other `.pem` a certificate behind its private key. One file has both, so a process never reads
-//! the certificate of one rotation with the key of another.
+//! The authority is a directory: `ca.crt` has the certificates to trust, `ca.key` those and the key that signs,
+//! `crl.pem` the revocations, and each other `.pem` a certificate behind its private key. One file has both, so a
+//! process never reads the certificate of one rotation with the key of another.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! The sets of a cluster, reached from any node of any of them.
 //!
 //! A command names a set; the store that it connects to may be that of another one. Every store knows the sets of its
-//! cluster with the addresses of their stores, and these state their admin ports, so the command finds the right one from there.
+//! cluster with the addresses of their stores, and these state their admin ports, so the command finds the right one
+//! from there.
 
 use std::time::Duration;
 

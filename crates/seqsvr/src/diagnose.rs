@@ -1,7 +1,7 @@
 //! The command `diagnose`: what is known of a set, its nodes and this host, in one archive to look at elsewhere.
 //!
-//! It changes nothing, and goes on where a node does not respond: what is missing is a line of the summary. Secrets stay where they
-//! are: set files have none, and settings are shown with theirs left out.
+//! It changes nothing, and goes on where a node does not respond: what is missing is a line of the summary. Secrets
+//! stay where they are: set files have none, and settings are shown with theirs left out.
 
 use std::fmt::Write as _;
 use std::fs::File;

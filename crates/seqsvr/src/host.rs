@@ -175,7 +175,8 @@ async fn plans(host: &str, clients: &mut [StoreClient]) -> anyhow::Result<Vec<Se
     Ok(plans)
 }
 
-/// Requests dry runs of all steps in one set; returns their fingerprints. A drain that is under way is no step: it is watched.
+/// Requests dry runs of all steps in one set; returns their fingerprints. A drain that is under way is no step: it is
+/// watched.
 async fn foresee(client: &mut StoreClient, plan: &mut SetPlan, args: PlanArgs) -> anyhow::Result<Vec<Fingerprint>> {
     let mut fingerprints = Vec::new();
     let names = plan.names();

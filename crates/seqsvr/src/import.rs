@@ -1,7 +1,8 @@
 //! The command `import`: raises users to the numbers that another system gave them, from a file or from a Redis server.
 //!
-//! **Invariant:** it only raises. All records are valid, and their users in a set, before the first one is raised; a number that
-//! is at its record's or above stays. So it can be repeated, also while the former system still serves, and once more after that.
+//! **Invariant:** it only raises. All records are valid, and their users in a set, before the first one is raised; a
+//! number that is at its record's or above stays. So it can be repeated, also while the former system still serves, and
+//! once more after that.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -48,8 +49,9 @@ const REFUSALS_SHOWN: usize = 10;
                         call passed, 8 some users were refused (ADVANCE_TOO_FAR), 130 interrupted. After 3, 4, 7 and 130 the same command \
                         continues, with --progress where it was.")]
 pub(crate) struct ImportArgs {
-    /// A file of CSV or JSON lines, plain or gzip, `-` for standard input, or redis://host:port, with user:password@ before the host and /db
-    /// behind the port where there are any. With a password prefer the variable: others see a command line.
+    /// A file of CSV or JSON lines, plain or gzip, `-` for standard input, or redis://host:port, with user:password@
+    /// before the host and /db behind the port where there are any. With a password prefer the variable: others see a
+    /// command line.
     #[arg(long, value_name = "SOURCE", env = "SEQSVR_IMPORT_FROM", hide_env_values = true)]
     from: String,
     /// The keys of a Redis server: a prefix and `*`; the rest of each key is the user.

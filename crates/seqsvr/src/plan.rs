@@ -1,10 +1,10 @@
 //! Plans of changes, as commands take and print them.
 //!
-//! A command requests a dry run first: the store's leader returns what would be done, and a fingerprint of what that rests on.
-//! The change is sent with the same fingerprint, and made only if it is still that one.
+//! A command requests a dry run first: the store's leader returns what would be done, and a fingerprint of what that
+//! rests on. The change is sent with the same fingerprint, and made only if it is still that one.
 //!
-//! **Invariant:** a change that was shown is the one that is made, or none is: between the dry run and the change another
-//! operator may have made one.
+//! **Invariant:** a change that was shown is the one that is made, or none is: between the dry run and the change
+//! another operator may have made one.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -85,8 +85,8 @@ impl PlanArgs {
         })
     }
 
-    /// Whether the store can be sent dry runs of requests that an older release would carry out: it does not know the field.
-    /// There the change is made without a plan.
+    /// Whether the store can be sent dry runs of requests that an older release would carry out: it does not know the
+    /// field. There the change is made without a plan.
     ///
     /// # Errors
     /// The store compares no plans, and the command is for a dry run or requires a plan.

@@ -115,8 +115,8 @@ pub(crate) async fn speaks_redis(addr: &str) -> bool {
     reply.starts_with(b"+PONG") || reply.starts_with(b"-NOAUTH")
 }
 
-/// Whether a server at `host:port` has TLS; `None` where it does not respond. A server that has it refuses other bytes with
-/// an alert (RFC 8446, section 6: content type 21, legacy version 3.x).
+/// Whether a server at `host:port` has TLS; `None` where it does not respond. A server that has it refuses other bytes
+/// with an alert (RFC 8446, section 6: content type 21, legacy version 3.x).
 async fn speaks_tls(addr: &str) -> Option<bool> {
     let reply = exchange(&Access::default(), addr, PROBE).await?;
     Some(matches!(*reply, [21, 3, ..]))

@@ -37,8 +37,8 @@ mod service;
 use readiness::Readiness;
 use service::ProxyService;
 
-/// Backend nodes for whose connections files are reserved before clients get any: several sets of usual size. More of them
-/// are served as well, from the files of clients.
+/// Backend nodes for whose connections files are reserved before clients get any: several sets of usual size. More of
+/// them are served as well, from the files of clients.
 const PLANNED_NODES: usize = 64;
 
 /// Pause before another attempt to connect to the cluster.

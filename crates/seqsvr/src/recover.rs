@@ -47,8 +47,8 @@ pub(crate) struct RecoverArgs {
     /// An allocator that is not asked; repeat it for more.
     #[arg(long, value_name = "NODE")]
     without: Vec<String>,
-    /// The count of the restore from FILE: above that of every restore of any set of the cluster. Taken from the stores of
-    /// other sets where it is missing.
+    /// The count of the restore from FILE: above that of every restore of any set of the cluster. Taken from the stores
+    /// of other sets where it is missing.
     #[arg(long, value_name = "N", required_if_eq("offline", "true"), value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
     /// Connects to no node.

@@ -1,5 +1,5 @@
-//! Forms the data directory of one store from a backup, before the store starts: shows the plan, and carries it out once it is
-//! confirmed.
+//! Forms the data directory of one store from a backup, before the store starts: shows the plan, and carries it out
+//! once it is confirmed.
 
 use std::path::PathBuf;
 
@@ -48,8 +48,8 @@ pub(crate) struct RestoreArgs {
     /// The store's data directory; missing or empty.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// The count of this restore: above that of every restore of any set of the cluster. Taken from the stores of other sets
-    /// where it is missing.
+    /// The count of this restore: above that of every restore of any set of the cluster. Taken from the stores of other
+    /// sets where it is missing.
     #[arg(long, value_name = "N", required_if_eq("offline", "true"), value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
     /// Connects to no node: whether the set is alive, and whether the count was used, is not checked.

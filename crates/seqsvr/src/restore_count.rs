@@ -1,9 +1,10 @@
 //! The count of a restore: which one is new, and who says so.
 //!
-//! Ceilings and epochs rise once for each count, and restores of all sets of a cluster count together, so a count that was
-//! used before repeats numbers. Nobody but a person knows every restore: the stores of other sets, allocators, the backup and
-//! a file beside it, the *notes*, each know some. The highest of them is the least that can be right, and only a store of
-//! another set, outside of quarantine, makes it certain: no set serves after a restore before all others have it.
+//! Ceilings and epochs rise once for each count, and restores of all sets of a cluster count together, so a count that
+//! was used before repeats numbers. Nobody but a person knows every restore: the stores of other sets, allocators, the
+//! backup and a file beside it, the *notes*, each know some. The highest of them is the least that can be right, and
+//! only a store of another set, outside of quarantine, makes it certain: no set serves after a restore before all
+//! others have it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -81,8 +82,8 @@ impl Notes {
         self.notes.iter().map(|note| note.count).max().unwrap_or_default()
     }
 
-    /// Refuses a backup of a history that was given up: the set was restored from an older one since. What other sets did
-    /// after that is not in it, and neither they nor this set can tell.
+    /// Refuses a backup of a history that was given up: the set was restored from an older one since. What other sets
+    /// did after that is not in it, and neither they nor this set can tell.
     fn refuse_abandoned(&self, set: &str, (lineage, revision): (Lineage, u64)) -> Result<(), Failure> {
         let of_set = self.notes.iter().filter(|note| note.set == set);
         let gave_up = |note: &&Note| lineage.restores() < note.count && revision > note.revision;
@@ -210,8 +211,8 @@ pub(crate) fn decide(
     Ok(count)
 }
 
-/// Asks the allocators of the set, and the stores of the other sets that a state knows. Returns the ceilings of the allocators,
-/// and the nodes that know of restores.
+/// Asks the allocators of the set, and the stores of the other sets that a state knows. Returns the ceilings of the
+/// allocators, and the nodes that know of restores.
 pub(crate) async fn ask(set: &SetFile, state: &State) -> (Vec<survey::Ceilings>, Vec<Witness>) {
     let (ceilings, mut witnesses) = tokio::join!(survey::ceilings(set), other_sets(state));
     witnesses.extend(ceilings.iter().filter_map(allocator));

@@ -34,7 +34,8 @@ pub(crate) struct CertificateArgs {
     #[arg(long, value_name = "ROLE/NAME", global = true, display_order = 902, hide_short_help = true,
           default_value = "operator/admin", env = "SEQSVR_IDENTITY", value_parser = holder)]
     identity: String,
-    /// Token of a tenant; a command that sends one shows no certificate. Prefer the variable: others see a command line.
+    /// Token of a tenant; a command that sends one shows no certificate. Prefer the variable: others see a command
+    /// line.
     #[arg(
         long,
         value_name = "TOKEN",
@@ -110,8 +111,8 @@ pub(crate) fn use_tls(secure: bool) -> Result<(), Failure> {
     Err(Failure::new(Exit::Usage, what).hint("write https:// before all of them, or http://"))
 }
 
-/// What this command makes its connections with, and the token that its requests carry. Without an earlier [`use_tls`] they
-/// have no TLS, and a later one fails.
+/// What this command makes its connections with, and the token that its requests carry. Without an earlier [`use_tls`]
+/// they have no TLS, and a later one fails.
 ///
 /// # Errors
 /// The token is none.

@@ -123,7 +123,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Sets up the process-wide parts: logging, the panic hook, the limits of files and memory, metrics. Opens no socket.
+    /// Sets up the process-wide parts: logging, the panic hook, the limits of files and memory, metrics. Opens no
+    /// socket.
     pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, Recorder)> {
         let color = !environment::refuses_color();
         let filter = telemetry::init(settings.log.format, &settings.log.filter, color)?;
@@ -171,7 +172,8 @@ impl Process {
         seq_channel::tls::dial(credentials.clone())
     }
 
-    /// The tenants of the process' callers, where there are some; keeps them as new as their file, on the current runtime.
+    /// The tenants of the process' callers, where there are some; keeps them as new as their file, on the current
+    /// runtime.
     pub(crate) fn tenants(&self, node: &str) -> anyhow::Result<Option<Tenants>> {
         let (Some(path), Some(specs)) = (self.settings.tenants.path(), self.settings.tenants.load()?) else {
             return Ok(None);

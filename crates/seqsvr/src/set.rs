@@ -1,7 +1,7 @@
 //! The command `set`: the sets of a cluster, and the migrations of sections between them.
 //!
-//! Each change is planned by the stores first, shown, confirmed, and made as a compare-and-set: what the plan rests on is
-//! compared where it is applied.
+//! Each change is planned by the stores first, shown, confirmed, and made as a compare-and-set: what the plan rests on
+//! is compared where it is applied.
 
 use clap::Subcommand;
 

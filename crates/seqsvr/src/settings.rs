@@ -96,11 +96,11 @@ options! {
     /// The network.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct NetworkOptions {
-        /// The network between the members: "lan" (one region; round trips of up to 90 ms between members) or "wan" (up to
-        /// 540 ms). "wan" changes the defaults of this section's times (heartbeat 600, election 2_000 to 3_000, commit
-        /// 15_000, snapshot 180_000, registration_grace 10_000, lease_wait 10_000, rebalance_after 30_000) and of [alloc]
-        /// (lease 8_000, margin 200, renew_interval 1_500, min_renew_interval 250, store_timeout 2_500, retry 100 to
-        /// 1_000). Use the same preset on all nodes of a set.
+        /// The network between the members: "lan" (one region; round trips of up to 90 ms between members) or "wan" (up
+        /// to 540 ms). "wan" changes the defaults of this section's times (heartbeat 600, election 2_000 to 3_000,
+        /// commit 15_000, snapshot 180_000, registration_grace 10_000, lease_wait 10_000, rebalance_after 30_000) and
+        /// of [alloc] (lease 8_000, margin 200, renew_interval 1_500, min_renew_interval 250, store_timeout 2_500,
+        /// retry 100 to 1_000). Use the same preset on all nodes of a set.
         pub(crate) preset: Preset,
     }
 }
@@ -128,8 +128,8 @@ options! {
     /// The limits of a node.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct LimitOptions {
-        /// Memory that requests and their unread responses may hold, in MiB. A connection may hold a part of what is free, up to
-        /// a 44th of all; what does not fit is refused with OUT_OF_MEMORY.
+        /// Memory that requests and their unread responses may hold, in MiB. A connection may hold a part of what is
+        /// free, up to a 44th of all; what does not fit is refused with OUT_OF_MEMORY.
         pub(crate) memory_mib: u32,
     }
 }
@@ -148,8 +148,8 @@ options! {
     /// Tenants.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct TenantOptions {
-        /// File with the tenants: their tokens, uids and quotas (docs/security.md); it is read again when it changes. Empty:
-        /// every holder of a client's certificate may use every uid, without quotas.
+        /// File with the tenants: their tokens, uids and quotas (docs/security.md); it is read again when it changes.
+        /// Empty: every holder of a client's certificate may use every uid, without quotas.
         pub(crate) file: String,
     }
 }

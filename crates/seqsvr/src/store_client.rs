@@ -1,8 +1,8 @@
 //! Client of a store: finds an admin port from any address of the set and sends it requests, which the leader handles.
 //!
-//! Every request is idempotent. A member that does not lead forwards to the one that does. Any other port of the set returns
-//! the addresses of its admin ports; a member that does not respond is skipped. A refusal that is neither transient nor
-//! about the leader is final.
+//! Every request is idempotent. A member that does not lead forwards to the one that does. Any other port of the set
+//! returns the addresses of its admin ports; a member that does not respond is skipped. A refusal that is neither
+//! transient nor about the leader is final.
 //!
 //! **Invariant:** no command outlasts its own deadline, whatever hangs; a command that needs a majority the store does
 //! not have ends at once with NO_MAJORITY.
@@ -370,8 +370,8 @@ impl StoreClient {
         self.next = (self.next + 1) % self.known.len();
     }
 
-    /// Adds the admin ports that a node states, and selects the first new one. Returns whether it states any, or does not
-    /// respond.
+    /// Adds the admin ports that a node states, and selects the first new one. Returns whether it states any, or does
+    /// not respond.
     async fn learn_admin_ports(&mut self, channel: Channel) -> bool {
         let known = self.known.len();
         let mut node = StatusServiceClient::new(channel);

@@ -1,5 +1,5 @@
-//! What the nodes of a set file respond with while the set is being restored: whether it is alive, and which ceilings its
-//! allocators know. All nodes are asked at once; a node that does not respond is named and not waited for.
+//! What the nodes of a set file respond with while the set is being restored: whether it is alive, and which ceilings
+//! its allocators know. All nodes are asked at once; a node that does not respond is named and not waited for.
 
 use std::time::Duration;
 

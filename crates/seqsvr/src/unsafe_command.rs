@@ -1,5 +1,5 @@
-//! The command `unsafe`: what can lose data or lower a guard. Each command says before what it costs, and is confirmed by the
-//! name of the set.
+//! The command `unsafe`: what can lose data or lower a guard. Each command says before what it costs, and is confirmed
+//! by the name of the set.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -22,7 +22,8 @@ pub(crate) fn run(command: &UnsafeCommand, output: &Output) -> anyhow::Result<Ex
     }
 }
 
-/// Prompts for the name of the set, unless it is `given`. An error where it is another one, or where stdin is no terminal.
+/// Prompts for the name of the set, unless it is `given`. An error where it is another one, or where stdin is no
+/// terminal.
 pub(crate) fn confirm_set(set: &str, given: Option<&str>, what: &str) -> anyhow::Result<bool> {
     if let Some(given) = given {
         if given == set {

@@ -1,5 +1,5 @@
-//! Writes files that are complete wherever they are visible: under another name first, then renamed once all of it is on
-//! the disk. Only the owner may read them.
+//! Writes files that are complete wherever they are visible: under another name first, then renamed once all of it is
+//! on the disk. Only the owner may read them.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! The rules for Prometheus, the routes of Alertmanager and the dashboards: their metrics are in the catalogue or recorded,
-//! alerts have runbooks and cases, routes name alerts that there are, and promtool and amtool accept them.
+//! The rules for Prometheus, the routes of Alertmanager and the dashboards: their metrics are in the catalogue or
+//! recorded, alerts have runbooks and cases, routes name alerts that there are, and promtool and amtool accept them.
 
 use std::collections::BTreeSet;
 use std::io;

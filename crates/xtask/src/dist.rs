@@ -1,5 +1,5 @@
-//! Packages: a static binary with its manual pages, completions and units, as tar.gz, .deb and container image, and the list of
-//! what it is built from.
+//! Packages: a static binary with its manual pages, completions and units, as tar.gz, .deb and container image, and the
+//! list of what it is built from.
 //!
 //! Invariant: the files depend on the commit and the toolchain only, not on the time, the user or the place of the
 //! checkout.
@@ -29,8 +29,8 @@ pub(crate) struct DistArgs {
     /// Where the packages go.
     #[arg(long, value_name = "DIR", default_value = "target/packages")]
     out: PathBuf,
-    /// Packages this binary instead of building one, for tests of the packages themselves; without a list of what it is built
-    /// from, which is not known.
+    /// Packages this binary instead of building one, for tests of the packages themselves; without a list of what it is
+    /// built from, which is not known.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
     /// The packages' revision: the number after the version, which a rebuild of one version increments.
@@ -127,7 +127,8 @@ impl Dist {
         Ok(())
     }
 
-    /// Writes the list of what the binary is built from beside the packages and among their documents. Returns its name.
+    /// Writes the list of what the binary is built from beside the packages and among their documents. Returns its
+    /// name.
     fn sbom(&self) -> anyhow::Result<String> {
         let file = sbom::name(&self.version);
         sbom::write(&self.root, &self.epoch, &self.out.join(&file))?;

@@ -92,8 +92,8 @@ const FENCED: &[(&str, &[&str])] = &[
     ("clap", &["seq-compare", "seq-growth", "seqsvr", "xtask"]),
     ("consistent_hash", &["seq-core"]),
     ("openraft", &["seq-raft"]),
-    // The log's own records, and the bodies of commands and states: those are derived where their types are, in the private
-    // module `encoding` of seq-store.
+    // The log's own records, and the bodies of commands and states: those are derived where their types are, in the
+    // private module `encoding` of seq-store.
     ("rkyv", &["seq-raft", "seq-store"]),
     ("sled", &["seq-raft"]),
     ("tonic-prost", &["seq-compare", "seq-proto"]),

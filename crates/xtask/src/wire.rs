@@ -1,8 +1,8 @@
 //! The protos against those of the last release: nothing that a node of it sends or expects has changed.
 //!
-//! Nodes of two neighbouring releases run together during an upgrade. `proto/released.txt` lists what the last release has:
-//! one line for each field, value of an enum, and method. A line may go only where its number is reserved; new ones are free. A
-//! release writes the list anew: `cargo xtask wire --write`.
+//! Nodes of two neighbouring releases run together during an upgrade. `proto/released.txt` lists what the last release
+//! has: one line for each field, value of an enum, and method. A line may go only where its number is reserved; new
+//! ones are free. A release writes the list anew: `cargo xtask wire --write`.
 
 use std::collections::BTreeSet;
 use std::path::Path;

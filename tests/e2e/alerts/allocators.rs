@@ -14,7 +14,8 @@ pub(super) const ALERTS: &[&str] = &["SeqsvrSectionsUnserved", "SeqsvrRestarts",
 pub(super) const ALERTS_OF_FILES: &[&str] = &["SeqsvrFilesLow"];
 pub(super) const ALERTS_OF_OVERLOAD: &[&str] = &["SeqsvrOverloaded"];
 
-/// Files of a process that is about to use them up. Of 2,000, the connections of one address may have less than the rule's 80 %.
+/// Files of a process that is about to use them up. Of 2,000, the connections of one address may have less than the
+/// rule's 80 %.
 const FEW_FILES: usize = 8_000;
 
 /// A pause after which a thread is late, and a lease is left.

@@ -7,7 +7,8 @@ pub(super) const ALERTS_OF_HEADROOM: &[&str] = &["SeqsvrHeadroomLow"];
 pub(super) const ALERTS_OF_RATES: &[&str] = &["SeqsvrRaisesTooFast"];
 pub(super) const ALERTS_OF_SNAPSHOTS: &[&str] = &["SeqsvrSnapshotsStop"];
 
-/// A restore raises ceilings by 2^40 for each restore before it; 2^53 is 8,192 times that, and the alert begins at 7,168.
+/// A restore raises ceilings by 2^40 for each restore before it; 2^53 is 8,192 times that, and the alert begins at
+/// 7,168.
 const COUNT: &str = "7500";
 
 /// A ceiling rises by 2^38 at once: half of this is refused after sixteen raises, and takes four minutes.

@@ -1,4 +1,5 @@
-//! Prometheus and Alertmanager, as Debian packages them, with the configurations as shipped but for addresses and intervals.
+//! Prometheus and Alertmanager, as Debian packages them, with the configurations as shipped but for addresses and
+//! intervals.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -77,8 +77,8 @@ fn offers(set: &str) -> Vec<HandoverOffer> {
     sections["items"].as_array().unwrap().iter().map(offer).collect()
 }
 
-/// Sends these offers to a peer port under numbers that no handover has, until it is stopped: of each section, the peer keeps
-/// two attempts.
+/// Sends these offers to a peer port under numbers that no handover has, until it is stopped: of each section, the peer
+/// keeps two attempts.
 fn forge(peer: &str, offers: &[HandoverOffer], stop: &AtomicBool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let forger = async |first: usize| {

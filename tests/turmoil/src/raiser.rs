@@ -29,8 +29,8 @@ const CALL: Duration = Duration::from_millis(500);
 /// Wait after no member responded.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// As an AllocSvr's: a leader that none of them reaches for half a lease transfers leadership, so it is longer than a turn
-/// that waits for [`CALL`] at the other members.
+/// As an AllocSvr's: a leader that none of them reaches for half a lease transfers leadership, so it is longer than a
+/// turn that waits for [`CALL`] at the other members.
 const LEASE_MS: u64 = 2_000;
 
 /// Most sections in one call.

@@ -2,18 +2,18 @@
 //!
 //! A set is unknown before its first probe, *up* after a response, and *down* after [`ROUNDS`] rounds of probes without
 //! one: a process that stood still for a moment misses one of them. While it is down a round is due every
-//! [`PROBE_INTERVAL`], as long as calls come; they are refused meanwhile. For [`FALLEN`] after it was up, rounds follow each
-//! other and calls wait for [`RECOVERY`] before they are refused: machines stand still for longer than a set may be silent.
-//! While it is up and requests are under way, a round is due when nothing was received for [`SILENCE`]: requests may wait
-//! at the other set for long, a probe never does.
+//! [`PROBE_INTERVAL`], as long as calls come; they are refused meanwhile. For [`FALLEN`] after it was up, rounds follow
+//! each other and calls wait for [`RECOVERY`] before they are refused: machines stand still for longer than a set may
+//! be silent. While it is up and requests are under way, a round is due when nothing was received for [`SILENCE`]:
+//! requests may wait at the other set for long, a probe never does.
 
 use std::time::Duration;
 
 /// How long a set with requests under way may send nothing before it is probed.
 const SILENCE: Duration = Duration::from_millis(60);
 
-/// How long a round of probes may take: [`ROUNDS`] of them after [`SILENCE`], and some time for tasks to wake, and a call
-/// of a set that stops responding has its response within 250 ms.
+/// How long a round of probes may take: [`ROUNDS`] of them after [`SILENCE`], and some time for tasks to wake, and a
+/// call of a set that stops responding has its response within 250 ms.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(80);
 
 /// Rounds of probes in a row without a response after which a set is down.
@@ -28,8 +28,8 @@ const URGENT_INTERVAL: Duration = Duration::from_millis(25);
 /// How long after it was up a set that is down is expected to respond again.
 pub(super) const FALLEN: Duration = Duration::from_secs(2);
 
-/// How long a call waits for a set that is expected to respond again: less than a set may be silent before it is down, so
-/// that no call has its response later than the first ones.
+/// How long a call waits for a set that is expected to respond again: less than a set may be silent before it is down,
+/// so that no call has its response later than the first ones.
 pub(super) const RECOVERY: Duration = Duration::from_millis(160);
 
 /// How long a set without further calls is still watched: the loop is not woken for each call.

@@ -153,8 +153,8 @@ impl OtherSet {
         if in_flight { &self.in_flight } else { &self.pending }
     }
 
-    /// Whether a call can be sent there. It waits for the first rounds of probes of a set that is unknown, and for the next
-    /// ones of a set that was up just now; while the set is down for longer it returns at once.
+    /// Whether a call can be sent there. It waits for the first rounds of probes of a set that is unknown, and for the
+    /// next ones of a set that was up just now; while the set is down for longer it returns at once.
     pub(crate) async fn responds(&self) -> bool {
         let mut health = self.health.subscribe();
         let current = *health.borrow_and_update();

@@ -114,7 +114,8 @@ async fn first_response(set: &OtherSet, nodes: Vec<Arc<str>>) -> Option<Arc<str>
     match tokio::time::timeout(PROBE_TIMEOUT, &mut first).await {
         Ok(responded) => responded,
         Err(_) => {
-            // A timer that fires late is of a process that stood still: what has arrived meanwhile has as long to be read.
+            // A timer that fires late is of a process that stood still: what has arrived meanwhile has as long to be
+            // read.
             let late = began.elapsed().saturating_sub(PROBE_TIMEOUT);
             tokio::time::timeout(late.min(PROBE_TIMEOUT), first).await.unwrap_or(None)
         }

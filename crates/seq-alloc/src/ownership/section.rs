@@ -1,7 +1,7 @@
 //! A section of this process.
 //!
-//! **Invariant:** numbers are taken and read through [`Served`] only, which exists only under a lease that was checked before
-//! the table was loaded. The rest of a section (its ceiling, its copy) needs no lease.
+//! **Invariant:** numbers are taken and read through [`Served`] only, which exists only under a lease that was checked
+//! before the table was loaded. The rest of a section (its ceiling, its copy) needs no lease.
 
 use std::sync::Arc;
 

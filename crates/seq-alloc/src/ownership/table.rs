@@ -1,7 +1,8 @@
 //! The served sections, as one table that readers load with one atomic and never wait for.
 //!
-//! Owners change seldom and numbers are given out always, so a change copies. It copies the chunks that it names and the list
-//! of chunks, not every section: a handover of each section of a large set changes the table once for each of them.
+//! Owners change seldom and numbers are given out always, so a change copies. It copies the chunks that it names and
+//! the list of chunks, not every section: a handover of each section of a large set changes the table once for each of
+//! them.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use seq_core::{Epoch, SectionId};
 
 use super::OwnedSection;
 
-/// Sections in a chunk: a change copies a chunk of 2 KiB and a list of as many pointers as there are chunks, which are of
-/// one size in a set of 65,536 sections.
+/// Sections in a chunk: a change copies a chunk of 2 KiB and a list of as many pointers as there are chunks, which are
+/// of one size in a set of 65,536 sections.
 const CHUNK: usize = 256;
 
 /// Neighbouring sections; `None` for one that is not served here.
@@ -102,7 +103,8 @@ impl SectionTable {
             }
         }
         self.current.store(Arc::new(next));
-        // Out of the table first, then the notification: a waiter that wakes, or that read the table just before, finds it gone.
+        // Out of the table first, then the notification: a waiter that wakes, or that read the table just before, finds
+        // it gone.
         for section in &left {
             section.changed.notify_waiters();
         }

@@ -40,8 +40,8 @@ pub(crate) struct PendingGroup {
 }
 
 impl Request<'_> {
-    /// The items as they are sent: to another set they carry the epoch since which the section is there. Beside them the
-    /// machine that stands for all: sections of one owner share the fate of the request.
+    /// The items as they are sent: to another set they carry the epoch since which the section is there. Beside them
+    /// the machine that stands for all: sections of one owner share the fate of the request.
     fn sent_and_watched(&mut self, to: Destination) -> (Cow<'_, [PendingItem]>, &mut PendingCall) {
         let first = place_of(self.machines, self.items[0].section);
         let Destination::Set(_) = to else { return (Cow::Borrowed(self.items), &mut self.machines[first]) };
@@ -150,13 +150,13 @@ impl Shared {
         results
     }
 
-    /// Forwards items to their owner, or their set: in one message of the stream to the node, then in a request of their
-    /// own if some of them would wait there. Returns the results of the items that are left; numbers that the node gave
-    /// before are in `results`.
+    /// Forwards items to their owner, or their set: in one message of the stream to the node, then in a request of
+    /// their own if some of them would wait there. Returns the results of the items that are left; numbers that the
+    /// node gave before are in `results`.
     ///
     /// # Errors
-    /// `None`: the request was abandoned; evaluate again. A refusal: the deadline is over, or the set does not respond or
-    /// has too many calls.
+    /// `None`: the request was abandoned; evaluate again. A refusal: the deadline is over, or the set does not respond
+    /// or has too many calls.
     pub(super) async fn forward<W: Work>(
         &self,
         work: &W,

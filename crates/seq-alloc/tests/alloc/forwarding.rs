@@ -137,7 +137,8 @@ async fn a_dead_owner_costs_only_its_own_items() {
     port.set_reuseaddr(true).unwrap();
     port.bind(two.addr).unwrap();
     let unreachable = Refusal::OwnerUnreachable { section: SectionId(SECTIONS / 2), owner: NodeId(2) };
-    // Between two retries, at 1,975 and 2,375 ms and what dials take: one that the deadline cuts off has an unknown outcome.
+    // Between two retries, at 1,975 and 2,375 ms and what dials take: one that the deadline cuts off has an unknown
+    // outcome.
     let patient = || Call { deadline: Instant::now() + Duration::from_millis(2_200), ..call() };
     assert_eq!(one.allocator.next(patient(), ask(THEIRS, 1)).await, Err(unreachable));
     let asks = [1, THEIRS, 2].map(|uid| Ok(ask(uid, 1))).to_vec();
@@ -147,8 +148,8 @@ async fn a_dead_owner_costs_only_its_own_items() {
     assert_eq!(read, Err(unreachable));
 }
 
-/// A world in which a1 sends calls for its neighbour's section to a server that reads each one, then sends what it is given and
-/// closes the connection; `None`: it sends nothing and goes on holding it.
+/// A world in which a1 sends calls for its neighbour's section to a server that reads each one, then sends what it is
+/// given and closes the connection; `None`: it sends nothing and goes on holding it.
 async fn beside_an_odd_owner(frames: Option<&'static [u8]>) -> (World, Node) {
     let world = World::new();
     let one = world.start_owning("a1", 0..1).await;
@@ -198,8 +199,8 @@ async fn until_called(connection: &mut tokio::net::TcpStream) -> std::io::Result
     }
 }
 
-/// What a call for the neighbour's section comes to. One whose time was over in the midst of an attempt, as on a busy machine, is
-/// made again.
+/// What a call for the neighbour's section comes to. One whose time was over in the midst of an attempt, as on a busy
+/// machine, is made again.
 async fn refused_in_time(one: &Node) -> Refusal {
     loop {
         match one.impatient(SIZE).await {
@@ -224,7 +225,8 @@ async fn a_call_whose_connection_broke_is_not_one_that_took_too_long() {
     assert_eq!(refused_in_time(&one).await, Refusal::OwnerConnectionLost { section, owner });
 }
 
-/// A call at a1 for the neighbour's section, which the neighbour received and does not respond to; then a1 is granted the section.
+/// A call at a1 for the neighbour's section, which the neighbour received and does not respond to; then a1 is granted
+/// the section.
 async fn given_up<T>(world: &World, one: &Node, call: impl Future<Output = T>) -> T {
     let moved = async {
         until("the call is forwarded", || one.allocator.status().forwarded > 0).await;
@@ -277,7 +279,8 @@ async fn a_call_that_was_forwarded_too_often_goes_back_at_once() {
     assert!(began.elapsed() < Duration::from_secs(5), "it was held for {:?}", began.elapsed());
 }
 
-/// The old owner sends a call on before the new one was granted the section: it comes back, and must not be waited for there.
+/// The old owner sends a call on before the new one was granted the section: it comes back, and must not be waited for
+/// there.
 #[tokio::test]
 async fn a_call_that_comes_before_the_grant_is_answered_with_it() {
     // Each section has an owner: a node that owns none does not keep asking for one.

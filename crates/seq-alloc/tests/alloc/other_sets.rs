@@ -214,8 +214,8 @@ fn uid_of(section: u32) -> u64 {
     u64::from(section) * SIZE + 3
 }
 
-/// A set beside another one that has the sections; a1 of it owns the first ones. Sections 10 to 12 are in set P, 20 to 22
-/// in set Q.
+/// A set beside another one that has the sections; a1 of it owns the first ones. Sections 10 to 12 are in set P, 20 to
+/// 22 in set Q.
 async fn beside(p: Option<&Scripted>, q: Option<&Scripted>) -> (World, Node) {
     let world = World::with_homes("test", OWNED);
     for (set, scripted, first) in [(P, p, OF_P), (Q, q, OF_Q)] {

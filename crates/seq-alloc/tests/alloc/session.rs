@@ -66,7 +66,8 @@ async fn a_life_that_is_over_gives_nothing_out_and_a_new_one_begins() {
     assert_eq!(node.next(42).await, Ok(given(STEP + 1, 0, 2)));
 }
 
-/// Two processes under one name do not end each other's incarnation in turns: the one whose name was taken stops for good.
+/// Two processes under one name do not end each other's incarnation in turns: the one whose name was taken stops for
+/// good.
 #[tokio::test]
 async fn a_process_whose_name_was_taken_halts_and_names_the_other() {
     let world = World::new();

@@ -1,5 +1,5 @@
-//! A store without Raft: applies commands to one `State`, and delays, refuses or forgets to answer on demand. What the real one
-//! refuses to propose, it refuses by the same checks.
+//! A store without Raft: applies commands to one `State`, and delays, refuses or forgets to answer on demand. What the
+//! real one refuses to propose, it refuses by the same checks.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

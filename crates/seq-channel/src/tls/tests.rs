@@ -71,8 +71,8 @@ impl Server {
         stream.read_exact(&mut preface).await.is_ok_and(|_| preface == *PREFACE)
     }
 
-    /// A request of a pool to this server, which ends its connection without a response: the failure of the request, and
-    /// whether the server received it.
+    /// A request of a pool to this server, which ends its connection without a response: the failure of the request,
+    /// and whether the server received it.
     async fn request(&self, pool: &Pool) -> (Status, bool) {
         let mut client = SequenceServiceClient::new(pool.get(&self.addr).unwrap());
         let request = client.get_routes(v1::GetRoutesRequest { known_version: 0 });

@@ -1,10 +1,10 @@
 //! The merged routes of one layout: for each section the newest route that any set sent.
 //!
-//! Epochs of a section go on across sets, so of two routes from any sets the one with the larger epoch is newer. Merging
-//! keeps it: it is commutative, associative and idempotent, so no order of messages takes a section backwards.
+//! Epochs of a section go on across sets, so of two routes from any sets the one with the larger epoch is newer.
+//! Merging keeps it: it is commutative, associative and idempotent, so no order of messages takes a section backwards.
 //!
-//! **Invariant:** the route of a section never falls in the order of [`SectionRoute::is_newer`]. There is one table whatever
-//! the number of sets; snapshots share the chunks that did not change.
+//! **Invariant:** the route of a section never falls in the order of [`SectionRoute::is_newer`]. There is one table
+//! whatever the number of sets; snapshots share the chunks that did not change.
 
 use std::sync::Arc;
 
@@ -28,11 +28,11 @@ pub(crate) struct SectionRoute {
 }
 
 impl SectionRoute {
-    /// Whether this route replaces another one. At equal epochs an owner is more than a claim, which knows none, and a claim
-    /// more than a route without owner: a set sends one for a section of which it knows nothing.
+    /// Whether this route replaces another one. At equal epochs an owner is more than a claim, which knows none, and a
+    /// claim more than a route without owner: a set sends one for a section of which it knows nothing.
     ///
-    /// Two sets never have a section under one epoch; `id` decides between two such routes only so that every copy keeps
-    /// the same one.
+    /// Two sets never have a section under one epoch; `id` decides between two such routes only so that every copy
+    /// keeps the same one.
     fn is_newer(&self, other: &SectionRoute, id: impl Fn(SetIndex) -> u64) -> bool {
         let rank = |route: &SectionRoute| (route.epoch, route.owner.is_some(), route.is_claim);
         (rank(self), id(self.set), self.owner) > (rank(other), id(other.set), other.owner)
@@ -66,8 +66,8 @@ impl Sections {
         self.chunks.get(section / CHUNK)?.0[section % CHUNK]
     }
 
-    /// Keeps the newer route of each section of a run within the layout; returns whether any changed. `id` returns the id
-    /// of a set.
+    /// Keeps the newer route of each section of a run within the layout; returns whether any changed. `id` returns the
+    /// id of a set.
     pub(crate) fn merge(
         &mut self,
         first: SectionId,

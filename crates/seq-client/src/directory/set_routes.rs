@@ -17,8 +17,8 @@ use crate::budget::Budget;
 /// Most addresses of a set that other sets named and that are kept: enough to reach one that is up.
 const MAX_LEARNED_ADDRS: usize = 16;
 
-/// Minimum interval between requests for the whole routes of a set without any: a whole table is large, and the calls of
-/// a client that has just learned of the set are many.
+/// Minimum interval between requests for the whole routes of a set without any: a whole table is large, and the calls
+/// of a client that has just learned of the set are many.
 const WHOLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One set's nodes and state.
@@ -157,8 +157,8 @@ impl SetRoutes {
         due
     }
 
-    /// Adopts a newer update of the set itself; the routes of its sections are merged elsewhere. Returns whether an address
-    /// changed.
+    /// Adopts a newer update of the set itself; the routes of its sections are merged elsewhere. Returns whether an
+    /// address changed.
     pub(super) fn adopt(&mut self, update: &RouteUpdate) -> bool {
         self.name.clone_from(&update.set);
         self.layout.clone_from(&update.layout);

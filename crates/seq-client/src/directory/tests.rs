@@ -214,7 +214,8 @@ fn known(routes: &Routes) -> Vec<(u64, u64, u32)> {
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// A section gets another owner, or leaves for another set; its sets learn of it, and all others if the flag is set.
+    /// A section gets another owner, or leaves for another set; its sets learn of it, and all others if the flag is
+    /// set.
     Move { section: u32, set: u64, owner: u32, all: bool },
     /// A set sends what is newer than a version.
     Send { set: u64, since: prop::sample::Index },
@@ -236,8 +237,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 proptest! {
-    /// Whatever is late, repeated or out of order: no section falls to an older epoch, each route was true once, and the
-    /// tables of all sets together are the truth.
+    /// Whatever is late, repeated or out of order: no section falls to an older epoch, each route was true once, and
+    /// the tables of all sets together are the truth.
     #[test]
     fn routes_of_several_sets_become_one_truth(ops in ops()) {
         let (mut twin, routes) = (Twin::new(), Routes::default());

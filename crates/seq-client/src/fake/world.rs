@@ -1,8 +1,8 @@
 //! State shared by the servers of a fake cluster: counters without a ceiling, the owner of each section, and the route
 //! table of each set.
 //!
-//! Invariant: a section is in one set at a time, and its epochs go on across sets. The table of its set has its route; the
-//! tables of other sets may be behind.
+//! Invariant: a section is in one set at a time, and its epochs go on across sets. The table of its set has its route;
+//! the tables of other sets may be behind.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -231,8 +231,8 @@ impl State {
         assert_eq!(table.adopt(&update), Adopted::Newer);
     }
 
-    /// The epoch of a section's owner; a refusal if the section has no owner, if the caller has seen a newer epoch, or if
-    /// it is in another set that a server of `set` does not reach.
+    /// The epoch of a section's owner; a refusal if the section has no owner, if the caller has seen a newer epoch, or
+    /// if it is in another set that a server of `set` does not reach.
     fn serve(&self, set: usize, section: SectionId, seen: Epoch) -> Result<Epoch, Refusal> {
         let Home { set: home, route } = self.homes[section.0 as usize];
         let known = self.sets[set].table.get(section).unwrap_or_default();

@@ -35,8 +35,8 @@ impl Certificates {
         self.refused.lock().contains(&addr(server))
     }
 
-    /// Connects to expected servers alone. A connection that is kept for one expectation and used under another one would not
-    /// be checked again.
+    /// Connects to expected servers alone. A connection that is kept for one expectation and used under another one
+    /// would not be checked again.
     fn dial(&self) -> Dial {
         let certificates = self.clone();
         Dial::checked(move |endpoint: Endpoint, expected: &ExpectedServer| {

@@ -1,4 +1,5 @@
-//! Several sets of one cluster: sections that move between them under load, sets with old routes, and a set that is down.
+//! Several sets of one cluster: sections that move between them under load, sets with old routes, and a set that is
+//! down.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

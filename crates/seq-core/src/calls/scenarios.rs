@@ -71,10 +71,11 @@ struct Scenario {
 }
 
 impl Machine for Scenario {
-    /// * `call hops= deadline=`: becomes pending, with `epoch=` where the request names one. `clock DURATION`: time passes.
+    /// * `call hops= deadline=`: becomes pending, with `epoch=` where the request names one. `clock DURATION`: time
+    ///   passes.
     /// * What the node knows, which is of set 1: `owned lease=holds` or `lease=over`, `routes owner=NODE`, `routes
-    ///   owner=none`, each with `expected` while a handover to the node is in progress, and with `epoch=`; `routes set=SET
-    ///   epoch=` where the section is in another set.
+    ///   owner=none`, each with `expected` while a handover to the node is in progress, and with `epoch=`; `routes
+    ///   set=SET epoch=` where the section is in another set.
     /// * `evaluate`, `watch`, `abandoned`.
     /// * `served` and `response`: no item stays pending; `served blocked=REFUSAL` and `response refused=REFUSAL`: some
     ///   are not. `response moved=SET@EPOCH`: a node refuses because the section moved there.

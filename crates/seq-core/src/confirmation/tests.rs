@@ -116,8 +116,8 @@ fn a_set_that_does_not_respond_leaves_it_unconfirmed_and_one_of_a_release_before
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Sets with any tombstones: the walk ends, and whatever is confirmed is stated by the set that this log knew, or by sets
-    /// that it named.
+    /// Sets with any tombstones: the walk ends, and whatever is confirmed is stated by the set that this log knew, or
+    /// by sets that it named.
     #[test]
     fn any_answers_end_the_walk(
         ways in prop::collection::vec((2_u64..8, 1_u64..12, 1_u64..8), 0..7),

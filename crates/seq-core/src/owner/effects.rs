@@ -1,7 +1,7 @@
 //! What the owner's machine has its shell do, by family.
 //!
-//! **Order matters.** The shell carries effects out in the order given: sections and routes first, then the lease. Requests
-//! to peers and to the store are sent after everything else is in place.
+//! **Order matters.** The shell carries effects out in the order given: sections and routes first, then the lease.
+//! Requests to peers and to the store are sent after everything else is in place.
 
 use alloc::vec::Vec;
 
@@ -24,8 +24,8 @@ pub enum Effect {
     Send(HandoverRequest),
     /// Send a renewal at once: its response may grant a section that a peer reports as committed.
     RenewNow,
-    /// The next [`TableEffect::Enter`] starts at the ceiling although a handover began the ownership: a gap, to be logged
-    /// and counted.
+    /// The next [`TableEffect::Enter`] starts at the ceiling although a handover began the ownership: a gap, to be
+    /// logged and counted.
     CopyLost {
         /// The section.
         section: SectionId,

@@ -1,8 +1,8 @@
 //! Handovers: both sides of giving a section to another node with its exact values.
 //!
-//! The source requests that the target hold early calls (*prepare*), freezes and copies the section, sends the copy (*stage*),
-//! has the store commit the handover, and notifies the target (*activate*). Until the commit was requested, the source can
-//! take it all back; from then on only a definite response decides which node owns the section.
+//! The source requests that the target hold early calls (*prepare*), freezes and copies the section, sends the copy
+//! (*stage*), has the store commit the handover, and notifies the target (*activate*). Until the commit was requested,
+//! the source can take it all back; from then on only a definite response decides which node owns the section.
 //!
 //! **Invariant:** nothing that a peer sends starts an ownership. Activate makes the target renew, and the grant in that
 //! response starts it: from a copy only if the committed ownership names the same attempt and the copy fits the granted
@@ -22,15 +22,16 @@ use crate::owner::{AdoptError, CopyLoss, Session};
 use crate::route::RouteTable;
 use crate::section::{CopyMisfit, SectionCopy};
 
-/// Most sections that one node hands over at a time: each is frozen for some milliseconds, and its copy is in memory twice.
+/// Most sections that one node hands over at a time: each is frozen for some milliseconds, and its copy is in memory
+/// twice.
 pub const MAX_OUTGOING: usize = 16;
 
-/// Most copies a node keeps for handovers that are not decided: what a dozen sources may send at a time. The oldest goes first;
-/// its section starts at the ceiling if it is handed over here after all.
+/// Most copies a node keeps for handovers that are not decided: what a dozen sources may send at a time. The oldest
+/// goes first; its section starts at the ceiling if it is handed over here after all.
 pub const MAX_INCOMING: usize = 12 * MAX_OUTGOING;
 
-/// Most touched slots in the copies a node keeps, 512 MiB: two of the largest sections, or each of [`MAX_INCOMING`] sections of
-/// the default size. The oldest goes first, as above.
+/// Most touched slots in the copies a node keeps, 512 MiB: two of the largest sections, or each of [`MAX_INCOMING`]
+/// sections of the default size. The oldest goes first, as above.
 pub const MAX_INCOMING_SLOTS: usize = 2 * limits::MAX_SECTION_SIZE as usize;
 
 /// Most attempts of one section that a target keeps apart: the one under way, and one that was taken back or forged.
@@ -143,8 +144,8 @@ pub enum Commit {
     /// still owns the section.
     Refused,
     /// Refused for a reason that may pass: the store does not know the migration, or not the lineage. A repeat that is
-    /// under way could be committed later, so the section must not be served again under this ownership: the source gives
-    /// it up, and the next ownership, which starts at the ceiling, is past every repeat.
+    /// under way could be committed later, so the section must not be served again under this ownership: the source
+    /// gives it up, and the next ownership, which starts at the ceiling, is past every repeat.
     Inconclusive,
     /// Refused, because the source does not own the section any more.
     Lost,
@@ -234,8 +235,8 @@ impl Expected {
 }
 
 impl Incoming {
-    /// Takes the copy of exactly this attempt out, if it is here and fits the ceiling; what else is kept for the section is
-    /// past.
+    /// Takes the copy of exactly this attempt out, if it is here and fits the ceiling; what else is kept for the
+    /// section is past.
     pub(super) fn take(
         &mut self,
         section: SectionId,
@@ -328,8 +329,8 @@ impl Owner {
         }
     }
 
-    /// The target responded whether it holds the copy; no response is a refusal. Nothing was committed yet, so the section can
-    /// be thawed: what the target holds is of an attempt that will never be committed.
+    /// The target responded whether it holds the copy; no response is a refusal. Nothing was committed yet, so the
+    /// section can be thawed: what the target holds is of an attempt that will never be committed.
     pub fn on_staged(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Staging) {
             return;

@@ -48,9 +48,9 @@ impl Machine for Scenario {
     /// * `renew`: a renewal is sent; `renewed UPDATE`: its response. `raised OWNERSHIP sent= UPDATE`, `raise-failed
     ///   OWNERSHIP`, `lost OWNERSHIP`: responses to a raise. `peer-routes ROUTES`.
     /// * An UPDATE is ROUTES, `grants=SECTION@EPOCH:CEILING[:ATTEMPT],..`, `planned=SECTION@EPOCH->NODE/INCARNATION,..`
-    ///   and `no-other-candidate`; with `to-set=` what is planned is to nodes of that set. ROUTES are `version=`, `base=`
-    ///   where they are not the whole table, and `routes=SECTION:NODE@EPOCH,..`, where NODE is `none`, or `set2` for a
-    ///   section that is in another set.
+    ///   and `no-other-candidate`; with `to-set=` what is planned is to nodes of that set. ROUTES are `version=`,
+    ///   `base=` where they are not the whole table, and `routes=SECTION:NODE@EPOCH,..`, where NODE is `none`, or
+    ///   `set2` for a section that is in another set.
     /// * As a source, of the last attempt or of `attempt=`: `prepare-accepted`, `prepare-refused`, `copy-staged`,
     ///   `copy-refused`, `commit made UPDATE`, `commit unknown`, `commit target-gone`, `commit migration-over`,
     ///   `commit unknown-migration`, `commit lost`.

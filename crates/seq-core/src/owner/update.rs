@@ -7,18 +7,18 @@ use crate::high_water::Mark;
 use crate::id::{RouteVersion, SectionId};
 use crate::state::{Residence, State};
 
-/// Most handovers in one update where they only even the load: a few for each renewal, so that callers hardly notice them. A
-/// draining node gets as many as it makes at a time.
+/// Most handovers in one update where they only even the load: a few for each renewal, so that callers hardly notice
+/// them. A draining node gets as many as it makes at a time.
 const MAX_HANDOVERS_TO_REBALANCE: usize = 2;
 
-/// Handovers to another set at a time: each one waits for two stores while its section is frozen, and more of them at once
-/// make each pause longer.
+/// Handovers to another set at a time: each one waits for two stores while its section is frozen, and more of them at
+/// once make each pause longer.
 const MAX_DEPARTURES: usize = 4;
 
 impl OwnershipUpdate {
     /// Reads from the applied state, from the arbiter's plan and from the coordinator's departures, what changed for an
-    /// incarnation since a version of the routes: what it owns among the changed sections, the newer routes, and what it
-    /// should hand over.
+    /// incarnation since a version of the routes: what it owns among the changed sections, the newer routes, and what
+    /// it should hand over.
     ///
     /// `None`: the incarnation is over. The next one may have begun between the entry of the request and this read.
     #[must_use]

@@ -1,11 +1,11 @@
 //! The audit log: operations of administrators, as events of the store's log.
 //!
-//! An operation is begun by one event before it is carried out, and ended by another one with its outcome, so none is carried
-//! out without a record. One without an end was interrupted, and may have been carried out or not.
+//! An operation is begun by one event before it is carried out, and ended by another one with its outcome, so none is
+//! carried out without a record. One without an end was interrupted, and may have been carried out or not.
 //!
-//! Every event has the hash of the one before it in its own hash (SHA-256), so an event that is changed, removed or moved later
-//! breaks the chain. The chain proves what was written after an event that is known to be genuine, not who wrote it: a
-//! party that can write all copies can write another chain.
+//! Every event has the hash of the one before it in its own hash (SHA-256), so an event that is changed, removed or
+//! moved later breaks the chain. The chain proves what was written after an event that is known to be genuine, not who
+//! wrote it: a party that can write all copies can write another chain.
 //!
 //! **Invariant:** events are never changed. The newest [`limits::MAX_AUDIT_EVENTS`] are kept, and the hash of the one
 //! before them.
@@ -126,8 +126,8 @@ impl AuditRecord {
 }
 
 impl Audit {
-    /// An audit log with these events, of which `removed` came before and the last of those has hash `base`; `None` where they are
-    /// not consecutive or do not continue the chain.
+    /// An audit log with these events, of which `removed` came before and the last of those has hash `base`; `None`
+    /// where they are not consecutive or do not continue the chain.
     #[must_use]
     pub fn from_parts(base: AuditHash, removed: u64, events: VecDeque<AuditEvent>) -> Option<Audit> {
         let mut previous = (removed, base);

@@ -2,9 +2,9 @@
 //!
 //! Each set is restored from backups, at any time and any number of times, the others in quarantine or not.
 //!
-//! A twin keeps what no set knows: the one home of each section, the set of each epoch, the highest ceiling and the last
-//! number. It is compared after every command: two residences, an epoch with two homes, a fence or ceiling that falls, a
-//! number that is allocated twice, and, once all messages have arrived, a section that is nowhere.
+//! A twin keeps what no set knows: the one home of each section, the set of each epoch, the highest ceiling and the
+//! last number. It is compared after every command: two residences, an epoch with two homes, a fence or ceiling that
+//! falls, a number that is allocated twice, and, once all messages have arrived, a section that is nowhere.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -229,8 +229,8 @@ impl World {
         }
     }
 
-    /// The arbiter waited for the owner, or for none: the section departs without it, unless the owner was alive. By then
-    /// its lease is over, if it did not renew.
+    /// The arbiter waited for the owner, or for none: the section departs without it, unless the owner was alive. By
+    /// then its lease is over, if it did not renew.
     fn depart_silent(&mut self, set: usize, section: SectionId, pick: usize) {
         let state = &self.states[set];
         let Some(record) = state.sections.resident(section) else { return };

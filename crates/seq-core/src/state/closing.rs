@@ -3,12 +3,12 @@
 //! A closing set is armed for no more sections, and each other set's log refuses departures to it from the entry on by
 //! which it learned so. A log that refuses them, and has sent nothing there that has not arrived, states so in its
 //! facts, and that stays true for the lineage of the closing set that it has fenced: a restore makes it send again what
-//! had arrived. Once every other set states it, nothing is on its way here and nothing ever will be. Then the records of
-//! the closing set are final, and every other set inherits them (`inheritance.rs`): the processes of a closed set stop,
-//! and its tombstones may be all that shows a restored set where its sections are.
+//! had arrived. Once every other set states it, nothing is on its way here and nothing ever will be. Then the records
+//! of the closing set are final, and every other set inherits them (`inheritance.rs`): the processes of a closed set
+//! stop, and its tombstones may be all that shows a restored set where its sections are.
 //!
-//! **Invariant:** a closed set has no sections, none of its own can return to it, and none can be sent to it; the log of
-//! every other set has its tombstones.
+//! **Invariant:** a closed set has no sections, none of its own can return to it, and none can be sent to it; the log
+//! of every other set has its tombstones.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -39,8 +39,8 @@ impl State {
         Ok(self.closing)
     }
 
-    /// Whether the set may be closed: nothing is in it, and nothing that departed can return. One that is closing may be closed
-    /// again.
+    /// Whether the set may be closed: nothing is in it, and nothing that departed can return. One that is closing may
+    /// be closed again.
     ///
     /// # Errors
     /// [`SetRefusal::NotEmpty`], [`SetRefusal::MayReturn`], [`SetRefusal::InQuarantine`], or [`CommandRefusal::NoSet`].
@@ -73,8 +73,8 @@ impl State {
         }
     }
 
-    /// Whether this set closes, and none of its records changes any more: nothing is here, nothing can return, and nothing
-    /// can come.
+    /// Whether this set closes, and none of its records changes any more: nothing is here, nothing can return, and
+    /// nothing can come.
     #[must_use]
     pub fn has_final_records(&self) -> bool {
         if self.closing == Closing::Open || self.is_quarantined() || self.refusals_awaited().next().is_some() {
@@ -86,8 +86,8 @@ impl State {
             && self.migrations.values().all(|migration| ended(migration.phase))
     }
 
-    /// The other sets that this closing one waits for: they have not stated yet that nothing is on its way here and never
-    /// will be, or that their logs have the records of this set.
+    /// The other sets that this closing one waits for: they have not stated yet that nothing is on its way here and
+    /// never will be, or that their logs have the records of this set.
     pub fn closing_waits_for(&self) -> impl Iterator<Item = SetId> {
         let refusals: BTreeSet<SetId> = self.refusals_awaited().collect();
         let heirs = self.heirs_awaited().filter(|set| !refusals.contains(set)).collect::<Vec<_>>();
@@ -103,8 +103,8 @@ impl State {
         self.sets_without(|facts| &facts.inherited).filter(|_| self.rules >= Rules::Eight)
     }
 
-    /// The other sets, but for closed ones, whose facts do not list this set in its lineage. A set whose final records are
-    /// here has sent all that it had, and may be gone.
+    /// The other sets, but for closed ones, whose facts do not list this set in its lineage. A set whose final records
+    /// are here has sent all that it had, and may be gone.
     fn sets_without(&self, list: fn(&SetFacts) -> &Vec<(SetId, Lineage)>) -> impl Iterator<Item = SetId> {
         let own = self.set.as_ref().map(|set| set.id);
         let listed = move |(set, lineage): &(SetId, Lineage)| Some(*set) == own && *lineage >= self.lineage;

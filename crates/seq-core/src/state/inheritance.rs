@@ -1,8 +1,8 @@
 //! Inherits the records of sets that close, and forgets sets that do not exist.
 //!
-//! A closing set's records are final before it is closed. Each other set reads them page by page and keeps those that are
-//! newer than its own as tombstones. So a set that is restored later learns from any of them what the closed set would
-//! have stated, and the chain of departures of a section has no gap where a set is gone.
+//! A closing set's records are final before it is closed. Each other set reads them page by page and keeps those that
+//! are newer than its own as tombstones. So a set that is restored later learns from any of them what the closed set
+//! would have stated, and the chain of departures of a section has no gap where a set is gone.
 //!
 //! **Invariant:** the records of a lineage are inherited as a whole, in order of page, or not at all.
 
@@ -41,7 +41,8 @@ impl State {
         self.sets.iter().filter_map(|(set, peer)| Some((*set, peer.wholly_inherited()?))).collect()
     }
 
-    /// Whether all records of a closing set, in its newest known lineage, are in this log or in the responses to its fence.
+    /// Whether all records of a closing set, in its newest known lineage, are in this log or in the responses to its
+    /// fence.
     pub(super) fn has_records_of(&self, set: SetId, peer: &PeerSet) -> bool {
         let responded = self.recovery.as_ref().and_then(|recovery| recovery.inherited.get(&set).copied());
         let stated = peer.facts.as_ref().map_or(Lineage(0), |facts| facts.lineage);

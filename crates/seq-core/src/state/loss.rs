@@ -1,9 +1,9 @@
 //! Keeps the evidence that committed entries of this log are gone, as after old data directories were put back.
 //!
-//! A process that received a response from the entries that are gone detects it (`high_water.rs`) and stops. A process that
-//! starts afterwards has no such response: it would register, and allocate numbers of the lost entries again. So the
-//! evidence goes into the log that the store continues with, and holds until the set is restored: no process registers,
-//! and no section gets another owner here or in another set.
+//! A process that received a response from the entries that are gone detects it (`high_water.rs`) and stops. A process
+//! that starts afterwards has no such response: it would register, and allocate numbers of the lost entries again. So
+//! the evidence goes into the log that the store continues with, and holds until the set is restored: no process
+//! registers, and no section gets another owner here or in another set.
 //!
 //! **Invariant:** [`State::loss`] only ends by a restore.
 
@@ -22,8 +22,8 @@ pub struct ReportLoss {
     pub incarnation: Incarnation,
     /// The newest revision in a response that it received; 0: not known.
     pub seen: Revision,
-    /// Whether the process has other evidence than the revision, which can have grown past `seen` since. Else the report
-    /// counts only while this state is behind it.
+    /// Whether the process has other evidence than the revision, which can have grown past `seen` since. Else the
+    /// report counts only while this state is behind it.
     pub certain: bool,
 }
 

@@ -106,8 +106,8 @@ pub struct SetFacts {
     pub id: SetId,
     /// Its lineage.
     pub lineage: Lineage,
-    /// Its revision when it stated them. Facts of a newer lineage, and in one lineage those of a newer revision, replace
-    /// older ones.
+    /// Its revision when it stated them. Facts of a newer lineage, and in one lineage those of a newer revision,
+    /// replace older ones.
     pub revision: Revision,
     /// Its name.
     pub name: String,

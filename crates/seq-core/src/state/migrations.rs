@@ -60,8 +60,8 @@ impl State {
     }
 
     /// Hash of what the plan of a migration rests on beside the records of its sections: both sets, their lineages, the
-    /// layout and the sections. Owners, ceilings and versions are not in it, so a plan stays good by itself. `None` where
-    /// the runs are none that a migration can have, or the other set is not known.
+    /// layout and the sections. Owners, ceilings and versions are not in it, so a plan stays good by itself. `None`
+    /// where the runs are none that a migration can have, or the other set is not known.
     #[must_use]
     pub fn fingerprint(&self, to: SetId, runs: &[SectionRun]) -> Option<Fingerprint> {
         let set = self.set.as_ref()?;
@@ -149,8 +149,8 @@ impl State {
         !matches!(migration.scope, Scope::Return { settled: false, .. }) && !self.sections.known().any(waits)
     }
 
-    /// Whether every section that departed by a migration of this log has arrived. By a completed one, or one that was rolled
-    /// back, no more depart.
+    /// Whether every section that departed by a migration of this log has arrived. By a completed one, or one that was
+    /// rolled back, no more depart.
     #[must_use]
     pub fn has_settled(&self, id: MigrationId) -> bool {
         self.tombstones().all(|(_, tombstone)| tombstone.by != id || tombstone.arrived)

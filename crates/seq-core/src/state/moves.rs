@@ -79,7 +79,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes the tombstone. The ceiling is the one of this entry's place in the log: each raise is before it, or refused.
+    /// Writes the tombstone. The ceiling is the one of this entry's place in the log: each raise is before it, or
+    /// refused.
     fn send_away(
         &mut self,
         section: SectionId,
@@ -124,8 +125,8 @@ impl State {
         Ok(outcome)
     }
 
-    /// The section departed to an earlier lineage of this set, which may have served it, and sent it on: then the record
-    /// here is past it, because every other set has stated what it has.
+    /// The section departed to an earlier lineage of this set, which may have served it, and sent it on: then the
+    /// record here is past it, because every other set has stated what it has.
     pub(super) fn arrive_after_restore(
         &mut self,
         one: &Arriving,
@@ -235,8 +236,8 @@ impl State {
         Ok(())
     }
 
-    /// The least count of a lineage of another set whose fence is accepted: above every count under which a set, this one or
-    /// a third one, may have served a section that the other set may have had.
+    /// The least count of a lineage of another set whose fence is accepted: above every count under which a set, this
+    /// one or a third one, may have served a section that the other set may have had.
     pub(super) fn least_of_fence(&self, set: SetId) -> u32 {
         // What this set has served has epochs of its lineage; in quarantine it has served nothing of it.
         let own = self.lineage.restores() + u32::from(!self.is_quarantined());
@@ -274,8 +275,8 @@ impl State {
         Ok(())
     }
 
-    /// Notes which set a migration of another set is of. Returns the migration, or none if it is not of that set: then the
-    /// sections that came by it do not return.
+    /// Notes which set a migration of another set is of. Returns the migration, or none if it is not of that set: then
+    /// the sections that came by it do not return.
     pub(super) fn bind(&mut self, migration: MigrationId, of: SetId) -> MigrationId {
         if self.rules < Rules::Eight || migration == MigrationId(0) || self.migrations.contains_key(&migration) {
             return migration;
@@ -295,8 +296,8 @@ impl State {
         }
     }
 
-    /// Accepts nothing of older lineages of another set any more. What was sent to them is sent again: the backup may lack
-    /// it.
+    /// Accepts nothing of older lineages of another set any more. What was sent to them is sent again: the backup may
+    /// lack it.
     pub(super) fn fence_set(&mut self, set: SetId, lineage: Lineage) -> Result<(), CommandRefusal> {
         let peer = self.peer_set(set)?;
         if lineage == peer.fenced {
@@ -356,8 +357,8 @@ impl State {
         Ok(changed)
     }
 
-    /// Checks that a set states facts of itself, under a name of its own, and no further ahead of the known ones than it can
-    /// have come.
+    /// Checks that a set states facts of itself, under a name of its own, and no further ahead of the known ones than
+    /// it can have come.
     fn check_facts(&self, from: Option<SetId>, facts: &SetFacts) -> Result<(), CommandRefusal> {
         let set = facts.id;
         if from != Some(set) {
@@ -386,8 +387,8 @@ impl State {
         Ok(())
     }
 
-    /// The parts of claims that are news here and that a set may make: of sections that this log knows to be in it, or of which
-    /// nothing is known. None that names this set: whether a section is here, the records of this log say.
+    /// The parts of claims that are news here and that a set may make: of sections that this log knows to be in it, or
+    /// of which nothing is known. None that names this set: whether a section is here, the records of this log say.
     #[must_use]
     pub fn vouched_claims(&self, from: SetId, claims: &[ClaimRun]) -> Vec<ClaimRun> {
         let mut vouched: Vec<ClaimRun> = Vec::new();
@@ -432,12 +433,12 @@ impl State {
         self.sections.advance(section, next);
     }
 
-    /// The epoch and the ceiling under which a section goes on after a restore that may have lost what came after them: above
-    /// all that any lineage of any set has begun and allocated. `None`: they are of after that restore.
+    /// The epoch and the ceiling under which a section goes on after a restore that may have lost what came after them:
+    /// above all that any lineage of any set has begun and allocated. `None`: they are of after that restore.
     ///
-    /// The count of a restore is above that of all earlier ones, whichever set they were of, and each section that a restore
-    /// has made resident shows its count in its epoch. So the epochs of this count are new, and each restore that the lost
-    /// history can have come by adds a margin of its own.
+    /// The count of a restore is above that of all earlier ones, whichever set they were of, and each section that a
+    /// restore has made resident shows its count in its epoch. So the epochs of this count are new, and each restore
+    /// that the lost history can have come by adds a margin of its own.
     pub(super) fn restored(&self, epoch: Epoch, ceiling: Seq) -> Option<(Epoch, Seq)> {
         let lineage = self.lineage;
         let restores = lineage.restores().checked_sub(epoch.restores()).filter(|restores| *restores > 0)?;

@@ -1,4 +1,5 @@
-//! What a set believes of its neighbours: counts of all of them, facts of each of itself, and no more than a bounded step.
+//! What a set believes of its neighbours: counts of all of them, facts of each of itself, and no more than a bounded
+//! step.
 
 use alloc::format;
 use alloc::vec;

@@ -1,7 +1,8 @@
 //! The record of a section in one set's log, and the only way it changes.
 //!
-//! **Invariant:** a record is never removed. Whatever happens to the section, the *fence*, the highest epoch under which
-//! this log ever saw it, never falls: a message of an earlier epoch that arrives late finds it and changes nothing.
+//! **Invariant:** a record is never removed. Whatever happens to the section, the *fence*, the highest epoch under
+//! which this log ever saw it, never falls: a message of an earlier epoch that arrives late finds it and changes
+//! nothing.
 
 use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, NodeId, RouteVersion, Seq, SetId};
 

@@ -1,11 +1,11 @@
 //! What a restored set learns from the others before it serves: the claims of their records.
 //!
-//! A *response* to a fence is complete: every record of the other set with its ceiling, read after its log has the fence.
-//! It comes in pages, each of which fits a log entry. The record of a section is a fact of its own, so the pages may be of
-//! different entries and of different members.
+//! A *response* to a fence is complete: every record of the other set with its ceiling, read after its log has the
+//! fence. It comes in pages, each of which fits a log entry. The record of a section is a fact of its own, so the pages
+//! may be of different entries and of different members.
 //!
-//! **Invariant:** a response counts only while its sender is of the lineage that this log has fenced. A later restore of
-//! the sender voids what was learned so far.
+//! **Invariant:** a response counts only while its sender is of the lineage that this log has fenced. A later restore
+//! of the sender voids what was learned so far.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -53,10 +53,11 @@ pub struct FenceResponse {
     pub sets: Vec<SetId>,
     /// Whether it takes no more sections: the backup may lack that.
     pub closing: bool,
-    /// The longest time that a session of the sender may serve without its store, at most [`limits::MAX_LEASE_WAIT`]: an
-    /// owner there may have a lease on a section that neither store knows any more. 0 from a release before.
+    /// The longest time that a session of the sender may serve without its store, at most [`limits::MAX_LEASE_WAIT`]:
+    /// an owner there may have a lease on a section that neither store knows any more. 0 from a release before.
     pub wait: Duration,
-    /// The closing sets whose final records are among those of the sender, each with the lineage that they are of, at most
+    /// The closing sets whose final records are among those of the sender, each with the lineage that they are of, at
+    /// most
     /// [`limits::MAX_SETS`]: they need not respond themselves.
     pub inherited: Vec<(SetId, Lineage)>,
 }
@@ -64,10 +65,11 @@ pub struct FenceResponse {
 /// What a set in quarantine has learned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// The longest time after the restore that a session of an older lineage, or of another set that responded, may serve.
+    /// The longest time after the restore that a session of an older lineage, or of another set that responded, may
+    /// serve.
     pub wait: Duration,
-    /// The sets that the backup knew as closed: all that they had sent was here before it was made. No other set is left
-    /// out, whatever is learned of it now.
+    /// The sets that the backup knew as closed: all that they had sent was here before it was made. No other set is
+    /// left out, whatever is learned of it now.
     pub closed: BTreeSet<SetId>,
     /// By set, the first section that its response does not cover yet; `None`: it is complete.
     pub responses: BTreeMap<SetId, Option<SectionId>>,
@@ -156,23 +158,24 @@ impl State {
         self.recovery.is_some()
     }
 
-    /// How long a quarantine lasts at least, counted from the last change of [`State::quarantine_lineages`]; `None` when
-    /// there is none.
+    /// How long a quarantine lasts at least, counted from the last change of [`State::quarantine_lineages`]; `None`
+    /// when there is none.
     #[must_use]
     pub fn quarantine_wait(&self) -> Option<Duration> {
         self.recovery.as_ref().map(|recovery| recovery.wait)
     }
 
-    /// This set's lineage, and the newest known ones of the others. The wait of a quarantine begins again when one of them
-    /// is newer: an owner of that set's older lineage may have a lease, on a section that its restored store has not.
+    /// This set's lineage, and the newest known ones of the others. The wait of a quarantine begins again when one of
+    /// them is newer: an owner of that set's older lineage may have a lease, on a section that its restored store has
+    /// not.
     #[must_use]
     pub fn quarantine_lineages(&self) -> (Lineage, BTreeMap<SetId, Lineage>) {
         (self.lineage, self.sets.iter().map(|(set, peer)| (*set, peer.fenced)).collect())
     }
 
-    /// The sets whose responses are not complete, each with the first section to request; none outside of quarantine. A set
-    /// that the backup knew as closed is not awaited, nor is one whose final records are here or in the responses of
-    /// others: it may be gone.
+    /// The sets whose responses are not complete, each with the first section to request; none outside of quarantine. A
+    /// set that the backup knew as closed is not awaited, nor is one whose final records are here or in the responses
+    /// of others: it may be gone.
     pub fn awaited_responses(&self) -> impl Iterator<Item = (SetId, SectionId)> {
         let awaited = |recovery: &Recovery, set: &SetId| match recovery.responses.get(set) {
             None => Some(SectionId(0)),

@@ -1,7 +1,7 @@
 //! Commands with the type of their output.
 //!
-//! [`Command`] and [`Answer`] are closed enums, so that a log can hold any command; a proposer knows which one it proposes,
-//! and gets the output of that one.
+//! [`Command`] and [`Answer`] are closed enums, so that a log can hold any command; a proposer knows which one it
+//! proposes, and gets the output of that one.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -26,8 +26,8 @@ pub trait Replicated: Into<Command> {
     /// The output in the answer to this command.
     ///
     /// # Panics
-    /// When the answer is to another command: [`State::apply`](super::State::apply) pairs them, and the tests of this module
-    /// hold it to that.
+    /// When the answer is to another command: [`State::apply`](super::State::apply) pairs them, and the tests of this
+    /// module hold it to that.
     fn output(answer: Answer) -> Self::Output;
 }
 

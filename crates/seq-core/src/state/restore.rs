@@ -2,8 +2,8 @@
 //!
 //! The backup does not have what was committed after it: sections that left since, ceilings that were raised since,
 //! incarnations that began since. So nothing of it is served, nothing departs from it, and no process of the earlier
-//! lineage is known, until the other sets have responded under an entry of their logs. A response without the fence would
-//! not do: an arrival of the earlier lineage could still be under way to the set that responded.
+//! lineage is known, until the other sets have responded under an entry of their logs. A response without the fence
+//! would not do: an arrival of the earlier lineage could still be under way to the set that responded.
 //!
 //! A section that a response shows to be elsewhere gets a tombstone, whatever its record was: should that set be
 //! restored too, the tombstone may be all that brings the section back to it.
@@ -21,8 +21,8 @@ use crate::limits;
 impl State {
     /// Begins a lineage from this state, which is that of a backup.
     ///
-    /// Its count is to be above that of every lineage that a set of the cluster knows, of this set and of the others: the
-    /// margins rest on it. The others refuse a fence that counts less than they know.
+    /// Its count is to be above that of every lineage that a set of the cluster knows, of this set and of the others:
+    /// the margins rest on it. The others refuse a fence that counts less than they know.
     ///
     /// # Errors
     /// [`SetRefusal::TooFewRestores`]: a lineage that the backup knows counts more, or its own as many. [`SetRefusal::OtherLineage`]: the
@@ -168,7 +168,8 @@ impl State {
         self.claim(section, claim.since, claim.set);
     }
 
-    /// Makes a section resident that no set has a newer record of, under an epoch and a ceiling above all that was lost.
+    /// Makes a section resident that no set has a newer record of, under an epoch and a ceiling above all that was
+    /// lost.
     fn come_home(&mut self, section: SectionId, quarantine: &Quarantine, own: SetId, version: RouteVersion) {
         let Some((epoch, max_seq)) = self.restored(quarantine.epoch, quarantine.max_seq) else { return };
         let residence = Residence {

@@ -280,7 +280,8 @@ fn a_lineage_that_is_too_low_is_followed_by_a_newer_one() {
     assert_eq!(fence(&mut other, OWN, SECOND), Ok(()));
     let refusal = SetRefusal::TooFewRestores { given: FIRST, least: 2 };
     assert_eq!(fence(&mut own, OTHER, FIRST), Err(refusal.into()));
-    // As many would be enough for the first set, which has served nothing of its lineage. The log of this one cannot know.
+    // As many would be enough for the first set, which has served nothing of its lineage. The log of this one cannot
+    // know.
     let as_many = other.apply(&Command::BeginLineage(BeginLineage { lineage: Lineage(SECOND.0 + 7) }));
     let low = SetRefusal::TooFewRestores { given: Lineage(SECOND.0 + 7), least: 3 };
     assert_eq!(as_many, Answer::LineageBegun(Err(low.into())));

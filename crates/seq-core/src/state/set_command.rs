@@ -131,8 +131,8 @@ pub enum Arrival {
     /// It departed to an earlier lineage of this set, and other sets are still asked whether that one sent it on. Send
     /// it again.
     Waits,
-    /// No set that keeps the rules sends this: the section is here under an earlier epoch, or an epoch or ceiling is out
-    /// of range. Nothing changed.
+    /// No set that keeps the rules sends this: the section is here under an earlier epoch, or an epoch or ceiling is
+    /// out of range. Nothing changed.
     Refused,
 }
 
@@ -213,13 +213,13 @@ impl LearnDirectory {
     }
 }
 
-/// A page of the records of a closing set, which are final. A set keeps them as tombstones of its own: when the closed set's
-/// processes are gone, a set that is restored learns from them where its sections are.
+/// A page of the records of a closing set, which are final. A set keeps them as tombstones of its own: when the closed
+/// set's processes are gone, a set that is restored learns from them where its sections are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inherit(pub FenceResponse);
 
-/// Removes another set, and what it claimed, from those that this log knows: an operator states that it does not exist, or
-/// that what is known of it is wrong. A set that does exist is learned again from itself.
+/// Removes another set, and what it claimed, from those that this log knows: an operator states that it does not exist,
+/// or that what is known of it is wrong. A set that does exist is learned again from itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forget {
     /// The set.

@@ -1,8 +1,8 @@
 //! Protection against browsers: requests that a page of another site makes in its user's name are refused.
 //!
-//! A browser may sit inside of a network that its pages' authors are outside of. No response has a CORS header, so no page of
-//! another site reads one; the refusal here keeps it from changing state as well. A request without the headers of a
-//! browser is not affected.
+//! A browser may sit inside of a network that its pages' authors are outside of. No response has a CORS header, so no
+//! page of another site reads one; the refusal here keeps it from changing state as well. A request without the headers
+//! of a browser is not affected.
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;

@@ -42,7 +42,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// The session of a new connection, which is admitted where it needs no password and its certificate is of a tenant.
+    /// The session of a new connection, which is admitted where it needs no password and its certificate is of a
+    /// tenant.
     pub(super) fn new(id: u64, node: &Node, peer: Peer) -> Session {
         let (admitted, sender) = match &node.tenants {
             None => (node.config.password.is_none(), Sender::unlimited()),

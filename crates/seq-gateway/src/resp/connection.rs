@@ -44,8 +44,8 @@ const SEND_BYTES: usize = 64 * 1024;
 /// one.
 const KEPT_BYTES: usize = SEND_BYTES;
 
-/// Most batch buffers that a thread keeps: as many connections as wait for other nodes at a time under a usual load. With
-/// [`KEPT_BYTES`] for each of their parts they take 12 MiB; those of small batches take 1 MiB.
+/// Most batch buffers that a thread keeps: as many connections as wait for other nodes at a time under a usual load.
+/// With [`KEPT_BYTES`] for each of their parts they take 12 MiB; those of small batches take 1 MiB.
 const MAX_SPARE: usize = 64;
 
 /// Most INCRs of one batch: more than one read holds, and as many as a forwarded request may carry.

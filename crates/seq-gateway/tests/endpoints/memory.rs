@@ -1,4 +1,5 @@
-//! The memory that requests hold: what does not fit is refused and moves nothing, and all of it is free again at the end.
+//! The memory that requests hold: what does not fit is refused and moves nothing, and all of it is free again at the
+//! end.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Handshakes of TLS under way: bounded in number, in time and, by rustls, in bytes.
 //!
-//! A handshake costs a signature and the check of a chain before the peer has proved anything. One message of it, such as
-//! the chain of a client, has at most 64 KiB: rustls ends a handshake with a longer one, and ends it at the first bytes that
-//! are no TLS. Building a path from a chain stops at six intermediates and a fixed number of signatures.
+//! A handshake costs a signature and the check of a chain before the peer has proved anything. One message of it, such
+//! as the chain of a client, has at most 64 KiB: rustls ends a handshake with a longer one, and ends it at the first
+//! bytes that are no TLS. Building a path from a chain stops at six intermediates and a fixed number of signatures.
 
 use std::fmt;
 use std::future::Future;
@@ -25,8 +25,8 @@ use crate::repeats::Repeats;
 /// Timeout of a handshake: as of a first request, which it is a part of on other ports.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Limit on the handshakes of a node that are under way. Each may hold one message of 64 KiB, so all of them hold 64 MiB at
-/// most; a thousand clients that connect again at the same time are within it. One address gets nine tenths.
+/// Limit on the handshakes of a node that are under way. Each may hold one message of 64 KiB, so all of them hold 64
+/// MiB at most; a thousand clients that connect again at the same time are within it. One address gets nine tenths.
 pub const MAX_HANDSHAKES: usize = 1_024;
 
 /// How the connections of a node's sockets are secured. Clones share the limit on handshakes.

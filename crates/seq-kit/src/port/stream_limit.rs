@@ -7,9 +7,9 @@
 //! lets a server limit, at any time (SETTINGS_MAX_CONCURRENT_STREAMS). What is above the limit waits at the callers,
 //! and costs nothing when it expires.
 //!
-//! The connections of a listener share a number of requests. It falls while the thread is late, for whatever reason: the
-//! delay that counts is that of a timer, how much later than its time it runs, behind everything that was ready before
-//! it.
+//! The connections of a listener share a number of requests. It falls while the thread is late, for whatever reason:
+//! the delay that counts is that of a timer, how much later than its time it runs, behind everything that was ready
+//! before it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -18,8 +18,8 @@ use std::time::Duration;
 use metrics::Counter;
 use tokio::time::Instant;
 
-/// Most requests that the connections share: with small requests a few tenths of a second of work for a thread, and enough
-/// of them in each read to serve them at the lowest cost.
+/// Most requests that the connections share: with small requests a few tenths of a second of work for a thread, and
+/// enough of them in each read to serve them at the lowest cost.
 const MAX_SHARED: u32 = 16_384;
 
 /// Fewest, for a thread that has little time or large requests.
@@ -31,12 +31,12 @@ const LEAST: u32 = 4;
 /// Interval of measuring the delay.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Delay above which the number is halved. A request passes the thread's queue some three times, when it is read, served
-/// and responded to, so it takes about three times this.
+/// Delay above which the number is halved. A request passes the thread's queue some three times, when it is read,
+/// served and responded to, so it takes about three times this.
 const TOO_LATE: Duration = Duration::from_millis(200);
 
-/// Delay below which the number doubles again, once it was so in this many intervals in turn: a change is a frame for each
-/// connection.
+/// Delay below which the number doubles again, once it was so in this many intervals in turn: a change is a frame for
+/// each connection.
 const IN_TIME: Duration = Duration::from_millis(25);
 const IN_TIME_FOR: u32 = 10;
 
@@ -100,7 +100,8 @@ impl Member {
         self.0.0.most
     }
 
-    /// Requests that the connection may have now; a power of two, so that it does not change with each other connection.
+    /// Requests that the connection may have now; a power of two, so that it does not change with each other
+    /// connection.
     #[inline]
     pub(super) fn limit(&self) -> u32 {
         let Inner { most, shared, connections, .. } = &*self.0.0;

@@ -1,4 +1,5 @@
-//! The task of a member that marks entries while it leads, digests its state behind them, and asks the others for theirs.
+//! The task of a member that marks entries while it leads, digests its state behind them, and asks the others for
+//! theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

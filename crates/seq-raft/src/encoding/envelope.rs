@@ -4,8 +4,8 @@
 //! 0..4 magic   4..6 kind   6..8 format version   8..12 body length   12..16 CRC32C of the rest   16.. body
 //! ```
 //!
-//! Numbers are little-endian. The body is an rkyv archive. Its validation is no checksum (it accepts most flipped bits), and
-//! two types of the same shape read each other without a complaint: hence the checksum and the kind.
+//! Numbers are little-endian. The body is an rkyv archive. Its validation is no checksum (it accepts most flipped
+//! bits), and two types of the same shape read each other without a complaint: hence the checksum and the kind.
 //!
 //! The frame itself has no version: the magic would change with it. The checksum is checked before kind and version, so
 //! that a flipped bit is reported as damage and never as a newer format.

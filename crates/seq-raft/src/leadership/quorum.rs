@@ -1,9 +1,9 @@
 //! Whether this member sees a majority: as leader by the voters' acknowledgements, as follower by the messages of its
 //! leader.
 //!
-//! A leader that lost its majority keeps reporting that it leads, and a follower that lost its leader keeps naming it: the
-//! Raft library deposes neither by itself. The result is for probes, operators and logs alone; no entry is committed and no
-//! call of an AllocSvr refused because of it.
+//! A leader that lost its majority keeps reporting that it leads, and a follower that lost its leader keeps naming it:
+//! the Raft library deposes neither by itself. The result is for probes, operators and logs alone; no entry is
+//! committed and no call of an AllocSvr refused because of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,11 +1,11 @@
 //! A leader whose disk does not respond transfers leadership.
 //!
-//! Its followers' disks are enough to commit for a while, so no member would depose it: heartbeats need no disk. But what
-//! is queued for its disk is held in memory, it grants no vote, and with one more disk lost nothing would be committed. A
-//! follower's disk that hangs needs no action: the others do not wait for it.
+//! Its followers' disks are enough to commit for a while, so no member would depose it: heartbeats need no disk. But
+//! what is queued for its disk is held in memory, it grants no vote, and with one more disk lost nothing would be
+//! committed. A follower's disk that hangs needs no action: the others do not wait for it.
 //!
-//! Once the Raft library has to save the next leader's vote, it waits for the disk itself and still reports that it leads. So
-//! proposals are redirected here.
+//! Once the Raft library has to save the next leader's vote, it waits for the disk itself and still reports that it
+//! leads. So proposals are redirected here.
 //!
 //! The process is not stopped: a disk that recovers finds everything still to be written in its queue, in order.
 
@@ -17,8 +17,8 @@ use super::transfer::{STEP_DOWN_TIMEOUT, transfer_leader, transfer_target};
 use crate::propose::Proposer;
 use crate::storage::{Raft, Stall};
 
-/// How long one batch may take to be durable. Far above what a working disk needs under any load, and below the time in which
-/// writes should go on elsewhere.
+/// How long one batch may take to be durable. Far above what a working disk needs under any load, and below the time in
+/// which writes should go on elsewhere.
 const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval of the checks.

@@ -12,8 +12,8 @@ use crate::storage::Raft;
 /// How long a leader that stops waits for another one to take over.
 pub(crate) const STEP_DOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Transfers leadership and waits until another member leads, as far as this one knows; returns which, or `None` when there is
-/// none within `timeout`.
+/// Transfers leadership and waits until another member leads, as far as this one knows; returns which, or `None` when
+/// there is none within `timeout`.
 pub(crate) async fn transfer_leader(raft: &Raft, to: u64, timeout: Duration) -> Option<u64> {
     let mut metrics = raft.metrics();
     let me = metrics.borrow_watched().id;

@@ -1,9 +1,9 @@
 //! Membership changes, made by the leader.
 //!
-//! Each step may be repeated and leaves the group whole: adding a learner is one entry; a change of votes is two, and when the
-//! leader is lost between them, [`MemberChanges::complete_joint_changes`] beside the next one makes the second. One change is
-//! made at a time, each from the list of members that it was planned on, and only if what its plan rests on still holds
-//! (`preconditions`).
+//! Each step may be repeated and leaves the group whole: adding a learner is one entry; a change of votes is two, and
+//! when the leader is lost between them, [`MemberChanges::complete_joint_changes`] beside the next one makes the
+//! second. One change is made at a time, each from the list of members that it was planned on, and only if what its
+//! plan rests on still holds (`preconditions`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -186,8 +186,8 @@ impl MemberChanges {
         }
     }
 
-    /// Changes the voters, if the plan of the request is the one that it requires. Where they are as requested already, it
-    /// requires none: a repeat finds its own change.
+    /// Changes the voters, if the plan of the request is the one that it requires. Where they are as requested already,
+    /// it requires none: a repeat finds its own change.
     pub(crate) async fn change(&self, request: &MembershipRequest) -> Result<ChangedVoters, ChangeError> {
         if request.dry_run {
             let (observed, plan) = self.checked(|group| group.plan(request)).await?;
@@ -255,8 +255,8 @@ impl MemberChanges {
         }
     }
 
-    /// Transfers leadership to the voter with the longest log beside this leader; returns which. Whether it took over may stay
-    /// unknown here: messages of the others may not arrive.
+    /// Transfers leadership to the voter with the longest log beside this leader; returns which. Whether it took over
+    /// may stay unknown here: messages of the others may not arrive.
     pub(crate) async fn transfer_to_any(&self) -> Result<u64, ChangeError> {
         let _one = self.begin()?;
         let observed = self.observe()?;
@@ -265,7 +265,8 @@ impl MemberChanges {
         Ok(to)
     }
 
-    /// Completes changes whose leader was lost between their two entries, while this member leads. Runs until it is dropped.
+    /// Completes changes whose leader was lost between their two entries, while this member leads. Runs until it is
+    /// dropped.
     pub(crate) async fn complete_joint_changes(self) {
         let mut metrics = self.raft.server_metrics();
         loop {
@@ -283,8 +284,8 @@ impl MemberChanges {
         }
     }
 
-    /// Checks what the leader observes. One that leads for a short time only may not have a response of every member yet, so a
-    /// refusal for silence is returned only after the time that makes a member silent.
+    /// Checks what the leader observes. One that leads for a short time only may not have a response of every member
+    /// yet, so a refusal for silence is returned only after the time that makes a member silent.
     pub(super) async fn checked<T>(
         &self,
         check: impl Fn(&Group) -> Result<T, Refusal>,
@@ -305,8 +306,8 @@ impl MemberChanges {
         self.one.try_lock().map_err(|_| ChangeError::InProgress)
     }
 
-    /// Waits until the newest list of members is committed, applied here, and not joint, completing an unfinished change; and
-    /// until an entry of the leader's own term is applied: the Raft library refuses a change before that.
+    /// Waits until the newest list of members is committed, applied here, and not joint, completing an unfinished
+    /// change; and until an entry of the leader's own term is applied: the Raft library refuses a change before that.
     pub(super) async fn settled(&self) -> Result<Observed, ChangeError> {
         let mut metrics = self.raft.metrics();
         let settling = async {

@@ -1,9 +1,11 @@
 //! The group's format: the leader raises it once every member has reported that it reads the next one.
 //!
-//! Until then commands and states are written as the former release reads them, so that it can return, member by member.
+//! Until then commands and states are written as the former release reads them, so that it can return, member by
+//! member.
 //!
-//! **Invariant:** the format is raised only when each member has reported, after the raise was requested, that it reads it. A
-//! member whose release goes back in that moment finds the raise in its log and does not go on, by name; it loses nothing.
+//! **Invariant:** the format is raised only when each member has reported, after the raise was requested, that it reads
+//! it. A member whose release goes back in that moment finds the raise in its log and does not go on, by name; it loses
+//! nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +38,8 @@ pub(crate) struct Formats {
 pub struct FormatRaise {
     /// The format before.
     pub from: u16,
-    /// The newest one of the leader's program, which is the group's now; the same as `from` when there was nothing to do.
+    /// The newest one of the leader's program, which is the group's now; the same as `from` when there was nothing to
+    /// do.
     pub to: u16,
 }
 
@@ -59,8 +62,8 @@ impl MemberChanges {
         self.formats.reported.newest(id).map_or(0, |reported| self.replica.newest_of(reported))
     }
 
-    /// Raises the group's format to the newest one that this leader's program reads; with `dry_run` only checks whether that
-    /// can be done. Returns also the plan as it was before.
+    /// Raises the group's format to the newest one that this leader's program reads; with `dry_run` only checks whether
+    /// that can be done. Returns also the plan as it was before.
     pub(crate) async fn raise_format(
         &self,
         (dry_run, required): (bool, PlanFingerprint),

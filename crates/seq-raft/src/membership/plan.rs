@@ -1,7 +1,7 @@
 //! Plans of membership changes: what an operator requests, checked against what the leader observes.
 //!
-//! **Invariant:** no plan leaves voters of which a majority does not respond, and a vote is given only to a member that has
-//! about the whole log. So a change that was begun can end, and writes go on meanwhile.
+//! **Invariant:** no plan leaves voters of which a majority does not respond, and a vote is given only to a member that
+//! has about the whole log. So a change that was begun can end, and writes go on meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use tonic::Status;
 
 use crate::leadership::quorum::QuorumStatus;
 
-/// Entries that a new voter may lack at most. Half a second of many writes, and fewer than are kept behind a snapshot, so that
-/// what is missing comes from the log.
+/// Entries that a new voter may lack at most. Half a second of many writes, and fewer than are kept behind a snapshot,
+/// so that what is missing comes from the log.
 pub(crate) const MAX_LAG: u64 = 4_000;
 
 /// Most voters of a store: past five, a write waits for more disks and is no safer in practice.
@@ -135,7 +135,8 @@ impl Group {
         if self.used.contains(&id) { Err(Refusal::UsedId { id }) } else { Ok(()) }
     }
 
-    /// Whether every member reads the newest format of the leader's program. `newest`: what another member has reported.
+    /// Whether every member reads the newest format of the leader's program. `newest`: what another member has
+    /// reported.
     pub(crate) fn check_format(&self, to: u16, newest: impl Fn(u64) -> Option<u16>) -> Result<(), Refusal> {
         let others = self.voters.union(&self.learners).filter(|id| **id != self.leader);
         for id in others.copied() {
@@ -239,8 +240,8 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Refuses a request for the leader where none is known, or where the known one was silent lately: another member may
-    /// know.
+    /// Refuses a request for the leader where none is known, or where the known one was silent lately: another member
+    /// may know.
     pub(crate) fn check_leader(status: &QuorumStatus) -> Result<(), Refusal> {
         match status {
             QuorumStatus::Leaderless { .. } | QuorumStatus::Begins => Err(Refusal::NoLeader { status: status.clone() }),

@@ -1,13 +1,13 @@
 //! What plans of membership changes rest on, and the lock under which every change of an operator is compared and made.
 //!
-//! **Invariant:** what a leader compared still holds when its change is applied. The lock keeps away the other changes of this
-//! leader; those that were begun before, by this leader or a former one, are applied before the comparison; and a later leader
-//! commits no entry of this one that it does not have already, so an entry is applied behind what was compared or never
-//! (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
+//! **Invariant:** what a leader compared still holds when its change is applied. The lock keeps away the other changes
+//! of this leader; those that were begun before, by this leader or a former one, are applied before the comparison; and
+//! a later leader commits no entry of this one that it does not have already, so an entry is applied behind what was
+//! compared or never (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
 //!
-//! An id belongs to one disk for good and a removed one never returns, so a list of ids that is the same was never another one
-//! in between: the position of the list in the log is not needed beside it. Without it, a plan to add members outlives the
-//! first half of its own change.
+//! An id belongs to one disk for good and a removed one never returns, so a list of ids that is the same was never
+//! another one in between: the position of the list in the log is not needed beside it. Without it, a plan to add
+//! members outlives the first half of its own change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,11 +26,11 @@ pub struct ChangeGuard<'a> {
 }
 
 impl MemberChanges {
-    /// Waits for the changes under way, the other operators' and the former leaders', until they are applied here; none is
-    /// begun before the guard is dropped.
+    /// Waits for the changes under way, the other operators' and the former leaders', until they are applied here; none
+    /// is begun before the guard is dropped.
     ///
-    /// A request that was cancelled or timed out may have left its entry behind, not applied and not even written. One more
-    /// entry, applied, is behind all of them.
+    /// A request that was cancelled or timed out may have left its entry behind, not applied and not even written. One
+    /// more entry, applied, is behind all of them.
     pub(crate) async fn exclusive(&self) -> Result<ChangeGuard<'_>, ChangeError> {
         let waited = tokio::time::timeout(self.commit_timeout, self.one.lock()).await;
         let one = waited.map_err(|_| ChangeError::InProgress)?;
@@ -40,8 +40,8 @@ impl MemberChanges {
         Ok(ChangeGuard { _one: one })
     }
 
-    /// What the plan of a change of voters rests on: the set and its lineage, the change, and the list of members without the
-    /// learners that the change is about.
+    /// What the plan of a change of voters rests on: the set and its lineage, the change, and the list of members
+    /// without the learners that the change is about.
     pub(super) fn plan_of_voters(&self, group: &Group, request: &MembershipRequest) -> Fingerprint {
         let about = |id: &u64| request.add.contains(id) || request.remove.contains(id);
         let change = self.preconditions("voters").numbers(request.add.iter().copied());
@@ -49,8 +49,8 @@ impl MemberChanges {
         members(change, group, about).fingerprint()
     }
 
-    /// What the plan to add members without a vote rests on: the set and its lineage, the new members, and the list of the
-    /// others.
+    /// What the plan to add members without a vote rests on: the set and its lineage, the new members, and the list of
+    /// the others.
     pub(super) fn plan_of_learners(&self, group: &Group, wanted: &BTreeMap<u64, Member>) -> Fingerprint {
         let mut change = self.preconditions("learners").numbers(wanted.keys().copied());
         for Member { name, addr, raft_addr, .. } in wanted.values() {
@@ -59,14 +59,14 @@ impl MemberChanges {
         members(change, group, |id| wanted.contains_key(id)).fingerprint()
     }
 
-    /// What the plan of a transfer of leadership rests on: the set and its lineage, the target, and the list of members. Not the
-    /// leader: it changes by itself.
+    /// What the plan of a transfer of leadership rests on: the set and its lineage, the target, and the list of
+    /// members. Not the leader: it changes by itself.
     pub(super) fn plan_of_transfer(&self, group: &Group, to: u64) -> Fingerprint {
         members(self.preconditions("leader").number(to), group, |_| false).fingerprint()
     }
 
-    /// What the plan of a raise of the format rests on: the set and its lineage, both formats, and the list of members with the
-    /// newest format of each.
+    /// What the plan of a raise of the format rests on: the set and its lineage, both formats, and the list of members
+    /// with the newest format of each.
     pub(super) fn plan_of_format(&self, group: &Group, (from, to): (u16, u16)) -> Fingerprint {
         let newest = group.voters.union(&group.learners).map(|id| u64::from(self.newest_format(*id)));
         let change = self.preconditions("format").number(from.into()).number(to.into()).numbers(newest);

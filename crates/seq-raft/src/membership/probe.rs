@@ -114,8 +114,8 @@ pub(crate) async fn probe_for_fresh(
     Ok(responses.unreached)
 }
 
-/// Probes for a directory with data, before any vote is given: a member with acknowledgements of more than it has refuses
-/// it. Peers that cannot be reached are not waited for.
+/// Probes for a directory with data, before any vote is given: a member with acknowledgements of more than it has
+/// refuses it. Peers that cannot be reached are not waited for.
 pub(crate) async fn probe_for_data(
     me: &Identity,
     position: &Position,
@@ -149,16 +149,16 @@ impl Prober {
     }
 }
 
-/// Forms the group where that is due, then probes peers while this member has no vote, sees no leader, or has peers that were
-/// not reached at the start.
+/// Forms the group where that is due, then probes peers while this member has no vote, sees no leader, or has peers
+/// that were not reached at the start.
 pub(crate) struct PeerProbe {
     pub(crate) me: Identity,
     pub(crate) dial: Dial,
     pub(crate) raft: Raft,
     pub(crate) peers: Vec<Peer>,
     pub(crate) join: bool,
-    /// Peers that were not reached at the start of an empty directory. Meanwhile no harm is done: where the list of members
-    /// names another directory, neither a request reaches this one nor does a response of it count.
+    /// Peers that were not reached at the start of an empty directory. Meanwhile no harm is done: where the list of
+    /// members names another directory, neither a request reaches this one nor does a response of it count.
     pub(crate) unreached: BTreeMap<u64, String>,
     pub(crate) membership: Arc<OwnMembership>,
     pub(crate) evictions: Evictions,

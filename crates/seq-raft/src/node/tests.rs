@@ -1,5 +1,5 @@
-//! A group of three on loopback with the journal of the tests: proposals, restarts, and a change of voters that lost its leader
-//! between its two entries.
+//! A group of three on loopback with the journal of the tests: proposals, restarts, and a change of voters that lost
+//! its leader between its two entries.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;

@@ -1,9 +1,9 @@
 //! The one place outside the binary that ends the process: what is on disk is not known any more.
 //!
-//! After a failed sync the kernel may have dropped the unwritten pages, and a second sync would succeed without them. So
-//! nothing is retried, nothing is acknowledged, and no destructor runs: the process ends by `SIGABRT` (a shell shows 134), and
-//! the next start reads what is on disk. A channel to the binary would be too late: a vote or an append could be acknowledged
-//! between the failure and the exit.
+//! After a failed sync the kernel may have dropped the unwritten pages, and a second sync would succeed without them.
+//! So nothing is retried, nothing is acknowledged, and no destructor runs: the process ends by `SIGABRT` (a shell shows
+//! 134), and the next start reads what is on disk. A channel to the binary would be too late: a vote or an append could
+//! be acknowledged between the failure and the exit.
 
 use std::io::{self, Write};
 

@@ -1,7 +1,7 @@
 //! Whole files that are there after a power cut, in a directory or in memory.
 //!
-//! A file is written under another name, synced, renamed, and its directory synced. So it is there with all its bytes or
-//! not at all; what an interrupted write leaves behind ends in `.tmp` and is removed by the next start.
+//! A file is written under another name, synced, renamed, and its directory synced. So it is there with all its bytes
+//! or not at all; what an interrupted write leaves behind ends in `.tmp` and is removed by the next start.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 //! Identity of a data directory, and the lock that gives it to one process.
 //!
-//! A fresh directory gets its identity last, after the watermark, and only when its member goes on to open it: a member that
-//! the others refuse leaves nothing behind that looks like data.
+//! A fresh directory gets its identity last, after the watermark, and only when its member goes on to open it: a member
+//! that the others refuse leaves nothing behind that looks like data.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,11 +1,11 @@
 //! One first-in-first-out queue for everything that is written, and the one thread that writes it.
 //!
-//! The thread takes all queued operations, writes them, syncs once for all of them, and only then acknowledges: many appends
-//! share a write and a sync (group commit), and a vote never overtakes the log. **Durable, then visible** is
+//! The thread takes all queued operations, writes them, syncs once for all of them, and only then acknowledges: many
+//! appends share a write and a sync (group commit), and a vote never overtakes the log. **Durable, then visible** is
 //! [`Worker::commit`].
 //!
-//! No caller waits for a purge: a few records at a time are removed after the acknowledgements, and the next sync makes that
-//! durable.
+//! No caller waits for a purge: a few records at a time are removed after the acknowledgements, and the next sync makes
+//! that durable.
 //!
 //! An error of a write or a sync stops the process ([`must_succeed`]); nothing is retried and nothing is acknowledged.
 //!
@@ -33,14 +33,14 @@ use crate::encoding::envelope::Kind;
 use crate::encoding::{self, Watermark};
 use crate::types::{Entry, LogId, TypeConfig, Vote};
 
-/// Most queued operations; further callers wait for a free place. The Raft core has one write outstanding for each batch of
-/// proposals, so this is only reached when the disk stalls.
+/// Most queued operations; further callers wait for a free place. The Raft core has one write outstanding for each
+/// batch of proposals, so this is only reached when the disk stalls.
 const QUEUE_OPS: usize = 4_096;
-/// Most bytes of entries under one sync. Half a segment of sled: between two syncs it must not fill segment after segment,
-/// because it reuses an old one as soon as it believes its successor written.
+/// Most bytes of entries under one sync. Half a segment of sled: between two syncs it must not fill segment after
+/// segment, because it reuses an old one as soon as it believes its successor written.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Most records purged between two syncs. An append that comes meanwhile waits for them: a fraction of a millisecond. Ten
-/// thousand at once would stall it for 100 ms and more.
+/// Most records purged between two syncs. An append that comes meanwhile waits for them: a fraction of a millisecond.
+/// Ten thousand at once would stall it for 100 ms and more.
 pub(crate) const PURGE_KEYS: usize = 64;
 
 /// Something to write.
@@ -251,7 +251,8 @@ impl Worker {
         self.purging.is_some()
     }
 
-    /// Takes one operation; its waiter is kept until [`Worker::commit`]. Everything is written in the order in which it came.
+    /// Takes one operation; its waiter is kept until [`Worker::commit`]. Everything is written in the order in which it
+    /// came.
     pub(super) fn take(&mut self, op: Op) {
         match op {
             Op::Append(entries, done) => {

@@ -105,8 +105,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// Refuses entries in a format that this program does not read: a later one has written here, and the group's format was
-    /// raised since.
+    /// Refuses entries in a format that this program does not read: a later one has written here, and the group's
+    /// format was raised since.
     pub(crate) fn check_formats<M: StateMachine>(&self, place: &str) -> Result<(), LoadError> {
         for entry in &self.entries {
             if let Payload::Normal(records) = &entry.payload {

@@ -1,8 +1,8 @@
 //! The adapter through which the Raft library reads and writes the log.
 //!
-//! Everything not purged is also held in memory, decoded: readers see an entry as soon as `append` returns, before it is
-//! durable, and never touch the disk. Its size is bounded by the snapshot policy of the node, which purges what a snapshot
-//! covers. Commands are shared bytes, so an entry that is being written, replicated and applied is there once.
+//! Everything not purged is also held in memory, decoded: readers see an entry as soon as `append` returns, before it
+//! is durable, and never touch the disk. Its size is bounded by the snapshot policy of the node, which purges what a
+//! snapshot covers. Commands are shared bytes, so an entry that is being written, replicated and applied is there once.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -19,11 +19,12 @@ use super::loaded::Loaded;
 use crate::encoding::envelope::ReadError;
 use crate::types::{EncodedBatch, Entry, LogId, Payload, TypeConfig, Vote};
 
-/// Most bytes of commands in one batch of replication, but at least one entry: one message stays well below the limit of
-/// the port, and a follower's heartbeat does not wait behind it.
+/// Most bytes of commands in one batch of replication, but at least one entry: one message stays well below the limit
+/// of the port, and a follower's heartbeat does not wait behind it.
 const REPLICATION_BYTES: usize = 1024 * 1024;
 
-/// Whether the commands of an entry can be decoded, and how many they are: the state machine's own decoder, without its type.
+/// Whether the commands of an entry can be decoded, and how many they are: the state machine's own decoder, without its
+/// type.
 pub(crate) type CheckCommands = fn(&[u8]) -> Result<usize, ReadError>;
 
 /// The log and the vote.

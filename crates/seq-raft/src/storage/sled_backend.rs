@@ -1,18 +1,19 @@
 //! The log in sled 0.34.
 //!
 //! What makes it safe (docs/adr/0002):
-//! * `flush()` writes, but ends in `sync_file_range`, which promises nothing after a power cut. So a sync is one `flush` and
-//!   then one `fdatasync` of the database's file through a descriptor of our own.
+//! * `flush()` writes, but ends in `sync_file_range`, which promises nothing after a power cut. So a sync is one
+//!   `flush` and then one `fdatasync` of the database's file through a descriptor of our own.
 //! * Plain inserts: `apply_batch` takes a lock that all databases of a process share.
-//! * Values stay small. A page that outgrows a quarter of a segment becomes a file in `blobs/`, which is never synced; so a
-//!   large record is stored in parts.
+//! * Values stay small. A page that outgrows a quarter of a segment becomes a file in `blobs/`, which is never synced;
+//!   so a large record is stored in parts.
 //! * sled panics on some damage. At opening that becomes an error.
-//! * Opening writes an index of the log. One that was not written to its end, for a power cut or a full disk, is taken for a whole
-//!   one and refused as damage at the next opening; so it is removed first. What it indexes is all in the log.
+//! * Opening writes an index of the log. One that was not written to its end, for a power cut or a full disk, is taken
+//!   for a whole one and refused as damage at the next opening; so it is removed first. What it indexes is all in the
+//!   log.
 //!
-//! What makes it fast enough: an insert costs some microseconds and most of them do not depend on its size, so small records
-//! of consecutive entries that are written together are one value, a **run**, under the index of the first. Each record
-//! has its own length. A value has the parts of one record or whole records, never both.
+//! What makes it fast enough: an insert costs some microseconds and most of them do not depend on its size, so small
+//! records of consecutive entries that are written together are one value, a **run**, under the index of the first.
+//! Each record has its own length. A value has the parts of one record or whole records, never both.
 
 use std::fs::{self, File};
 use std::io;
@@ -28,12 +29,13 @@ use super::files;
 use super::loaded::{Loaded, Meta};
 use crate::encoding::envelope;
 
-/// Largest value: a leaf of sled has up to 16 of them, a few more before it splits, and becomes a blob above a quarter of a
-/// segment, which is 128 KiB. A run is no longer.
+/// Largest value: a leaf of sled has up to 16 of them, a few more before it splits, and becomes a blob above a quarter
+/// of a segment, which is 128 KiB. A run is no longer.
 const PART_BYTES: usize = 4 * 1024;
 /// Memory for pages. The log is also kept decoded, so pages are read only at opening and when sled moves them.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
-/// First byte of the keys of entries: then the index and the part, both big-endian, so that keys are in order of the log.
+/// First byte of the keys of entries: then the index and the part, both big-endian, so that keys are in order of the
+/// log.
 const ENTRY: u8 = b'e';
 /// First byte of the keys of the single records.
 const META: u8 = b'm';
@@ -286,8 +288,8 @@ fn sync_tree(dir: &Path) -> io::Result<()> {
     files::sync_dir(dir)
 }
 
-/// Removes what an opening has written of an index and not renamed. Before the renaming the one of before is whole, or there is
-/// none and sled reads the log.
+/// Removes what an opening has written of an index and not renamed. Before the renaming the one of before is whole, or
+/// there is none and sled reads the log.
 fn remove_unfinished(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

@@ -1,7 +1,7 @@
 //! Snapshots: the applied state in a file, named by a manifest in the log's database.
 //!
-//! The file is written and synced first, then the manifest, and then the file before it is removed. So at any moment the
-//! durable manifest names a whole file. The current snapshot is also kept as bytes, to be sent to other members.
+//! The file is written and synced first, then the manifest, and then the file before it is removed. So at any moment
+//! the durable manifest names a whole file. The current snapshot is also kept as bytes, to be sent to other members.
 
 use std::io;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ const WRITE_RETRY: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub(crate) struct Contents<M> {
     pub(crate) state: M,
-    /// The group's format: commands and states are written in it. It never goes back. A snapshot holds it as the format of
-    /// its state.
+    /// The group's format: commands and states are written in it. It never goes back. A snapshot holds it as the format
+    /// of its state.
     pub(crate) format: u16,
     pub(crate) last_applied: Option<LogId>,
     pub(crate) membership: StoredMembership,
@@ -75,8 +75,8 @@ impl From<Malformed> for SnapshotError {
     }
 }
 
-/// Decodes a received snapshot and checks it against its announcement. Required before one is given to the Raft library,
-/// which takes a failed installation for a broken disk.
+/// Decodes a received snapshot and checks it against its announcement. Required before one is given to the Raft
+/// library, which takes a failed installation for a broken disk.
 pub(crate) fn decode_announced<M: StateMachine>(
     meta: &SnapshotMeta,
     bytes: &[u8],
@@ -120,8 +120,8 @@ impl<M: StateMachine> Contents<M> {
         }
     }
 
-    /// Digests what members must have in common behind the last applied entry. The list of members is not of it: the Raft
-    /// library compares that, and its encoding is that of the release, not of the group.
+    /// Digests what members must have in common behind the last applied entry. The list of members is not of it: the
+    /// Raft library compares that, and its encoding is that of the release, not of the group.
     ///
     /// # Panics
     /// When no entry was applied.

@@ -1,8 +1,8 @@
-//! Reads the committed state from the data directory of a member that is stopped: what is left of a group whose majority is
-//! lost for good.
+//! Reads the committed state from the data directory of a member that is stopped: what is left of a group whose
+//! majority is lost for good.
 //!
-//! **Invariant:** the state has committed entries only. An entry behind those may have been replaced by the lost majority, so
-//! the facts in it are none: they are counted, not applied.
+//! **Invariant:** the state has committed entries only. An entry behind those may have been replaced by the lost
+//! majority, so the facts in it are none: they are counted, not applied.
 
 use std::fmt;
 use std::path::Path;
@@ -50,8 +50,8 @@ impl<M> fmt::Debug for Survivor<M> {
     }
 }
 
-/// Reads the data directory of a member with all checks that a start makes. Blocks while it reads. Nothing of the state, the
-/// log or the vote is changed, so the member can still start afterwards.
+/// Reads the data directory of a member with all checks that a start makes. Blocks while it reads. Nothing of the
+/// state, the log or the vote is changed, so the member can still start afterwards.
 ///
 /// # Errors
 /// The directory is missing, has no identity, is in use, or is damaged, and where.

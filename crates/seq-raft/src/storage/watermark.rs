@@ -1,12 +1,12 @@
 //! The watermark: bounds of what was acknowledged, in a file beside the log that is written after each sync of the log.
 //!
-//! sled cuts its own log at the first damaged byte and opens silently. It then returns a correct *earlier* state, which no
-//! check of its records detects. The watermark does: it is never above what was synced, and when the log comes back with less,
-//! the member must not start, because others count on what it acknowledged.
+//! sled cuts its own log at the first damaged byte and opens silently. It then returns a correct *earlier* state, which
+//! no check of its records detects. The watermark does: it is never above what was synced, and when the log comes back
+//! with less, the member must not start, because others count on what it acknowledged.
 //!
-//! It is a small preallocated file with two slots, written in turn without a sync of its own: after a crash of the process
-//! it is exact, after a power cut it may be old and then bounds less, and a torn slot leaves the other one. Only before the
-//! log is truncated it is lowered and synced first.
+//! It is a small preallocated file with two slots, written in turn without a sync of its own: after a crash of the
+//! process it is exact, after a power cut it may be old and then bounds less, and a torn slot leaves the other one.
+//! Only before the log is truncated it is lowered and synced first.
 
 use std::fs::{File, OpenOptions};
 use std::io;

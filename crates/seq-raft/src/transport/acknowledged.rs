@@ -2,8 +2,8 @@
 //!
 //! A member whose data directory was restored from an older copy lacks entries and votes that others count on. The Raft
 //! library would replicate to it again silently; but entries that it had acknowledged may be committed by its
-//! acknowledgement, and a vote that it lost could be given twice. So the members that received its acknowledgements refuse
-//! it by name. The record is in memory only: it starts empty with the process.
+//! acknowledgement, and a vote that it lost could be given twice. So the members that received its acknowledgements
+//! refuse it by name. The record is in memory only: it starts empty with the process.
 //!
 //! **Invariant:** a member that only lost entries which no majority has is not refused: a later leader may have removed
 //! them.

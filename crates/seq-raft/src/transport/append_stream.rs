@@ -1,11 +1,11 @@
 //! Pipelined replication: one long call to a follower, many messages in flight.
 //!
-//! The leader sends a batch as soon as it is in its own log; it does not wait until the follower has synced the batch before.
-//! So the follower's disk is never idle for a round trip, and what arrives during one sync shares the next. Responses come in
-//! the order of the messages, each after its entries are durable.
+//! The leader sends a batch as soon as it is in its own log; it does not wait until the follower has synced the batch
+//! before. So the follower's disk is never idle for a round trip, and what arrives during one sync shares the next.
+//! Responses come in the order of the messages, each after its entries are durable.
 //!
-//! **Invariant:** each message is checked like a call of its own, and a call with an outstanding response ends within twice
-//! the timeout of one batch when none arrives.
+//! **Invariant:** each message is checked like a call of its own, and a call with an outstanding response ends within
+//! twice the timeout of one batch when none arrives.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ use crate::types::{TypeConfig, Vote};
 type Outcome = Result<StreamAppendResult<TypeConfig>, RPCError<TypeConfig>>;
 
 impl Peer {
-    /// Records what the member acknowledges to the leader with this vote, and refuses one that lacks what it acknowledged.
+    /// Records what the member acknowledges to the leader with this vote, and refuses one that lacks what it
+    /// acknowledged.
     fn record(&self, vote: Option<Vote>, response: StreamAppendResult<TypeConfig>) -> Outcome {
         match (&response, vote) {
             (Ok(last), Some(vote)) => self.on_append(vote, *last),
@@ -40,8 +41,8 @@ impl Peer {
 
     /// Begins a call that carries `batches`, and returns the responses. The first one that is an error is the last one.
     ///
-    /// The call begins with the first batch: the library holds that back from a follower that cannot be reached, and without
-    /// it such a follower would be dialled without a pause.
+    /// The call begins with the first batch: the library holds that back from a follower that cannot be reached, and
+    /// without it such a follower would be dialled without a pause.
     pub(crate) async fn append_all(
         &self,
         batches: impl Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,

@@ -1,9 +1,9 @@
 //! Client side of the Raft transport: requests to the other members, in postcard, over gRPC.
 //!
-//! **Invariant:** a response counts only if it comes from the member that the request was sent to, with the data directory
-//! that the list of members names, and if its content is valid. Every call has a deadline. Connections detect a silent peer
-//! within [`LinkTimeouts::keep_alive`] twice, also while idle; otherwise a half-open connection would stop replication until
-//! the kernel gives up.
+//! **Invariant:** a response counts only if it comes from the member that the request was sent to, with the data
+//! directory that the list of members names, and if its content is valid. Every call has a deadline. Connections detect
+//! a silent peer within [`LinkTimeouts::keep_alive`] twice, also while idle; otherwise a half-open connection would
+//! stop replication until the kernel gives up.
 //!
 //! The receiving side is in `server`.
 
@@ -422,8 +422,8 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, postcard::E
     postcard::from_bytes(bytes)
 }
 
-/// Sends the probe that `request` makes to each of `others` at once; returns their responses in the same order, each within
-/// `timeout`.
+/// Sends the probe that `request` makes to each of `others` at once; returns their responses in the same order, each
+/// within `timeout`.
 pub(crate) async fn probe(
     request: impl Fn(u64) -> ProbeRequest,
     dial: &Dial,

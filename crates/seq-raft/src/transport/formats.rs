@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Reports of the other members. A member that is replaced by another release is known by its first response after that.
+/// Reports of the other members. A member that is replaced by another release is known by its first response after
+/// that.
 #[derive(Debug, Default)]
 pub(crate) struct ReportedFormats(Mutex<BTreeMap<u64, Report>>);
 

@@ -4,11 +4,12 @@
 //! A data directory has a secret number, its nonce, and the replicated list of members has the fingerprint of each
 //! member's nonce. A sender proves with its nonce to be the directory that the receiver's list names, and names the
 //! receiver's directory as its own list does. So a member that lost its disk and came back empty under its old id takes
-//! no part: its messages are refused everywhere, and it refuses those that are meant for the lost directory. It comes back
-//! under a new id. No first contact binds anything, and nothing of this is stored apart from the list.
+//! no part: its messages are refused everywhere, and it refuses those that are meant for the lost directory. It comes
+//! back under a new id. No first contact binds anything, and nothing of this is stored apart from the list.
 //!
-//! A member that is behind receives messages of a leader that its list does not name. That sender is admitted by two things:
-//! a greater number of its list, and the fingerprint of the receiver, which only members know once there is a group.
+//! A member that is behind receives messages of a leader that its list does not name. That sender is admitted by two
+//! things: a greater number of its list, and the fingerprint of the receiver, which only members know once there is a
+//! group.
 
 use bytes::Bytes;
 use seq_proto::Reason;

@@ -90,7 +90,8 @@ impl Receiver {
         }
     }
 
-    /// Refuses a member that sends as another one. An id that no list names here yet was admitted by its data directory.
+    /// Refuses a member that sends as another one. An id that no list names here yet was admitted by its data
+    /// directory.
     fn check_holder(&self, from: u64, holder: Option<&str>) -> Result<(), PeerRefusal> {
         let Some(holder) = holder else { return Ok(()) };
         let metrics = self.raft.server_metrics();
@@ -124,7 +125,8 @@ impl Receiver {
 }
 
 impl RaftServer {
-    /// Checks the sender and the content of a message; returns the content. `holder` is the name in the sender's certificate.
+    /// Checks the sender and the content of a message; returns the content. `holder` is the name in the sender's
+    /// certificate.
     pub(crate) fn admit<Q: DeserializeOwned + Validate>(
         &self,
         message: &RaftMessage,
@@ -291,9 +293,9 @@ impl Receiver {
         replaced.or(covered).map(SnapshotResponse::new)
     }
 
-    /// A vote that a transfer of leadership requests is granted although the leader is alive. That is due only to a voter, in
-    /// the term right after the one in which this member follows the leader; any other candidate waits for the end of the
-    /// leader's lease.
+    /// A vote that a transfer of leadership requests is granted although the leader is alive. That is due only to a
+    /// voter, in the term right after the one in which this member follows the leader; any other candidate waits for
+    /// the end of the leader's lease.
     fn without_undue_transfer(&self, from: u64, vote: VoteRequest<TypeConfig>) -> VoteRequest<TypeConfig> {
         let metrics = self.raft.server_metrics();
         let voter = metrics.borrow_watched().membership_config.membership().voter_ids().any(|id| id == from);

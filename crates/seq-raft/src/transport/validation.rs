@@ -1,8 +1,8 @@
 //! Validation of Raft messages before the Raft library sees them.
 //!
 //! The library trusts its peers: it asserts what a correct peer never breaks, and adopts any greater term. A message of
-//! a faulty or hostile peer must not stop this member, exhaust its terms, or leave a hole in its log. Each check holds for
-//! every message of a correct peer; a message that fails one is refused by name and changes nothing.
+//! a faulty or hostile peer must not stop this member, exhaust its terms, or leave a hole in its log. Each check holds
+//! for every message of a correct peer; a message that fails one is refused by name and changes nothing.
 //!
 //! **Invariant:** the library sees entries only in order, without a hole, under a vote that can have made them, with
 //! commands that can be applied and lists of members that can be used.

@@ -1,5 +1,5 @@
-//! What happens to three sets: migrations and their ends, merges, losses and restores, processes that end, networks that
-//! lose.
+//! What happens to three sets: migrations and their ends, merges, losses and restores, processes that end, networks
+//! that lose.
 
 use std::time::Duration;
 
@@ -157,8 +157,8 @@ fn all_lost_twice(rng: &mut Rng, at: u64) -> Vec<Fault> {
     faults
 }
 
-/// A set is restored, and a process of before receives nothing of it: it serves as long as its lease holds. Its sections
-/// may be those of another set in the backups.
+/// A set is restored, and a process of before receives nothing of it: it serves as long as its lease holds. Its
+/// sections may be those of another set in the backups.
 fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let other = (set + 1 + rng.index(SETS - 1)) % SETS;
     let lost = at + rng.between(SECOND, 3 * SECOND);

@@ -194,8 +194,8 @@ impl World {
         None
     }
 
-    /// Whether a backup may be used: of each closed set whose processes are gone, it has the final records, or a set that
-    /// serves has them.
+    /// Whether a backup may be used: of each closed set whose processes are gone, it has the final records, or a set
+    /// that serves has them.
     fn is_usable(&self, set: usize, at: usize) -> bool {
         let gone = (0..SETS).filter(|one| self.sets[*one].existence == Existence::Gone);
         let knows = |heir: usize, gone: usize| {

@@ -1,5 +1,5 @@
-//! An AllocSvr process of one of three sets: its session, its lease by a clock of its own rate, and its sections, each as
-//! a counter below a ceiling.
+//! An AllocSvr process of one of three sets: its session, its lease by a clock of its own rate, and its sections, each
+//! as a counter below a ceiling.
 //!
 //! **Invariant:** a process has one request to its store in flight, and adopts the response to that one alone.
 

@@ -1,7 +1,7 @@
 //! The service through which operators list and drain the AllocSvrs of a set.
 //!
-//! **Invariant:** the last node that could own sections is not drained, by two requests at once neither. Which nodes live is as
-//! old as the arbiter's last evaluation; which are drained is read while no other change is under way.
+//! **Invariant:** the last node that could own sections is not drained, by two requests at once neither. Which nodes
+//! live is as old as the arbiter's last evaluation; which are drained is read while no other change is under way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -94,8 +94,8 @@ impl NodeAdmin {
         Err(Reason::OtherSet.status(text))
     }
 
-    /// Drains a node, or ends that, if the plan of the request is the one that it requires. Where the node is as requested
-    /// already, it requires none: a repeat finds its own change.
+    /// Drains a node, or ends that, if the plan of the request is the one that it requires. Where the node is as
+    /// requested already, it requires none: a repeat finds its own change.
     async fn drain(&self, request: DrainNodeRequest) -> Result<DrainNodeResponse, Status> {
         let DrainNodeRequest { set, node: name, drained, dry_run, plan, together } = request;
         let required = Required::new(dry_run, plan);
@@ -147,7 +147,8 @@ impl NodeAdmin {
         })
     }
 
-    /// Replaces the terms in force; returns those in force then, whether anything changed, and the plan as it was before.
+    /// Replaces the terms in force; returns those in force then, whether anything changed, and the plan as it was
+    /// before.
     async fn set_terms(&self, terms: Terms, required: Required) -> Result<(Terms, bool, Fingerprint), Status> {
         let read = || self.replicated.read(|state| (state.terms, preconditions::terms(state, Some(terms))));
         if let (Some(in_force), plan) = read()

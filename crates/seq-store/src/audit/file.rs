@@ -1,7 +1,7 @@
 //! The file `audit.jsonl` in a member's data directory: the audit log as JSON lines, longer than the state keeps it.
 //!
-//! **Invariant:** every file is an intact chain. What an interrupted write left is removed at the start; where the log does not
-//! continue the file, as after this member was away for long, the file gets another name and a new one begins.
+//! **Invariant:** every file is an intact chain. What an interrupted write left is removed at the start; where the log
+//! does not continue the file, as after this member was away for long, the file gets another name and a new one begins.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -135,7 +135,8 @@ fn step(dir: &Path, end: Option<End>, read: impl FnOnce(End) -> Lacks) -> io::Re
     Ok(end)
 }
 
-/// Reads the end of the file, and removes what an interrupted write left. Where there is none, the last complete file goes on.
+/// Reads the end of the file, and removes what an interrupted write left. Where there is none, the last complete file
+/// goes on.
 fn open(dir: &Path) -> io::Result<End> {
     let path = dir.join(NAME);
     let mut file = match fs::read(&path) {

@@ -1,7 +1,8 @@
 //! Events of the audit log as lines of JSON, and the check of a file that has them.
 //!
-//! A line is the event with the hash before it and its own. There is one form of it: a file is intact only if each of its lines is
-//! written again with the same bytes, so no byte can be changed, not even one that does not matter to JSON.
+//! A line is the event with the hash before it and its own. There is one form of it: a file is intact only if each of
+//! its lines is written again with the same bytes, so no byte can be changed, not even one that does not matter to
+//! JSON.
 
 use seq_core::state::{AuditEvent, AuditHash, AuditRecord, BeginOperation, EndOperation};
 use serde::{Deserialize, Serialize};
@@ -119,8 +120,8 @@ pub struct Damage {
 /// Checks the lines of a file and their chain.
 ///
 /// # Errors
-/// The first [`Damage`]. Events that are missing at the end are none: compare the last hash with that of the store, or of
-/// another copy.
+/// The first [`Damage`]. Events that are missing at the end are none: compare the last hash with that of the store, or
+/// of another copy.
 pub fn verify(file: &[u8]) -> Result<Verified, Damage> {
     let lines = file.iter().filter(|byte| **byte == b'\n').count();
     let damage = |line: usize, what: String| Damage { line, what };

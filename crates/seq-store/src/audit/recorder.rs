@@ -1,7 +1,7 @@
 //! Records operations: a begin is committed before one is carried out, an end after it.
 //!
-//! The end is recorded by a task of the member, so a caller that disconnects does not prevent it; and by the leader of that
-//! time, which a transfer of leadership makes another member.
+//! The end is recorded by a task of the member, so a caller that disconnects does not prevent it; and by the leader of
+//! that time, which a transfer of leadership makes another member.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -83,8 +83,8 @@ pub(crate) fn ends(replicated: &ReplicatedSet, leader: LeaderHop, node: &str) ->
     (recorder, Ends { replicated: replicated.clone(), leader, ends: receiver })
 }
 
-/// Records what the store did by itself, with no plan and no refusal. Not recorded where this member does not lead, or the
-/// group's format has no audit log.
+/// Records what the store did by itself, with no plan and no refusal. Not recorded where this member does not lead, or
+/// the group's format has no audit log.
 pub(crate) async fn note(replicated: &ReplicatedSet, node: &str, text: &str) {
     if !is_recorded(replicated.raft()) {
         return;

@@ -1,9 +1,9 @@
-//! A backup that no leader makes: from the data directory of a member that survived its majority, or from an older backup,
-//! each with the ceilings that running nodes still know.
+//! A backup that no leader makes: from the data directory of a member that survived its majority, or from an older
+//! backup, each with the ceilings that running nodes still know.
 //!
-//! What follows the copy is unknown, as it is for any backup: the restore from it begins a new lineage, with the quarantine
-//! and the margin of one. Ceilings that nodes report only raise those of the copy, so a wrong report skips numbers and
-//! repeats none.
+//! What follows the copy is unknown, as it is for any backup: the restore from it begins a new lineage, with the
+//! quarantine and the margin of one. Ceilings that nodes report only raise those of the copy, so a wrong report skips
+//! numbers and repeats none.
 
 use std::path::Path;
 

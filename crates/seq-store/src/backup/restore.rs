@@ -1,8 +1,8 @@
 //! Forms the data directory of a member from a backup, offline. Each member does so by itself, from the same file.
 //!
-//! **Invariant:** what the directory begins with depends on the backup, the set file and the count of the restore alone,
-//! and the identity of each member on all of that: members that begin otherwise are of another group, and of another
-//! lineage.
+//! **Invariant:** what the directory begins with depends on the backup, the set file and the count of the restore
+//! alone, and the identity of each member on all of that: members that begin otherwise are of another group, and of
+//! another lineage.
 
 use std::path::PathBuf;
 
@@ -27,8 +27,8 @@ pub struct RestoreConfig {
     pub id: u64,
     /// Its data directory; missing or empty.
     pub dir: PathBuf,
-    /// The count of the restore: above that of every restore of any set of the cluster, 1 or above. Ceilings and epochs are
-    /// raised once for each count since the backup: two restores under one count allocate the same numbers.
+    /// The count of the restore: above that of every restore of any set of the cluster, 1 or above. Ceilings and epochs
+    /// are raised once for each count since the backup: two restores under one count allocate the same numbers.
     pub count: u32,
 }
 
@@ -101,8 +101,8 @@ impl<'a> RestorePlan<'a> {
         self.restored
     }
 
-    /// Identifies the member, its directory, and all that the group begins with: a plan of something else has another one.
-    /// Times and running nodes are not in it.
+    /// Identifies the member, its directory, and all that the group begins with: a plan of something else has another
+    /// one. Times and running nodes are not in it.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let RestoreConfig { id, dir, .. } = self.config;
@@ -153,7 +153,8 @@ fn record(state: &mut SetState, backup: &Backup, config: &RestoreConfig) {
     }
 }
 
-/// Checks that a count is above those that the backup knows, no further than other sets accept, and that numbers are left.
+/// Checks that a count is above those that the backup knows, no further than other sets accept, and that numbers are
+/// left.
 pub(super) fn check_count(SetState(state): &SetState, least: u32, given: u32) -> Result<(), RestoreError> {
     if given < least {
         return Err(RestoreError::CountUsed { given, least });

@@ -1,8 +1,8 @@
-//! Exchanges facts and directories with every other set, beside the leader: a set that restarts while others are down can
-//! still point at them, and a node of any set finds the set of any uid.
+//! Exchanges facts and directories with every other set, beside the leader: a set that restarts while others are down
+//! can still point at them, and a node of any set finds the set of any uid.
 //!
-//! A set is believed what it states of itself. What it states of others shows where to ask: a set that is not known yet is
-//! asked at the address that was named, under the name that was named, and learned from its own response.
+//! A set is believed what it states of itself. What it states of others shows where to ask: a set that is not known yet
+//! is asked at the address that was named, under the name that was named, and learned from its own response.
 //!
 //! What is learned routes requests and changes no record.
 
@@ -20,12 +20,12 @@ use tonic::Status;
 use super::Between;
 use super::link::Member;
 
-/// Interval of the exchange with each set: a section that moved is found by way of its former set meanwhile. Also how long
-/// an exchange may take: a set that does not respond delays the next round with the others by no more.
+/// Interval of the exchange with each set: a section that moved is found by way of its former set meanwhile. Also how
+/// long an exchange may take: a set that does not respond delays the next round with the others by no more.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Most unknown sets that are asked after one exchange: a new set is learned within some rounds, and a set that names many
-/// that do not exist delays the others by no more than [`INTERVAL`].
+/// Most unknown sets that are asked after one exchange: a new set is learned within some rounds, and a set that names
+/// many that do not exist delays the others by no more than [`INTERVAL`].
 const MAX_INTRODUCTIONS: usize = 4;
 
 /// How far the claims of each set are merged: a version of its routes, in its lineage.
@@ -251,7 +251,8 @@ fn is_news(state: &State, run: &ClaimRun) -> bool {
     run.sections.iter().any(|section| state.directory.get(section).is_none_or(|known| known < run.claim))
 }
 
-/// Whether facts differ from those that are known, and are newer. The revision alone is no news: it grows with each command.
+/// Whether facts differ from those that are known, and are newer. The revision alone is no news: it grows with each
+/// command.
 fn state_lacks(state: &State, facts: &SetFacts) -> bool {
     if state.set.as_ref().is_some_and(|set| set.id == facts.id) {
         return false;

@@ -1,7 +1,7 @@
 //! The way to the leader of another set's store: its members as that set states them, tried in turn.
 //!
-//! A request is sent only to a store member whose certificate is of the set with the name in the log. Where the log has no
-//! name yet, which is so for an address that an operator typed, any store member of the cluster is accepted.
+//! A request is sent only to a store member whose certificate is of the set with the name in the log. Where the log has
+//! no name yet, which is so for an address that an operator typed, any store member of the cluster is accepted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The shell of the coordinator of migrations: beside the leader, it sends what `seq_core::migration` decides, commits what
-//! it proposes, and publishes the planned departures to the control service.
+//! The shell of the coordinator of migrations: beside the leader, it sends what `seq_core::migration` decides, commits
+//! what it proposes, and publishes the planned departures to the control service.
 //!
-//! It evaluates the state, not events, as the arbiter's shell does. Its requests are under way beside each other: one set
-//! that does not respond delays no other.
+//! It evaluates the state, not events, as the arbiter's shell does. Its requests are under way beside each other: one
+//! set that does not respond delays no other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The service for the stores of other sets. Each request becomes one entry of this set's log, or reads the applied state
-//! beside a leader that has a quorum.
+//! The service for the stores of other sets. Each request becomes one entry of this set's log, or reads the applied
+//! state beside a leader that has a quorum.
 //!
-//! **Invariant:** a request of another cluster, for another set, of another layout, or under the certificate of another set
-//! than it names is refused by name before anything is proposed.
+//! **Invariant:** a request of another cluster, for another set, of another layout, or under the certificate of another
+//! set than it names is refused by name before anything is proposed.
 
 use seq_auth::Identity;
 use seq_core::arbiter::Plan;

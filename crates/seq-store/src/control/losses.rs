@@ -1,10 +1,10 @@
-//! Asks the AllocSvrs that this log knows, before the first of them registers with a member that has just started, whether
-//! they have seen a newer state.
+//! Asks the AllocSvrs that this log knows, before the first of them registers with a member that has just started,
+//! whether they have seen a newer state.
 //!
-//! Where old data directories were put back under a whole store, every member has started since, and no entry shows it. An
-//! AllocSvr that runs on detects it by its next response and reports it ([`seq_core::state::ReportLoss`]); one that starts at
-//! the same moment would be registered before. So a leader whose process has started asks first, once, for a second at
-//! most.
+//! Where old data directories were put back under a whole store, every member has started since, and no entry shows it.
+//! An AllocSvr that runs on detects it by its next response and reports it ([`seq_core::state::ReportLoss`]); one that
+//! starts at the same moment would be registered before. So a leader whose process has started asks first, once, for a
+//! second at most.
 //!
 //! A node's statement is compared where the report is applied, so a member that has not applied everything yet finds no
 //! loss where there is none.

@@ -1,10 +1,11 @@
-//! The bound on how fast ceilings rise, before a raise is proposed: [`seq_core::raise_rate`] with a clock, the committed
-//! ceilings, a warning and a metric.
+//! The bound on how fast ceilings rise, before a raise is proposed: [`seq_core::raise_rate`] with a clock, the
+//! committed ceilings, a warning and a metric.
 //!
-//! **Invariant:** no raise moves a ceiling by more than was taken from the bucket of its section. The distance is counted from
-//! the committed ceiling as read here; ceilings never fall, so an applied raise moves it no further. A raise whose ownership is
-//! not on record here takes nothing, lest a node exhaust the bucket of another one's section, and moves nothing either: its
-//! target is lowered to the ceiling as read, in case that the ownership begins before the raise is applied.
+//! **Invariant:** no raise moves a ceiling by more than was taken from the bucket of its section. The distance is
+//! counted from the committed ceiling as read here; ceilings never fall, so an applied raise moves it no further. A
+//! raise whose ownership is not on record here takes nothing, lest a node exhaust the bucket of another one's section,
+//! and moves nothing either: its target is lowered to the ceiling as read, in case that the ownership begins before the
+//! raise is applied.
 //!
 //! The buckets are those of one term of leadership: the next leader, and this member in its next term, begins with full
 //! ones. Only the leader commits what it admits.
@@ -71,7 +72,8 @@ impl RaiseGate {
     }
 
     /// Takes the numbers of all raises of one request from the buckets, or of none. Lowers the targets of raises whose
-    /// ownership is not on record; the request is refused by [`Lowered::check`] where one of them is accepted all the same.
+    /// ownership is not on record; the request is refused by [`Lowered::check`] where one of them is accepted all the
+    /// same.
     ///
     /// # Errors
     /// `RAISE_TOO_FAST`; nothing may be proposed then.
@@ -87,7 +89,8 @@ impl RaiseGate {
         Ok(lowered)
     }
 
-    /// Takes the distances of one request from the buckets. `term`: the one that this member leads, `None` while it does not.
+    /// Takes the distances of one request from the buckets. `term`: the one that this member leads, `None` while it
+    /// does not.
     ///
     /// # Errors
     /// The section whose bucket has too few numbers; nothing is taken then.
@@ -163,8 +166,8 @@ impl Warnings {
     }
 }
 
-/// Returns how far each raise by the owner on record moves its ceiling at most, and lowers the target of every other one to
-/// the committed ceiling.
+/// Returns how far each raise by the owner on record moves its ceiling at most, and lowers the target of every other
+/// one to the committed ceiling.
 fn bound(state: &State, session: Session, raises: &mut [Raise]) -> (Vec<(SectionId, u64)>, Lowered) {
     let (mut distances, mut lowered) = (Vec::with_capacity(raises.len()), Vec::new());
     for (index, raise) in raises.iter_mut().enumerate() {

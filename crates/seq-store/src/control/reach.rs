@@ -1,11 +1,11 @@
 //! A leader that AllocSvrs do not reach transfers leadership.
 //!
-//! Followers forward control calls to a leader that only the AllocSvrs are cut off from. Where the followers do not reach
-//! it either, while its own connections to them work, it stays the leader of a majority and nothing is renewed or raised. No
-//! other member detects it: its heartbeats arrive.
+//! Followers forward control calls to a leader that only the AllocSvrs are cut off from. Where the followers do not
+//! reach it either, while its own connections to them work, it stays the leader of a majority and nothing is renewed or
+//! raised. No other member detects it: its heartbeats arrive.
 //!
-//! **Invariant:** stopped AllocSvrs cause no transfers. A leader keeps leadership for longer than the arbiter beside it takes
-//! to find an incarnation dead, and without a live incarnation it keeps it for good.
+//! **Invariant:** stopped AllocSvrs cause no transfers. A leader keeps leadership for longer than the arbiter beside it
+//! takes to find an incarnation dead, and without a live incarnation it keeps it for good.
 //!
 //! [`watch()`] supplies the clock, the live incarnations of the arbiter's plan, and the transfer.
 
@@ -23,16 +23,16 @@ use tokio::time::Instant;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Silences in one lease: half a lease is two and a half of the default renewal intervals, and more than one of any that
-/// `renew * 3 < lease` allows. What is left of the leases is for the AllocSvrs to find the next leader.
+/// Silences in one lease: half a lease is two and a half of the default renewal intervals, and more than one of any
+/// that `renew * 3 < lease` allows. What is left of the leases is for the AllocSvrs to find the next leader.
 const SILENCES_PER_LEASE: u32 = 2;
 
-/// A leader keeps leadership for at least this many waits of the arbiter. After one of them stopped incarnations no longer
-/// count as live; the second is for an arbiter that began late.
+/// A leader keeps leadership for at least this many waits of the arbiter. After one of them stopped incarnations no
+/// longer count as live; the second is for an arbiter that began late.
 const WAITS_OF_TENURE: u32 = 2;
 
-/// A member transfers leadership at most once in this many waits: in a store that is not reached at all it moves a few times
-/// a minute at most.
+/// A member transfers leadership at most once in this many waits: in a store that is not reached at all it moves a few
+/// times a minute at most.
 const WAITS_BETWEEN_TRANSFERS: u32 = 12;
 
 /// Time between two observations.
@@ -97,8 +97,8 @@ struct Reach {
 }
 
 impl Reach {
-    /// Takes the inputs at `now`, on a monotonic clock; returns for how long the member was not reached, where leadership is to
-    /// be transferred. It is returned again until [`Reach::transferred`] is called.
+    /// Takes the inputs at `now`, on a monotonic clock; returns for how long the member was not reached, where
+    /// leadership is to be transferred. It is returned again until [`Reach::transferred`] is called.
     fn observe(&mut self, now: Duration, inputs: Observation) -> Option<Duration> {
         let led = self.leads.filter(|(term, _)| inputs.term == Some(*term));
         let reached = inputs.calls != self.calls || inputs.live.is_none() || led.is_none();

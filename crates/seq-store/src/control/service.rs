@@ -1,9 +1,9 @@
-//! The control service for AllocSvrs: each request is checked, becomes one entry of the log, and gets its response from the
-//! applied state.
+//! The control service for AllocSvrs: each request is checked, becomes one entry of the log, and gets its response from
+//! the applied state.
 //!
-//! **Invariant:** a malformed request is refused before anything is proposed, and no response reports what is not committed.
-//! The response to a renewal is read from the applied state after the renewal itself was applied, on the member that proposed
-//! it; a response from memory alone could come from a leader that was deposed long ago.
+//! **Invariant:** a malformed request is refused before anything is proposed, and no response reports what is not
+//! committed. The response to a renewal is read from the applied state after the renewal itself was applied, on the
+//! member that proposed it; a response from memory alone could come from a leader that was deposed long ago.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +36,8 @@ use crate::definition::DeclaredSet;
 use crate::replicated_set::ReplicatedSet;
 use crate::sender::sender;
 
-/// How long the response to a departure waits for the other set: it has the section a round trip and a commit later, and
-/// the owner there begins at once if it is notified then.
+/// How long the response to a departure waits for the other set: it has the section a round trip and a commit later,
+/// and the owner there begins at once if it is notified then.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The service.
@@ -196,8 +196,8 @@ impl Control {
     /// The incarnation that sent a call. A call of the newest one is counted: this member is reached.
     ///
     /// # Errors
-    /// `QUARANTINED` while the set serves nothing; a malformed id; `OTHER_INCARNATION` for a session of an older lineage;
-    /// `OTHER_HOLDER` where the sender's certificate is another node's.
+    /// `QUARANTINED` while the set serves nothing; a malformed id; `OTHER_INCARNATION` for a session of an older
+    /// lineage; `OTHER_HOLDER` where the sender's certificate is another node's.
     fn session(&self, caller: Option<&Identity>, node: u32, incarnation: u64) -> Result<Session, Status> {
         self.check_defined()?;
         let session = control::session(node, incarnation)?;
@@ -275,9 +275,9 @@ impl Control {
         Ok(())
     }
 
-    /// Refuses a process at another address than the live one of that name: each of the two would end the other's incarnation
-    /// for as long as both run. Decided by the plan of the arbiter here; on a member that does not lead it is empty, and the
-    /// proposal fails.
+    /// Refuses a process at another address than the live one of that name: each of the two would end the other's
+    /// incarnation for as long as both run. Decided by the plan of the arbiter here; on a member that does not lead it
+    /// is empty, and the proposal fails.
     fn check_alive(&self, request: &RegisterRequest) -> Result<(), Status> {
         let plan = self.plan.borrow().clone();
         let other = self.replicated.read(|state| {

@@ -227,8 +227,8 @@ fn phase(state: &State, id: MigrationId, migration: &Migration, departed: u32) -
     match migration.phase {
         Phase::Open if state.has_arrived(id, migration) => MigrationPhase::Arrived,
         Phase::Open => MigrationPhase::Open,
-        // What returned has no tombstone any more. Before the other set has noted it, more may be on their way there, and
-        // before the return is complete no other migration can have the sections.
+        // What returned has no tombstone any more. Before the other set has noted it, more may be on their way there,
+        // and before the return is complete no other migration can have the sections.
         Phase::RolledBack { noted: true } if departed == 0 && !returns(state, id) => MigrationPhase::RolledBack,
         Phase::RolledBack { .. } => MigrationPhase::RollingBack,
         Phase::Completed { .. } => MigrationPhase::Completed,

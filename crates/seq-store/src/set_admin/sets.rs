@@ -201,8 +201,8 @@ impl SetAdmin {
         Ok(ForgetSetResponse { known, fingerprint: plan.0 })
     }
 
-    /// Closes the set, if the plan of the request is the one that it requires; returns its state and the plan as it was before.
-    /// A set that is closing already requires none: a repeat finds its own change.
+    /// Closes the set, if the plan of the request is the one that it requires; returns its state and the plan as it was
+    /// before. A set that is closing already requires none: a repeat finds its own change.
     async fn close(&self, required: Required) -> Result<(Closing, Fingerprint), Status> {
         let (closing, plan) = self.read(|state, _| (state.closing, preconditions::close(state)))?;
         if required.dry_run {

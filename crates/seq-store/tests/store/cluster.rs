@@ -349,7 +349,8 @@ impl Cluster {
         .await
     }
 
-    /// Renews until the incarnation owns `sections` sections; returns the number of the last renewal, and the owned sections.
+    /// Renews until the incarnation owns `sections` sections; returns the number of the last renewal, and the owned
+    /// sections.
     pub(crate) async fn owns(&self, session: &RegisterResponse, sections: usize) -> (u64, OwnershipUpdate) {
         let mut renew_seq = 0;
         let renewals = async {

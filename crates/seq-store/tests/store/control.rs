@@ -138,8 +138,8 @@ async fn only_the_owner_under_its_epoch_in_its_life_raises() {
     cluster.renew(&first, renewed).await.unwrap();
     assert_eq!(reason(cluster.renew(&first, renewed + 2).await), "OTHER_RENEWAL");
 
-    // The process restarts: a new incarnation, and when the earlier one's lease is over for certain, the same sections under the
-    // next epoch, from the committed ceilings.
+    // The process restarts: a new incarnation, and when the earlier one's lease is over for certain, the same sections
+    // under the next epoch, from the committed ceilings.
     let second = cluster.register("a1", 2).await;
     assert_eq!((second.node_id, second.incarnation), (first.node_id, first.incarnation + 1));
     let (_, owned) = cluster.owns(&second, 10).await;

@@ -11,8 +11,8 @@ use seq_store::{DataDir, SetState};
 use crate::cluster::{Cluster, Disk, TIMEOUT, until};
 use crate::restored::backup;
 
-/// Forms the directories of a group from one backup, as `restore` does; the ceiling of section 3 is higher by one in those of
-/// `differing`. The identity of a group that `restore` forms covers its content: here it does not.
+/// Forms the directories of a group from one backup, as `restore` does; the ceiling of section 3 is higher by one in
+/// those of `differing`. The identity of a group that `restore` forms covers its content: here it does not.
 async fn formed(cluster: &mut Cluster, place: &Path, differing: &[u64]) {
     let state = backup(cluster).await.state().clone();
     cluster.stop_all().await;

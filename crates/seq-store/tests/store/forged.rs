@@ -317,7 +317,8 @@ async fn a_snapshot_is_judged_by_its_header_and_bounded_by_it() {
     ] {
         assert_eq!(reason(install(&mut raft, header, body).await), expected);
     }
-    // One of a leader that was replaced, and one that covers less than is committed: the response comes before the body.
+    // One of a leader that was replaced, and one that covers less than is committed: the response comes before the
+    // body.
     for header in [header(term - 1, newer, 100 << 20), header(term, last - 1, 100 << 20)] {
         let header = SnapshotChunk { header: Some(header), data: Vec::new().into() };
         let endless = stream::iter([header]).chain(stream::pending());

@@ -1,6 +1,6 @@
 //! The network between members, whose links can be cut and be slow: connections over a cut link break, and new ones are
-//! refused; over a slow one every byte, and the making of a connection, takes its time. Servers may have certificates, which
-//! new connections are checked with as over TLS.
+//! refused; over a slow one every byte, and the making of a connection, takes its time. Servers may have certificates,
+//! which new connections are checked with as over TLS.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -1,5 +1,5 @@
-//! Raises without pause, beside whatever a test does to the store: each is repeated until it is acknowledged, and whatever was
-//! acknowledged must still be there at the end.
+//! Raises without pause, beside whatever a test does to the store: each is repeated until it is acknowledged, and
+//! whatever was acknowledged must still be there at the end.
 
 use std::cell::Cell;
 use std::future::Future;

@@ -125,8 +125,8 @@ async fn accepted_raises_outlive_their_leader_and_restarts_of_all() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_stops_hands_over() {
     let mut cluster = Cluster::started(3, Disk::Memory).await;
-    // From here on longer than the test waits: only a hand-over can bring the next leader. The first one was elected with
-    // the usual times, because votes that are split are cast again only after them.
+    // From here on longer than the test waits: only a hand-over can bring the next leader. The first one was elected
+    // with the usual times, because votes that are split are cast again only after them.
     cluster.options.election_min = TIMEOUT * 2;
     cluster.options.election_max = TIMEOUT * 3;
     cluster.options.commit_timeout = TIMEOUT * 4;

@@ -1,4 +1,5 @@
-//! Partitions: the majority goes on, the rest commits nothing, and a member that comes back does not disturb the leader.
+//! Partitions: the majority goes on, the rest commits nothing, and a member that comes back does not disturb the
+//! leader.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! How fast an AllocSvr may raise its ceilings: the leader refuses what would exhaust the numbers of a section, and nothing
-//! that an honest AllocSvr sends.
+//! How fast an AllocSvr may raise its ceilings: the leader refuses what would exhaust the numbers of a section, and
+//! nothing that an honest AllocSvr sends.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,8 @@ async fn owned_by_one(members: usize) -> (Cluster, RegisterResponse, OwnershipUp
     (cluster, session, owned)
 }
 
-/// Raises a section as far as one raise goes until the store refuses; returns the last committed ceiling and the refusal.
+/// Raises a section as far as one raise goes until the store refuses; returns the last committed ceiling and the
+/// refusal.
 async fn exhaust(cluster: &Cluster, session: &RegisterResponse, section: u32, epoch: u64) -> (u64, Status) {
     let mut ceiling = 0;
     for _ in 0..MANY {

@@ -1,5 +1,5 @@
-//! Data directories restored from an older copy: a member that lacks what it acknowledged is refused by those that received
-//! the acknowledgements.
+//! Data directories restored from an older copy: a member that lacks what it acknowledged is refused by those that
+//! received the acknowledgements.
 
 use std::fs;
 use std::path::Path;

@@ -57,8 +57,8 @@ fn read(dir: &Path) -> Result<Vec<Found>, Failure> {
     Ok(found)
 }
 
-/// Removes the oldest intact backups of a set above `keep`; returns what was removed. Damaged ones stay: whether they are of this set
-/// is not known.
+/// Removes the oldest intact backups of a set above `keep`; returns what was removed. Damaged ones stay: whether they
+/// are of this set is not known.
 pub(super) fn prune(dir: &Path, newest: &Backup, keep: usize) -> Result<Vec<PathBuf>, Failure> {
     let of_set = |found: &Found| {
         let header = found.backup.as_ref().ok().map(|backup| &backup.header);

@@ -1,7 +1,7 @@
 //! The directory of an authority.
 //!
-//! `ca.key` has the key and the bundle, so both change at once; `ca.crt` is the bundle again, for those who may not have the
-//! key. It is written behind `ca.key`, and by the next command where that did not happen.
+//! `ca.key` has the key and the bundle, so both change at once; `ca.crt` is the bundle again, for those who may not
+//! have the key. It is written behind `ca.key`, and by the next command where that did not happen.
 
 use std::fs::Permissions;
 use std::io;

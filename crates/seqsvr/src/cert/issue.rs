@@ -33,7 +33,8 @@ pub(crate) struct IssueArgs {
     /// Set files, or directories of them: certificates for each node, and for operator/admin.
     #[arg(long = "set", value_name = "FILE|DIR")]
     sets: Vec<PathBuf>,
-    /// DNS names and IP addresses that clients dial the named holders as. Nodes of set files have those of their addresses.
+    /// DNS names and IP addresses that clients dial the named holders as. Nodes of set files have those of their
+    /// addresses.
     #[arg(long = "host", value_name = "HOST", requires = "holders")]
     hosts: Vec<String>,
     /// How long the certificates are valid.

@@ -1,4 +1,5 @@
-//! What is done to a set before the processes of one host stop: decided from the store's lists of members and allocators.
+//! What is done to a set before the processes of one host stop: decided from the store's lists of members and
+//! allocators.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +11,8 @@ use serde::Serialize;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 
-/// The part of one set in the drain of a host. Invariant: once it is carried out, the processes of the host can stop at the same
-/// time, and no section is without an owner, nor the store without a majority.
+/// The part of one set in the drain of a host. Invariant: once it is carried out, the processes of the host can stop at
+/// the same time, and no section is without an owner, nor the store without a majority.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct SetPlan {
     pub(super) set: String,

@@ -1,6 +1,7 @@
 //! How far an import has come, in a file, so that one that was interrupted is resumed.
 //!
-//! **Invariant:** every user up to `after` is at its number or above. The file is replaced as a whole, so it is of one moment.
+//! **Invariant:** every user up to `after` is at its number or above. The file is replaced as a whole, so it is of one
+//! moment.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! What is imported: a number for each user, from a file or from a Redis server, complete and valid before anything is changed.
+//! What is imported: a number for each user, from a file or from a Redis server, complete and valid before anything is
+//! changed.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The sequence service of a proxy: every call goes to the owner through an SDK client.
 //!
-//! Invariant: a refusal never hides numbers that may have been consumed: a call of unknown outcome is refused with a reason
-//! of unknown outcome.
+//! Invariant: a refusal never hides numbers that may have been consumed: a call of unknown outcome is refused with a
+//! reason of unknown outcome.
 
 use std::time::Duration;
 

@@ -86,8 +86,8 @@ impl Ports {
         Ok(addr.map(|addr| addr.to_string()))
     }
 
-    /// The same ports with TLS, where the node has credentials. Callers of tenants may come without a certificate; peers may
-    /// not.
+    /// The same ports with TLS, where the node has credentials. Callers of tenants may come without a certificate;
+    /// peers may not.
     pub(crate) fn secured(self, credentials: Option<&Credentials>, node: &str, tenants: Option<Tenants>) -> Ports {
         let peer_tls = security::certified(credentials, node);
         let tls = if tenants.is_some() { security::open(credentials, node) } else { peer_tls.clone() };

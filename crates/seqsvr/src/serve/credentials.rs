@@ -10,8 +10,8 @@ use seq_kit::repeats::Repeats;
 /// Pause between two looks at the files: a certificate that was copied counts after it.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Reads the files again whenever they have changed, until it is dropped. A damaged file changes nothing: what is in use
-/// stays.
+/// Reads the files again whenever they have changed, until it is dropped. A damaged file changes nothing: what is in
+/// use stays.
 pub(super) async fn renew(credentials: Credentials, node: String) {
     let mut failures = Repeats::default();
     let reloads = |outcome| counter!(CERTIFICATE_RELOADS_TOTAL, "node" => node.clone(), "outcome" => outcome);

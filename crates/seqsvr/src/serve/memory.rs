@@ -1,18 +1,20 @@
 //! Whether what a server may hold fits into the memory limit of its control group, checked before it opens a socket.
 //!
-//! Without the check such a process runs well until requests take what it was promised, and is then killed by the kernel: under
-//! load, again and again. Only a limit that cannot suffice is refused; how much an allocator takes for counters depends on the
-//! users that call, and is not known at the start.
+//! Without the check such a process runs well until requests take what it was promised, and is then killed by the
+//! kernel: under load, again and again. Only a limit that cannot suffice is refused; how much an allocator takes for
+//! counters depends on the users that call, and is not known at the start.
 
 use seq_kit::cgroup::MemoryLimit;
 
 use crate::exit::{Exit, Failure};
 use crate::settings::{LimitOptions, MIN_MEMORY_MIB};
 
-/// What an allocator or a proxy takes beside its requests: it has 25 to 30 MiB of its own when idle, with two serving threads.
+/// What an allocator or a proxy takes beside its requests: it has 25 to 30 MiB of its own when idle, with two serving
+/// threads.
 const BASE_MIB: u64 = 32;
 
-/// What a member of a store takes: two thirds of what an idle one has, most of it for its log and the buffers of its disk.
+/// What a member of a store takes: two thirds of what an idle one has, most of it for its log and the buffers of its
+/// disk.
 const STORE_MIB: u64 = 64;
 
 /// Checks the settings of a role against the limit of the process' group, where it has one.

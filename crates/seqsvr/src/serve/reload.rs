@@ -29,7 +29,8 @@ pub(crate) struct LiveSet {
     pub(crate) path: PathBuf,
     /// The set as the process started with it.
     pub(crate) running: SetSpec,
-    /// A set without what [`LiveSet::apply`] applies and without what is no concern of this node: a restart applies the rest.
+    /// A set without what [`LiveSet::apply`] applies and without what is no concern of this node: a restart applies the
+    /// rest.
     pub(crate) fixed: Box<dyn Fn(&SetSpec) -> SetSpec + Send + Sync>,
     pub(crate) apply: Box<dyn Fn(&SetSpec) + Send + Sync>,
 }

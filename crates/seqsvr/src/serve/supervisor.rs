@@ -2,8 +2,8 @@
 //!
 //! Without NOTIFY_SOCKET in the environment, as outside of a unit of `Type=notify`, nothing is sent.
 //!
-//! Invariant: a supervisor that reads nothing delays nothing here. A notification that its socket has no room for is lost,
-//! which is why this is no library's: theirs wait.
+//! Invariant: a supervisor that reads nothing delays nothing here. A notification that its socket has no room for is
+//! lost, which is why this is no library's: theirs wait.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -23,8 +23,8 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// Notifies the supervisor of the state of the process, also during its stop, until it is dropped. `stopping` completes
 /// when a stop is requested.
 ///
-/// The watchdog is fed by the runtime that this runs on: it detects a main thread that makes no progress, and not a store
-/// without a majority, which a restart would not bring back.
+/// The watchdog is fed by the runtime that this runs on: it detects a main thread that makes no progress, and not a
+/// store without a majority, which a restart would not bring back.
 pub(super) async fn notify(checks: Checks, stopping: impl Future<Output = ()>) {
     let Some(socket) = environment::notify_socket() else { return };
     let supervisor = match Supervisor::at(&socket) {

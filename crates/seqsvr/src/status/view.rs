@@ -199,8 +199,8 @@ enum Absence {
 }
 
 impl View {
-    /// Builds the view from the responses of all queried nodes; `named` are the sets that nodes of others know, `seeds` the
-    /// nodes that the user named. `now` decides which certificates have expired.
+    /// Builds the view from the responses of all queried nodes; `named` are the sets that nodes of others know, `seeds`
+    /// the nodes that the user named. `now` decides which certificates have expired.
     pub(super) fn new(
         responses: &BTreeMap<String, StatusResult>,
         named: &NamedSets,
@@ -278,7 +278,8 @@ impl View {
         if self.expiry.has_expired() { worst.min(State::Degraded) } else { worst }
     }
 
-    /// Adds up the sections of all sets against the layout, where the responses are of all of them and none is under way.
+    /// Adds up the sections of all sets against the layout, where the responses are of all of them and none is under
+    /// way.
     fn add_up(&mut self) {
         let complete = |set: &SetView| set.is_known() && set.facts.quorum && set.facts.quarantine.is_empty();
         let moves = self.sets.iter().any(|set| set.on_their_way > 0);

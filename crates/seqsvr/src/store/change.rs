@@ -279,8 +279,8 @@ async fn add_and_remove(
     Ok(Exit::Ok)
 }
 
-/// Shows the plan of a change of voters; returns it if the change is to go on. Where the voters are as requested already, there
-/// is nothing to plan. `asks`: the command asks before it goes on.
+/// Shows the plan of a change of voters; returns it if the change is to go on. Where the voters are as requested
+/// already, there is nothing to plan. `asks`: the command asks before it goes on.
 fn show(
     list: &ListMembersResponse,
     request: &ChangeVotersRequest,

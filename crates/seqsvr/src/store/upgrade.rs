@@ -1,7 +1,7 @@
 //! The command `store upgrade`: raises the format in which a store writes its log and state.
 //!
-//! A release writes the former one's format until then, so members are replaced one by one and can go back. The leader decides:
-//! every member must have reported that it reads the next format.
+//! A release writes the former one's format until then, so members are replaced one by one and can go back. The leader
+//! decides: every member must have reported that it reads the next format.
 
 use clap::Args;
 use seq_core::plan::Fingerprint;

@@ -1,7 +1,7 @@
 //! Changes of a set's members, nodes and terms: each is requested as a dry run, or with the plan that it requires.
 //!
-//! **Invariant:** a request is sent again when its response is lost, with the same plan: the leader finds its own change made
-//! and responds that nothing was to be done.
+//! **Invariant:** a request is sent again when its response is lost, with the same plan: the leader finds its own
+//! change made and responds that nothing was to be done.
 
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;

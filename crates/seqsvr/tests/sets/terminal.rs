@@ -78,7 +78,8 @@ fn a_bar_fits_the_terminal() {
         let (text, code) = run(&cluster, &["migration", "watch"], columns, "");
         let drawn = text.split("migration 12345 has arrived").next().unwrap();
         for line in drawn.split(['\r', '\n']) {
-            // The library may fill the rest of a line with spaces instead of ending it; the next one begins in a row of its own.
+            // The library may fill the rest of a line with spaces instead of ending it; the next one begins in a row of
+            // its own.
             let chars: Vec<char> = line.chars().collect();
             for row in chars.chunks(usize::from(columns)).skip(1) {
                 let row: String = row.iter().collect();

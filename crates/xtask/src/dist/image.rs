@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::{Dist, TARGET, run_to_end, sha256};
 
-/// User and group of the processes, which no file of the image belongs to: 65532 is "nonroot" in the images of distroless.
+/// User and group of the processes, which no file of the image belongs to: 65532 is "nonroot" in the images of
+/// distroless.
 const USER: &str = "65532:65532";
 
 /// Writes the archive; returns its name.

@@ -1,7 +1,7 @@
 //! The list of what the binary is built from, in the CycloneDX format.
 //!
-//! Invariant: it depends on the sources only. The tool leaves a random number, the time and the path of the checkout in it; they
-//! are taken out here.
+//! Invariant: it depends on the sources only. The tool leaves a random number, the time and the path of the checkout in
+//! it; they are taken out here.
 
 use std::fs;
 use std::path::Path;

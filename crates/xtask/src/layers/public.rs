@@ -1,7 +1,7 @@
 //! Public signatures without types of the libraries that stay behind one crate: openraft, sled, rkyv.
 //!
-//! Reads text, no types: an item that is `pub` (the compiler refuses one that is not reachable), up to its body. Names of a
-//! library are its paths, what a file imports from it, and the crate's own aliases of such names.
+//! Reads text, no types: an item that is `pub` (the compiler refuses one that is not reachable), up to its body. Names
+//! of a library are its paths, what a file imports from it, and the crate's own aliases of such names.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The edges of the process: only the binary prints, exits and reads the environment, the last in one file; no task group
-//! is dropped with its tasks running; the kit names no metric of the program.
+//! The edges of the process: only the binary prints, exits and reads the environment, the last in one file; no task
+//! group is dropped with its tasks running; the kit names no metric of the program.
 //!
 //! Clippy cannot hold these rules: its bans are for a whole crate with its tests, and they differ by file.
 

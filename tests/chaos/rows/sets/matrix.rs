@@ -1,5 +1,5 @@
-//! Each step of a migration with each victim: the step is held, the victim is killed or cut off, the step is released, and
-//! the victim comes back later.
+//! Each step of a migration with each victim: the step is held, the victim is killed or cut off, the step is released,
+//! and the victim comes back later.
 //!
 //! The sections go to and fro: a cell begins in the set where the one before left them.
 

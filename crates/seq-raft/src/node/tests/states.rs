@@ -1,4 +1,5 @@
-//! Members whose states differ: a majority of equal states outvotes the others, and without one all report the difference.
+//! Members whose states differ: a majority of equal states outvotes the others, and without one all report the
+//! difference.
 
 use super::*;
 use crate::storage::LoadError;
@@ -10,8 +11,8 @@ struct Restored {
     member: RunningNode<Journal>,
 }
 
-/// Starts a group whose members begin with these words each: as if their directories had been formed from several files, past
-/// the check of their identities.
+/// Starts a group whose members begin with these words each: as if their directories had been formed from several
+/// files, past the check of their identities.
 async fn restored(dir: &std::path::Path, words: &[&[u8]]) -> (Vec<Restored>, Vec<Peer>) {
     let ports: Vec<TcpListener> = words.iter().map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let addr = |port: &TcpListener| port.local_addr().unwrap().to_string();

@@ -119,7 +119,8 @@ fn an_entry_that_is_no_command_stops_the_process() {
     assert!(complaint.contains(expected), "{complaint}");
 }
 
-/// Reads the real system calls: each acknowledgement follows an `fdatasync` of the database's file that began after the last write to it.
+/// Reads the real system calls: each acknowledgement follows an `fdatasync` of the database's file that began after the
+/// last write to it.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the gate may not skip what a bare machine cannot run")]
 fn the_system_calls_show_a_sync_before_each_answer() {

@@ -1,8 +1,8 @@
 //! How fast the log takes entries: so many queued under one sync, on sled in a directory and in memory; and the size of
 //! sled's file while old entries are purged.
 //!
-//! `cargo test --release -p seq-raft --lib append_rate -- --ignored --nocapture`, with `TMPDIR` on the file system that will be
-//! used: the default one may be in memory. Compare engines on the same machine only.
+//! `cargo test --release -p seq-raft --lib append_rate -- --ignored --nocapture`, with `TMPDIR` on the file system that
+//! will be used: the default one may be in memory. Compare engines on the same machine only.
 
 use std::time::{Duration, Instant};
 
