@@ -1,4 +1,4 @@
-//! One store of three has another state than the others: it stops by name, `status` says so, and it is replaced.
+//! A store of three has another state than the others: it stops by name, `status` says so, and it is replaced.
 
 use std::fs;
 use std::path::Path;

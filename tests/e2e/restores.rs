@@ -111,7 +111,7 @@ fn a_set_is_restored_from_before_another_one_was_merged_into_it_and_stopped() {
     assert!(merged.status.success(), "{}", text(&merged));
     kill(&mut b);
     kill(&mut a);
-    // Nobody else is left: the closed set alone has the records, so its store is started again.
+    // No other set is left: the closed set alone has the records, so its store is started again.
     assert_eq!(restore(&sets, "a", (&before, "again"), &["--count", "1"]), [1, 1, 1]);
     let _a = SetServers { stores: sets.stores("a", "again"), allocs: sets.allocs("a") };
     let file = sets.file("a").display().to_string();

@@ -59,7 +59,7 @@ pub struct Unconfirmed {
 }
 
 impl Confirmation {
-    /// Begins with what this log knows.
+    /// Begins with the knowledge of this log.
     #[must_use]
     pub fn new(state: &State, arrive: Arrive) -> Confirmation {
         let own = state.set.as_ref().map(|set| set.id).unwrap_or_default();
@@ -159,7 +159,7 @@ impl Confirmation {
         }
     }
 
-    /// The arrival with what the tombstones have, once no set is to be asked.
+    /// The arrival with the content of the tombstones, once no set is to be asked.
     ///
     /// # Errors
     /// [`Unconfirmed`]; nothing may be proposed.

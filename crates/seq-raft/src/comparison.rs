@@ -1,4 +1,4 @@
-//! Comparison of the applied state between members: finds a member whose state is not that of the others.
+//! Comparison of the applied state between members: finds a member whose state differs.
 //!
 //! Members apply the same entries in the same order, so behind the same entry their states are equal. A damaged memory,
 //! a directory that began with another state, or a release that applies a command in another way breaks that silently.
@@ -96,7 +96,7 @@ impl Digests {
         self.heard.lock().insert(from, StateDigest::read(digests));
     }
 
-    /// The digests of the other members, those that they sent where they do not respond.
+    /// The digests of the other members: responses, and for a silent member the digests that it sent before.
     fn with_heard(&self, mut responses: BTreeMap<u64, Vec<StateDigest>>) -> BTreeMap<u64, Vec<StateDigest>> {
         for (from, digests) in &*self.heard.lock() {
             responses.entry(*from).or_insert_with(|| digests.clone());
@@ -156,8 +156,8 @@ pub(crate) enum Verdict {
     Outvoted(Difference),
 }
 
-/// Compares the digests of member `me` with those of the others, `digests`, which includes its own. Each entry is
-/// judged by itself: a member that is behind is compared at an older one.
+/// Compares the digests of member `me` with the digests of all members, `digests`, which includes its own. Each entry
+/// is judged by itself: a member that is behind is compared at an older one.
 pub(crate) fn judge(me: u64, voters: &BTreeSet<u64>, digests: &BTreeMap<u64, Vec<StateDigest>>) -> Verdict {
     let mut verdict = Verdict::Unknown;
     let mine = digests.get(&me).map_or(&[][..], Vec::as_slice);

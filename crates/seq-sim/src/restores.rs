@@ -155,9 +155,9 @@ pub(crate) struct World {
     epochs: BTreeMap<(SectionId, Epoch), usize>,
     /// The promises.
     pub(crate) check: Check,
-    /// What came about.
+    /// The outcome of a run.
     pub(crate) coverage: Coverage,
-    /// What happened.
+    /// Events of the run.
     pub(crate) trace: Trace,
     /// Events so far.
     pub(crate) events: u64,

@@ -27,7 +27,7 @@ use crate::whole_file;
 const HEAD: &str = "# Restores of the sets of this cluster. Keep this file beside the backups, on every host that has some: a \
                     count in it is never used again.\n";
 
-/// One restore of one store, as the notes have it.
+/// A restore of one store, as the notes have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
     pub(crate) count: u32,
@@ -151,7 +151,7 @@ pub(crate) struct Witness {
     pub(crate) knows_all: bool,
 }
 
-/// What is asked, and of what.
+/// The question, and its subject.
 pub(crate) struct Asked<'a> {
     pub(crate) set: &'a str,
     pub(crate) store: u64,

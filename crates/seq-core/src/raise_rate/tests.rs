@@ -116,7 +116,7 @@ impl Twin {
         Ok(())
     }
 
-    /// The most numbers of a section that were admitted beyond what was refilled, within any interval of time.
+    /// The most numbers of a section that were admitted beyond the refill, within any interval of time.
     fn most_at_once(&self, section: SectionId) -> u128 {
         let raises: Vec<_> = self.0.iter().filter(|(_, one, _)| *one == section).collect();
         let mut most = 0;

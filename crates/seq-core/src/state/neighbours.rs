@@ -1,4 +1,4 @@
-//! What a set believes of its neighbours: counts of all of them, facts of each of itself, and no more than a bounded
+//! Beliefs of a set about its neighbours: counts of all of them, facts of each of itself, and no more than a bounded
 //! step.
 
 use alloc::format;

@@ -1,4 +1,4 @@
-//! Restores: what a response to a fence holds, when a quarantine ends, and what of an older lineage is refused.
+//! Restores: the content of a response to a fence, the end of a quarantine, and refusals of an older lineage.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ const SECOND: Lineage = Lineage(2 << 32);
 /// More than fit a page.
 const SECTIONS: u32 = limits::MAX_MOVES as u32 + 500;
 
-/// What a set states of itself before it was ever restored.
+/// Facts of a set about itself before its first restore.
 fn facts(id: SetId) -> SetFacts {
     SetFacts { id, revision: Revision(1), name: alloc::format!("s{id}"), ..SetFacts::default() }
 }

@@ -24,14 +24,14 @@ const MARK: &str = "outvoted";
 /// Timeout of one call for the digests of a member. A member that does not respond is asked again in the next round.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Compares the state of this member with that of the others.
+/// Compares the state of this member with the states of the others.
 pub(crate) struct Comparison {
     pub(crate) me: Identity,
     pub(crate) dial: Dial,
     pub(crate) raft: Raft,
     pub(crate) replica: Arc<dyn Replica>,
     pub(crate) proposer: Proposer,
-    /// Addresses of the set file, which are newer than those of the list of members.
+    /// Addresses of the set file, which may be newer than the addresses in the list of members.
     pub(crate) addrs: BTreeMap<u64, String>,
     pub(crate) membership: Arc<OwnMembership>,
     pub(crate) evictions: Evictions,

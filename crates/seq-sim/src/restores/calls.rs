@@ -1,4 +1,4 @@
-//! Calls into worlds of restores: numbers of random uids, held against what is promised.
+//! Calls into worlds of restores: numbers of random uids, compared with the promises.
 
 use seq_core::SectionId;
 use seq_order::{CallId, Outcome};

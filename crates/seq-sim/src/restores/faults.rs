@@ -1,4 +1,4 @@
-//! What happens to three sets: migrations and their ends, merges, losses and restores, processes that end, networks
+//! Faults of three sets: migrations and their ends, merges, losses and restores, processes that end, networks
 //! that lose.
 
 use std::time::Duration;

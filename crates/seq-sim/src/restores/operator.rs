@@ -71,7 +71,7 @@ pub(super) struct Operator {
     restored_at: BTreeMap<usize, Vec<u64>>,
 }
 
-/// What the members of a restored group compare before they form it.
+/// The identity that the members of a restored group compare before they form it.
 fn identity(state: &State, bug: Option<Bug>) -> Fingerprint {
     let content = match bug {
         Some(Bug::MembersNeedNotAgree) => format!("{}", state.lineage),
@@ -115,7 +115,7 @@ impl World {
         }
         one.backups.push(Backup { at: now, state: one.state.clone(), heir_of: one.heir_of.clone(), abandoned: false });
         if one.backups.len() > MOST_BACKUPS {
-            // One with the final records of a closed set may be the last that has them.
+            // A set with the final records of a closed set may be the last one that has them.
             let without = (1..MOST_BACKUPS).find(|at| one.backups[*at].heir_of.is_empty());
             one.backups.remove(without.unwrap_or(1));
         }
@@ -127,7 +127,7 @@ impl World {
             return;
         }
         let mut usable: Vec<usize> = (0..self.sets[set].backups.len()).filter(|at| self.is_usable(set, *at)).collect();
-        // What was served since an older backup was restored is not in a newer one of the history before.
+        // Numbers served since an older backup was restored are in no newer backup of the history before.
         let goes_on = |at: &usize| !self.sets[set].backups[*at].abandoned;
         if self.bug != Some(Bug::AbandonedHistory) && usable.iter().any(goes_on) {
             usable.retain(goes_on);

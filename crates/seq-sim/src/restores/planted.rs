@@ -30,7 +30,7 @@ fn apply(state: &mut State, command: &Command, bug: Option<Bug>) -> Answer {
     after(state, &command, answer, &before, bug)
 }
 
-/// Bugs in what is proposed.
+/// Bugs in proposals.
 fn rewritten(command: &Command, bug: Bug) -> Command {
     match (bug, command.clone()) {
         (Bug::InheritanceSkipped, Command::Inherit(Inherit(mut page))) => {

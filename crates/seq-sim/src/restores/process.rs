@@ -16,7 +16,7 @@ use crate::clock::{RATE_MARGIN, TRUE_RATE};
 use crate::coverage::Situation;
 use crate::faults::{MS, SECOND};
 
-/// How often a process looks at what is due.
+/// Interval at which a process looks for due work.
 const TICK: u64 = 25 * MS;
 
 /// How long a request waits for its response.
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// Sends what is due.
+    /// Sends the messages that are due.
     pub(super) fn tick(&mut self, p: usize) {
         if !self.procs[p].alive {
             return;

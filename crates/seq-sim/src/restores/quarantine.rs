@@ -1,4 +1,4 @@
-//! The quarantine of a restored set: what its leader sends, and what the other sets respond.
+//! The quarantine of a restored set: requests of its leader, and responses of the other sets.
 
 use seq_core::state::{BeginLineage, Command, CommandRefusal, EndQuarantine, Fence, SetRefusal};
 use seq_core::{Lineage, SectionId};
@@ -12,7 +12,7 @@ use crate::faults::MS;
 const FENCE_AGAIN: u64 = 150 * MS;
 
 impl World {
-    /// Has the leader of a set in quarantine request what is missing, and end the quarantine after its wait.
+    /// Has the leader of a set in quarantine request missing records, and end the quarantine after its wait.
     pub(super) fn recover(&mut self, set: usize) {
         let state = &self.sets[set].state;
         let Some(wait) = state.quarantine_wait() else { return };

@@ -372,7 +372,7 @@ impl World {
         Duration::from_nanos(local(self.now, self.sets[set].rate))
     }
 
-    /// Has the leader of a set look at its state, and do what it calls for.
+    /// Has the leader of a set look at its state, and act on it.
     pub(super) fn evaluate(&mut self, set: usize) {
         if self.sets[set].existence == Existence::Gone {
             return;

@@ -1,4 +1,5 @@
-//! Confirms what a request of another set states: this member asks the sets that it is about, over its own links.
+//! Confirms the statements of a request from another set: this member asks the sets that they are about, over its own
+//! links.
 //!
 //! Nothing is proposed before. A set that does not respond leaves the request unconfirmed: the sender repeats it.
 
@@ -114,7 +115,7 @@ pub(super) fn confirmed(state: &State, request: &ConfirmRequest) -> Result<Confi
         Some(SectionRecord::Departed(tombstone)) => Some((*section, *tombstone)),
         _ => None,
     };
-    // Those of a backup may be of a history that was given up: other sets state what is newer first.
+    // Facts of a backup may be of a history that was given up: other sets state newer ones first.
     let known = sections.iter().filter(|_| !state.is_quarantined());
     let tombstones: Vec<(SectionId, Tombstone)> = known.filter_map(departed).collect();
     let id = MigrationId(request.migration_id);

@@ -34,7 +34,7 @@ pub(crate) struct RaiseGate {
     /// Names in metrics and logs: of the set, and of this member.
     set: String,
     node: String,
-    /// What the times of the buckets count from.
+    /// Origin of the buckets' times.
     origin: Instant,
     buckets: Mutex<Buckets>,
     warnings: Mutex<Warnings>,

@@ -1,4 +1,4 @@
-//! The command `set forget`: removes a set that does not exist from those that another one knows.
+//! The command `set forget`: removes a set that does not exist from the list of another set.
 
 use clap::Args;
 use seq_core::plan::Fingerprint;

@@ -1,4 +1,4 @@
-//! The bytes of format 8: those of format 7, and what sets know of each other behind them.
+//! The bytes of format 8: the bytes of format 7, and behind them the facts that sets know of each other.
 
 use seq_core::state::{Forget, Inherit, Inheritance, Loss, ReportLoss};
 
