@@ -40,6 +40,7 @@ mod redis;
 mod redis_node;
 mod redis_twin;
 mod replace;
+mod restart;
 mod restore;
 mod restore_sets;
 mod restores;

@@ -175,15 +175,25 @@ impl Ownership {
         let mut machine = self.machine.lock();
         let mut effects = Effects::new();
         let outcome = step(&mut machine, &mut effects);
-        let followup = if effects.is_empty() { Followup::default() } else { self.carry_out(&machine, effects) };
+        let mut frozen = Vec::new();
+        let followup =
+            if effects.is_empty() { Followup::default() } else { self.carry_out(&machine, effects, &mut frozen) };
+        for (section, epoch) in frozen {
+            let owned = self.sections.load().get(section).filter(|owned| owned.epoch == epoch).cloned();
+            if let Some(owned) = owned {
+                machine.on_frozen(section, epoch, &owned.freeze());
+            }
+        }
         (outcome, followup)
     }
 
-    fn carry_out(&self, machine: &Owner, effects: Effects) -> Followup {
+    /// Carries effects out. `frozen` gets the sections that are to be frozen for their release.
+    fn carry_out(&self, machine: &Owner, effects: Effects, frozen: &mut Vec<(SectionId, Epoch)>) -> Followup {
         let mut followup = Followup::default();
         let mut changes = Vec::new();
         for effect in effects {
             match effect {
+                Effect::Table(TableEffect::Freeze { section, epoch }) => frozen.push((section, epoch)),
                 Effect::Table(effect) => {
                     followup.changed = true;
                     self.change_table(machine, effect, &mut changes, &mut followup.transitions);
@@ -231,6 +241,8 @@ impl Ownership {
                 transitions.leave(epoch);
                 changes.push(Change::Leave(section, epoch));
             }
+            // Done once the table has all changes.
+            TableEffect::Freeze { .. } => {}
             TableEffect::Thaw { section, epoch } => {
                 changes.extend(self.thaw(section, epoch, transitions).map(Change::Enter));
             }

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use seq_core::lease::Clocks;
 use seq_core::owner::{AdoptError, OwnershipUpdate, Renewal, Session};
 use seq_core::renewals::{Poll, Registrations, Renewals};
+use seq_core::state::CopyPart;
 use seq_core::{Incarnation, NodeId, RenewSeq, RouteVersion};
 use seq_kit::repeats::Repeats;
 use seq_proto::owners::{self, OwnershipUpdateError};
@@ -331,7 +332,16 @@ fn request(renewal: &Renewal) -> v1::RenewRequest {
         released: renewal.released.iter().map(|(section, _)| section.0).collect(),
         released_epochs: renewal.released.iter().map(|(_, epoch)| epoch.0).collect(),
         leaving: renewal.leaving,
+        copies: renewal.copies.iter().map(part).collect(),
+        taken: renewal.taken.iter().map(|(section, _)| section.0).collect(),
+        taken_epochs: renewal.taken.iter().map(|(_, epoch)| epoch.0).collect(),
     }
+}
+
+fn part(part: &CopyPart) -> v1::CopyPart {
+    let CopyPart { section, epoch, highest, length, offset, bytes } = part;
+    let (length, offset, part) = (*length, *offset, bytes.clone());
+    v1::CopyPart { section: section.0, epoch: epoch.0, highest: highest.0, length, offset, part }
 }
 
 impl Shared {

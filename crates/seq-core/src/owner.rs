@@ -19,15 +19,20 @@ use crate::layout::Layout;
 use crate::lease::{Clocks, LeaseTerms};
 use crate::limits;
 use crate::route::{Adopted, RouteTable, RouteUpdate};
+use crate::section::SectionCopy;
+use crate::state::{CopyPart, Renew};
 
 mod effects;
 pub mod handover;
+mod release;
 #[cfg(all(test, not(loom)))]
 mod scenarios;
 mod update;
 
 pub use effects::{CopyLoss, Effect, Effects, LeaseEffect, TableEffect};
 use handover::{Incoming, Outgoing};
+pub use release::GrantedCopy;
+use release::Releases;
 
 /// An incarnation of an AllocSvr, as the store knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +54,8 @@ pub struct OwnershipUpdate {
     pub handovers: Vec<PlannedHandover>,
     /// Whether the node is draining, and no other node is a candidate for what it owns.
     pub no_other_candidate: bool,
+    /// Copies that granted sections start from: some of them, until the node has noted that it has those.
+    pub copies: Vec<GrantedCopy>,
     /// How far the store has come, as of this read.
     pub mark: Mark,
 }
@@ -64,6 +71,8 @@ pub struct Grant {
     pub ceiling: Seq,
     /// The handover that began the ownership; 0 where none did.
     pub handover_id: HandoverId,
+    /// Whether it starts from a copy that the store keeps.
+    pub copied: bool,
 }
 
 /// A renewal to be sent. A raise and a transfer renew as well, with the same [`OwnershipUpdate`] in their responses.
@@ -75,10 +84,30 @@ pub struct Renewal {
     pub renew_seq: RenewSeq,
     /// Version of the routes that are known.
     pub route_version: RouteVersion,
+    /// Parts of the copies of frozen sections.
+    pub copies: Vec<CopyPart>,
     /// Ownerships given up.
     pub released: Vec<(SectionId, Epoch)>,
+    /// Ownerships that have started from their kept copies.
+    pub taken: Vec<(SectionId, Epoch)>,
     /// Whether the process is about to exit.
     pub leaving: bool,
+}
+
+impl Renewal {
+    /// The renewal as a command of the store's log.
+    #[must_use]
+    pub fn command(&self) -> Renew {
+        Renew {
+            node: self.session.node,
+            incarnation: self.session.incarnation,
+            renew_seq: self.renew_seq,
+            copies: self.copies.clone(),
+            released: self.released.clone(),
+            taken: self.taken.clone(),
+            leaving: self.leaving,
+        }
+    }
 }
 
 /// Why an ownership update cannot be adopted. Nothing of it was, and no lease was extended.
@@ -127,8 +156,11 @@ pub struct Owner {
     /// Ownerships whose raises fail, and since when.
     failing: BTreeMap<SectionId, (Epoch, Clocks)>,
     leaving: bool,
+    /// Whether the store knows that this incarnation is about to exit: no section is handed to it any more.
+    leaving_noted: bool,
     outgoing: Outgoing,
     incoming: Incoming,
+    releases: Releases,
 }
 
 impl Owner {
@@ -148,8 +180,10 @@ impl Owner {
             released: BTreeMap::new(),
             failing: BTreeMap::new(),
             leaving: false,
+            leaving_noted: false,
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
+            releases: Releases::default(),
         }
     }
 
@@ -185,17 +219,19 @@ impl Owner {
         if self.whole { RouteVersion(0) } else { version }
     }
 
-    /// Whether everything is handed over or given up, and the store has applied it.
+    /// Whether everything is handed over or given up, and the store has applied it. A node that is about to exit is not
+    /// empty before the store knows that: until then a section may be handed to it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.owned.is_empty() && self.released.is_empty()
+        let none_comes = !self.leaving || self.leaving_noted || self.session.is_none();
+        self.owned.is_empty() && self.released.is_empty() && !self.releases.awaits_copies() && none_comes
     }
 
     /// Whether the next response of the store may well bring what is waited for: more sections to hand over, or the
     /// first ones of this node. Without sections it reads the routes up to the first that may come here.
     #[must_use]
     pub fn expects_update(&self) -> bool {
-        if self.handovers_in_progress() > 0 || self.leaving {
+        if self.handovers_in_progress() > 0 || self.leaving || self.releases.expects_update() {
             return true;
         }
         let (Some(session), Some(routes)) = (self.session, &self.routes) else { return true };
@@ -226,6 +262,7 @@ impl Owner {
     pub fn on_registered(&mut self, session: Session) {
         assert_eq!(self.session, None, "two incarnations at a time");
         self.session = Some(session);
+        self.leaving_noted = false;
         self.whole = self.routes.is_some();
         self.renewed = RenewSeq(0);
     }
@@ -235,16 +272,15 @@ impl Owner {
     #[must_use]
     pub fn renewal(&self) -> Option<Renewal> {
         let session = self.session?;
+        let (copies, complete) = self.releases.parts();
+        let given_up = self.released.iter().map(|(section, epoch)| (*section, *epoch));
         Some(Renewal {
             session,
             renew_seq: RenewSeq(self.renewed.0 + 1),
             route_version: self.known_version(),
-            released: self
-                .released
-                .iter()
-                .take(limits::MAX_RAISES)
-                .map(|(section, epoch)| (*section, *epoch))
-                .collect(),
+            copies,
+            released: complete.into_iter().chain(given_up).take(limits::MAX_RAISES).collect(),
+            taken: self.releases.taken(),
             leaving: self.leaving,
         })
     }
@@ -264,9 +300,14 @@ impl Owner {
             return Ok(());
         }
         self.renewed = renewal.renew_seq;
+        self.leaving_noted = renewal.leaving;
+        self.releases.on_sent(&renewal.copies);
+        self.releases.on_taken_noted(&renewal.taken);
         for (section, epoch) in &renewal.released {
             if self.released.get(section) == Some(epoch) {
                 self.released.remove(section);
+            } else if self.releases.is_sent(*section, *epoch) {
+                self.drop_section(*section, *epoch, effects);
             }
         }
         self.on_update(renewal.session, sent, update, effects)?;
@@ -288,13 +329,13 @@ impl Owner {
         if self.session != Some(session) {
             return Ok(());
         }
-        self.adopt(session, update.routes.as_ref(), &update.grants, effects).inspect_err(|_| self.whole = true)?;
+        self.adopt(session, &update, effects).inspect_err(|_| self.whole = true)?;
         effects.push(LeaseEffect::Extend { sent }.into());
         for one in &update.handovers {
             self.begin_handover(one, effects);
         }
         if self.leaving && update.no_other_candidate {
-            self.release_all(effects);
+            self.part(effects);
         }
         Ok(())
     }
@@ -325,6 +366,7 @@ impl Owner {
         self.failing.clear();
         self.outgoing = core::mem::take(&mut self.outgoing).forget();
         self.incoming = Incoming::default();
+        self.releases = Releases::default();
     }
 
     /// A raise of these ownerships got no response that can be used.
@@ -361,13 +403,6 @@ impl Owner {
         }
     }
 
-    fn release_all(&mut self, effects: &mut Effects) {
-        let idle: Vec<_> = self.owned().filter(|(section, _)| !self.outgoing.has(*section)).collect();
-        for (section, epoch) in idle {
-            self.release(section, epoch, effects);
-        }
-    }
-
     fn release(&mut self, section: SectionId, epoch: Epoch, effects: &mut Effects) {
         if self.drop_section(section, epoch, effects) {
             self.released.insert(section, epoch);
@@ -375,14 +410,22 @@ impl Owner {
     }
 
     /// Adopts routes and grants: what is routed elsewhere leaves, what is granted anew enters.
-    fn adopt(
+    fn adopt(&mut self, session: Session, update: &OwnershipUpdate, effects: &mut Effects) -> Result<(), AdoptError> {
+        if let Some(routes) = &update.routes {
+            self.adopt_grants(session, routes, &update.grants, update.mark, effects)?;
+        }
+        self.start_from_copies(&update.copies, update.mark.revision, effects);
+        Ok(())
+    }
+
+    fn adopt_grants(
         &mut self,
         session: Session,
-        update: Option<&RouteUpdate>,
+        update: &RouteUpdate,
         grants: &[Grant],
+        mark: Mark,
         effects: &mut Effects,
     ) -> Result<(), AdoptError> {
-        let Some(update) = update else { return Ok(()) };
         let Some(routes) = self.adopt_routes(session, update, effects)? else { return Ok(()) };
         if update.base == RouteVersion(0) && update.version >= routes.version() {
             // Older updates, also whole ones, may lack grants that the routes show.
@@ -392,7 +435,7 @@ impl Owner {
             let route = routes.get(grant.section).unwrap_or_default();
             // Newer routes than the grant may be known by now.
             if route.owner == Some(session.node) && route.epoch == grant.epoch {
-                self.enter(grant, effects);
+                self.enter(grant, mark, effects);
             }
         }
         self.incoming.forget_past(&routes);
@@ -426,30 +469,45 @@ impl Owner {
                 for (section, epoch) in moved {
                     self.drop_section(section, epoch, effects);
                 }
+                self.releases.forget_past(|section, epoch| {
+                    let mine = run.route.owner == Some(session.node) && run.route.epoch == epoch;
+                    (run.first..end).contains(&section) && !mine && run.route.epoch >= epoch
+                });
             }
         }
         Ok(self.routes.clone())
     }
 
-    fn enter(&mut self, grant: &Grant, effects: &mut Effects) {
-        let Grant { section, epoch, ceiling, handover_id } = *grant;
+    fn enter(&mut self, grant: &Grant, mark: Mark, effects: &mut Effects) {
+        let Grant { section, epoch, ceiling, handover_id, copied } = *grant;
+        if epoch <= self.held[section.0 as usize] {
+            return;
+        }
+        if copied {
+            return self.await_copy(grant, mark.revision);
+        }
+        // The copy counts only if the store reports that this very attempt began the ownership: its owner may have gone
+        // on after another one, and anything may have been staged by a forged request.
+        let copy = self.incoming.take(section, epoch, handover_id, ceiling);
+        let copy = if handover_id == HandoverId(0) { Ok(copy.ok()) } else { copy.map(Some) };
+        self.start(grant, copy, effects);
+    }
+
+    /// Starts an ownership from a copy, or at the ceiling; `Err` where there should have been a copy.
+    fn start(&mut self, grant: &Grant, copy: Result<Option<SectionCopy>, CopyLoss>, effects: &mut Effects) {
+        let Grant { section, epoch, ceiling, .. } = *grant;
         let held = &mut self.held[section.0 as usize];
         if epoch <= *held {
             return;
         }
         *held = epoch;
-        // The copy counts only if the store reports that this very attempt began the ownership: its owner may have gone
-        // on after another one, and anything may have been staged by a forged request.
-        let copy = self.incoming.take(section, epoch, handover_id, ceiling);
-        if let Err(why) = copy
-            && handover_id != HandoverId(0)
-        {
+        if let Err(why) = copy {
             effects.push(Effect::CopyLost { section, epoch, why });
         }
         if let Some(old) = self.owned.insert(section, epoch) {
             effects.push(TableEffect::Leave { section, epoch: old }.into());
         }
-        effects.push(TableEffect::Enter { section, epoch, ceiling, copy: copy.ok() }.into());
+        effects.push(TableEffect::Enter { section, epoch, ceiling, copy: copy.ok().flatten() }.into());
     }
 
     /// Returns whether the section was served under that ownership.
@@ -460,6 +518,7 @@ impl Owner {
         self.owned.remove(&section);
         self.failing.remove(&section);
         self.outgoing.remove(section);
+        self.releases.remove(section);
         effects.push(TableEffect::Leave { section, epoch }.into());
         true
     }

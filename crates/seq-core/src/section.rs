@@ -5,6 +5,8 @@
 
 use alloc::vec::Vec;
 
+mod encoding;
+
 use crate::id::{AdvanceLimit, Seq, SlotIndex, Step};
 use crate::limits;
 use crate::raise;

@@ -34,6 +34,7 @@ use crate::route::{self, Route, RouteNode, RouteSet, RouteUpdate};
 mod audit;
 mod closing;
 mod command;
+mod copies;
 mod inheritance;
 mod loss;
 mod migration;
@@ -49,13 +50,14 @@ mod set_command;
 
 pub use audit::{Audit, AuditEvent, AuditHash, AuditRecord, BeginOperation, EndOperation, audit_text};
 pub use closing::Closing;
-pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Transfer, Transferred};
+pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Renew, Transfer, Transferred};
+pub use copies::{Copies, CopyPart, KeptCopy, KeptFor};
 pub use inheritance::Inheritance;
 pub use loss::{Loss, ReportLoss};
 pub use migration::{Migration, Pace, PeerSet, Phase, Scope, SetFacts};
 pub use record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
 pub use recovery::{FenceResponse, RecordClaim, Recovery};
-pub use replicated::{ClaimStoreId, Drain, RaiseCeilings, Reassignment, Renew, Replicated, SetTerms, SilentDepartures};
+pub use replicated::{ClaimStoreId, Drain, RaiseCeilings, Reassignment, Replicated, SetTerms, SilentDepartures};
 pub use rules::Rules;
 pub use sections::SectionRecords;
 pub use set_command::{
@@ -103,6 +105,8 @@ pub struct State {
     /// Version of the route table in which a set was forgotten last; 0: never. Older copies get the whole table,
     /// because what changed since does not show that a set is gone.
     pub forgotten: RouteVersion,
+    /// The copies of sections whose last owner stopped in an orderly way.
+    pub copies: Copies,
     /// Evidence that committed entries are gone; a restore ends it.
     pub loss: Option<Loss>,
     /// How far each restore raises the ceilings.
@@ -258,13 +262,7 @@ impl State {
             Command::DefineSet(given) => Answer::SetDefined(self.define_set(given)),
             Command::SetTerms { replaces, terms } => Answer::TermsSet(self.set_terms(*replaces, *terms)),
             Command::Register(registration) => Answer::Registered(self.register(registration)),
-            Command::Renew { node, incarnation, renew_seq, released, leaving } => {
-                let renewed = self.renew(*node, *incarnation, *renew_seq);
-                Answer::Renewed(renewed.map(|()| {
-                    self.nodes[node.0 as usize - 1].leaving = *leaving;
-                    self.release(*node, *incarnation, released);
-                }))
-            }
+            Command::Renew(renew) => Answer::Renewed(self.renew(renew)),
             Command::Raise { node, incarnation, raises } => Answer::Raised(self.raise(*node, *incarnation, raises)),
             Command::Reassign(moves) => Answer::Reassigned(self.reassign(moves)),
             Command::Transfer(transfer) => Answer::Transferred(self.transfer(transfer)),
@@ -508,7 +506,9 @@ impl State {
         Ok((NodeId(index as u32 + 1), self.nodes[index].incarnation))
     }
 
-    fn renew(&mut self, id: NodeId, incarnation: Incarnation, renew_seq: RenewSeq) -> Result<(), CommandRefusal> {
+    fn renew(&mut self, renew: &Renew) -> Result<(), CommandRefusal> {
+        let Renew { node: id, incarnation, renew_seq, copies, released, taken, leaving } = renew;
+        let (id, incarnation, renew_seq) = (*id, *incarnation, *renew_seq);
         self.living(id, incarnation)?;
         let node = &mut self.nodes[id.0 as usize - 1];
         let repeat = renew_seq == node.renew_seq;
@@ -518,6 +518,10 @@ impl State {
         node.renew_seq = renew_seq;
         // A repeat counts too: its sender counts its lease from when it sent the repeat.
         node.liveness = node.liveness.next();
+        node.leaving = *leaving;
+        self.keep_copies(id, incarnation, copies);
+        self.release(id, incarnation, released);
+        self.drop_taken(id, incarnation, taken);
         Ok(())
     }
 
@@ -525,8 +529,7 @@ impl State {
     fn release(&mut self, node: NodeId, incarnation: Incarnation, released: &[(SectionId, Epoch)]) {
         let version = RouteVersion(self.route_version.0 + 1);
         for &(section, epoch) in released {
-            let Some(record) = self.sections.resident(section).copied() else { continue };
-            if record.owner == Some(node) && record.incarnation == incarnation && record.epoch == epoch {
+            if let Some(record) = self.owned_under(node, incarnation, section, epoch) {
                 let next = Residence {
                     epoch: record.epoch.next(),
                     owner: None,
@@ -539,6 +542,19 @@ impl State {
                 self.route_version = version;
             }
         }
+    }
+
+    /// The record of a section that an incarnation of a node owns under this epoch.
+    fn owned_under(
+        &self,
+        node: NodeId,
+        incarnation: Incarnation,
+        section: SectionId,
+        epoch: Epoch,
+    ) -> Option<Residence> {
+        let owns =
+            |record: &&Residence| (record.owner, record.incarnation, record.epoch) == (Some(node), incarnation, epoch);
+        self.sections.resident(section).filter(owns).copied()
     }
 
     fn raise(
@@ -611,7 +627,7 @@ impl State {
     fn transfer(&mut self, transfer: &Transfer) -> Result<Transferred, CommandRefusal> {
         let Transfer { section, epoch, from, incarnation, to, to_incarnation, handover_id } = *transfer;
         self.living(from, incarnation)?;
-        let target = self.living(to, to_incarnation);
+        let target = self.living(to, to_incarnation).and_then(|()| self.staying(to));
         let version = RouteVersion(self.route_version.0 + 1);
         let other = |current| CommandRefusal::OtherOwnership { section, current, from, given: epoch };
         let fence = self.sections.get(section).map_or(Epoch(0), SectionRecord::fence);
@@ -659,6 +675,14 @@ impl State {
                 self.store_ids.insert(place, id);
                 true
             }
+        }
+    }
+
+    /// Refuses a node that is about to exit: it may be gone before it starts a section.
+    fn staying(&self, node: NodeId) -> Result<(), CommandRefusal> {
+        match self.node(node).filter(|record| record.leaving && self.rules >= Rules::Nine) {
+            Some(record) => Err(CommandRefusal::TargetLeaves { node, incarnation: record.incarnation }),
+            None => Ok(()),
         }
     }
 

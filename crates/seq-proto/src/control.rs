@@ -3,14 +3,14 @@
 //! The fake store of tests validates with the same functions, so it has the same limits.
 
 use seq_core::owner::Session;
-use seq_core::state::{Depart, Destination, Raise, Renew, Transfer};
+use seq_core::state::{CopyPart, Depart, Destination, Raise, Renew, Transfer};
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, Lineage, MigrationId, NodeId, RenewSeq, SectionId, Seq, SetId, limits,
 };
 use tonic::Status;
 
 use crate::reason::Reason;
-use crate::v1::{DepartRequest, RaiseCeilingsRequest, RenewRequest, TransferRequest};
+use crate::v1::{self, DepartRequest, RaiseCeilingsRequest, RenewRequest, TransferRequest};
 
 /// Decodes the session that sent a request.
 ///
@@ -44,13 +44,55 @@ pub fn renewal(session: Session, request: &RenewRequest) -> Result<Renew, Status
         return Err(Reason::BatchTooLarge.status(text));
     }
     let released = released.iter().zip(released_epochs);
+    let (copies, taken) = (copies(&request.copies)?, taken(request)?);
     Ok(Renew {
         node: session.node,
         incarnation: session.incarnation,
         renew_seq: RenewSeq(request.renew_seq),
+        copies,
         released: released.map(|(section, epoch)| (SectionId(*section), Epoch(*epoch))).collect(),
+        taken,
         leaving: *leaving,
     })
+}
+
+/// Decodes the parts of copies in a renewal.
+fn copies(parts: &[v1::CopyPart]) -> Result<Vec<CopyPart>, Status> {
+    let bytes: usize = parts.iter().map(|part| part.part.len()).sum();
+    let longest = parts.iter().map(|part| part.length).max().unwrap_or(0) as usize;
+    if bytes > limits::MAX_COPY_PART_BYTES || parts.len() > limits::MAX_RAISES || longest > limits::MAX_KEPT_COPY_BYTES
+    {
+        let text = format!(
+            "{} parts with {bytes} bytes of copies of up to {longest}: send up to {} bytes, of copies of up to {}",
+            parts.len(),
+            limits::MAX_COPY_PART_BYTES,
+            limits::MAX_KEPT_COPY_BYTES
+        );
+        return Err(Reason::BatchTooLarge.status(text));
+    }
+    let part = |part: &v1::CopyPart| CopyPart {
+        section: SectionId(part.section),
+        epoch: Epoch(part.epoch),
+        highest: Seq(part.highest.min(Seq::MAX.0)),
+        length: part.length,
+        offset: part.offset,
+        bytes: part.part.clone(),
+    };
+    Ok(parts.iter().map(part).collect())
+}
+
+/// Decodes the notes of started copies in a renewal.
+fn taken(request: &RenewRequest) -> Result<Vec<(SectionId, Epoch)>, Status> {
+    let (taken, epochs) = (&request.taken, &request.taken_epochs);
+    if taken.len() != epochs.len() {
+        let lens = (taken.len(), epochs.len());
+        return Err(Reason::ListsMismatch.status(format!("{lens:?} taken sections and epochs: send one of each")));
+    }
+    if taken.len() > limits::MAX_RAISES {
+        let text = format!("{} taken sections are more than the {} of one call", taken.len(), limits::MAX_RAISES);
+        return Err(Reason::BatchTooLarge.status(text));
+    }
+    Ok(taken.iter().zip(epochs).map(|(section, epoch)| (SectionId(*section), Epoch(*epoch))).collect())
 }
 
 /// Decodes the commit of a handover in a set of this layout.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use seq_core::arbiter::{Departure, PlannedHandover};
 use seq_core::high_water::Mark;
 use seq_core::owner::handover::HandoverOffer;
-use seq_core::owner::{Grant, OwnershipUpdate};
+use seq_core::owner::{Grant, GrantedCopy, OwnershipUpdate};
 use seq_core::section::{Distance, SectionCopy};
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, LayoutId, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq,
@@ -37,9 +37,18 @@ impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
             routes: update.routes.as_ref().map(v1::Routes::from),
             handovers: update.handovers.iter().map(planned).collect(),
             no_other_candidate: update.no_other_candidate,
+            copied: update.grants.iter().filter(|grant| grant.copied).map(|grant| grant.section.0).collect(),
+            copies: update.copies.iter().map(v1::KeptCopy::from).collect(),
             revision: update.mark.revision.0,
             liveness: update.mark.liveness.0,
         }
+    }
+}
+
+impl From<&GrantedCopy> for v1::KeptCopy {
+    fn from(granted: &GrantedCopy) -> v1::KeptCopy {
+        let GrantedCopy { section, epoch, highest, bytes } = granted;
+        v1::KeptCopy { section: section.0, epoch: epoch.0, highest: highest.0, copy: bytes.to_vec() }
     }
 }
 
@@ -80,6 +89,16 @@ pub enum OwnershipUpdateError {
         /// Its ceiling.
         ceiling: u64,
     },
+    /// A copy of a section outside of the layout, under an epoch of 0, or with a number above 2^63-1.
+    #[error("invalid copy of section {section} under epoch {epoch} with the highest number {highest}")]
+    Copy {
+        /// The section.
+        section: u32,
+        /// Its epoch.
+        epoch: u64,
+        /// Its highest number.
+        highest: u64,
+    },
     /// The routes cannot be decoded.
     #[error(transparent)]
     Routes(#[from] RoutesError),
@@ -99,6 +118,7 @@ pub fn update(
     if [update.epochs.len(), update.ceilings.len(), update.handover_ids.len()] != [rows; 3] {
         return Err(OwnershipUpdateError::Lists { sections: rows });
     }
+    let mut copied = update.copied.iter().peekable();
     let grant = |row: usize| {
         let (section, epoch, ceiling) = (update.sections[row], update.epochs[row], update.ceilings[row]);
         if section >= layout.sections() || epoch == 0 || ceiling > Seq::MAX.0 {
@@ -109,7 +129,16 @@ pub fn update(
             epoch: Epoch(epoch),
             ceiling: Seq(ceiling),
             handover_id: HandoverId(update.handover_ids[row]),
+            copied: copied.next_if_eq(&&section).is_some(),
         })
+    };
+    let granted = |copy: &v1::KeptCopy| {
+        let v1::KeptCopy { section, epoch, highest, ref copy } = *copy;
+        if section >= layout.sections() || epoch == 0 || highest > Seq::MAX.0 {
+            return Err(OwnershipUpdateError::Copy { section, epoch, highest });
+        }
+        let bytes = Arc::new(copy.clone());
+        Ok(GrantedCopy { section: SectionId(section), epoch: Epoch(epoch), highest: Seq(highest), bytes })
     };
     let planned = |one: &v1::PlannedHandover| PlannedHandover {
         section: SectionId(one.section),
@@ -124,6 +153,7 @@ pub fn update(
         grants: (0..rows).map(grant).collect::<Result<_, _>>()?,
         handovers: update.handovers.iter().map(planned).collect(),
         no_other_candidate: update.no_other_candidate,
+        copies: update.copies.iter().map(granted).collect::<Result<_, _>>()?,
         mark: Mark { revision: Revision(update.revision), liveness: Liveness(update.liveness) },
     })
 }

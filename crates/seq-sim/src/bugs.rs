@@ -58,6 +58,12 @@ bugs! {
     StaleCopy: "stale-copy", "a staged copy used by its epoch alone",
     /// A section is thawed though its move may have been committed.
     ThawUnknown: "thaw-unknown", "a thaw without a definite answer",
+    /// A section that was frozen for its release is served again.
+    ThawReleased: "thaw-released", "a section served again after its copy was sent for its release",
+    /// The store keeps a copy after an ownership has started from it.
+    CopyUsedTwice: "copy-used-twice", "a kept copy that two ownerships start from",
+    /// The store keeps a copy whichever ownership came since.
+    CopyOfOlder: "copy-of-older", "a kept copy of an older ownership than the last one",
     /// A section is thawed because a repeated commit was refused.
     ThawLost: "thaw-lost", "a thaw at a refusal, whatever the ownership update contains",
     /// A refused commit extends the lease.

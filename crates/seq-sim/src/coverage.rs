@@ -38,6 +38,12 @@ situations! {
     StaleCopy: "stale copies ignored",
     /// A frozen section was thawed.
     Thawed: "thaws",
+    /// A section was frozen for its release.
+    FrozenForRelease: "sections frozen for a release",
+    /// A release left a copy in the store.
+    ReleasedExactly: "releases with copies",
+    /// An ownership began that starts from a kept copy.
+    StartedFromKept: "starts from a kept copy",
     /// A commit was requested again.
     CommitRepeated: "commits repeated",
     /// An offer that a target refused.

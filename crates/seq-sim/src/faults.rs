@@ -262,7 +262,7 @@ fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
         faults.push(Fault { at: start + at * MS, lasts: lasts_ms * MS, kind });
     };
     // What needs the most to come together is drawn most often.
-    let drawn = *[0, 1, 2, 3, 3, 4, 4, 5, 6].get(rng.index(9)).expect("nine of them");
+    let drawn = *[0, 1, 2, 3, 3, 4, 4, 5, 6, 7].get(rng.index(10)).expect("ten of them");
     let drawn = if weather == Weather::Wild && rng.chance(700) { 2 } else { drawn };
     match drawn {
         // An owner is replaced by a second process without receiving any notice.
@@ -311,6 +311,16 @@ fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
             add(0, rng.between(500, 3_000), Kind::Drain(name));
             add(rng.below(20), rng.between(100, 900), Kind::PeerResponsesLost(rng.between(300, 1_000)));
             add(rng.between(400, 3_000), rng.between(2_600, 5_000), Kind::Crash(name));
+        }
+        // All processes stop in an orderly way, and start again; one of them may be killed soon after that.
+        7 => {
+            let restarts = rng.between(500, 2_500);
+            add(0, restarts, Kind::Leave(name));
+            add(rng.below(100), restarts, Kind::Leave(other));
+            add(rng.below(100), restarts, Kind::Leave(third));
+            if rng.chance(600) {
+                add(rng.between(100, 4_000), rng.between(100, 1_000), Kind::Crash(rng.index(NAMES)));
+            }
         }
         // An owner whose raises alone fail.
         _ => add(0, rng.between(1_500, 4_000), Kind::NoRaises(name)),

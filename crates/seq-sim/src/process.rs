@@ -171,8 +171,16 @@ impl World {
     pub(crate) fn step<T>(&mut self, p: usize, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
         let mut effects = Effects::new();
         let outcome = step(&mut self.procs[p].owner, &mut effects);
+        let freezes = |effect: &Effect| match effect {
+            Effect::Table(TableEffect::Freeze { section, epoch }) => Some((*section, *epoch)),
+            _ => None,
+        };
+        let frozen: Vec<_> = effects.iter().filter_map(freezes).collect();
         if !effects.is_empty() {
             self.carry_out(p, effects);
+        }
+        for (section, epoch) in frozen {
+            self.freeze(p, section, epoch);
         }
         outcome
     }
@@ -205,7 +213,21 @@ impl World {
             TableEffect::Publish => {}
             TableEffect::Enter { section, epoch, ceiling, copy } => self.enter(p, section, epoch, ceiling, copy),
             TableEffect::Leave { section, epoch } => self.leave_section(p, section, epoch),
+            // Done once the table has all changes.
+            TableEffect::Freeze { .. } => {}
             TableEffect::Thaw { section, epoch } => self.thaw(p, section, epoch),
+        }
+    }
+
+    /// Freezes a section for its release.
+    fn freeze(&mut self, p: usize, section: SectionId, epoch: Epoch) {
+        let owned = self.procs[p].table.get(&section).filter(|owned| owned.epoch == epoch).cloned();
+        let Some(owned) = owned else { return };
+        let copy = owned.copy(self.bug);
+        self.procs[p].owner.on_frozen(section, epoch, &copy);
+        self.coverage.saw(Situation::FrozenForRelease);
+        if self.bug == Some(Bug::ThawReleased) {
+            self.thaw(p, section, epoch);
         }
     }
 

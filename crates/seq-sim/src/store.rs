@@ -14,9 +14,10 @@ use seq_core::high_water::{Mark, Refused};
 use seq_core::lease::Clocks;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Command, CommandRefusal, Reassign, Registration, Residence, SectionRecord, SectionRecords, State, Terms,
+    Answer, Command, CommandRefusal, Copies, KeptCopy, KeptFor, Reassign, Registration, Renew, Residence,
+    SectionRecord, SectionRecords, State, Terms,
 };
-use seq_core::{Epoch, Incarnation, Liveness, NodeId, Revision, Seq};
+use seq_core::{Epoch, HandoverId, Incarnation, Liveness, NodeId, Revision, SectionId, Seq};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
@@ -75,6 +76,8 @@ pub(crate) struct Store {
     pub(crate) rolled_back: Option<Revision>,
     /// The ceilings as they stood before that: they had been committed.
     pub(crate) lost_ceilings: Vec<Seq>,
+    /// A planted bug: the newest kept copy of each section.
+    older_copies: BTreeMap<SectionId, KeptCopy>,
 }
 
 /// The first input of an evaluation whose thread is stalled: the state; it reads the clock when it continues. The
@@ -116,6 +119,7 @@ impl Store {
             earlier: VecDeque::new(),
             rolled_back: None,
             lost_ceilings: Vec::new(),
+            older_copies: BTreeMap::new(),
         }
     }
 }
@@ -191,7 +195,7 @@ impl World {
             let wait = self.store.paused_until - self.now + self.rng.below(20 * MS);
             return self.after(wait, Event::Store(StoreStep::Apply(Box::new(entry))));
         }
-        let before = self.store.state.sections.clone();
+        let before = (self.store.state.sections.clone(), self.store.state.copies.clone());
         self.keep_state();
         match entry {
             Entry::Requested(request, requester) => {
@@ -201,10 +205,19 @@ impl World {
                     raise_unfenced(&mut self.store.state, &command, &mut answer);
                 }
                 self.note_entry(&command, &answer);
-                if let (Command::Renew { released, .. }, Answer::Renewed(Ok(()))) = (&command, &answer)
+                if let (Command::Renew(Renew { released, .. }), Answer::Renewed(Ok(()))) = (&command, &answer)
                     && !released.is_empty()
                 {
                     self.coverage.saw(Situation::Released);
+                    if self
+                        .store
+                        .state
+                        .copies
+                        .iter()
+                        .any(|(section, _)| released.iter().any(|(one, _)| *one == section))
+                    {
+                        self.coverage.saw(Situation::ReleasedExactly);
+                    }
                 }
                 if let Some(requester) = requester {
                     let late = if self.store.late_news > 0 { 300 * MS } else { 2 * MS };
@@ -237,7 +250,8 @@ impl World {
                 self.note_entry(&command, &answer);
             }
         }
-        self.look_at_records(&before);
+        self.look_at_records(&before.0);
+        self.look_at_copies(&before.1);
         for member in 0..MEMBERS {
             self.look_soon(member, PACE);
         }
@@ -247,6 +261,40 @@ impl World {
         let now = self.now;
         let version = self.store.state.route_version.0;
         self.trace.note(now, [4, version, 0], || format!("store: {command:?} -> {answer:?}"));
+    }
+
+    /// Counts ownerships that start from a kept copy. The planted bugs of kept copies grant one to a later ownership.
+    fn look_at_copies(&mut self, before: &Copies) {
+        let state = &mut self.store.state;
+        let began = |copies: &Copies, section| copies.iter().any(|(one, kept)| one == section && is_granted(kept));
+        let starts = state.copies.iter().filter(|(section, kept)| is_granted(kept) && !began(before, *section)).count();
+        (0..starts).for_each(|_| self.coverage.saw(Situation::StartedFromKept));
+        let complete = before.iter().filter(|(_, kept)| kept.is_complete());
+        match self.bug {
+            Some(Bug::CopyUsedTwice) => {
+                let granted = complete.filter(|(_, kept)| is_granted(kept));
+                self.store.older_copies.extend(granted.map(|(section, kept)| (section, kept.clone())));
+            }
+            Some(Bug::CopyOfOlder) => {
+                self.store.older_copies.extend(complete.map(|(section, kept)| (section, kept.clone())));
+            }
+            _ => return,
+        }
+        let mut kept: BTreeMap<SectionId, KeptCopy> =
+            state.copies.iter().map(|(section, kept)| (section, kept.clone())).collect();
+        for (section, older) in &self.store.older_copies {
+            let Some(record) = state.sections.resident(*section).filter(|record| record.owner.is_some()) else {
+                continue;
+            };
+            let (KeptFor::After(epoch) | KeptFor::Granted(epoch)) = older.kept_for;
+            // The ownership after the one that has started from it: with a release in between it is two epochs later.
+            let next = self.bug != Some(Bug::CopyUsedTwice) || record.epoch.0 <= epoch.0 + 2;
+            if next && record.epoch > epoch && record.handover_id == HandoverId(0) && !kept.contains_key(section) {
+                let kept_for = KeptFor::Granted(record.epoch);
+                kept.insert(*section, KeptCopy { kept_for, ..older.clone() });
+            }
+        }
+        state.copies = Copies::from_parts(kept).expect("copies of the simulator are small");
     }
 
     /// What was committed never falls.
@@ -293,6 +341,7 @@ impl World {
                 CommandRefusal::UnknownNode { node } if node == transfer.to => {
                     StoreResponse::TargetGone(Incarnation(0))
                 }
+                CommandRefusal::TargetLeaves { incarnation, .. } => StoreResponse::TargetGone(incarnation),
                 refusal @ (CommandRefusal::OtherIncarnation { .. } | CommandRefusal::UnknownNode { .. }) => {
                     over(&refusal)
                 }
@@ -386,13 +435,7 @@ fn command(request: &StoreRequest, bug: Option<Bug>, state: &State) -> Command {
             let first = Registration::new(&name, &addr, *token);
             Command::Register(Registration { lease: *lease, follows, seen: *seen, ..first })
         }
-        StoreRequest::Renew(renewal) => Command::Renew {
-            node: renewal.session.node,
-            incarnation: renewal.session.incarnation,
-            renew_seq: renewal.renew_seq,
-            released: renewal.released.clone(),
-            leaving: renewal.leaving,
-        },
+        StoreRequest::Renew(renewal) => Command::Renew(renewal.command()),
         StoreRequest::Raise { session, raises, .. } => {
             Command::Raise { node: session.node, incarnation: session.incarnation, raises: raises.clone() }
         }
@@ -425,6 +468,10 @@ fn loosen(bug: Option<Bug>, state: &State, reassigns: &mut [Reassign]) {
             _ => {}
         }
     }
+}
+
+fn is_granted(kept: &KeptCopy) -> bool {
+    matches!(kept.kept_for, KeptFor::Granted(_))
 }
 
 /// A planted bug: the raises that were refused are applied.

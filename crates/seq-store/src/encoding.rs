@@ -1,4 +1,4 @@
-//! Formats 5 to 8 of commands and states: archived types and their conversions. The one place that uses rkyv here.
+//! Formats 5 to 9 of commands and states: archived types and their conversions. The one place that uses rkyv here.
 //!
 //! Types of `seq-core` are never archived themselves: renaming a field there must not change what is on disk.
 //! Everything that has one item for each section is a set of flat vectors of the same length: that encodes, validates
@@ -11,6 +11,7 @@
 //! Format 6 has the bytes of format 5. It is the first one that a group was raised to, so a log with it has begun to
 //! count. Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only. Format 8 (`v8`)
 //! adds what sets know of each other since [`Rules::Eight`](state::Rules::Eight), and what a loss of entries leaves.
+//! Format 9 (`v9`) adds the copies of sections whose last owner stopped in an orderly way.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;
@@ -24,15 +25,19 @@ mod set_command;
 mod state_columns;
 mod v7;
 mod v8;
+mod v9;
 
 /// The newest format.
-pub(crate) const NEWEST: u16 = 8;
+pub(crate) const NEWEST: u16 = 9;
 
 /// The first format that has an audit log.
 pub(crate) const AUDIT: u16 = 7;
 
 /// The first format with the rules of [`state::Rules::Eight`].
 pub(crate) const NEIGHBOURS: u16 = 8;
+
+/// The first format that keeps copies of sections.
+pub(crate) const COPIES: u16 = 9;
 
 /// The oldest one, which is also that of a group which has never raised its own.
 pub(crate) const OLDEST: u16 = 5;
@@ -46,7 +51,8 @@ pub(crate) fn encode_command(format: u16, command: &state::Command) -> Vec<u8> {
     match format {
         ..AUDIT => encode_command_v5(command),
         AUDIT..NEIGHBOURS => v7(command),
-        _ => v8::encode_command(command, v7),
+        NEIGHBOURS..COPIES => v8::encode_command(command, v7),
+        _ => v9::encode_command(command, |command| v8::encode_command(command, v7)),
     }
 }
 
@@ -56,7 +62,8 @@ pub(crate) fn decode_command(format: u16, body: &[u8]) -> Result<state::Command,
     match format {
         ..AUDIT => decode_command_v5(body),
         AUDIT..NEIGHBOURS => v7(body),
-        _ => v8::decode_command(body, v7),
+        NEIGHBOURS..COPIES => v8::decode_command(body, v7),
+        _ => v9::decode_command(body, |body| v8::decode_command(body, v7)),
     }
 }
 
@@ -67,7 +74,8 @@ pub(crate) fn encode_state(format: u16, state: &state::State) -> Vec<u8> {
     match format {
         ..AUDIT => body,
         AUDIT..NEIGHBOURS => v7::encode_state(state, body),
-        _ => v8::encode_state(state, v7::encode_state(state, body)),
+        NEIGHBOURS..COPIES => v8::encode_state(state, v7::encode_state(state, body)),
+        _ => v9::encode_state(state, v8::encode_state(state, v7::encode_state(state, body))),
     }
 }
 
@@ -77,7 +85,8 @@ pub(crate) fn decode_state(format: u16, body: &[u8]) -> Result<state::State, Mal
     let state = match format {
         ..AUDIT => decode_state_v5(body),
         AUDIT..NEIGHBOURS => v7(body),
-        _ => v8::decode_state(body, v7),
+        NEIGHBOURS..COPIES => v8::decode_state(body, v7),
+        _ => v9::decode_state(body, |body| v8::decode_state(body, v7)),
     };
     Ok(state::State { rules: state::Rules::of_format(format), ..state? })
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use arbitrary::Result;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared};
 use seq_core::state::{
-    BeginOperation, Command, EndOperation, Raise, Reassign, Registration, Residence, SetDefinition, Terms, Transfer,
+    BeginOperation, Command, CopyPart, EndOperation, Raise, Reassign, Registration, Renew, Residence, SetDefinition,
+    Terms, Transfer,
 };
 use seq_core::{Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
 
@@ -144,8 +145,18 @@ impl Run {
             let section = self.section(input)?;
             Ok((section, self.epoch(input, section)?))
         };
-        let released = input.some(MAX_ROWS, released)?;
-        Ok(Command::Renew { node, incarnation, renew_seq, released, leaving: input.flag()? })
+        let copy = |input: &mut Input<'_>| {
+            let section = self.section(input)?;
+            let (epoch, highest) = (self.epoch(input, section)?, Seq(input.around(100)?));
+            let bytes = vec![7; input.below(8)? as usize];
+            let length = if input.flag()? { bytes.len() as u32 } else { input.around_small(7)? };
+            let offset = if input.flag()? { 0 } else { input.around_small(7)? };
+            Ok(CopyPart { section, epoch, highest, length, offset, bytes })
+        };
+        let copies = input.some(MAX_ROWS, copy)?;
+        let (taken, released) = (input.some(MAX_ROWS, released)?, input.some(MAX_ROWS, released)?);
+        let leaving = input.flag()?;
+        Ok(Command::Renew(Renew { node, incarnation, renew_seq, copies, released, taken, leaving }))
     }
 
     fn raise(&self, input: &mut Input<'_>) -> Result<Command> {

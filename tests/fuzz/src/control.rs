@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use prost::Message;
-use seq_core::state::{Command, Raise, Registration, Transfer};
+use seq_core::state::{Command, Raise, Registration, Renew, Transfer};
 use seq_core::{Epoch, HandoverId, Incarnation, NodeId, RenewSeq, Revision, SectionId, Seq};
 use seq_proto::v1;
 
@@ -57,13 +57,14 @@ fn register(message: &v1::RegisterRequest) -> Command {
 
 fn renew(message: &v1::RenewRequest) -> Command {
     let released = message.released.iter().zip(&message.released_epochs);
-    Command::Renew {
+    Command::Renew(Renew {
         node: NodeId(message.node_id),
         incarnation: Incarnation(message.incarnation),
         renew_seq: RenewSeq(message.renew_seq),
         released: released.map(|(section, epoch)| (SectionId(*section), Epoch(*epoch))).collect(),
         leaving: message.leaving,
-    }
+        ..Renew::default()
+    })
 }
 
 fn raise(message: &v1::RaiseCeilingsRequest) -> Command {

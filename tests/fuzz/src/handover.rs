@@ -154,13 +154,7 @@ impl Node {
     /// Renews, and applies the response.
     pub(crate) fn renew(&mut self, replica: &mut Replica) {
         let Some(renewal) = self.owner.renewal() else { return };
-        let command = Command::Renew {
-            node: renewal.session.node,
-            incarnation: renewal.session.incarnation,
-            renew_seq: renewal.renew_seq,
-            released: renewal.released.clone(),
-            leaving: renewal.leaving,
-        };
+        let command = Command::Renew(renewal.command());
         let answer = replica.apply(&command);
         let (Answer::Renewed(Ok(())), Some(update)) = (
             answer,

@@ -23,8 +23,13 @@ fn ownership() -> Ownership {
 fn update(node: NodeId, epoch: u64, version: u64) -> OwnershipUpdate {
     let route = Route::here(Some(node), Epoch(epoch));
     let nodes = [1, 2].map(|id| (NodeId(id), RouteNode { name: format!("a{id}"), addr: format!("a{id}:1") }));
-    let grant =
-        |id: u32| Grant { section: SectionId(id), epoch: Epoch(epoch), ceiling: Seq(0), handover_id: HandoverId(0) };
+    let grant = |id: u32| Grant {
+        section: SectionId(id),
+        epoch: Epoch(epoch),
+        ceiling: Seq(0),
+        handover_id: HandoverId(0),
+        copied: false,
+    };
     OwnershipUpdate {
         routes: Some(RouteUpdate {
             id: seq_core::SetId(7),

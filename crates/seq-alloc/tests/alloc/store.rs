@@ -9,19 +9,17 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use seq_core::arbiter::{Departure, PlannedHandover};
+use seq_core::arbiter::{Departure, Plan, PlannedHandover};
 use seq_core::directory::{Claim, ClaimRun};
-use seq_core::high_water::Mark;
 use seq_core::layout::SectionRun;
 use seq_core::owner::handover::MAX_OUTGOING;
-use seq_core::owner::{Grant, OwnershipUpdate, Session};
+use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::state::{
     Answer, Arrive, Arriving, Command, CommandRefusal, LearnDirectory, Pace, Reassign, Registration, ReportLoss,
     Residence, SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
 };
 use seq_core::{
-    Epoch, HandoverId, Incarnation, Layout, Liveness, MigrationId, NodeId, Revision, RouteVersion, SectionId, Seq,
-    SetId,
+    Epoch, HandoverId, Incarnation, Layout, MigrationId, NodeId, Revision, RouteVersion, SectionId, Seq, SetId,
 };
 use seq_kit::listen;
 use seq_kit::tasks::{Kind, TaskGroup};
@@ -297,29 +295,17 @@ impl Store {
     /// What changed of owners since a version, for one incarnation.
     fn update(&self, session: Session, since: u64) -> v1::OwnershipUpdate {
         let state = self.state.lock();
-        let since = RouteVersion(since);
-        let owned = state.owned_since((session.node, session.incarnation), since);
-        let grant = |(section, record): (SectionId, &Residence)| Grant {
-            section,
-            epoch: record.epoch,
-            ceiling: record.max_seq,
-            handover_id: record.handover_id,
-        };
         let stands = |one: &&PlannedHandover| {
             let record = state.sections.resident(one.section);
             one.from == session.node && record.is_some_and(|record| record.epoch == one.epoch)
         };
         let wanted = self.handovers.lock();
         let leaving = state.node(session.node).is_some_and(|node| node.leaving);
+        let update = OwnershipUpdate::of(&state, &Plan::default(), &[], session, RouteVersion(since));
         (&OwnershipUpdate {
-            routes: state.routes_since(since),
-            grants: owned.map(grant).collect(),
             handovers: wanted.iter().filter(stands).take(MAX_OUTGOING).cloned().collect(),
             no_other_candidate: leaving && wanted.is_empty(),
-            mark: Mark {
-                revision: state.revision,
-                liveness: state.node(session.node).map_or(Liveness(0), |node| node.liveness),
-            },
+            ..update.unwrap_or_default()
         })
             .into()
     }
@@ -447,6 +433,9 @@ impl ControlService for Store {
         let transfer = Command::Transfer(control::transfer(session, &request, &self.layout())?);
         let Answer::Transferred(answer) = self.apply(&transfer)? else { unreachable!() };
         let made = answer.map_err(|refusal| match refusal {
+            CommandRefusal::TargetLeaves { incarnation: current, .. } => {
+                Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
+            }
             CommandRefusal::OtherIncarnation { node, current, .. } if node.0 == request.to_node_id => {
                 Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
             }

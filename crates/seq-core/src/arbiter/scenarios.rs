@@ -3,12 +3,11 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec;
 
 use super::*;
 use crate::id::{HandoverId, RenewSeq};
 use crate::layout::Layout;
-use crate::state::{Answer, Command as StoreCommand, Registration, SetDefinition, Transfer};
+use crate::state::{Answer, Command as StoreCommand, Registration, Renew, SetDefinition, Transfer};
 use crate::testdata::{Command, Machine, run_all};
 
 /// The AllocSvrs that the set file names.
@@ -130,7 +129,7 @@ impl Scenario {
     fn renew(&mut self, command: &Command<'_>, name: &str, leaving: bool) {
         let (node, record) = self.node(command, name);
         let (incarnation, renew_seq) = (record.incarnation, RenewSeq(record.renew_seq.0 + 1));
-        let renew = StoreCommand::Renew { node, incarnation, renew_seq, released: vec![], leaving };
+        let renew = StoreCommand::Renew(Renew { node, incarnation, renew_seq, leaving, ..Renew::default() });
         assert_eq!(self.state.apply(&renew), Answer::Renewed(Ok(())));
     }
 

@@ -1,10 +1,8 @@
-use alloc::vec;
-
 use super::*;
 use crate::id::{RenewSeq, Revision};
 use crate::layout::Layout;
 use crate::lease::LeaseTerms;
-use crate::state::{Answer, Command, Registration, ReportLoss, SetDefinition, Terms};
+use crate::state::{Answer, Command, Registration, Renew, ReportLoss, SetDefinition, Terms};
 
 const NAMES: [&str; 3] = ["a1", "a2", "a3"];
 
@@ -65,7 +63,7 @@ impl World {
     fn renew_with(&mut self, name: &str, leaving: bool) {
         let (node, record) = self.state.nodes().find(|(_, node)| node.name == name).unwrap();
         let (incarnation, renew_seq) = (record.incarnation, RenewSeq(record.renew_seq.0 + 1));
-        let renew = Command::Renew { node, incarnation, renew_seq, released: vec![], leaving };
+        let renew = Command::Renew(Renew { node, incarnation, renew_seq, leaving, ..Renew::default() });
         assert_eq!(self.state.apply(&renew), Answer::Renewed(Ok(())));
     }
 

@@ -10,7 +10,7 @@ use crate::arbiter::{Arbiter, ArbiterTimeouts, Declared};
 use crate::id::{HandoverId, Lineage, RenewSeq, Revision};
 use crate::layout::{Layout, SectionRun};
 use crate::state::{
-    Answer, Command as StoreCommand, Depart, Home, LearnDirectory, Pace, Registration, Rollback, SetDefinition,
+    Answer, Command as StoreCommand, Depart, Home, LearnDirectory, Pace, Registration, Renew, Rollback, SetDefinition,
     SetFacts, SetPace, StartMigration,
 };
 use crate::testdata::{Command, Machine, run_all};
@@ -163,7 +163,7 @@ impl Scenario {
     fn renew(&mut self, name: &str) {
         let (node, record) = self.source.nodes().find(|(_, node)| node.name == name).expect("it registered");
         let (incarnation, renew_seq) = (record.incarnation, RenewSeq(record.renew_seq.0 + 1));
-        let renew = StoreCommand::Renew { node, incarnation, renew_seq, released: vec![], leaving: false };
+        let renew = StoreCommand::Renew(Renew { node, incarnation, renew_seq, leaving: false, ..Renew::default() });
         assert_eq!(self.source.apply(&renew), Answer::Renewed(Ok(())));
     }
 

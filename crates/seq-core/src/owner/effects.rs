@@ -59,6 +59,14 @@ pub enum TableEffect {
         /// The ownership.
         epoch: Epoch,
     },
+    /// Freeze the section for good, and give its copy to [`Owner::on_frozen`](super::Owner::on_frozen) in the same
+    /// step.
+    Freeze {
+        /// The section.
+        section: SectionId,
+        /// The ownership.
+        epoch: Epoch,
+    },
     /// Replace the frozen section by one with the same values that serves, under the same ownership.
     Thaw {
         /// The section.
@@ -102,8 +110,11 @@ impl From<HandoverRequest> for Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyLoss {
     /// The copy of the committed attempt is not here.
-    #[error("no copy of the committed attempt was staged here, or it was evicted")]
+    #[error("its copy is not here: it was never staged, was evicted, or the store keeps it no more")]
     Missing,
+    /// The copy that the store keeps is none.
+    #[error("the copy that the store kept cannot be read")]
+    Unreadable,
     /// It does not fit what the store granted.
     #[error(transparent)]
     Misfit(#[from] CopyMisfit),

@@ -306,7 +306,8 @@ impl Owner {
         let PlannedHandover { section, epoch, from: _, to, incarnation, departure } = wanted.clone();
         let Some(session) = self.session else { return };
         let other = departure.is_some() || to != session.node;
-        let may = self.owned.get(&section) == Some(&epoch) && other && !self.outgoing.has(section);
+        let idle = !self.outgoing.has(section) && !self.releases.is_parting(section);
+        let may = self.owned.get(&section) == Some(&epoch) && other && idle;
         if !may || self.outgoing.handovers.len() == MAX_OUTGOING {
             return;
         }
@@ -424,7 +425,8 @@ impl Owner {
     /// As a target: whether a section may be on its way here.
     #[must_use]
     pub fn expects(&self, section: SectionId) -> bool {
-        self.incoming.expected.iter().any(|expected| expected.section == section)
+        let offered = self.incoming.expected.iter().any(|expected| expected.section == section);
+        offered || self.releases.is_arriving(section)
     }
 
     /// As a target: whether an offer may be taken, before its copy is received.

@@ -82,8 +82,14 @@ impl Machine for Scenario {
             }
             _ => self.notified(command, &mut effects),
         };
+        for effect in &effects {
+            *out += &format!("{}\n", self.carry_out_effect(effect));
+        }
         for effect in effects {
-            *out += &format!("{}\n", self.carry_out_effect(&effect));
+            if let Effect::Table(TableEffect::Freeze { section, epoch }) = effect {
+                // One uid of each section has numbers.
+                self.owner.on_frozen(section, epoch, &one_slot(SlotIndex(2), 40));
+            }
         }
         if let Err(error) = result {
             *out += &format!("not adopted: {error}\n");
@@ -202,6 +208,12 @@ impl Scenario {
             let what = if index == 0 { ", releasing" } else { " and" };
             text += &format!("{what} section {section} epoch {epoch}");
         }
+        for part in &renewal.copies {
+            text += &format!(", with the copy of section {} epoch {}", part.section, part.epoch);
+        }
+        for (section, epoch) in &renewal.taken {
+            text += &format!(", having started section {section} epoch {epoch}");
+        }
         text += if renewal.leaving { ", leaving\n" } else { "\n" };
         self.renewal = Some((renewal, self.clocks()));
         text
@@ -268,6 +280,7 @@ impl Scenario {
                 format!("enter section {section} epoch {epoch}: ceiling {ceiling}, {start}")
             }
             TableEffect::Leave { section, epoch } => format!("leave section {section} epoch {epoch}"),
+            TableEffect::Freeze { section, epoch } => format!("freeze section {section} epoch {epoch} to release it"),
             TableEffect::Thaw { section, epoch } => format!("thaw section {section} epoch {epoch}"),
         }
     }
@@ -321,6 +334,7 @@ fn update(command: &Command<'_>) -> OwnershipUpdate {
         grants: command.list("grants"),
         handovers: command.list("planned").into_iter().map(planned).collect(),
         no_other_candidate: command.has("no-other-candidate"),
+        copies: command.list("copies"),
         mark: Mark::default(),
     }
 }
@@ -361,14 +375,34 @@ impl Value for Routed {
 }
 
 impl Value for Grant {
-    const WHAT: &str = "a grant, as SECTION@EPOCH:CEILING or SECTION@EPOCH:CEILING:ATTEMPT";
+    const WHAT: &str = "a grant, as SECTION@EPOCH:CEILING, SECTION@EPOCH:CEILING:ATTEMPT or SECTION@EPOCH:CEILING:kept";
 
     fn parse(text: &str) -> Option<Grant> {
         let (ownership, rest) = text.split_once(':')?;
         let (section, epoch) = Value::parse(ownership)?;
-        let (ceiling, attempt) = rest.split_once(':').unwrap_or((rest, "0"));
-        Some(Grant { section, epoch, ceiling: Seq(u64::parse(ceiling)?), handover_id: HandoverId::parse(attempt)? })
+        let (ceiling, how) = rest.split_once(':').unwrap_or((rest, "0"));
+        let copied = how == "kept";
+        let handover_id = if copied { HandoverId(0) } else { HandoverId::parse(how)? };
+        Some(Grant { section, epoch, ceiling: Seq(u64::parse(ceiling)?), handover_id, copied })
     }
+}
+
+impl Value for GrantedCopy {
+    const WHAT: &str = "a kept copy, as SECTION@EPOCH:SLOT:NUMBER";
+
+    fn parse(text: &str) -> Option<GrantedCopy> {
+        let (ownership, slot) = text.split_once(':')?;
+        let (section, epoch) = Value::parse(ownership)?;
+        let Slot(slot, distance) = Slot::parse(slot)?;
+        let bytes = Arc::new(one_slot(slot, distance.get()).encode());
+        Some(GrantedCopy { section, epoch, highest: Seq(distance.get()), bytes })
+    }
+}
+
+/// The copy of a section in which one uid has numbers.
+fn one_slot(slot: SlotIndex, number: u64) -> SectionCopy {
+    let distance = Distance::new(number, false).expect("it is above 0");
+    SectionCopy { base: Seq(0), distances: Vec::from([(slot, distance)]) }
 }
 
 struct Planned {

@@ -45,6 +45,7 @@ fn grant(section: u32, epoch: u64, ceiling: u64, handover_id: u64) -> Grant {
         epoch: Epoch(epoch),
         ceiling: Seq(ceiling),
         handover_id: HandoverId(handover_id),
+        copied: false,
     }
 }
 
@@ -508,15 +509,21 @@ fn more_releases_than_one_call_takes_are_spread_over_calls() {
     let grants = (0..sections as u32).map(|section| grant(section, 1, 0, 0)).collect();
     adopt(&mut owner, 1, OwnershipUpdate { routes: Some(update), grants, ..OwnershipUpdate::default() });
     owner.leave();
-    adopt(&mut owner, 2, OwnershipUpdate { no_other_candidate: true, ..OwnershipUpdate::default() });
+    let alone = || OwnershipUpdate { no_other_candidate: true, ..OwnershipUpdate::default() };
+    let mut effects = adopt(&mut owner, 2, alone());
     let mut seen = BTreeSet::new();
     while !owner.is_empty() {
+        for effect in effects.drain(..) {
+            if let Effect::Table(TableEffect::Freeze { section, epoch }) = effect {
+                owner.on_frozen(section, epoch, &SectionCopy::above(Seq(7)));
+            }
+        }
         let renewal = owner.renewal().unwrap();
         assert!(renewal.released.len() <= crate::limits::MAX_RAISES, "{} releases", renewal.released.len());
         let before = seen.len();
         seen.extend(renewal.released.iter().map(|(section, _)| section.0));
         assert!(seen.len() > before, "each call brings some");
-        owner.on_renewed(&renewal, at(3), OwnershipUpdate::default(), &mut Vec::new()).unwrap();
+        owner.on_renewed(&renewal, at(3), alone(), &mut effects).unwrap();
     }
     assert_eq!(seen.len() as u64, sections);
 }

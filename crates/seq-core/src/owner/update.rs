@@ -1,11 +1,14 @@
 //! The ownership update that comes with each response of the store.
 
 use super::handover::MAX_OUTGOING;
-use super::{Grant, OwnershipUpdate, Session};
+use alloc::vec::Vec;
+
+use super::{Grant, GrantedCopy, OwnershipUpdate, Session};
 use crate::arbiter::{Plan, PlannedHandover};
 use crate::high_water::Mark;
-use crate::id::{RouteVersion, SectionId};
-use crate::state::{Residence, State};
+use crate::id::{Epoch, RouteVersion, SectionId};
+use crate::limits;
+use crate::state::{KeptCopy, Residence, State};
 
 /// Most handovers in one update where they only even the load: a few for each renewal, so that callers hardly notice
 /// them. A draining node gets as many as it makes at a time.
@@ -14,6 +17,24 @@ const MAX_HANDOVERS_TO_REBALANCE: usize = 2;
 /// Handovers to another set at a time: each one waits for two stores while its section is frozen, and more of them at
 /// once make each pause longer.
 const MAX_DEPARTURES: usize = 4;
+
+/// The first kept copies that ownerships of an incarnation start from: one, and the next ones that are small enough.
+fn granted_copies(state: &State, session: Session) -> Vec<GrantedCopy> {
+    let mut bytes = 0;
+    let copies = state.copies_for(session.node, session.incarnation).take_while(|(_, _, kept)| {
+        let first = bytes == 0;
+        // Each copy has an envelope of its own, also one without bytes.
+        bytes += kept.bytes.len() + 32;
+        first || bytes <= limits::MAX_GRANTED_COPY_BYTES
+    });
+    let granted = |(section, epoch, kept): (SectionId, Epoch, &KeptCopy)| GrantedCopy {
+        section,
+        epoch,
+        highest: kept.highest,
+        bytes: kept.bytes.clone(),
+    };
+    copies.map(granted).collect()
+}
 
 impl OwnershipUpdate {
     /// Reads from the applied state, from the arbiter's plan and from the coordinator's departures, what changed for an
@@ -44,6 +65,7 @@ impl OwnershipUpdate {
         let mut update = OwnershipUpdate {
             handovers: departures.chain(plan.handovers.iter().filter(stands).take(most)).cloned().collect(),
             no_other_candidate: plan.no_other_candidate.contains(&node),
+            copies: granted_copies(state, session),
             mark: Mark { revision: state.revision, liveness: record.liveness },
             ..OwnershipUpdate::default()
         };
@@ -54,6 +76,7 @@ impl OwnershipUpdate {
             epoch: record.epoch,
             ceiling: record.max_seq,
             handover_id: record.handover_id,
+            copied: state.copies.is_granted(section, record.epoch),
         };
         update.grants = state.owned_since((node, incarnation), since).map(grant).collect();
         Some(update)

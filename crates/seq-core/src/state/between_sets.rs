@@ -455,7 +455,13 @@ impl World {
         let Some((set, incarnation)) = self.older_sessions.get(pick % self.older_sessions.len().max(1)).copied() else {
             return;
         };
-        let renew = Command::Renew { node: NODE, incarnation, renew_seq: RenewSeq(1), released: vec![], leaving: true };
+        let renew = Command::Renew(Renew {
+            node: NODE,
+            incarnation,
+            renew_seq: RenewSeq(1),
+            leaving: true,
+            ..Renew::default()
+        });
         assert!(matches!(self.apply(set, &renew), Answer::Renewed(Err(_))), "{incarnation} is taken for a newer one");
         let follows = Registration { follows: incarnation, ..Registration::new("a", "a:1", self.draw()) };
         assert!(matches!(self.apply(set, &Command::Register(follows)), Answer::Registered(Err(_))));

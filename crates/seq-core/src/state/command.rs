@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::audit::{BeginOperation, EndOperation};
+use super::copies::CopyPart;
 use super::loss::{Loss, ReportLoss};
 use super::set_command::{
     Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence, Forget,
@@ -32,18 +33,7 @@ pub enum Command {
     /// Starts a new incarnation of an AllocSvr.
     Register(Registration),
     /// Renews an incarnation of an AllocSvr.
-    Renew {
-        /// The node.
-        node: NodeId,
-        /// Its incarnation.
-        incarnation: Incarnation,
-        /// The last renewal's number plus one, or the last one again.
-        renew_seq: RenewSeq,
-        /// Ownerships that the incarnation gives up. One that it does not hold (any more) is skipped.
-        released: Vec<(SectionId, Epoch)>,
-        /// Whether the process is about to exit: it is given no section, and those that it owns are to be handed over.
-        leaving: bool,
-    },
+    Renew(Renew),
     /// Raises ceilings. Counts for liveness like a renewal.
     Raise {
         /// The node that owns the sections.
@@ -147,6 +137,26 @@ impl Registration {
             seen: Revision(0),
         }
     }
+}
+
+/// A renewal of an incarnation of an AllocSvr.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renew {
+    /// The node.
+    pub node: NodeId,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// The last renewal's number plus one, or the last one again.
+    pub renew_seq: RenewSeq,
+    /// Parts of the copies of sections that the incarnation has frozen for good, and is about to release. A part of a
+    /// section that it does not own is skipped. Kept before the ownerships of `released` end.
+    pub copies: Vec<CopyPart>,
+    /// Ownerships that the incarnation gives up. One that it does not hold (any more) is skipped.
+    pub released: Vec<(SectionId, Epoch)>,
+    /// Ownerships whose kept copies the incarnation has started from, so that the store need not keep them.
+    pub taken: Vec<(SectionId, Epoch)>,
+    /// Whether the process is about to exit: it is given no section, and those that it owns are to be handed over.
+    pub leaving: bool,
 }
 
 /// One section's raise.
@@ -353,6 +363,14 @@ pub enum CommandRefusal {
     UnknownNode {
         /// The id in the command.
         node: NodeId,
+    },
+    /// The node is about to exit, so that no section is handed to it.
+    #[error("node {node} is about to exit")]
+    TargetLeaves {
+        /// The node.
+        node: NodeId,
+        /// Its incarnation.
+        incarnation: Incarnation,
     },
     /// No node of this name registered.
     #[error("no AllocSvr named {name:?} registered here")]

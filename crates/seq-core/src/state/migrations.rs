@@ -111,7 +111,7 @@ impl State {
         }
         let is_foreign = match self.rules {
             Rules::Seven => !self.migrations.contains_key(&id),
-            Rules::Eight => by.is_some(),
+            Rules::Eight | Rules::Nine => by.is_some(),
         };
         if is_foreign {
             if self.rules >= Rules::Eight && self.foreign_migrations.get(&id).is_some_and(|known| Some(*known) != by) {

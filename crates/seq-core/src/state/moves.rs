@@ -431,6 +431,7 @@ impl State {
 
     pub(super) fn advance(&mut self, section: SectionId, next: SectionRecord) {
         self.sections.advance(section, next);
+        self.copies.follow(section, &next);
     }
 
     /// The epoch and the ceiling under which a section goes on after a restore that may have lost what came after them:

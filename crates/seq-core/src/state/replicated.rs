@@ -13,10 +13,10 @@ use super::set_command::{
     Inherit, LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
 };
 use super::{
-    Answer, Closing, Command, CommandRefusal, FenceResponse, Raise, Reassign, Registration, SetDefinition, Terms,
-    Transfer, Transferred,
+    Answer, Closing, Command, CommandRefusal, FenceResponse, Raise, Reassign, Registration, Renew, SetDefinition,
+    Terms, Transfer, Transferred,
 };
-use crate::id::{Epoch, Incarnation, MigrationId, NodeId, RenewSeq, SectionId, Seq};
+use crate::id::{Epoch, Incarnation, MigrationId, NodeId, Seq};
 
 /// A command whose output has one type.
 pub trait Replicated: Into<Command> {
@@ -38,21 +38,6 @@ pub struct SetTerms {
     pub replaces: Option<Terms>,
     /// The terms.
     pub terms: Terms,
-}
-
-/// See [`Command::Renew`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Renew {
-    /// The node.
-    pub node: NodeId,
-    /// Its incarnation.
-    pub incarnation: Incarnation,
-    /// The last renewal's number plus one, or the last one again.
-    pub renew_seq: RenewSeq,
-    /// Ownerships that the incarnation gives up.
-    pub released: Vec<(SectionId, Epoch)>,
-    /// Whether the process is about to exit.
-    pub leaving: bool,
 }
 
 /// See [`Command::Raise`].
@@ -118,10 +103,7 @@ replicated! {
     SetTerms => TermsSet(Result<(), CommandRefusal>),
         |SetTerms { replaces, terms }| Command::SetTerms { replaces, terms };
     Registration => Registered(Result<(NodeId, Incarnation), CommandRefusal>), Command::Register;
-    Renew => Renewed(Result<(), CommandRefusal>), |renew| {
-        let Renew { node, incarnation, renew_seq, released, leaving } = renew;
-        Command::Renew { node, incarnation, renew_seq, released, leaving }
-    };
+    Renew => Renewed(Result<(), CommandRefusal>), Command::Renew;
     RaiseCeilings => Raised(Result<Vec<Option<Seq>>, CommandRefusal>),
         |RaiseCeilings { node, incarnation, raises }| Command::Raise { node, incarnation, raises };
     Reassignment => Reassigned(Vec<Option<Epoch>>), |Reassignment(moves)| Command::Reassign(moves);
@@ -157,7 +139,7 @@ mod tests {
     use core::time::Duration;
 
     use super::*;
-    use crate::id::{HandoverId, Lineage, Revision, SetId};
+    use crate::id::{HandoverId, Lineage, RenewSeq, Revision, SectionId, SetId};
     use crate::layout::{Layout, SectionRun};
     use crate::state::{Arriving, Destination, Pace, SetFacts, SetRefusal, State};
 
@@ -177,7 +159,7 @@ mod tests {
         let (section, epoch) = (SectionId(0), Epoch(1));
         let first = Reassign { section, expected: Epoch(0), liveness: None, to: one, incarnation };
         assert_eq!(apply(state, Reassignment(vec![first])), [Some(epoch)]);
-        let renew = Renew { node: one, incarnation, renew_seq: RenewSeq(1), released: vec![], leaving: false };
+        let renew = Renew { node: one, incarnation, renew_seq: RenewSeq(1), ..Renew::default() };
         assert_eq!(apply(state, renew), Ok(()));
         let raises = vec![Raise { section, epoch, to: Seq(7) }];
         assert_eq!(apply(state, RaiseCeilings { node: one, incarnation, raises }), Ok(vec![Some(Seq(7))]));

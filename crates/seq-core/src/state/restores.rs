@@ -201,7 +201,7 @@ fn a_session_of_an_older_lineage_is_refused() {
     assert_eq!(state.apply(&Command::Reassign(vec![given])), Answer::Reassigned(vec![Some(expected.next())]));
     let (epoch, incarnation, handover_id) = (expected.next(), older, HandoverId(1));
     let refusal = CommandRefusal::OtherIncarnation { node, current: newer, given: older };
-    let renew = Command::Renew { node, incarnation, renew_seq: RenewSeq(1), released: vec![], leaving: true };
+    let renew = Command::Renew(Renew { node, incarnation, renew_seq: RenewSeq(1), leaving: true, ..Renew::default() });
     assert_eq!(state.apply(&renew), Answer::Renewed(Err(refusal.clone())));
     let raises = vec![Raise { section, epoch, to: Seq(1 << 50) }];
     assert_eq!(state.apply(&Command::Raise { node, incarnation, raises }), Answer::Raised(Err(refusal.clone())));

@@ -9,14 +9,20 @@ pub enum Rules {
     /// Those of formats up to 7.
     Seven,
     /// Counts of restores are compared with those of all sets, and what a neighbour states is bounded: since format 8.
-    #[default]
     Eight,
+    /// And no section is handed to a node that is about to exit: since format 9.
+    #[default]
+    Nine,
 }
 
 impl Rules {
     /// The rules of a group with this format.
     #[must_use]
     pub fn of_format(format: u16) -> Rules {
-        if format < 8 { Rules::Seven } else { Rules::Eight }
+        match format {
+            ..8 => Rules::Seven,
+            8 => Rules::Eight,
+            _ => Rules::Nine,
+        }
     }
 }

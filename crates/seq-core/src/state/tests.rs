@@ -67,7 +67,7 @@ fn timeless(state: &State) -> State {
 fn renew(state: &mut State, (node, incarnation): (u32, u64), renew_seq: u64) -> Result<(), CommandRefusal> {
     let (node, incarnation) = (NodeId(node), Incarnation(incarnation));
     let renew_seq = RenewSeq(renew_seq);
-    match state.apply(&Command::Renew { node, incarnation, renew_seq, released: vec![], leaving: false }) {
+    match state.apply(&Command::Renew(Renew { node, incarnation, renew_seq, leaving: false, ..Renew::default() })) {
         Answer::Renewed(outcome) => outcome,
         other => panic!("{other:?}"),
     }
@@ -438,7 +438,14 @@ fn released_sections_have_no_owner_under_the_next_epoch() {
     let mut state = served();
     let released = vec![(SectionId(0), Epoch(1)), (SectionId(1), Epoch(9)), (SectionId(7), Epoch(1))];
     let (node, incarnation, renew_seq) = (NodeId(1), Incarnation(1), RenewSeq(1));
-    let answer = state.apply(&Command::Renew { node, incarnation, renew_seq, released, leaving: true });
+    let answer = state.apply(&Command::Renew(Renew {
+        node,
+        incarnation,
+        renew_seq,
+        released,
+        leaving: true,
+        ..Renew::default()
+    }));
     assert_eq!(answer, Answer::Renewed(Ok(())));
     let owners: Vec<_> =
         state.sections.residents().map(|(_, record)| (record.owner, record.epoch.0, record.max_seq.0)).collect();
@@ -567,7 +574,7 @@ impl Twin {
         match command {
             Command::DefineSet(_) | Command::SetTerms { .. } => vec![],
             Command::Register(registration) => vec![self.register(registration)],
-            Command::Renew { node, incarnation, renew_seq, released, .. } => {
+            Command::Renew(Renew { node, incarnation, renew_seq, released, .. }) => {
                 let Some(name) = self.current(*node, *incarnation) else { return vec![None] };
                 vec![self.renew(&name, incarnation.0, renew_seq.0, released).then_some(0)]
             }
@@ -666,12 +673,9 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
     let ownership = (section(), epoch()).prop_map(|(section, epoch)| (SectionId(section), Epoch(epoch)));
     let released = prop::collection::vec(ownership, 0..3);
     let renew = (node(), incarnation(), 0..5u64, released, any::<bool>()).prop_map(
-        |(node, incarnation, seq, released, leaving)| Command::Renew {
-            node,
-            incarnation,
-            renew_seq: RenewSeq(seq),
-            released,
-            leaving,
+        |(node, incarnation, seq, released, leaving)| {
+            let renew_seq = RenewSeq(seq);
+            Command::Renew(Renew { node, incarnation, renew_seq, released, leaving, ..Renew::default() })
         },
     );
     let to = prop_oneof![9 => 0..1_000u64, 1 => Seq::MAX.0 - 1..=Seq::MAX.0 + 1, 1 => Just(u64::MAX)];

@@ -12,7 +12,7 @@ use seq_core::migration::{Armed, Coordinator, Effect};
 use seq_core::owner::Session;
 use seq_core::state::{
     Answer, Arrival, Arrive, Closing, Command, CommandRefusal, Complete, Depart, Destination, FenceResponse, Inherit,
-    LearnDirectory, Raise, Registration, SetFacts, SetRefusal, StartReturn, State,
+    LearnDirectory, Raise, Registration, Renew, SetFacts, SetRefusal, StartReturn, State,
 };
 use seq_core::{HandoverId, Incarnation, Lineage, MigrationId, RenewSeq, RouteVersion, SectionId, SetId};
 
@@ -209,7 +209,7 @@ impl World {
                 Command::Register(Registration { lease: self.sets[set].terms.lease, follows, ..first })
             }
             Request::Renew { session: Session { node, incarnation }, renew_seq } => {
-                Command::Renew { node, incarnation, renew_seq, released: Vec::new(), leaving: false }
+                Command::Renew(Renew { node, incarnation, renew_seq, leaving: false, ..Renew::default() })
             }
             Request::Raise { session: Session { node, incarnation }, raises } => {
                 Command::Raise { node, incarnation, raises }

@@ -343,6 +343,12 @@ impl World {
                 let made = made.unwrap_or_else(|| Section::takeover(uids, ceiling, STEP));
                 self.procs[p].table.insert(section, Owned { epoch, section: made });
             }
+            TableEffect::Freeze { section, epoch } => {
+                let owned = self.procs[p].table.get(&section).filter(|owned| owned.epoch == epoch);
+                if let Some(copy) = owned.map(|owned| owned.section.freeze()) {
+                    self.procs[p].owner.on_frozen(section, epoch, &copy);
+                }
+            }
             TableEffect::Thaw { section, epoch } => {
                 let Some(owned) = self.procs[p].table.get(&section).filter(|owned| owned.epoch == epoch) else {
                     return;

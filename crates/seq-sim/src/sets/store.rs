@@ -162,9 +162,7 @@ impl World {
                 let first = Registration::new(&name.to_string(), &format!("{name}:{p}"), token);
                 Command::Register(Registration { lease: TERMS.lease, follows, ..first })
             }
-            Request::Renew(Renewal { session, renew_seq, released, leaving, .. }) => {
-                Command::Renew { node: session.node, incarnation: session.incarnation, renew_seq, released, leaving }
-            }
+            Request::Renew(renewal) => Command::Renew(renewal.command()),
             Request::Raise { session, raises, .. } => {
                 Command::Raise { node: session.node, incarnation: session.incarnation, raises }
             }

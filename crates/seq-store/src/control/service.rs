@@ -308,6 +308,7 @@ impl Control {
         let current = match &refusal {
             CommandRefusal::OtherIncarnation { node, current, .. } if *node == target => *current,
             CommandRefusal::UnknownNode { node } if *node == target => Incarnation(0),
+            CommandRefusal::TargetLeaves { incarnation, .. } => *incarnation,
             _ => return self.refused(refusal),
         };
         Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
@@ -367,6 +368,7 @@ fn refused(refusal: CommandRefusal, addr: Option<String>) -> Status {
         CommandRefusal::UnknownNode { .. } => Reason::UnknownNode,
         CommandRefusal::OtherIncarnation { .. } => Reason::OtherIncarnation,
         CommandRefusal::UnknownName { .. } => Reason::UnknownName,
+        CommandRefusal::TargetLeaves { .. } => Reason::TargetGone,
         CommandRefusal::OtherOwnership { .. } => Reason::OtherOwnership,
         CommandRefusal::OtherRenewal { .. } => Reason::OtherRenewal,
         CommandRefusal::OtherTerms { .. } => Reason::OtherTerms,

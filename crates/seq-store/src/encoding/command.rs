@@ -215,14 +215,17 @@ impl From<&state::Command> for Command {
                 follows: registration.follows.0,
                 seen: registration.seen.0,
             },
-            state::Command::Renew { node, incarnation, renew_seq, released, leaving } => Command::Renew {
-                node: node.0,
-                incarnation: incarnation.0,
-                renew_seq: renew_seq.0,
-                released: released.iter().map(|(section, _)| section.0).collect(),
-                epochs: released.iter().map(|(_, epoch)| epoch.0).collect(),
-                leaving: *leaving,
-            },
+            // Copies are of a later format: without them the next ownership starts at its ceiling.
+            state::Command::Renew(state::Renew { node, incarnation, renew_seq, released, leaving, .. }) => {
+                Command::Renew {
+                    node: node.0,
+                    incarnation: incarnation.0,
+                    renew_seq: renew_seq.0,
+                    released: released.iter().map(|(section, _)| section.0).collect(),
+                    epochs: released.iter().map(|(_, epoch)| epoch.0).collect(),
+                    leaving: *leaving,
+                }
+            }
             state::Command::Raise { node, incarnation, raises } => Command::Raise {
                 node: node.0,
                 incarnation: incarnation.0,
@@ -269,7 +272,8 @@ impl Command {
                 }
                 let released = released.into_iter().map(SectionId).zip(epochs.into_iter().map(Epoch)).collect();
                 let (node, incarnation, renew_seq) = (NodeId(node), Incarnation(incarnation), RenewSeq(renew_seq));
-                state::Command::Renew { node, incarnation, renew_seq, released, leaving }
+                let earlier = state::Renew::default();
+                state::Command::Renew(state::Renew { node, incarnation, renew_seq, released, leaving, ..earlier })
             }
             Command::Raise { node, incarnation, sections, epochs, to } => {
                 if epochs.len() != sections.len() || to.len() != sections.len() {

@@ -126,6 +126,7 @@ impl State {
             fences: BTreeMap::new(),
             forgotten: RouteVersion(0),
             loss: None,
+            copies: state::Copies::default(),
             rules: state::Rules::Seven,
             audit: state::Audit::default(),
             restore_margin: state::RestoreMargin::default(),

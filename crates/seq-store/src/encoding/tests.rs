@@ -12,7 +12,7 @@ use seq_core::plan::Fingerprint;
 use seq_core::state::{
     Arrive, Arrived, Arriving, BeginLineage, Close, Closing, Command, Complete, Depart, DepartSilent, Destination,
     EndQuarantine, Fence, FenceResponse, Home, LearnDirectory, Migration, NodeRecord, Pace, PeerSet, Phase, Quarantine,
-    Raise, Reassign, RecordClaim, Recovery, Registration, Residence, Rollback, Rules, Scope, SectionRecord,
+    Raise, Reassign, RecordClaim, Recovery, Registration, Renew, Residence, Rollback, Rules, Scope, SectionRecord,
     SectionRecords, SetDefinition, SetFacts, SetPace, StartMigration, StartReturn, State, Terms, Tombstone, Transfer,
 };
 use seq_core::{
@@ -24,6 +24,7 @@ use seq_raft::MAX_COMMAND_BODY_BYTES;
 use super::*;
 
 mod audit;
+mod copies;
 mod neighbours;
 
 fn hex(bytes: &[u8]) -> String {
@@ -202,13 +203,14 @@ fn commands() {
 
 #[test]
 fn commands_that_keep_and_change_owners() {
-    let renew = Command::Renew {
+    let renew = Command::Renew(Renew {
         node: NodeId(1),
         incarnation: Incarnation(2),
         renew_seq: RenewSeq(3),
         released: vec![(SectionId(4), Epoch(5))],
         leaving: true,
-    };
+        ..Renew::default()
+    });
     check_command(
         &renew,
         expect![[r#"

@@ -9,7 +9,8 @@ use futures::{Stream, StreamExt, stream};
 use seq_proto::status;
 use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{RaftMessage, SnapshotChunk};
-use seq_store::DataDir;
+use seq_raft::StateMachine;
+use seq_store::{DataDir, SetState};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
@@ -111,7 +112,7 @@ impl Forger {
             to,
             nonce: self.nonces[from as usize - 1].to_vec().into(),
             payload: postcard::to_stdvec(content).unwrap().into(),
-            newest_format: 8,
+            newest_format: SetState::FORMAT.into(),
             membership: 1,
             format: FORMAT,
             receiver: self.fingerprint(to).into(),

@@ -2,7 +2,8 @@
 
 use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{LogPosition, ProbeRequest, RaftMessage};
-use seq_store::{DataDir, MemoryDisk, RaftStartError, StartError};
+use seq_raft::StateMachine;
+use seq_store::{DataDir, MemoryDisk, RaftStartError, SetState, StartError};
 
 use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason, start};
 use crate::forged::Forger;
@@ -52,7 +53,7 @@ async fn a_probe_reveals_no_data_directory_and_binds_none() {
         vote_term: u64::MAX,
         last_log: Some(LogPosition { term: 9, leader: 1, index: u64::MAX }),
         starting: true,
-        newest_format: 8,
+        newest_format: SetState::FORMAT.into(),
         digests: Vec::new(),
     };
     for id in [2, 3] {

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{MembershipStatus, ProbeRequest};
-use seq_store::{DataDir, RaftStartError, StartError};
+use seq_raft::StateMachine;
+use seq_store::{DataDir, RaftStartError, SetState, StartError};
 
 use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason, until};
 use crate::forged::Forger;
@@ -101,7 +102,7 @@ async fn only_a_member_that_starts_is_compared_with_its_acknowledgements() {
         from: follower,
         to: leader,
         fingerprint: forger.fingerprint(follower),
-        newest_format: 8,
+        newest_format: SetState::FORMAT.into(),
         starting,
         ..ProbeRequest::default()
     };

@@ -1,0 +1,208 @@
+//! Orderly ends of ownerships, and their exact continuation.
+//!
+//! A node that is about to exit, and has no other node to hand its sections to, freezes them a few at a time. Each
+//! copy goes to the store with the renewals, in parts; the renewal with its last part releases the section. A frozen
+//! section is never thawed: the store may have its copy. The next owner is granted such a section with a mark, and
+//! starts it once a response of the store has the copy; meanwhile calls for it wait.
+//!
+//! **Invariant:** an ownership starts from a kept copy only as the store grants it, and once: the machine never enters
+//! an ownership twice. Without a copy that fits it starts at the ceiling.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::{CopyLoss, Effect, Effects, Grant, Owner, TableEffect};
+use crate::id::{Epoch, Revision, SectionId, Seq};
+use crate::limits;
+use crate::section::{CopyMisfit, SectionCopy};
+use crate::state::CopyPart;
+
+/// Most sections that are frozen for their release at a time: their copies are in memory, and their callers wait.
+const MAX_PARTING: usize = 64;
+
+/// Most notes of started copies in one renewal.
+const MAX_TAKEN: usize = 256;
+
+/// A copy that the store keeps for an ownership of this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantedCopy {
+    /// The section.
+    pub section: SectionId,
+    /// The ownership.
+    pub epoch: Epoch,
+    /// The highest number in the copy.
+    pub highest: Seq,
+    /// The encoded copy; empty: every uid starts at the highest number.
+    pub bytes: Arc<Vec<u8>>,
+}
+
+/// The sections that are on their way to the store, and from there.
+#[derive(Debug, Default)]
+pub(super) struct Releases {
+    /// Frozen for good, and still owned here.
+    parting: BTreeMap<SectionId, Parting>,
+    /// Granted with a copy that is not here yet, as of that revision of the store.
+    arriving: BTreeMap<SectionId, (Grant, Revision)>,
+    /// Started from their copies, which the store still keeps.
+    taken: BTreeMap<SectionId, Epoch>,
+}
+
+#[derive(Debug)]
+struct Parting {
+    epoch: Epoch,
+    highest: Seq,
+    /// `None` until the section is frozen.
+    copy: Option<Vec<u8>>,
+    /// Bytes that the store has.
+    sent: usize,
+}
+
+impl Parting {
+    fn is_sent(&self) -> bool {
+        self.copy.as_ref().is_some_and(|copy| self.sent == copy.len())
+    }
+}
+
+impl Releases {
+    pub(super) fn is_parting(&self, section: SectionId) -> bool {
+        self.parting.contains_key(&section)
+    }
+
+    pub(super) fn is_arriving(&self, section: SectionId) -> bool {
+        self.arriving.contains_key(&section)
+    }
+
+    /// Whether the next response of the store may start a section, or end an ownership.
+    pub(super) fn expects_update(&self) -> bool {
+        !self.parting.is_empty() || !self.arriving.is_empty() || !self.taken.is_empty()
+    }
+
+    pub(super) fn awaits_copies(&self) -> bool {
+        !self.arriving.is_empty()
+    }
+
+    pub(super) fn remove(&mut self, section: SectionId) {
+        self.parting.remove(&section);
+    }
+
+    /// Forgets the grants of sections that a newer route gives to another ownership.
+    pub(super) fn forget_past(&mut self, is_past: impl Fn(SectionId, Epoch) -> bool) {
+        self.arriving.retain(|section, (grant, _)| !is_past(*section, grant.epoch));
+    }
+
+    /// The parts to send next, and the ownerships that are over once the store has them.
+    pub(super) fn parts(&self) -> (Vec<CopyPart>, Vec<(SectionId, Epoch)>) {
+        let (mut parts, mut complete, mut room) = (Vec::new(), Vec::new(), limits::MAX_COPY_PART_BYTES);
+        for (&section, parting) in &self.parting {
+            let Parting { epoch, highest, copy: Some(copy), sent } = parting else { continue };
+            let end = copy.len().min(sent + room);
+            room -= end - sent;
+            let (length, offset) = (copy.len() as u32, *sent as u32);
+            let bytes = copy[*sent..end].to_vec();
+            parts.push(CopyPart { section, epoch: *epoch, highest: *highest, length, offset, bytes });
+            if end < copy.len() {
+                break;
+            }
+            complete.push((section, *epoch));
+        }
+        (parts, complete)
+    }
+
+    /// Notes that the store has these parts.
+    pub(super) fn on_sent(&mut self, parts: &[CopyPart]) {
+        for part in parts {
+            if let Some(parting) = self.parting.get_mut(&part.section)
+                && (parting.epoch, parting.sent) == (part.epoch, part.offset as usize)
+            {
+                parting.sent += part.bytes.len();
+            }
+        }
+    }
+
+    /// Whether the store has the whole copy of a section that is frozen under this ownership.
+    pub(super) fn is_sent(&self, section: SectionId, epoch: Epoch) -> bool {
+        self.parting.get(&section).is_some_and(|parting| parting.epoch == epoch && parting.is_sent())
+    }
+
+    pub(super) fn taken(&self) -> Vec<(SectionId, Epoch)> {
+        self.taken.iter().take(MAX_TAKEN).map(|(section, epoch)| (*section, *epoch)).collect()
+    }
+
+    pub(super) fn on_taken_noted(&mut self, noted: &[(SectionId, Epoch)]) {
+        for (section, epoch) in noted {
+            if self.taken.get(section) == Some(epoch) {
+                self.taken.remove(section);
+            }
+        }
+    }
+}
+
+impl Owner {
+    /// Freezes sections that no other node can take, up to as many as may be under way.
+    pub(super) fn part(&mut self, effects: &mut Effects) {
+        let room = MAX_PARTING - self.releases.parting.len().min(MAX_PARTING);
+        let idle =
+            |(section, _): &(SectionId, Epoch)| !self.outgoing.has(*section) && !self.releases.is_parting(*section);
+        let next: Vec<_> = self.owned().filter(idle).take(room).collect();
+        for (section, epoch) in next {
+            let parting = Parting { epoch, highest: Seq::ZERO, copy: None, sent: 0 };
+            self.releases.parting.insert(section, parting);
+            effects.push(TableEffect::Freeze { section, epoch }.into());
+        }
+        if !self.releases.parting.is_empty() {
+            effects.push(Effect::RenewNow);
+        }
+    }
+
+    /// The shell has frozen a section for its release. A copy that is too large for the store is replaced by its
+    /// highest number.
+    pub fn on_frozen(&mut self, section: SectionId, epoch: Epoch, copy: &SectionCopy) {
+        let uids = self.layout.uids_of(section);
+        let parting = self.releases.parting.get_mut(&section).filter(|parting| parting.epoch == epoch);
+        let (Some(parting), Ok(highest)) = (parting, copy.check((uids.end - uids.start) as u32)) else { return };
+        let bytes = copy.encode();
+        parting.highest = highest;
+        parting.copy = Some(if bytes.len() <= limits::MAX_KEPT_COPY_BYTES { bytes } else { Vec::new() });
+    }
+
+    /// Keeps a grant whose copy is still to come.
+    pub(super) fn await_copy(&mut self, grant: &Grant, revision: Revision) {
+        self.releases.arriving.insert(grant.section, (*grant, revision));
+    }
+
+    /// Starts the granted sections whose copies a response has. `revision` is that of the response: where the store has
+    /// no copy for this node any more, the sections start at their ceilings.
+    pub(super) fn start_from_copies(&mut self, copies: &[GrantedCopy], revision: Revision, effects: &mut Effects) {
+        for copy in copies {
+            let is_of = |(grant, _): &&(Grant, Revision)| grant.epoch == copy.epoch;
+            let Some((grant, _)) = self.releases.arriving.get(&copy.section).filter(is_of).copied() else { continue };
+            self.releases.arriving.remove(&copy.section);
+            self.releases.taken.insert(copy.section, copy.epoch);
+            let exact = self.read_copy(copy, grant.ceiling).map(Some);
+            self.start(&grant, exact, effects);
+        }
+        if copies.is_empty() {
+            let lost = |(_, since): &(Grant, Revision)| *since <= revision;
+            let gone: Vec<_> =
+                self.releases.arriving.values().filter(|one| lost(one)).map(|(grant, _)| *grant).collect();
+            for grant in gone {
+                self.releases.arriving.remove(&grant.section);
+                self.start(&grant, Err(CopyLoss::Missing), effects);
+            }
+        }
+    }
+
+    fn read_copy(&self, granted: &GrantedCopy, ceiling: Seq) -> Result<SectionCopy, CopyLoss> {
+        let copy = match granted.bytes.as_slice() {
+            [] => SectionCopy::above(granted.highest),
+            bytes => SectionCopy::decode(bytes).ok_or(CopyLoss::Unreadable)?,
+        };
+        let uids = self.layout.uids_of(granted.section);
+        let highest = copy.check((uids.end - uids.start) as u32)?;
+        if highest > ceiling {
+            return Err(CopyMisfit::AboveCeiling { highest, ceiling }.into());
+        }
+        Ok(copy)
+    }
+}

@@ -1,0 +1,179 @@
+//! Kept copies: the exact numbers of sections whose last owner stopped in an orderly way, for their next ownership.
+//!
+//! An AllocSvr that stops, while no other one can take its sections, freezes each section for good and sends the copy
+//! with its renewals, in parts; then it releases the section. The next ownership starts from the copy instead of the
+//! ceiling, so that a restart of a whole set skips no number.
+//!
+//! **Invariant:** a kept copy is of a frozen section, and of the ownership before the one that it is kept for: exactly
+//! one ownership starts from it. Whatever changes the section's record in another way removes it ([`Copies::follow`]),
+//! so that an older copy never meets a later ownership. A section without a complete copy starts at its ceiling.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::State;
+use super::record::SectionRecord;
+use crate::id::{Epoch, HandoverId, Incarnation, NodeId, SectionId, Seq};
+use crate::limits;
+
+/// A part of the copy of a frozen section, from its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyPart {
+    /// The section.
+    pub section: SectionId,
+    /// The ownership that has frozen it.
+    pub epoch: Epoch,
+    /// The highest number in the copy.
+    pub highest: Seq,
+    /// Length of the whole copy in bytes, up to [`limits::MAX_KEPT_COPY_BYTES`]; 0: the next ownership starts at the
+    /// highest number.
+    pub length: u32,
+    /// Place of the part in the copy. A part at 0 begins the copy anew.
+    pub offset: u32,
+    /// The part.
+    pub bytes: Vec<u8>,
+}
+
+/// The ownership that a copy is kept for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptFor {
+    /// The one after this ownership, which has frozen the section.
+    After(Epoch),
+    /// This one, which has begun.
+    Granted(Epoch),
+}
+
+/// The copy of a section that the store keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptCopy {
+    /// The ownership that starts from it.
+    pub kept_for: KeptFor,
+    /// The highest number in it.
+    pub highest: Seq,
+    /// Length of the whole copy in bytes; 0: only its highest number is kept.
+    pub length: u32,
+    /// The parts that are here. Invariant: no longer than `length`.
+    pub bytes: Arc<Vec<u8>>,
+}
+
+impl KeptCopy {
+    /// Whether all parts are here.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.bytes.len() == self.length as usize
+    }
+}
+
+/// The kept copies of a set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copies {
+    kept: BTreeMap<SectionId, KeptCopy>,
+    /// Sum of the lengths. Invariant: up to [`limits::MAX_KEPT_BYTES`].
+    bytes: u64,
+}
+
+impl Copies {
+    /// The kept copies, in order of section.
+    pub fn iter(&self) -> impl Iterator<Item = (SectionId, &KeptCopy)> {
+        self.kept.iter().map(|(section, kept)| (*section, kept))
+    }
+
+    /// Copies from a decoded state; `None` where they break an invariant.
+    #[must_use]
+    pub fn from_parts(kept: BTreeMap<SectionId, KeptCopy>) -> Option<Copies> {
+        let fits = |one: &KeptCopy| {
+            one.length as usize <= limits::MAX_KEPT_COPY_BYTES && one.bytes.len() <= one.length as usize
+        };
+        let bytes = kept.values().map(|one| u64::from(one.length)).sum();
+        (kept.values().all(fits) && bytes <= limits::MAX_KEPT_BYTES).then_some(Copies { kept, bytes })
+    }
+
+    /// Whether an ownership starts from a kept copy.
+    #[must_use]
+    pub fn is_granted(&self, section: SectionId, epoch: Epoch) -> bool {
+        self.kept.get(&section).is_some_and(|kept| kept.kept_for == KeptFor::Granted(epoch))
+    }
+
+    /// Keeps a part. One that does not continue the parts before it changes nothing: it is a repeat.
+    fn keep(&mut self, part: &CopyPart) {
+        let CopyPart { section, epoch, highest, length, offset, ref bytes } = *part;
+        let kept_for = KeptFor::After(epoch);
+        if offset == 0 {
+            self.remove(section);
+            let fits = length as usize <= limits::MAX_KEPT_COPY_BYTES
+                && self.bytes + u64::from(length) <= limits::MAX_KEPT_BYTES;
+            let length = if fits { length } else { 0 };
+            self.bytes += u64::from(length);
+            self.kept.insert(section, KeptCopy { kept_for, highest, length, bytes: Arc::default() });
+        }
+        let Some(kept) = self.kept.get_mut(&section) else { return };
+        let continues = (kept.kept_for, kept.length, kept.bytes.len()) == (kept_for, length, offset as usize);
+        if continues && bytes.len() <= length as usize - kept.bytes.len() {
+            Arc::make_mut(&mut kept.bytes).extend_from_slice(bytes);
+        }
+    }
+
+    /// Follows a change of a section's record: the copy goes on to the next ownership, or is removed.
+    pub(super) fn follow(&mut self, section: SectionId, record: &SectionRecord) {
+        let Some(kept) = self.kept.get_mut(&section) else { return };
+        let complete = kept.is_complete();
+        let stays = record.resident().and_then(|record| match kept.kept_for {
+            KeptFor::After(epoch) if record.epoch == epoch => Some(kept.kept_for),
+            KeptFor::After(_) if record.owner.is_none() && complete => Some(kept.kept_for),
+            // An ownership that a handover begins has the copy of that handover.
+            KeptFor::After(_) if record.owner.is_some() && record.handover_id == HandoverId(0) && complete => {
+                Some(KeptFor::Granted(record.epoch))
+            }
+            KeptFor::Granted(epoch) if record.epoch == epoch => Some(kept.kept_for),
+            KeptFor::After(_) | KeptFor::Granted(_) => None,
+        });
+        match stays {
+            Some(kept_for) => kept.kept_for = kept_for,
+            None => self.remove(section),
+        }
+    }
+
+    fn remove(&mut self, section: SectionId) {
+        if let Some(removed) = self.kept.remove(&section) {
+            self.bytes -= u64::from(removed.length);
+        }
+    }
+}
+
+impl State {
+    /// The kept copies that ownerships of an incarnation start from, in order of section.
+    pub fn copies_for(
+        &self,
+        node: NodeId,
+        incarnation: Incarnation,
+    ) -> impl Iterator<Item = (SectionId, Epoch, &KeptCopy)> {
+        self.copies.iter().filter_map(move |(section, kept)| match kept.kept_for {
+            KeptFor::Granted(epoch) => {
+                self.owned_under(node, incarnation, section, epoch).map(|_| (section, epoch, kept))
+            }
+            KeptFor::After(_) => None,
+        })
+    }
+
+    pub(super) fn keep_copies(&mut self, node: NodeId, incarnation: Incarnation, parts: &[CopyPart]) {
+        for part in parts {
+            if self.owned_under(node, incarnation, part.section, part.epoch).is_some() {
+                self.copies.keep(part);
+            }
+        }
+    }
+
+    /// Removes the copies that ownerships have started from.
+    pub(super) fn drop_taken(&mut self, node: NodeId, incarnation: Incarnation, taken: &[(SectionId, Epoch)]) {
+        for &(section, epoch) in taken {
+            let owns = self.owned_under(node, incarnation, section, epoch).is_some();
+            if owns && self.copies.is_granted(section, epoch) {
+                self.copies.remove(section);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
