@@ -23,6 +23,7 @@ mod forwarding;
 mod hostile;
 mod http;
 mod import;
+mod import_sources;
 mod impostors;
 mod kill;
 mod load;

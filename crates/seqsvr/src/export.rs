@@ -60,6 +60,7 @@ pub(crate) async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exi
     });
     let file = file.transpose()?;
     let client = args.target.connect(Duration::from_millis(args.deadline_ms)).await?;
+    check_range(&args.uids, &client.known_uids())?;
     let mut writer: Box<dyn Write + '_> = match &file {
         Some(file) => Box::new(BufWriter::with_capacity(BUFFER, file.as_file())),
         None => Box::new(BufWriter::with_capacity(BUFFER, io::stdout())),
@@ -73,6 +74,24 @@ pub(crate) async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exi
     }
     note(format_args!("{} of {} users have a number", grouped(written), grouped(args.uids.end - args.uids.start)));
     Ok(Exit::Ok)
+}
+
+/// Checks, before anything is written, that the cluster has all users of a range.
+fn check_range(uids: &Range<u64>, known: &[Range<u64>]) -> Result<(), Failure> {
+    // In order of uid: each known range may lead further.
+    let mut reached = uids.start;
+    for range in known.iter().filter(|range| !range.is_empty()) {
+        if range.contains(&reached) {
+            reached = range.end;
+        }
+    }
+    if reached >= uids.end {
+        return Ok(());
+    }
+    let shown = |range: &Range<u64>| format!("{}..{}", grouped(range.start), grouped(range.end));
+    let known = known.iter().map(shown).collect::<Vec<_>>().join(" and ");
+    let message = format!("uid {reached} of --uids {} is outside of the sets", shown(uids));
+    Err(Failure::new(Exit::Usage, message).hint(format!("the cluster has uids {known}; nothing was written")))
 }
 
 /// Writes the users in their order; returns how many have a number.
@@ -109,6 +128,18 @@ async fn write(args: &ExportArgs, client: &Client, to: &mut dyn Write, output: &
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_is_checked_as_a_whole() {
+        let known = [0..10, 10..20, 30..40];
+        for fits in [0..1, 5..20, 30..40] {
+            assert!(check_range(&fits, &known).is_ok(), "{fits:?}");
+        }
+        for (outside, first) in [(5..21, 20), (20..30, 20), (25..35, 25), (35..50, 40), (50..51, 50)] {
+            let refused = check_range(&outside, &known).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("uid {first} of --uids")), "{refused}");
+        }
+    }
 
     #[test]
     fn users_are_a_range() {

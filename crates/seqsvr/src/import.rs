@@ -4,7 +4,7 @@
 //! number that is at its record's or above stays. So it can be repeated, also while the former system still serves, and
 //! once more after that.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -25,22 +25,23 @@ mod file;
 mod progress;
 mod records;
 mod redis;
+mod source;
 
 pub(crate) use file::{Format, HEADER};
 use progress::Progress;
-use records::{Record, Records};
+use records::{FLAWS_SHOWN, Record};
+use source::{Contents, Facts, Source};
 
 /// Interval of writing the progress to its file.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Limit on the refusals that are shown.
-const REFUSALS_SHOWN: usize = 10;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr import --from counters.csv --dry-run\n  \
                         seqsvr import --from redis://10.0.0.9:6379 --match 'seq:*' --rate 20000 --progress import.json\n  \
                         zcat counters.jsonl.gz | seqsvr import --from - --format jsonl --yes\n\n\
-                        A CSV file has the header uid,value; a line of JSON has these keys. The next number of a user is above the value. \
+                        A CSV file has the header uid,value; a line of JSON has these keys. A source is read whole or refused: a replica, a \
+                        cluster without a master for each slot, one that changes meanwhile, and a pattern without a key. Keys that \
+                        expire meanwhile are counted. The next number of a user is above the value. \
                         Nothing is lowered, so an import can be repeated: once while the former system serves, and again after it has \
                         stopped. Of a user's section the ceiling rises with it, and after a crash of the owner all its users \
                         continue there.\n\n\
@@ -49,11 +50,13 @@ const REFUSALS_SHOWN: usize = 10;
                         call passed, 8 some users were refused (ADVANCE_TOO_FAR), 130 interrupted. After 3, 4, 7 and 130 the same command \
                         continues, with --progress where it was.")]
 pub(crate) struct ImportArgs {
-    /// A file of CSV or JSON lines, plain or gzip, `-` for standard input, or redis://host:port, with user:password@
-    /// before the host and /db behind the port where there are any. With a password prefer the variable: others see a
-    /// command line.
+    /// A file of CSV or JSON lines, plain or gzip, `-` for standard input, or redis://host:port (rediss:// for TLS), with
+    /// user:password@ before the host and /db behind the port where there are any. Of a cluster any node; all masters are
+    /// read. With a password prefer the variable: others see a command line.
     #[arg(long, value_name = "SOURCE", env = "SEQSVR_IMPORT_FROM", hide_env_values = true)]
     from: String,
+    #[command(flatten)]
+    tls: redis::TlsArgs,
     /// The keys of a Redis server: a prefix and `*`; the rest of each key is the user.
     #[arg(long = "match", value_name = "PATTERN", default_value = "seq:*", value_parser = redis::prefix)]
     prefix: String,
@@ -68,6 +71,9 @@ pub(crate) struct ImportArgs {
     /// Skips the confirmation.
     #[arg(long, conflicts_with = "dry_run")]
     yes: bool,
+    /// Leaves out keys and lines that are no counters, and lists the first of them.
+    #[arg(long)]
+    skip_invalid: bool,
     /// A file that keeps how far the import has come; with it the command continues there.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     progress: Option<PathBuf>,
@@ -94,6 +100,7 @@ struct Survey {
 /// The outcome of an import.
 #[derive(Debug, Default, Serialize)]
 struct Report {
+    source: Option<Facts>,
     /// Users in the source.
     users: u64,
     /// Users that the file of the progress had as done.
@@ -109,13 +116,21 @@ struct Report {
 }
 
 pub(crate) async fn run(args: ImportArgs, output: &Output) -> anyhow::Result<Exit> {
-    let records = read(&args, output).await?;
-    let mut progress = args.progress.as_deref().map(|path| Progress::open(path, &records)).transpose()?;
+    let source = Source::new(&args)?;
+    let Contents { records, facts } = read(&source, &args, output).await?;
+    note(facts.line());
+    let identity = source.identity();
+    let progress = args.progress.as_deref().map(|path| Progress::open(path, &identity, &records));
+    let mut progress = progress.transpose()?;
+    if progress.as_ref().is_some_and(Progress::moved_on) {
+        note("the source has other numbers than this progress was kept of: every user is looked at again");
+    }
     let after = progress.as_ref().and_then(Progress::after);
-    let left = &records.list()[records.list().partition_point(|record| after.is_some_and(|done| record.uid <= done))..];
+    let left = &records.list()[after.map_or(0, |done| records.up_to(done))..];
     let client = args.target.connect(Duration::from_millis(args.deadline_ms)).await?;
     let Survey { below, distance } = survey(&client, left, output).await?;
     let mut report = Report {
+        source: Some(facts),
         users: records.list().len() as u64,
         resumed: (records.list().len() - left.len()) as u64,
         kept: (left.len() - below.len()) as u64,
@@ -138,22 +153,13 @@ pub(crate) async fn run(args: ImportArgs, output: &Output) -> anyhow::Result<Exi
     end
 }
 
-async fn read(args: &ImportArgs, output: &Output) -> anyhow::Result<Records> {
+async fn read(source: &Source, args: &ImportArgs, output: &Output) -> Result<Contents, Failure> {
     let line = output.progress_line();
-    line.set_message(format!("reading {}", redis::shown(&args.from)));
+    line.set_message(format!("reading {}", source.identity()));
     line.enable_steady_tick(Duration::from_millis(250));
-    let records = if args.from.starts_with("redis://") {
-        redis::read(&args.from, &args.prefix, &line).await
-    } else {
-        let path = Path::new(&args.from);
-        let format = args.format.or_else(|| Format::of(path)).ok_or_else(|| {
-            Failure::new(Exit::Usage, format!("the name of {:?} states no format", args.from))
-                .hint("--format csv, or jsonl")
-        })?;
-        file::read(path, format)
-    };
+    let contents = source.read(args.skip_invalid, &line).await;
     line.finish_and_clear();
-    Ok(records?)
+    contents
 }
 
 /// Reads what the users have now.
@@ -175,7 +181,7 @@ async fn survey(client: &Client, records: &[Record], output: &Output) -> anyhow:
                 Ok(_) => {}
                 Err(error @ CallError::UidOutside { .. }) => {
                     outside += 1;
-                    if outside <= REFUSALS_SHOWN {
+                    if outside <= FLAWS_SHOWN {
                         bar.suspend(|| report_error(&Chain(&error)));
                     }
                 }
@@ -197,7 +203,7 @@ async fn apply(
     args: &ImportArgs,
     client: &Client,
     below: &[Record],
-    mut progress: Option<&mut Progress>,
+    mut progress: Option<&mut Progress<'_>>,
     report: &mut Report,
     output: &Output,
 ) -> anyhow::Result<Exit> {
@@ -236,7 +242,7 @@ async fn apply(
             Err(CallError::Refused(refused)) if *refused.reason == *Reason::AlreadyPast.name() => report.kept += 1,
             Err(error) if !error.is_retryable() => {
                 report.refused += 1;
-                if report.refused <= REFUSALS_SHOWN as u64 {
+                if report.refused <= FLAWS_SHOWN as u64 {
                     bar.suspend(|| report_error(&call_failure(&error, client)));
                 }
             }
@@ -264,7 +270,7 @@ fn print(report: &Report, output: &Output) -> anyhow::Result<()> {
     if output.is_json() {
         return Ok(output.json(report)?);
     }
-    let Report { users, resumed, raised, kept, refused, dry_run, interrupted, seconds } = *report;
+    let Report { source: _, users, resumed, raised, kept, refused, dry_run, interrupted, seconds } = *report;
     let would = if dry_run { "would be raised" } else { "raised" };
     let mut line =
         format!("{} users: {} {would}, {} at their value or above", grouped(users), grouped(raised), grouped(kept));

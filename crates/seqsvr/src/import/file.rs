@@ -50,15 +50,15 @@ struct Line<'a> {
     value: &'a RawValue,
 }
 
-/// Reads a whole file.
+/// Reads a whole file into a draft.
 ///
 /// # Errors
 /// It cannot be read, or the flaws of its lines.
-pub(super) fn read(path: &Path, format: Format) -> Result<Records, Failure> {
+pub(super) fn read(path: &Path, format: Format, mut draft: Draft) -> Result<Records, Failure> {
     let name = path.display();
     let cannot = |error: io::Error| Failure::new(Exit::Usage, format!("{name}: cannot be read: {error}"));
     let mut lines = open(path).map_err(cannot)?;
-    let (mut draft, mut text, mut number) = (Draft::default(), Vec::new(), 0);
+    let (mut text, mut number) = (Vec::new(), 0);
     loop {
         text.clear();
         if lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text).map_err(cannot)? == 0 {
@@ -72,7 +72,7 @@ pub(super) fn read(path: &Path, format: Format) -> Result<Records, Failure> {
         let line = String::from_utf8_lossy(&text);
         let line = line.trim();
         if format == Format::Csv && number == 1 {
-            if line.trim_start_matches('\u{feff}') != HEADER {
+            if fields(line.trim_start_matches('\u{feff}')).as_deref() != Some(&["uid".to_owned(), "value".to_owned()]) {
                 return Err(Failure::new(Exit::Usage, format!("{at}: {line:?} is not the header {HEADER:?}")));
             }
             continue;
@@ -82,10 +82,14 @@ pub(super) fn read(path: &Path, format: Format) -> Result<Records, Failure> {
         }
         match format {
             _ if line.is_empty() => {}
-            Format::Csv => match line.split_once(',') {
-                Some((uid, value)) => draft.add(number, at, uid.trim(), value.trim()),
-                None => draft.refuse(at, format_args!("{line:?} is not a uid and a value")),
+            Format::Csv => match fields(line).as_deref() {
+                Some([uid, value]) => draft.add(number, at, uid, value),
+                _ => draft.refuse(at, format_args!("{line:?} is not a uid and a value")),
             },
+            // An array is read as the fields in their order, which nobody stated.
+            Format::Jsonl if !line.starts_with('{') => {
+                draft.refuse(at, format_args!("{line:?} is not an object with uid and value"));
+            }
             Format::Jsonl => match serde_json::from_str::<Line<'_>>(line) {
                 Ok(Line { uid, value }) => {
                     let digits = |raw: &RawValue| raw.get().trim_matches('"').to_owned();
@@ -99,6 +103,18 @@ pub(super) fn read(path: &Path, format: Format) -> Result<Records, Failure> {
         return Err(Failure::new(Exit::Usage, format!("{name} is empty")));
     }
     draft.finish(|line| format!("{name}:{line}"))
+}
+
+/// Splits a line of CSV, in which fields may be quoted (RFC 4180); `None` of what is no such line. No record has a field
+/// of several lines, so a quote that is left open is a flaw of its line.
+fn fields(line: &str) -> Option<Vec<String>> {
+    if !line.contains('"') {
+        return Some(line.split(',').map(|field| field.trim().to_owned()).collect());
+    }
+    let mut reader =
+        csv::ReaderBuilder::new().has_headers(false).buffer_capacity(line.len()).from_reader(line.as_bytes());
+    let record = reader.records().next()?.ok()?;
+    Some(record.iter().map(|field| field.trim().to_owned()).collect())
 }
 
 /// A file's content; `-` is standard input.
@@ -120,7 +136,8 @@ mod tests {
         let path = dir.path().join("f");
         std::fs::write(&path, text).unwrap();
         let place = format!("{}/", dir.path().display());
-        let records = read(&path, format).map_err(|failure| failure.to_string().replace(&place, ""))?;
+        let records =
+            read(&path, format, Draft::default()).map_err(|failure| failure.to_string().replace(&place, ""))?;
         Ok(records.list().iter().map(|record| (record.uid, record.value)).collect())
     }
 
@@ -129,6 +146,9 @@ mod tests {
         let csv = b"uid,value\r\n2,20\r\n\r\n1, 10\n";
         let records = Ok(vec![(1, 10), (2, 20)]);
         assert_eq!(read_text(csv, Format::Csv), records);
+        // As RFC 4180 has it: what MySQL and pandas write.
+        let quoted = b"\xef\xbb\xbf\"uid\",\"value\"\r\n\"2\",20\r\n\"1\", 10\n";
+        assert_eq!(read_text(quoted, Format::Csv), records);
         let json = br#"{"uid":"2","value":20,"note":"x"}
 {"value":"10","uid":1}"#;
         assert_eq!(read_text(json, Format::Jsonl), records);
@@ -145,11 +165,14 @@ mod tests {
         assert_eq!(csv(""), "f is empty");
         assert_eq!(csv("id,seq\n1,2\n"), "f:1: \"id,seq\" is not the header \"uid,value\"");
         assert_eq!(csv("uid,value\n1;2\n"), "f:2: \"1;2\" is not a uid and a value");
-        assert_eq!(csv("uid,value\n1,2,3\n"), "f:2: value \"2,3\" is not a number");
+        assert_eq!(csv("uid,value\n1,2,3\n"), "f:2: \"1,2,3\" is not a uid and a value");
+        assert_eq!(csv("uid,value\n\"1,2\n3,4\n"), "f:2: \"\\\"1,2\" is not a uid and a value");
+        assert_eq!(csv("uid,value\n\"1\",\"2\"\"\"\n"), "f:2: value \"2\\\"\" is not a number");
         assert_eq!(csv("uid,value\n1,2\n3,-4\n"), "f:3: value -4 is negative");
         assert_eq!(csv(&format!("uid,value\n{}", "1".repeat(2_000))), "f:2: the line is longer than 1024 bytes");
         let json = |text: &str| read_text(text.as_bytes(), Format::Jsonl).unwrap_err();
         assert!(json("{\"uid\":1}\n").starts_with("f:1: missing field `value`"), "{}", json("{\"uid\":1}\n"));
+        assert_eq!(json("[1,500]\n"), "f:1: \"[1,500]\" is not an object with uid and value");
         assert_eq!(json("{\"uid\":1,\"value\":1.5}"), "f:1: value \"1.5\" is not a number");
         let cut = &flate2_of(b"uid,value\n1,2\n")[..20];
         assert!(read_text(cut, Format::Csv).unwrap_err().starts_with("f: cannot be read: "));

@@ -1,5 +1,4 @@
-//! What is imported: a number for each user, from a file or from a Redis server, complete and valid before anything is
-//! changed.
+//! Records of an import: a number for each user, complete and valid before anything is changed.
 
 use std::fmt;
 
@@ -7,12 +6,13 @@ use seq_core::limits::MAX_ADVANCE;
 use sha2::{Digest, Sha256};
 
 use crate::exit::{Exit, Failure};
+use crate::output::note;
 
 /// Records of one import: they are kept in memory, 24 bytes each.
 pub(super) const MAX_RECORDS: usize = 100_000_000;
 
 /// Limit on the flaws that are shown.
-const FLAWS_SHOWN: usize = 10;
+pub(super) const FLAWS_SHOWN: usize = 20;
 
 /// The number that a user is to be at, at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +27,8 @@ pub(super) struct Record {
 #[derive(Debug)]
 pub(super) struct Records {
     list: Vec<Record>,
+    /// Records that were none, and are left out.
+    skipped: u64,
 }
 
 /// Records of which some may be wrong.
@@ -34,6 +36,8 @@ pub(super) struct Records {
 pub(super) struct Draft {
     list: Vec<Record>,
     flaws: Flaws,
+    /// Whether what is no record is left out.
+    skips_invalid: bool,
 }
 
 /// What is wrong with a source, in its order; only the first few are kept.
@@ -50,9 +54,20 @@ impl Flaws {
             self.first.push(format!("{place}: {flaw}"));
         }
     }
+
+    /// The flaws, a line each, and how many more there are.
+    fn lines(&self) -> impl Iterator<Item = String> {
+        let more = self.count - self.first.len() as u64;
+        self.first.iter().cloned().chain((more > 0).then(|| format!("{more} more")))
+    }
 }
 
 impl Draft {
+    /// Returns a draft without records; with `skips_invalid` it leaves out what is none.
+    pub(super) fn new(skips_invalid: bool) -> Draft {
+        Draft { skips_invalid, ..Draft::default() }
+    }
+
     /// Adds a record as its text has it. `at` names its place for a reader.
     pub(super) fn add(&mut self, place: u64, at: impl fmt::Display, uid: &str, value: &str) {
         match (number("uid", uid, u64::MAX), number("value", value, MAX_ADVANCE)) {
@@ -77,23 +92,29 @@ impl Draft {
         self.list.dedup_by_key(|record| record.uid);
     }
 
-    /// The records, if all of them are valid. `at` names a place.
+    /// The records, if all of them are valid or may be left out. `at` names a place. A uid with two numbers is always
+    /// wrong.
     ///
     /// # Errors
     /// The first flaws, each with its place, and how many more there are.
     pub(super) fn finish(mut self, at: impl Fn(u64) -> String) -> Result<Records, Failure> {
         self.list.sort_unstable();
+        let mut skipped = 0;
+        if self.skips_invalid {
+            let flaws = std::mem::take(&mut self.flaws);
+            skipped = flaws.count;
+            flaws.lines().for_each(|flaw| note(format_args!("skipped: {flaw}")));
+        }
         for pair in self.list.windows(2).filter(|pair| pair[0].uid == pair[1].uid) {
             let (first, second) = (pair[0].place.min(pair[1].place), pair[0].place.max(pair[1].place));
             self.flaws.add(at(second), format!("uid {} is in {} as well", pair[0].uid, at(first)));
         }
-        let Flaws { first, count } = self.flaws;
-        if count == 0 {
-            return Ok(Records { list: self.list });
+        if self.flaws.count == 0 {
+            return Ok(Records { list: self.list, skipped });
         }
-        let more = count - first.len() as u64;
-        let more = if more > 0 { format!("\n{more} more") } else { String::new() };
-        Err(Failure::new(Exit::Usage, format!("{}{more}", first.join("\n"))).hint("nothing was changed"))
+        let text = self.flaws.lines().collect::<Vec<_>>().join("\n");
+        let hint = "nothing was changed; --skip-invalid imports the others, except of users with two numbers";
+        Err(Failure::new(Exit::Usage, text).hint(hint))
     }
 }
 
@@ -102,14 +123,38 @@ impl Records {
         &self.list
     }
 
-    /// SHA-256 of uids and values in order, in hex: the same for one content, wherever it is from.
-    pub(super) fn digest(&self) -> String {
-        let mut hash = Sha256::new();
-        for Record { uid, value, .. } in &self.list {
-            hash.update(uid.to_le_bytes());
-            hash.update(value.to_le_bytes());
+    /// Returns how many records were left out.
+    pub(super) fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Returns how many records have uids up to one.
+    pub(super) fn up_to(&self, uid: u64) -> usize {
+        self.list.partition_point(|record| record.uid <= uid)
+    }
+}
+
+/// The digest of uids and values in order: the same for one content, wherever it is from.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RecordsDigest {
+    hash: Sha256,
+    /// Records that it has.
+    count: usize,
+}
+
+impl RecordsDigest {
+    /// Adds the records up to a position.
+    pub(super) fn extend(&mut self, list: &[Record], end: usize) {
+        for Record { uid, value, .. } in list.get(self.count..end).unwrap_or_default() {
+            self.hash.update(uid.to_le_bytes());
+            self.hash.update(value.to_le_bytes());
         }
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        self.count = self.count.max(end);
+    }
+
+    /// Returns the digest in hex.
+    pub(super) fn hex(&self) -> String {
+        self.hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -144,13 +189,33 @@ mod tests {
 
     #[test]
     fn records_are_sorted_and_their_digest_is_of_the_content() {
-        let records =
-            draft(&[("7", "5"), ("3", "0"), ("18446744073709551615", "4611686018427387903")]).finish(line).unwrap();
+        let hex = |records: &Records, end| {
+            let mut digest = RecordsDigest::default();
+            (0..=end).for_each(|end| digest.extend(records.list(), end));
+            digest.hex()
+        };
+        let most = ("18446744073709551615", "4611686018427387903");
+        let records = draft(&[("7", "5"), ("3", "0"), most]).finish(line).unwrap();
         assert_eq!(records.list().iter().map(|record| record.uid).collect::<Vec<_>>(), [3, 7, u64::MAX]);
-        let other =
-            draft(&[("3", "0"), ("18446744073709551615", "4611686018427387903"), ("7", "5")]).finish(line).unwrap();
-        assert_eq!(records.digest(), other.digest());
-        assert_ne!(records.digest(), draft(&[("3", "0"), ("7", "6")]).finish(line).unwrap().digest());
+        assert_eq!([2, 3, 7].map(|uid| records.up_to(uid)), [0, 1, 2]);
+        let other = draft(&[("3", "0"), most, ("7", "5")]).finish(line).unwrap();
+        assert_eq!(hex(&records, 3), hex(&other, 3));
+        let moved = draft(&[("3", "0"), ("7", "6")]).finish(line).unwrap();
+        assert_eq!(hex(&records, 1), hex(&moved, 1), "the same as far as they are the same");
+        assert_ne!(hex(&records, 2), hex(&moved, 2));
+    }
+
+    #[test]
+    fn invalid_records_may_be_left_out_except_a_uid_with_two_numbers() {
+        let records = |lines: &[(&str, &str)]| {
+            let mut draft = draft(lines);
+            draft.skips_invalid = true;
+            draft.finish(line)
+        };
+        let kept = records(&[("1", "5"), ("alice", "1"), ("2", "x")]).unwrap();
+        assert_eq!((kept.list().len(), kept.skipped()), (1, 2));
+        let refused = records(&[("alice", "1"), ("2", "1"), ("2", "3")]).unwrap_err();
+        assert_eq!(refused.to_string(), "f:4: uid 2 is in f:3 as well");
     }
 
     #[test]
@@ -176,7 +241,7 @@ mod tests {
 
     #[test]
     fn many_flaws_are_counted() {
-        let lines = vec![("1", "x"); 25];
+        let lines = vec![("1", "x"); 35];
         let error = draft(&lines).finish(line).unwrap_err().to_string();
         assert!(error.lines().count() == FLAWS_SHOWN + 1 && error.ends_with("\n15 more"), "{error}");
     }

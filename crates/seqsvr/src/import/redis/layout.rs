@@ -1,0 +1,183 @@
+//! What servers of Redis state of themselves: role and mode, and the masters of a cluster with their slots. Pure.
+
+use std::collections::BTreeMap;
+
+use redis::InfoDict;
+
+/// Slots of every Redis Cluster.
+const SLOTS: usize = 16_384;
+
+/// What a server states of itself by INFO.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Server {
+    /// Whether it is a node of a cluster.
+    pub(super) is_cluster: bool,
+    /// The master of a replica; `None` of a master.
+    pub(super) master: Option<String>,
+    /// The number of its process: another one after a restart.
+    pub(super) run_id: String,
+}
+
+/// A node of a cluster that has slots.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Master {
+    pub(super) id: String,
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+/// The masters of a cluster; each slot has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// In order of their ids.
+    pub(super) masters: Vec<Master>,
+    /// Index of the master of each slot.
+    owners: Vec<u16>,
+}
+
+/// Reads the response to INFO.
+///
+/// # Errors
+/// The server is none that has keys, or does not state whether it is complete.
+pub(super) fn server(info: &InfoDict) -> Result<Server, String> {
+    let text = |key: &str| info.get::<String>(key).unwrap_or_default();
+    if text("loading") == "1" || text("async_loading") == "1" {
+        return Err("it is loading its keys from disk: repeat the command when it has them all".to_owned());
+    }
+    let mode = text("redis_mode");
+    if mode == "sentinel" {
+        return Err("it is a sentinel, which has no keys: name the master that it watches".to_owned());
+    }
+    let master = match &*text("role") {
+        "master" => None,
+        "slave" | "replica" => Some(format!("{}:{}", text("master_host"), text("master_port"))),
+        other => return Err(format!("INFO states role {other:?}: whether the server has all keys cannot be known")),
+    };
+    let is_cluster = mode == "cluster" || text("cluster_enabled") == "1";
+    Ok(Server { is_cluster, master, run_id: text("run_id") })
+}
+
+/// Reads the response of a node to CLUSTER NODES; `asked` is the host that was asked, whose own address may be empty.
+///
+/// # Errors
+/// A slot has no master, is on its way to another, or its master is failing: keys would be missing.
+pub(super) fn layout(nodes: &str, asked: &str, prefers_names: bool) -> Result<Layout, String> {
+    let mut owned: BTreeMap<Master, Vec<(usize, usize)>> = BTreeMap::new();
+    for line in nodes.lines().filter(|line| !line.is_empty()) {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let bad = || format!("CLUSTER NODES has the line {line:?}, which is not understood");
+        let [id, addr, flags, _, _, _, _, _, slots @ ..] = &*fields else { return Err(bad()) };
+        if slots.is_empty() || !flags.split(',').any(|flag| flag == "master") {
+            continue;
+        }
+        let (host, port) = address(addr, asked, prefers_names).ok_or_else(bad)?;
+        if flags.contains("fail") || flags.contains("noaddr") {
+            return Err(format!("its master {host}:{port} is {flags}: the keys of its slots cannot be read"));
+        }
+        if let Some(moving) = slots.iter().find(|slot| slot.starts_with('[')) {
+            let slot = moving.trim_start_matches('[').split('-').next().unwrap_or_default();
+            return Err(format!("slot {slot} of {host}:{port} is on its way to another node: repeat when it is there"));
+        }
+        let ranges = slots.iter().map(|text| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+            (first <= last && last < SLOTS).then_some((first, last))
+        });
+        let ranges: Option<Vec<(usize, usize)>> = ranges.collect();
+        owned.insert(Master { id: (*id).to_owned(), host, port }, ranges.ok_or_else(bad)?);
+    }
+    let mut owners: Vec<Option<u16>> = vec![None; SLOTS];
+    for (index, ranges) in (0..).zip(owned.values()) {
+        ranges.iter().for_each(|(first, last)| owners[*first..=*last].fill(Some(index)));
+    }
+    let without = owners.iter().filter(|owner| owner.is_none()).count();
+    if let Some(first) = owners.iter().position(Option::is_none) {
+        return Err(format!("{without} of {SLOTS} slots have no master, slot {first} first: the cluster is not whole"));
+    }
+    Ok(Layout { masters: owned.into_keys().collect(), owners: owners.into_iter().flatten().collect() })
+}
+
+impl Layout {
+    /// Whether another view has the same masters, by id, with the same slots.
+    pub(super) fn is_same(&self, other: &Layout) -> bool {
+        let ids = |layout: &Layout| layout.masters.iter().map(|master| master.id.clone()).collect::<Vec<_>>();
+        ids(self) == ids(other) && self.owners == other.owners
+    }
+}
+
+/// Splits `ip:port@bus,name,...` of CLUSTER NODES.
+fn address(text: &str, asked: &str, prefers_names: bool) -> Option<(String, u16)> {
+    let mut parts = text.split(',');
+    let (host, port) = parts.next()?.split('@').next()?.rsplit_once(':')?;
+    let name = parts.next().filter(|name| !name.is_empty() && *name != "?" && !name.contains('='));
+    let host = match (host, name) {
+        ("", Some(name)) => name,
+        ("", None) => asked,
+        (_, Some(name)) if prefers_names => name,
+        (host, _) => host,
+    };
+    Some((host.to_owned(), port.parse().ok().filter(|port| *port > 0)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODES: &str = "\
+aa 10.0.0.1:7001@17001,host-1 myself,master - 0 0 1 connected 0-5460
+bb 10.0.0.2:7002@17002,host-2 master - 0 1 2 connected 5461-10922
+dd 10.0.0.4:7004@17004 slave aa 0 1 1 connected
+cc 10.0.0.3:7003@17003,,shard-id=x master - 0 1 3 connected 10923-16382 16383
+ee :0@0 master,noaddr - 0 1 9 disconnected
+";
+
+    fn info(lines: &str) -> Result<Server, String> {
+        server(&InfoDict::new(lines))
+    }
+
+    #[test]
+    fn a_master_alone_and_a_node_of_a_cluster_are_told_apart() {
+        let alone = info("redis_mode:standalone\r\nrun_id:x\r\nrole:master\r\n").unwrap();
+        assert_eq!(alone, Server { is_cluster: false, master: None, run_id: "x".to_owned() });
+        assert!(info("redis_mode:cluster\r\nrole:master\r\n").unwrap().is_cluster);
+        assert!(info("role:master\r\ncluster_enabled:1\r\n").unwrap().is_cluster);
+        let replica = info("role:slave\r\nmaster_host:10.0.0.8\r\nmaster_port:6379\r\n").unwrap();
+        assert_eq!(replica.master.as_deref(), Some("10.0.0.8:6379"));
+        for (lines, flaw) in [
+            ("role:master\r\nloading:1\r\n", "it is loading"),
+            ("redis_mode:sentinel\r\n", "it is a sentinel"),
+            ("", "INFO states role \"\""),
+        ] {
+            assert!(info(lines).unwrap_err().starts_with(flaw), "{lines}");
+        }
+    }
+
+    #[test]
+    fn every_slot_has_a_master() {
+        let addrs = |names| -> Vec<String> {
+            let masters = layout(NODES, "asked", names).unwrap().masters;
+            masters.iter().map(|master| format!("{}:{}", master.host, master.port)).collect()
+        };
+        assert_eq!(addrs(false), ["10.0.0.1:7001", "10.0.0.2:7002", "10.0.0.3:7003"]);
+        assert_eq!(addrs(true), ["host-1:7001", "host-2:7002", "10.0.0.3:7003"]);
+        let own = NODES.replace("10.0.0.1:7001@17001,host-1", ":7001@17001");
+        assert_eq!(layout(&own, "asked", false).unwrap().masters[0].host, "asked");
+    }
+
+    #[test]
+    fn a_cluster_that_is_not_whole_is_refused() {
+        for (from, to, flaw) in [
+            (" 5461-10922", " 5462-10922", "1 of 16384 slots have no master, slot 5461 first"),
+            ("5461-10922", "5461-10922 [93->-cc]", "slot 93 of 10.0.0.2:7002 is on its way"),
+            ("host-2 master", "host-2 master,fail?", "its master 10.0.0.2:7002 is master,fail?"),
+            ("5461-10922", "5461-19999", "CLUSTER NODES has the line"),
+        ] {
+            let error = layout(&NODES.replace(from, to), "asked", false).unwrap_err();
+            assert!(error.starts_with(flaw), "{error}");
+        }
+        let whole = layout(NODES, "asked", false).unwrap();
+        let moved = NODES.replace(" 16383", "").replace("0-5460", "0-5460 16383");
+        assert!(whole.is_same(&layout(NODES, "asked", true).unwrap()));
+        assert!(!whole.is_same(&layout(&moved, "asked", false).unwrap()));
+    }
+}

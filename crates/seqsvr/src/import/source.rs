@@ -1,0 +1,135 @@
+//! The source of an import, and what proves that it was read whole.
+//!
+//! **Invariant:** contents are handed out only with the proof that nothing of the source is missing: every master of a
+//! cluster was read, no replica stood in for its master, a file ended where its writer ended it, and there is something
+//! to import at all. An import of less would report success, and numbers would begin below those of the former system.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use super::file::{self, Format};
+use super::records::Records;
+use super::redis::{self, RedisSource};
+use super::{ImportArgs, records::Draft};
+use crate::exit::{Exit, Failure};
+use crate::output::grouped;
+
+/// Where the records come from.
+#[derive(Debug)]
+pub(super) enum Source {
+    Redis(Box<RedisSource>),
+    File { path: PathBuf, format: Format },
+}
+
+/// The kind of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    File,
+    Redis,
+    RedisCluster,
+}
+
+/// What was read, as the plan and the report state it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Facts {
+    pub(super) kind: Kind,
+    /// The file, or the servers that were read: each a master.
+    pub(super) servers: Vec<String>,
+    /// Counters that were found, with those that are skipped or gone.
+    pub(super) found: u64,
+    /// Keys that expired or were deleted between their listing and their reading.
+    pub(super) gone: u64,
+    /// Records that are none, which `--skip-invalid` leaves out.
+    pub(super) skipped: u64,
+}
+
+/// All records of a source, with what proves that they are all.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) records: Records,
+    pub(super) facts: Facts,
+}
+
+impl Source {
+    /// Returns the source that the arguments name.
+    ///
+    /// # Errors
+    /// The URL or the certificates are wrong, or the name of a file states no format.
+    pub(super) fn new(args: &ImportArgs) -> Result<Source, Failure> {
+        if let Some((scheme @ ("redis" | "rediss"), _)) = args.from.split_once("://") {
+            let timeout = Duration::from_millis(args.deadline_ms);
+            return RedisSource::new(&args.from, scheme == "rediss", &args.prefix, &args.tls, timeout)
+                .map(|source| Source::Redis(Box::new(source)));
+        }
+        if let Some((scheme, _)) = args.from.split_once("://") {
+            let what = format!("{}: sources with {scheme}:// are not understood", redis::shown(&args.from));
+            return Err(
+                Failure::new(Exit::Usage, what).hint("redis://host:port, rediss://host:port with TLS, or a file")
+            );
+        }
+        let path = Path::new(&args.from);
+        let format = args.format.or_else(|| Format::of(path)).ok_or_else(|| {
+            Failure::new(Exit::Usage, format!("the name of {:?} states no format", args.from))
+                .hint("--format csv, or jsonl")
+        })?;
+        Ok(Source::File { path: path.to_owned(), format })
+    }
+
+    /// Names the source without its password: the same for each import from it.
+    pub(super) fn identity(&self) -> String {
+        match self {
+            Source::Redis(source) => source.identity(),
+            Source::File { path, .. } if path == Path::new("-") => "standard input".to_owned(),
+            Source::File { path, .. } => {
+                format!("file {}", std::path::absolute(path).as_deref().unwrap_or(path).display())
+            }
+        }
+    }
+
+    /// Reads the whole source.
+    ///
+    /// # Errors
+    /// It cannot be read, is not complete, has no record, or the flaws of its records.
+    pub(super) async fn read(&self, skip_invalid: bool, bar: &ProgressBar) -> Result<Contents, Failure> {
+        let draft = Draft::new(skip_invalid);
+        let contents = match self {
+            Source::Redis(source) => source.read(draft, bar).await?,
+            Source::File { path, format } => {
+                let records = file::read(path, *format, draft)?;
+                let skipped = records.skipped();
+                let found = records.list().len() as u64 + skipped;
+                let servers = vec![path.display().to_string()];
+                Contents { records, facts: Facts { kind: Kind::File, servers, found, gone: 0, skipped } }
+            }
+        };
+        if contents.records.list().is_empty() {
+            return Err(Failure::new(Exit::Usage, format!("{}: no record is left to import", self.identity())));
+        }
+        Ok(contents)
+    }
+}
+
+impl Facts {
+    /// Describes what was read, in a line.
+    pub(super) fn line(&self) -> String {
+        let Facts { kind, servers, found, gone, skipped } = self;
+        let (what, records) = match kind {
+            Kind::File => (servers.join(", "), "records"),
+            Kind::Redis => (format!("master {}", servers.join(", ")), "keys"),
+            Kind::RedisCluster => {
+                (format!("cluster of {} masters with all slots: {}", servers.len(), servers.join(", ")), "keys")
+            }
+        };
+        let mut line = format!("source: {what}; {} {records}", grouped(*found));
+        for (count, what) in [(*gone, "gone meanwhile"), (*skipped, "invalid and skipped")] {
+            if count > 0 {
+                line.push_str(&format!(", {} {what}", grouped(count)));
+            }
+        }
+        line
+    }
+}
