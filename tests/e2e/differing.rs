@@ -100,6 +100,6 @@ fn a_store_whose_state_differs_stops_and_is_replaced() {
     let new = place.path("new.toml").display().to_string();
     fs::write(&new, ports.into_iter().fold(text, moved)).unwrap();
     let _joined = store(&new, 4, &["--join"]);
-    seqsvr_json(&["store", "replace", "3", "4", "--set", &new]);
+    seqsvr_json(&["store", "replace", "3", "4", "--set", &new, "--yes"]);
     eventually("all voters are equal again", || serves(&new));
 }

@@ -70,21 +70,33 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
     assert_eq!(alone.wait_exit(), Some(CONFIG), "{}", alone.log());
     assert!(alone.log().contains("--join"), "{}", alone.log());
     drop(alone);
+    // The leader's refusal is passed on at once, and recorded once; nobody confirms without a terminal.
+    let unready = seqsvr(&["store", "replace", "3", "4", "--set", &new, "--yes"]);
+    assert_eq!(unready.status.code(), Some(3), "{}", stderr(&unready));
+    assert!(stderr(&unready).contains("(MEMBER_NOT_REACHED)"), "{}", stderr(&unready));
+    let refused = || {
+        let events = seqsvr_json(&["audit", "list", "--set", &new]);
+        events.to_string().matches("MEMBER_NOT_REACHED").count()
+    };
+    assert_eq!(refused(), 1, "{}", seqsvr_json(&["audit", "list", "--set", &new]));
     let _joined = cluster.server(4, &file, &["--join"]);
 
     let foreseen = seqsvr_json(&["store", "replace", "3", "4", "--set", &new, "--dry-run"]);
     assert_eq!((&foreseen["voters"], &foreseen["changed"]), (&serde_json::json!([1, 2, 4]), &Value::Bool(false)));
     assert_eq!(cluster.members(&old)["members"].as_array().unwrap().len(), 3, "a dry run adds no member");
-    let changed = seqsvr_json(&["store", "replace", "3", "4", "--set", &new]);
+    let unconfirmed = seqsvr(&["store", "replace", "3", "4", "--set", &new]);
+    assert_eq!(unconfirmed.status.code(), Some(2), "{}", stderr(&unconfirmed));
+    assert!(stderr(&unconfirmed).contains("take store 3 out of set"), "{}", stderr(&unconfirmed));
+    let changed = seqsvr_json(&["store", "replace", "3", "4", "--set", &new, "--yes"]);
     assert_eq!((&changed["voters"], &changed["changed"]), (&serde_json::json!([1, 2, 4]), &Value::Bool(true)));
-    let again = seqsvr_json(&["store", "replace", "3", "4", "--set", &new]);
+    let again = seqsvr_json(&["store", "replace", "3", "4", "--set", &new, "--yes"]);
     assert_eq!((&again["voters"], &again["changed"]), (&serde_json::json!([1, 2, 4]), &Value::Bool(false)));
 
     // The old member restarts with its disk, and learns that it was removed.
     stores[2] = cluster.server(3, &cluster.set, &[]);
     assert_eq!(stores[2].wait_exit(), Some(REMOVED), "{}", stores[2].log());
     assert!(stores[2].log().contains("removed"), "{}", stores[2].log());
-    let refused = seqsvr(&["store", "replace", "4", "3", "--set", &old]);
+    let refused = seqsvr(&["store", "replace", "4", "3", "--set", &old, "--yes"]);
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("USED_STORE_ID"), "{}", stderr(&refused));
 

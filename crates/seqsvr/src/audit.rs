@@ -28,7 +28,7 @@ pub(crate) enum AuditCommand {
                         its data directory. A result is `done`, the reason of a refusal, or `unknown`: the member that carried it out has \
                         not recorded its end.\n\n\
                         Exit codes: 0 listed, 2 a wrong file or address, 3 the store has no majority, 4 no node responded, 7 not done \
-                        within --timeout-s.")]
+                        within --timeout.")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     target: SetAddress,

@@ -40,7 +40,7 @@ pub(crate) enum BackupCommand {
                         A backup has the ceilings, owners and migrations of one set as of one entry of its log. Each set is \
                         backed up by itself. Keep the file as private as a data directory.\n\n\
                         Exit codes: 0 written, 1 refused or damaged on the way, 2 a wrong file or address, 3 the store has no \
-                        majority, 4 no node responded, 7 not done within --timeout-s.")]
+                        majority, 4 no node responded, 7 not done within --timeout.")]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     target: SetAddress,
@@ -125,7 +125,8 @@ async fn create(args: &CreateArgs, output: &Output) -> anyhow::Result<Exit> {
         return Err(exists(out).into());
     }
     if let Some(dir) = args.place.dir.as_deref().filter(|dir| !dir.is_dir()) {
-        return Err(Failure::new(Exit::Usage, format!("{} is no directory", dir.display())).into());
+        let hint = format!("mkdir -p {}", dir.display());
+        return Err(Failure::new(Exit::Usage, format!("{} is no directory", dir.display())).hint(hint).into());
     }
     let timeout = args.timeout.duration();
     let mut client = args.target.client(timeout)?;
@@ -201,7 +202,7 @@ fn exists(out: &Path) -> Failure {
 
 fn late(timeout: Duration) -> Failure {
     Failure::new(Exit::Deadline, format!("the backup has not arrived within {timeout:?}"))
-        .hint("pass a longer --timeout-s")
+        .hint("pass a longer --timeout")
 }
 
 /// Reads a backup and checks all of it.

@@ -22,6 +22,7 @@ use crate::output::{Output, grouped};
 use crate::security;
 use crate::signals::{self, Interrupts};
 use crate::target::{self, Target};
+use crate::time_limit::{time, time_or_none};
 
 pub(crate) mod report;
 
@@ -116,18 +117,18 @@ pub(crate) struct BenchArgs {
     /// Uids in one call; 1 sends calls for one number.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     batch: u16,
-    /// Duration of the measured part, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = some_seconds, conflicts_with = "calls")]
-    duration_s: f64,
+    /// Duration of the measured part.
+    #[arg(long, value_name = "TIME", alias = "duration-s", default_value = "10s", value_parser = time, conflicts_with = "calls")]
+    duration: Duration,
     /// Measure this many calls instead of a duration.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     calls: Option<u64>,
-    /// Duration of the warm-up, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
-    warmup_s: f64,
-    /// Deadline of one call, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
-    deadline_ms: u64,
+    /// Duration of the warm-up.
+    #[arg(long, value_name = "TIME", alias = "warmup-s", default_value = "1s", value_parser = time_or_none)]
+    warmup: Duration,
+    /// Time limit of one call.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    timeout: Duration,
     /// The first uid.
     #[arg(long, value_name = "UID", default_value_t = 0)]
     first_uid: u64,
@@ -164,18 +165,6 @@ fn rate(text: &str) -> Result<f64, String> {
         Ok(rate) if (0.01..=1e8).contains(&rate) => Ok(rate),
         _ => Err("not a number of calls a second from 0.01 to 100,000,000".to_owned()),
     }
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("not a number of seconds from 0 to 86400".to_owned()),
-    }
-}
-
-fn some_seconds(text: &str) -> Result<f64, String> {
-    let some = seconds(text).ok().filter(|seconds| *seconds > 0.0);
-    some.ok_or_else(|| "not a number of seconds above 0, up to 86400".to_owned())
 }
 
 impl BenchArgs {
@@ -219,8 +208,8 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
         concurrency: usize::from(args.concurrency),
         pipeline: usize::from(args.pipeline),
         batch: usize::from(args.batch),
-        warmup: Duration::from_secs_f64(args.warmup_s),
-        end: args.calls.map_or(End::After(Duration::from_secs_f64(args.duration_s)), End::Calls),
+        warmup: args.warmup,
+        end: args.calls.map_or(End::After(args.duration), End::Calls),
         rate: args.rate,
         first_uid: args.first_uid,
         uids: args.uids,
@@ -231,12 +220,12 @@ pub(crate) async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit
         seamless: args.seamless,
     };
     let options = EndpointOptions {
-        addrs: args.target.addrs()?.to_vec(),
+        addrs: args.target.addrs()?,
         access: security::access()?,
         redis: args.redis.unwrap_or_else(|| REDIS.to_owned()),
         prefix: args.key_prefix.unwrap_or_else(|| KEY_PREFIX.to_owned()),
         connections: args.connections.map_or(CONNECTIONS, usize::from),
-        deadline: Duration::from_millis(args.deadline_ms),
+        deadline: args.timeout,
         batch: plan.batch,
         coalesce: !args.no_coalescing,
     };

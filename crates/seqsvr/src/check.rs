@@ -11,6 +11,7 @@ use crate::exit::Exit;
 use crate::output::{Output, grouped};
 use crate::security;
 use crate::target::Target;
+use crate::time_limit::time;
 
 /// The checks.
 #[derive(Debug, clap::Subcommand)]
@@ -35,9 +36,9 @@ pub(crate) struct PerfArgs {
     /// The load profile.
     #[arg(long, value_enum, default_value_t = Load::Small)]
     load: Load,
-    /// How long to measure, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3_600))]
-    duration_s: u32,
+    /// How long to measure.
+    #[arg(long, value_name = "TIME", alias = "duration-s", default_value = "10s", value_parser = time)]
+    duration: Duration,
     /// The first uid.
     #[arg(long, value_name = "UID", default_value_t = 0)]
     first_uid: u64,
@@ -80,7 +81,7 @@ const SLOWEST_US: u32 = 500_000;
 pub(crate) async fn run(command: CheckCommand, output: &Output) -> anyhow::Result<Exit> {
     let CheckCommand::Perf(args) = command;
     let rate = args.load.rate();
-    let duration = Duration::from_secs(args.duration_s.into());
+    let duration = args.duration;
     let plan = Plan {
         concurrency: IN_FLIGHT,
         pipeline: 1,
@@ -97,7 +98,7 @@ pub(crate) async fn run(command: CheckCommand, output: &Output) -> anyhow::Resul
         seamless: false,
     };
     let options = EndpointOptions {
-        addrs: args.target.addrs()?.to_vec(),
+        addrs: args.target.addrs()?,
         access: security::access()?,
         redis: String::new(),
         prefix: String::new(),
@@ -116,7 +117,7 @@ pub(crate) async fn run(command: CheckCommand, output: &Output) -> anyhow::Resul
     .map(|bound| bound.parse().expect("the bounds are well-formed"))
     .collect();
     if !output.is_json() {
-        output.line(format_args!("{} calls a second for {} s", grouped(rate.into()), args.duration_s))?;
+        output.line(format_args!("{} calls a second for {duration:?}", grouped(rate.into())))?;
     }
     let (mut report, _) = crate::bench::measure(Endpoint::Sdk, &options, plan, output).await?;
     report.check(&expected)?;

@@ -22,6 +22,7 @@ use crate::config::ConfigCommand;
 use crate::dev::DevArgs;
 use crate::diagnose::DiagnoseArgs;
 use crate::environment;
+use crate::exit::{self, Exit, Failure};
 use crate::explain::ExplainArgs;
 use crate::export::ExportArgs;
 use crate::health::HealthArgs;
@@ -31,12 +32,12 @@ use crate::man::ManArgs;
 use crate::migration::MigrationCommand;
 use crate::next_command::{AdvanceArgs, CurrentArgs, NextArgs};
 use crate::node::NodeCommand;
-use crate::output::{Format, grouped};
+use crate::output::{Format, Output, grouped};
 use crate::proxy::ProxyArgs;
 use crate::replay::ReplayArgs;
 use crate::restore::RestoreArgs;
 use crate::section::SectionCommand;
-use crate::security::CertificateArgs;
+use crate::security::{self, CertificateArgs};
 use crate::services::ServicesArgs;
 use crate::set::SetCommand;
 use crate::sim::SimCommand;
@@ -55,8 +56,10 @@ pub(crate) const EXIT_CODES: &str = "Examples:\n  seqsvr dev             a whole
 #[derive(Debug, Parser)]
 #[command(name = "seqsvr", version, max_term_width = 120, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// How to print: aligned columns, one JSON object, or columns with more of them.
-    #[arg(short, long, global = true, display_order = 900, value_enum, default_value_t = Format::Plain, env = "SEQSVR_OUTPUT")]
+    /// How to print: plain, in aligned columns; json, one object with 64-bit numbers as strings; or wide, with more
+    /// columns.
+    #[arg(short, long, global = true, display_order = 900, help_heading = security::OF_EVERY_COMMAND, value_enum,
+          hide_possible_values = true, value_name = "FORMAT", default_value_t = Format::Plain, env = "SEQSVR_OUTPUT")]
     pub(crate) output: Format,
     #[command(flatten)]
     pub(crate) certificate: CertificateArgs,
@@ -158,6 +161,8 @@ pub(crate) enum Command {
 enum Environment {
     /// Read the variables that the arguments name.
     Read,
+    /// Read them except one, whose argument another on the command line replaces.
+    Without(&'static str),
     /// Ignore them: the defaults apply.
     Ignored,
 }
@@ -165,9 +170,41 @@ enum Environment {
 impl Cli {
     /// Parses the command line and the environment. Prints an error, or the help, and exits the process.
     pub(crate) fn read() -> Cli {
-        let words: Vec<OsString> = env::args_os().collect();
-        parse(&words).unwrap_or_else(|error| error.exit())
+        let words: Vec<OsString> = with_units(env::args_os()).collect();
+        parse(&words).unwrap_or_else(|error| {
+            // The format may be unknown to an unreadable command line; the words are not.
+            let is_json = words.windows(2).any(|pair| pair == ["-o", "json"] || pair == ["--output", "json"])
+                || words.iter().any(|word| word == "--output=json" || word == "-ojson");
+            if error.use_stderr() && is_json {
+                let text = error.render().to_string();
+                let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                exit::print_json(&Failure::new(Exit::Usage, message).into(), &Output::new(Format::Json));
+            }
+            error.exit()
+        })
     }
+}
+
+/// Gives numbers of former flags with a unit in their names that unit: `--deadline-ms 500` is `--timeout 500ms`.
+/// `seqsvr status` has a flag of that name.
+fn with_units(words: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    let (mut is_value, mut is_status) = (false, false);
+    words.enumerate().flat_map(move |(index, word)| {
+        is_status |= index == 1 && word == "status";
+        if std::mem::take(&mut is_value) {
+            let mut value = word;
+            value.push("ms");
+            return vec![value];
+        }
+        let text = word.to_str().unwrap_or_default();
+        let (flag, value) = text.split_once('=').map_or((text, None), |(flag, value)| (flag, Some(value)));
+        if is_status || !["--deadline-ms", "--timeout-ms"].contains(&flag) {
+            return vec![word];
+        }
+        is_value = value.is_none();
+        let unit = value.map(|value| format!("{value}ms").into());
+        [OsString::from("--timeout")].into_iter().chain(unit).collect()
+    })
 }
 
 fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
@@ -184,12 +221,15 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
         // The environment caused the error.
         _ => name_variable(error),
     };
-    Err(plain_number_error(error))
+    Err(plain_number_error(near_suggestions(error)))
 }
 
 fn attempt(words: &[OsString], environment: Environment) -> Result<Cli, clap::Error> {
     let mut command = prepare(Cli::command(), environment);
     let mut matches = command.try_get_matches_from_mut(words)?;
+    if let Some(variable) = replaced_variable(&matches).filter(|_| environment == Environment::Read) {
+        return attempt(words, Environment::Without(variable));
+    }
     let has_format = matches.value_source("output") == Some(ValueSource::CommandLine);
     let cli = Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))?;
     match cli.command.without_format().filter(|_| has_format && cli.output != Format::Plain) {
@@ -208,6 +248,7 @@ impl Command {
             Command::Alloc(_) | Command::Proxy(_) => Some("nothing but its log"),
             Command::Store(args) if args.is_server() => Some("nothing but its log"),
             Command::Backup(command) if command.prints_backup() => Some("the backup"),
+            Command::Export(args) if args.prints_numbers() => Some("the numbers; --format is their format"),
             Command::Completions { .. } => Some("a script"),
             Command::Config(ConfigCommand::Sample) => Some("a settings file"),
             Command::Man(args) if args.prints_page() => Some("a manual page"),
@@ -221,11 +262,57 @@ fn prepare(command: clap::Command, environment: Environment) -> clap::Command {
     let is_empty = |arg: &clap::Arg| arg.get_env().is_some_and(environment::is_empty);
     command
         .mut_args(|arg| {
-            let reads = environment == Environment::Read && !is_empty(&arg);
+            let reads = match environment {
+                Environment::Read => !is_empty(&arg),
+                Environment::Without(variable) => !is_empty(&arg) && arg.get_env().is_none_or(|name| name != variable),
+                Environment::Ignored => false,
+            };
             let arg = if reads { arg } else { arg.env(Resettable::Reset) };
             if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg }
         })
         .mut_subcommands(|command| prepare(command, environment))
+}
+
+/// The variable that names a cluster where the command line names another by the other flag: a flag beats the
+/// environment, and a command speaks to one cluster.
+fn replaced_variable(matches: &clap::ArgMatches) -> Option<&'static str> {
+    let mut leaf = matches;
+    while let Some((_, next)) = leaf.subcommand() {
+        leaf = next;
+    }
+    let source = |name: &str| leaf.ids().any(|id| id == name).then(|| leaf.value_source(name)).flatten();
+    let (set, sets, addrs) = (source("set"), source("sets"), source("addrs"));
+    let is_flag = |source| source == Some(ValueSource::CommandLine);
+    match addrs {
+        Some(ValueSource::EnvVariable) if is_flag(set) || is_flag(sets) => Some("SEQSVR_ADDR"),
+        Some(ValueSource::CommandLine) if set == Some(ValueSource::EnvVariable) => Some("SEQSVR_SET"),
+        _ => None,
+    }
+}
+
+/// Takes suggestions out of an error that are nothing like what was written.
+fn near_suggestions(mut error: clap::Error) -> clap::Error {
+    let kinds = [
+        (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
+        (ContextKind::InvalidArg, ContextKind::SuggestedArg),
+        (ContextKind::InvalidValue, ContextKind::SuggestedValue),
+    ];
+    for (wrong, suggested) in kinds {
+        let Some(ContextValue::String(wrong)) = error.get(wrong).cloned() else { continue };
+        let is_near = |text: &String| strsim::damerau_levenshtein(&wrong, text) <= wrong.len().div_ceil(3);
+        let near = match error.remove(suggested) {
+            Some(ContextValue::String(text)) => is_near(&text).then_some(ContextValue::String(text)),
+            Some(ContextValue::Strings(mut texts)) => {
+                texts.retain(is_near);
+                (!texts.is_empty()).then_some(ContextValue::Strings(texts))
+            }
+            other => other,
+        };
+        if let Some(near) = near {
+            error.insert(suggested, near);
+        }
+    }
+    error
 }
 
 /// Names the environment variable in an error instead of the argument that it sets.

@@ -73,12 +73,14 @@ pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
     reason: Option<String>,
+    /// Whether the JSON that the command printed states it already.
+    in_result: bool,
 }
 
 impl Failure {
     /// A failure without a hint. The message is a fragment that starts in lower case.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Failure {
-        Failure { exit, message: message.into(), hint: None, reason: None }
+        Failure { exit, message: message.into(), hint: None, reason: None, in_result: false }
     }
 
     /// The exit code.
@@ -89,6 +91,12 @@ impl Failure {
     /// Replaces the exit code.
     pub(crate) fn ending(mut self, exit: Exit) -> Failure {
         self.exit = exit;
+        self
+    }
+
+    /// Marks a failure that the result of the command states: no object of its own is printed for it.
+    pub(crate) fn in_result(mut self) -> Failure {
+        self.in_result = true;
         self
     }
 
@@ -113,13 +121,17 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Prints an error with its causes on one line and its hint on the next; returns the exit code.
-pub(crate) fn report(error: &anyhow::Error) -> Exit {
+/// Prints an error with its causes on one line and its hint on the next, and as one JSON object if the command prints
+/// JSON; returns the exit code.
+pub(crate) fn report(error: &anyhow::Error, output: &Output) -> Exit {
     // A bare I/O error comes only from stdout.
     let stdout = error.downcast_ref::<std::io::Error>();
     if stdout.is_some_and(|stdout| stdout.kind() == std::io::ErrorKind::BrokenPipe) {
         // The reader of the pipe has exited, as `head` does.
         return Exit::Ok;
+    }
+    if stdout.is_none() {
+        print_json(error, output);
     }
     report_error(&without_os_error(&format!("{error:#}")));
     let Some(failure) = error.downcast_ref::<Failure>() else { return Exit::Failed };
@@ -140,25 +152,25 @@ struct ErrorView<'a> {
     exit: u8,
 }
 
-/// Prints the error of a command as one JSON object with `error`, if the command prints JSON; [`report`] prints its
-/// text. For commands whose result is one object: a program reads either.
-pub(crate) fn json_error(result: anyhow::Result<Exit>, output: &Output) -> anyhow::Result<Exit> {
+/// Prints the error of a command as one JSON object with `error`, if the command prints JSON: the last line, behind a
+/// result where the command has got that far; none where the result states it. A program reads either.
+pub(crate) fn print_json(error: &anyhow::Error, output: &Output) {
     #[derive(Serialize)]
     struct Refused<'a> {
         error: ErrorView<'a>,
     }
-    let Err(error) = &result else { return result };
-    if output.is_json() && !error.is::<std::io::Error>() {
-        let failure = error.downcast_ref::<Failure>();
-        let error = ErrorView {
-            reason: failure.and_then(|failure| failure.reason.as_deref()),
-            message: without_os_error(&format!("{error:#}")),
-            hint: failure.and_then(|failure| failure.hint.as_deref()),
-            exit: failure.map_or(Exit::Failed, Failure::exit) as u8,
-        };
-        output.json(&Refused { error })?;
+    let failure = error.downcast_ref::<Failure>();
+    if !output.is_json() || failure.is_some_and(|failure| failure.in_result) {
+        return;
     }
-    result
+    let error = ErrorView {
+        reason: failure.and_then(|failure| failure.reason.as_deref()),
+        message: without_os_error(&format!("{error:#}")),
+        hint: failure.and_then(|failure| failure.hint.as_deref()),
+        exit: failure.map_or(Exit::Failed, Failure::exit) as u8,
+    };
+    // A closed stdout hides neither the error on stderr nor the exit code.
+    let _ = output.json(&Refused { error });
 }
 
 /// Prints an error in the style of clap's.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use seq_client::{CallError, Client, Current};
 use seq_core::limits::MAX_ITEMS;
+use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use crate::exit::{Exit, Failure};
@@ -15,6 +16,7 @@ use crate::import::{Format, HEADER};
 use crate::item_report::call_failure;
 use crate::output::{Output, grouped, note};
 use crate::target::Target;
+use crate::time_limit::time;
 
 /// Bytes that are written at a time.
 const BUFFER: usize = 1 << 16;
@@ -39,9 +41,25 @@ pub(crate) struct ExportArgs {
     format: Format,
     #[command(flatten)]
     target: Target,
-    /// Deadline of connecting and of each call, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
-    deadline_ms: u64,
+    /// Time limit of connecting and of each call.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    timeout: Duration,
+}
+
+/// The outcome of an export to a file.
+#[derive(Serialize)]
+struct Written {
+    /// Users of the range.
+    users: u64,
+    /// Those that have a number.
+    written: u64,
+}
+
+impl ExportArgs {
+    /// Whether the numbers go to stdout.
+    pub(crate) fn prints_numbers(&self) -> bool {
+        self.out.is_none()
+    }
 }
 
 /// A range of uids, with `_` between digits as in set files.
@@ -59,7 +77,7 @@ pub(crate) async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exi
         NamedTempFile::new_in(dir).map_err(cannot)
     });
     let file = file.transpose()?;
-    let client = args.target.connect(Duration::from_millis(args.deadline_ms)).await?;
+    let client = args.target.connect(args.timeout).await?;
     check_range(&args.uids, &client.known_uids())?;
     let mut writer: Box<dyn Write + '_> = match &file {
         Some(file) => Box::new(BufWriter::with_capacity(BUFFER, file.as_file())),
@@ -72,7 +90,12 @@ pub(crate) async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exi
         file.as_file().sync_all().map_err(cannot)?;
         file.persist(path).map_err(|error| cannot(error.error))?;
     }
-    note(format_args!("{} of {} users have a number", grouped(written), grouped(args.uids.end - args.uids.start)));
+    let users = args.uids.end - args.uids.start;
+    if output.is_json() {
+        output.json(&Written { users, written })?;
+    } else {
+        note(format_args!("{} of {} users have a number", grouped(written), grouped(users)));
+    }
     Ok(Exit::Ok)
 }
 

@@ -18,24 +18,25 @@ use crate::port_kind::{self, Needed};
 use crate::security;
 use crate::store_client::{Node, SetAddress};
 use crate::target::Chain;
+use crate::time_limit::time;
 
-/// Interval between requests with `--wait-s`.
+/// Interval between requests with `--wait`.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr health\n  seqsvr health --set sets/three-node.toml\n  \
-                        seqsvr health --addr http://127.0.0.1:7400 --wait-s 30 && ./start-backend\n\n\
+                        seqsvr health --addr http://127.0.0.1:7400 --wait 30s && ./start-backend\n\n\
                         Exit codes: 0 all nodes serve, 2 an address is no gRPC port of a node, 3 a node does not serve or \
-                        does not respond, 4 no node responds, 7 still so when --wait-s is over.")]
+                        does not respond, 4 no node responds, 7 still so when --wait is over.")]
 pub(crate) struct HealthArgs {
     #[command(flatten)]
     target: SetAddress,
-    /// Timeout of each node, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
-    timeout_ms: u64,
-    /// Repeats the requests until all nodes serve, for up to this many seconds.
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    wait_s: Option<u64>,
+    /// Time limit of each node.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    timeout: Duration,
+    /// Repeats the requests until all nodes serve, for up to this long.
+    #[arg(long, value_name = "TIME", alias = "wait-s", value_parser = time)]
+    wait: Option<Duration>,
 }
 
 /// The health of one node.
@@ -63,8 +64,8 @@ struct Item {
 pub(crate) async fn run(args: HealthArgs, output: &Output) -> anyhow::Result<Exit> {
     let nodes = args.target.nodes()?;
     let pool = security::pool();
-    let timeout = Duration::from_millis(args.timeout_ms);
-    let end = args.wait_s.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let timeout = args.timeout;
+    let end = args.wait.map(|wait| Instant::now() + wait);
     let items = loop {
         let items = join_all(nodes.iter().map(|node| check(&pool, node, timeout))).await;
         let is_over = end.is_none_or(|end| Instant::now() + POLL_INTERVAL >= end);
@@ -85,7 +86,7 @@ pub(crate) async fn run(args: HealthArgs, output: &Output) -> anyhow::Result<Exi
     } else {
         output.table(&table(&items))?;
     }
-    Ok(match (exit_of(&items), args.wait_s) {
+    Ok(match (exit_of(&items), args.wait) {
         (Exit::Unhealthy | Exit::CannotConnect, Some(_)) => Exit::Deadline,
         (exit, _) => exit,
     })

@@ -15,6 +15,7 @@ use crate::node::wait_drained;
 use crate::output::{Output, grouped};
 use crate::plan::{self, ConfirmedPlanArgs, Mode, PlanArgs};
 use crate::store_client::{Addrs, StoreClient, TimeoutArgs, load};
+use crate::time_limit::time;
 
 mod steps;
 
@@ -47,7 +48,7 @@ struct Sets {
                         allocator could own sections (LAST_NODE).\n\n\
                         Exit codes: 0 drained, 1 refused (LAST_NODE), 2 no node is on the host, a wrong file, or no terminal to \
                         confirm on, 3 a store has no majority, or would have none, 4 no node responded, 5 the plan is stale, 6 declined, 7 still under \
-                        way after --timeout-s, 130 interrupted.")]
+                        way after --timeout, 130 interrupted.")]
 pub(crate) struct DrainArgs {
     /// The host, as the addresses of its nodes have it.
     #[arg(value_name = "HOST")]
@@ -56,16 +57,16 @@ pub(crate) struct DrainArgs {
     sets: Sets,
     #[command(flatten)]
     confirm: ConfirmedPlanArgs,
-    /// Timeout until an allocator owns nothing, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
-    timeout_s: u64,
+    /// Time limit until an allocator owns nothing.
+    #[arg(long, value_name = "TIME", alias = "timeout-s", default_value = "10m", value_parser = time)]
+    timeout: Duration,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr host undrain 10.0.0.3 --set im-a.toml --set im-b.toml\n\n\
                         Exit codes: 0 they may own sections, 1 refused, 2 no node is on the host, or a wrong file, 3 a store has no \
                         majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 not done within \
-                        --timeout-s.")]
+                        --timeout.")]
 pub(crate) struct UndrainArgs {
     /// The host, as the addresses of its nodes have it.
     #[arg(value_name = "HOST")]
@@ -122,7 +123,7 @@ impl Sets {
 
 async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
     let (host, dry_run) = (args.host.as_str(), args.confirm.plan.dry_run);
-    let mut clients = args.sets.clients(Duration::from_secs(args.timeout_s))?;
+    let mut clients = args.sets.clients(args.timeout)?;
     let mut plans = plans(host, &mut clients).await?;
     let is_done = plans.iter().all(SetPlan::is_done);
     let mut fingerprints = Vec::new();
@@ -152,7 +153,7 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
     }
     let since = Instant::now();
     for (client, plan) in clients.iter_mut().zip(&plans) {
-        carry_out(client, plan, Duration::from_secs(args.timeout_s), output).await?;
+        carry_out(client, plan, args.timeout, output).await?;
     }
     let seconds = since.elapsed().as_secs_f64();
     if output.is_json() {

@@ -20,6 +20,7 @@ use crate::output::{Output, grouped, note};
 use crate::plan::confirmed;
 use crate::signals::Interrupts;
 use crate::target::{Chain, Target};
+use crate::time_limit::time;
 
 mod file;
 mod progress;
@@ -83,9 +84,9 @@ pub(crate) struct ImportArgs {
     /// Calls in flight at a time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     concurrency: u16,
-    /// Deadline of connecting and of each call, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
-    deadline_ms: u64,
+    /// Time limit of connecting and of each call.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    timeout: Duration,
 }
 
 /// What the users of the records have now.
@@ -127,7 +128,7 @@ pub(crate) async fn run(args: ImportArgs, output: &Output) -> anyhow::Result<Exi
     }
     let after = progress.as_ref().and_then(Progress::after);
     let left = &records.list()[after.map_or(0, |done| records.up_to(done))..];
-    let client = args.target.connect(Duration::from_millis(args.deadline_ms)).await?;
+    let client = args.target.connect(args.timeout).await?;
     let Survey { below, distance } = survey(&client, left, output).await?;
     let mut report = Report {
         source: Some(facts),

@@ -66,7 +66,7 @@ pub(crate) fn items<T: Serialize>(
     if output.is_json() {
         let item = |(uid, result)| Item { uid, outcome: outcome(result) };
         output.json_items(&pairs.map(item).collect::<Vec<_>>())?;
-        return Ok(Printable { replies: Vec::new(), failure });
+        return Ok(Printable { replies: Vec::new(), failure: failure.map(Failure::in_result) });
     }
     let replies = pairs.filter_map(|(uid, result)| Some((uid, result.ok()?))).collect();
     Ok(Printable { replies, failure })

@@ -54,6 +54,7 @@ mod store_client;
 mod survey;
 mod target;
 mod tenant;
+mod time_limit;
 mod unsafe_command;
 mod utc;
 mod version;
@@ -76,7 +77,7 @@ fn main() -> ExitCode {
     let output = Output::new(cli.output);
     match run(cli, &output) {
         Ok(exit) => exit.into(),
-        Err(error) => exit::report(&error).into(),
+        Err(error) => exit::report(&error, &output).into(),
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct ManArgs {
     /// The command, as in `seqsvr man store replace`; without one, the page of the program.
     #[arg(value_name = "COMMAND", conflicts_with = "dir")]
     command: Vec<String>,
-    /// Writes the pages of all commands into this directory, as seqsvr.1, seqsvr-next.1 and so on.
+    /// Writes the pages of all commands into this directory, as seqsvr.1, seqsvr-next.1 and so on; creates it.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -83,6 +83,7 @@ fn find(words: &[String]) -> Result<clap::Command, Failure> {
 
 /// Writes one file for each command; returns their names in order.
 fn write_all(dir: &Path) -> anyhow::Result<Vec<String>> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let mut names = Vec::new();
     let mut left = vec![program()];
     while let Some(command) = left.pop() {

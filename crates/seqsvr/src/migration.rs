@@ -9,11 +9,12 @@ use clap::{Args, Subcommand};
 use seq_proto::v1::{MigrationPace, MigrationStatus};
 
 use crate::cluster_client::{Cluster, Found, SetClient};
-use crate::exit::{Exit, Failure, json_error};
+use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, grouped};
 use crate::plan::ConfirmArgs;
 use crate::selection::sections_text;
 use crate::store_client::{SetAddress, TimeoutArgs};
+use crate::time_limit::time;
 
 pub(crate) mod view;
 pub(crate) mod watch;
@@ -27,7 +28,7 @@ pub(crate) enum MigrationCommand {
     /// Lists the migrations of all sets of the cluster.
     #[command(after_help = "Example:\n  seqsvr migration list --set sets/two/a.toml\n\n\
                       Exit codes: 0 listed, 2 a wrong file or address, 3 a set does not respond, and the others are \
-                      listed; or the store has no majority, 4 no node responded, 7 not done within --timeout-s.")]
+                      listed; or the store has no majority, 4 no node responded, 7 not done within --timeout.")]
     List(ListArgs),
     /// Shows the progress of a migration until all its sections have arrived, or returned.
     Watch(WatchArgs),
@@ -70,22 +71,22 @@ struct Named {
                         migration.\n\n\
                         Exit codes: 0 all sections have arrived or returned, 1 there is no such migration, 2 a wrong \
                         file or address, 3 the store has no majority, 4 no node responded, 7 still under way after \
-                        --timeout-s, 130 interrupted.")]
+                        --timeout, 130 interrupted.")]
 pub(crate) struct WatchArgs {
     /// Id of the migration, or its first digits; without one, the only one that is under way.
     #[arg(value_name = "ID", value_parser = id_digits)]
     id: Option<String>,
     #[command(flatten)]
     target: SetAddress,
-    /// Stops watching after this many seconds.
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
-    timeout_s: Option<u64>,
+    /// Stops watching after this long.
+    #[arg(long, value_name = "TIME", alias = "timeout-s", value_parser = time)]
+    timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr migration pause 4711\n\n\
                         Exit codes: 0 paused, 1 refused, 2 a wrong file or address, 3 the store has no majority, 4 no \
-                        node responded, 7 not done within --timeout-s.")]
+                        node responded, 7 not done within --timeout.")]
 pub(crate) struct PauseArgs {
     #[command(flatten)]
     migration: Named,
@@ -94,7 +95,7 @@ pub(crate) struct PauseArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr migration resume 4711\n  seqsvr migration resume 4711 --rate 20\n\n\
                         Exit codes: 0 it continues, 1 refused, 2 a wrong file or address, 3 the store has no \
-                        majority, 4 no node responded, 7 not done within --timeout-s.")]
+                        majority, 4 no node responded, 7 not done within --timeout.")]
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
     migration: Named,
@@ -127,7 +128,7 @@ impl PaceArgs {
                         skipped. A migration that is completed is not rolled back: migrate its sections back.\n\n\
                         Exit codes: 0 it returns, with --wait it has returned, 1 refused, 2 a wrong file or address, \
                         or no terminal to confirm on, 3 the store has no majority, 4 no node responded, 6 declined, 7 \
-                        not done within --timeout-s, 130 interrupted.")]
+                        not done within --timeout, 130 interrupted.")]
 pub(crate) struct EndArgs {
     #[command(flatten)]
     migration: Named,
@@ -141,7 +142,7 @@ pub(crate) struct EndArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr migration complete 4711\n\n\
                         Exit codes: 0 completed, 1 refused, 2 a wrong file or address, or no terminal to confirm on, \
-                        3 the store has no majority, 4 no node responded, 6 declined, 7 not done within --timeout-s.")]
+                        3 the store has no majority, 4 no node responded, 6 declined, 7 not done within --timeout.")]
 pub(crate) struct CompleteArgs {
     #[command(flatten)]
     migration: Named,
@@ -161,7 +162,7 @@ fn rate(text: &str) -> Result<u32, String> {
 }
 
 pub(crate) fn run(command: MigrationCommand, output: &Output) -> anyhow::Result<Exit> {
-    let result = crate::client_runtime()?.block_on(async {
+    crate::client_runtime()?.block_on(async {
         match command {
             MigrationCommand::List(args) => list(&args, output).await,
             MigrationCommand::Watch(args) => watch(&args, output).await,
@@ -172,8 +173,7 @@ pub(crate) fn run(command: MigrationCommand, output: &Output) -> anyhow::Result<
             MigrationCommand::Rollback(args) => rollback(&args, output).await,
             MigrationCommand::Complete(args) => complete(&args, output).await,
         }
-    });
-    json_error(result, output)
+    })
 }
 
 impl Named {
@@ -235,7 +235,7 @@ async fn watch(args: &WatchArgs, output: &Output) -> anyhow::Result<Exit> {
         None => only_one(&mut cluster).await?,
     };
     let (mut set, migration) = cluster.into_migration(&id).await?;
-    let options = WatchOptions { timeout: args.timeout_s.map(Duration::from_secs), flags: args.target.flags() };
+    let options = WatchOptions { timeout: args.timeout, flags: args.target.flags() };
     let migration = watch::watch(&mut set.store, migration.id, &options, output).await?;
     report(&migration, &options.flags, output)
 }

@@ -13,18 +13,19 @@ use crate::item_report::items;
 use crate::output::{Output, Table, digits, grouped};
 use crate::plan::confirmed;
 use crate::target::Target;
+use crate::time_limit::time;
 
 /// The deadline of a call.
 #[derive(Clone, Copy, Debug, Args)]
 struct Deadline {
-    /// Deadline of connecting and of the call, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
-    deadline_ms: u64,
+    /// Time limit of connecting and of the call.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    timeout: Duration,
 }
 
 impl Deadline {
     async fn connect(self, target: &Target) -> anyhow::Result<Client> {
-        target.connect(Duration::from_millis(self.deadline_ms)).await
+        target.connect(self.timeout).await
     }
 }
 
@@ -193,12 +194,8 @@ pub(crate) async fn advance(args: AdvanceArgs, output: &Output) -> anyhow::Resul
             if asks && !confirmed(&advanced.question(uid))? {
                 return Ok(Exit::Declined);
             }
-            if dry_run {
-                check_dry_run(uid, current, to)?;
-                Ok(advanced)
-            } else {
-                client.advance(uid, to).await.map(|_| advanced)
-            }
+            check_past(uid, current, to)?;
+            if dry_run { Ok(advanced) } else { client.advance(uid, to).await.map(|_| advanced) }
         }
         Err(error) => Err::<_, CallError>(error),
     };
@@ -209,11 +206,11 @@ pub(crate) async fn advance(args: AdvanceArgs, output: &Output) -> anyhow::Resul
     end
 }
 
-/// Fails as the advance would, as far as a read foresees it.
-fn check_dry_run(uid: u64, current: Current, to: u64) -> Result<(), Failure> {
+/// Fails as the advance would, as far as a read foresees it: numbers never go back.
+fn check_past(uid: u64, current: Current, to: u64) -> Result<(), Failure> {
     if current.exact && current.value > to {
         let message = format!("uid {uid} is at {}, past {to} ({})", current.value, Reason::AlreadyPast);
-        return Err(Failure::new(Exit::Failed, message));
+        return Err(Failure::new(Exit::Failed, message).reason(Reason::AlreadyPast.name()));
     }
     Ok(())
 }

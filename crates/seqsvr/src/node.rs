@@ -16,6 +16,7 @@ use crate::output::{Output, Table, grouped};
 use crate::plan::{self, ConfirmedPlanArgs, Mode, PlanArgs};
 use crate::signals::Interrupts;
 use crate::store_client::{SetAddress, StoreClient, TimeoutArgs};
+use crate::time_limit::time;
 
 /// Interval between requests for the progress of a drain.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -26,7 +27,7 @@ pub(crate) enum NodeCommand {
     /// Lists the allocators as the store sees them.
     #[command(after_help = "Example:\n  seqsvr node list --set sets/three-node.toml\n\n\
                             Exit codes: 0 listed, 2 a wrong file or address, 3 the store has no majority, 4 no node \
-                            responded, 7 not done within --timeout-s.")]
+                            responded, 7 not done within --timeout.")]
     List(ListArgs),
     /// Hands over all sections of an allocator while requests are served, and gives it none until it is undrained.
     Drain(DrainArgs),
@@ -48,7 +49,7 @@ pub(crate) struct ListArgs {
                         seqsvr node drain a2 --yes -o json    (in scripts)\n\n\
                         If interrupted, the drain continues at the store; repeating the command shows its progress.\n\n\
                         Exit codes: 0 drained, 1 refused (LAST_NODE), 2 no terminal to confirm on, 3 the store has no \
-                        majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 still under way after --timeout-s, 130 interrupted.")]
+                        majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 still under way after --timeout, 130 interrupted.")]
 pub(crate) struct DrainArgs {
     /// Name of the allocator.
     #[arg(value_name = "NODE")]
@@ -57,15 +58,15 @@ pub(crate) struct DrainArgs {
     target: SetAddress,
     #[command(flatten)]
     confirm: ConfirmedPlanArgs,
-    /// Timeout until the allocator owns nothing, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
-    timeout_s: u64,
+    /// Time limit until the allocator owns nothing.
+    #[arg(long, value_name = "TIME", alias = "timeout-s", default_value = "10m", value_parser = time)]
+    timeout: Duration,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr node undrain a2\n  seqsvr node undrain a2 --dry-run\n\n\
                         Exit codes: 0 it may own sections, 1 refused, 2 a wrong file or address, 3 the store has no \
-                        majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 not done within --timeout-s.")]
+                        majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 not done within --timeout.")]
 pub(crate) struct UndrainArgs {
     /// Name of the allocator.
     #[arg(value_name = "NODE")]
@@ -123,7 +124,7 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
-    let mut client = args.target.client(Duration::from_secs(args.timeout_s))?;
+    let mut client = args.target.client(args.timeout)?;
     let list = client.nodes().await?;
     let (set, node) = (list.set, args.node.as_str());
     let was_drained = list.nodes.iter().any(|state| state.name == node && state.drained);
@@ -170,7 +171,7 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
     client.restart_time();
     let since = Instant::now();
     let changed = client.drain(node, true, &[], Mode::Make(plan)).await?.changed;
-    wait_drained(&mut client, node, sections, Duration::from_secs(args.timeout_s), output).await?;
+    wait_drained(&mut client, node, sections, args.timeout, output).await?;
     let seconds = since.elapsed().as_secs_f64();
     if output.is_json() {
         output.json(&outcome(changed, seconds))?;

@@ -22,6 +22,7 @@ use crate::output::Output;
 use crate::security;
 use crate::signals::{self, Interrupts};
 use crate::target::{self, Target};
+use crate::time_limit::time;
 
 mod report;
 
@@ -49,12 +50,12 @@ pub(crate) struct ReplayArgs {
     /// Connections to each node.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     connections: u8,
-    /// Deadline of one call, in milliseconds; items without a number then are retried.
-    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
-    deadline_ms: u64,
-    /// How long a message is retried before the replay gives up, in seconds; long enough for a restart of the cluster.
-    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    timeout_s: u64,
+    /// Time limit of one call; items without a number then are retried.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    timeout: Duration,
+    /// How long a message is retried before the replay gives up; long enough for a restart of the cluster.
+    #[arg(long, value_name = "TIME", alias = "timeout-s", default_value = "60s", value_parser = time)]
+    patience: Duration,
     /// Speed: max, or a factor of the recorded time, as 10 for ten times as fast.
     #[arg(long, value_name = "FACTOR", default_value = "max", value_parser = speed)]
     speed: Speed,
@@ -95,8 +96,7 @@ pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exi
         args.floors.as_deref().map(|file| Replacement::create(file).map_err(|error| cannot_write(file, error)));
     let replacement = replacement.transpose().map_err(usage)?;
     let limit = args.limit.unwrap_or(u64::MAX).min(trace.messages.len() as u64);
-    let options =
-        ReplayOptions { speed: args.speed.0, limit: limit as usize, timeout: Duration::from_secs(args.timeout_s) };
+    let options = ReplayOptions { speed: args.speed.0, limit: limit as usize, timeout: args.patience };
     let mut checker = Checker::new(trace.uids.len());
     for (user, uid) in trace.users() {
         if let Some(floor) = floors.get(&uid) {
@@ -105,12 +105,12 @@ pub(crate) async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exi
     }
 
     let endpoint = EndpointOptions {
-        addrs: args.target.addrs()?.to_vec(),
+        addrs: args.target.addrs()?,
         access: security::access()?,
         redis: String::new(),
         prefix: String::new(),
         connections: usize::from(args.connections),
-        deadline: Duration::from_millis(args.deadline_ms),
+        deadline: args.timeout,
         // A message is one call: no group is larger.
         batch: MAX_ITEMS,
         coalesce: true,

@@ -7,10 +7,11 @@ use seq_proto::v1::{ListSectionsRequest, SectionInfo, SectionState};
 use serde::Serialize;
 
 use crate::cluster_client::{Cluster, SetClient};
-use crate::exit::{Exit, Failure, json_error};
+use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, digits, grouped};
 use crate::selection::{Sections, Selection, range_text, run_text, uid};
 use crate::store_client::{SetAddress, StoreClient, TimeoutArgs};
+use crate::time_limit::time;
 
 mod writes;
 
@@ -30,7 +31,7 @@ pub(crate) enum SectionCommand {
                         seqsvr section list --top-writes 10\n\n\
                         Sections that were never in the set are left out, unless --state never names them.\n\n\
                         Exit codes: 0 listed, 1 there is no such set, 2 a wrong range, file or address, 3 the store \
-                        has no set or no majority, 4 no node responded, 7 not done within --timeout-s.")]
+                        has no set or no majority, 4 no node responded, 7 not done within --timeout.")]
 pub(crate) struct ListArgs {
     /// Name or id of the set; without it, the set of the node that responds.
     #[arg(value_name = "SET")]
@@ -46,14 +47,13 @@ pub(crate) struct ListArgs {
     /// Neighbouring sections in the same state as one line.
     #[arg(long)]
     summarize: bool,
-    /// Only the N sections whose ceilings rise most within --interval-s: those with the most section writes.
+    /// Only the N sections whose ceilings rise most within --interval: those with the most section writes.
     #[arg(long, value_name = "N", conflicts_with = "summarize",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     top_writes: Option<u32>,
     /// For how long ceilings are observed, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 10, requires = "top_writes",
-          value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    interval_s: u64,
+    #[arg(long, value_name = "TIME", alias = "interval-s", default_value = "10s", requires = "top_writes", value_parser = time)]
+    interval: Duration,
     #[command(flatten)]
     target: SetAddress,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub(crate) struct ListArgs {
           after_help = "Examples:\n  seqsvr section show 30\n  seqsvr section show --uid 3_000_042\n\n\
                         A section that is in another set is shown as that set's store has it.\n\n\
                         Exit codes: 0 shown, 2 a wrong section, file or address, 3 the store has no set or no \
-                        majority, 4 no node responded, 7 not done within --timeout-s.")]
+                        majority, 4 no node responded, 7 not done within --timeout.")]
 pub(crate) struct ShowArgs {
     /// Index of the section.
     #[arg(value_name = "SECTION")]
@@ -162,13 +162,12 @@ fn state_name(state: SectionState) -> &'static str {
 }
 
 pub(crate) fn run(command: SectionCommand, output: &Output) -> anyhow::Result<Exit> {
-    let result = crate::client_runtime()?.block_on(async {
+    crate::client_runtime()?.block_on(async {
         match command {
             SectionCommand::List(args) => list(&args, output).await,
             SectionCommand::Show(args) => show(&args, output).await,
         }
-    });
-    json_error(result, output)
+    })
 }
 
 /// All records that a request is about, up to a section: page after page.
@@ -200,7 +199,7 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
     if let Some(count) = args.top_writes {
         let before = records;
         let since = Instant::now();
-        tokio::time::sleep(Duration::from_secs(args.interval_s)).await;
+        tokio::time::sleep(args.interval).await;
         let after = select(args, &mut client, &layout).await?;
         let risen = writes::top(&before, after, count as usize, since.elapsed());
         writes::print(&risen, output)?;

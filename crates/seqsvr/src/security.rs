@@ -16,6 +16,9 @@ use seq_kit::connection::Tls;
 use crate::exit::{Exit, Failure};
 use crate::set_file::SetFile;
 
+/// The heading of the options that every command has.
+pub(crate) const OF_EVERY_COMMAND: &str = "Options of every command";
+
 /// Which certificate this process has.
 #[derive(Clone, Args)]
 pub(crate) struct CertificateArgs {
@@ -24,14 +27,14 @@ pub(crate) struct CertificateArgs {
         long,
         value_name = "DIR",
         global = true,
-        display_order = 901,
+        display_order = 901, help_heading = OF_EVERY_COMMAND,
         hide_short_help = true,
         default_value = "certs",
         env = "SEQSVR_CERTS"
     )]
     certs: PathBuf,
     /// Whose certificate a command shows to servers.
-    #[arg(long, value_name = "ROLE/NAME", global = true, display_order = 902, hide_short_help = true,
+    #[arg(long, value_name = "ROLE/NAME", global = true, display_order = 902, help_heading = OF_EVERY_COMMAND, hide_short_help = true,
           default_value = "operator/admin", env = "SEQSVR_IDENTITY", value_parser = holder)]
     identity: String,
     /// Token of a tenant; a command that sends one shows no certificate. Prefer the variable: others see a command
@@ -40,7 +43,7 @@ pub(crate) struct CertificateArgs {
         long,
         value_name = "TOKEN",
         global = true,
-        display_order = 903,
+        display_order = 903, help_heading = OF_EVERY_COMMAND,
         hide_short_help = true,
         env = "SEQSVR_TOKEN",
         hide_env_values = true

@@ -40,7 +40,7 @@ pub(crate) async fn run(args: ServicesArgs, output: &Output) -> anyhow::Result<E
     let addrs = args.target.addrs()?;
     let pool = security::pool();
     for addr in addrs {
-        items.push(Services { addr: addr.clone(), services: list(&pool, host_port(addr)).await? });
+        items.push(Services { addr: addr.clone(), services: list(&pool, host_port(&addr)).await? });
     }
     if output.is_json() {
         output.json_items(&items)?;

@@ -5,7 +5,7 @@
 
 use clap::Subcommand;
 
-use crate::exit::{Exit, json_error};
+use crate::exit::Exit;
 use crate::output::Output;
 
 mod close;
@@ -41,7 +41,7 @@ pub(crate) enum SetCommand {
 }
 
 pub(crate) fn run(command: SetCommand, output: &Output) -> anyhow::Result<Exit> {
-    let result = crate::client_runtime()?.block_on(async {
+    crate::client_runtime()?.block_on(async {
         match command {
             SetCommand::Init(args) => define::init(&args, output).await,
             SetCommand::Create(args) => define::create(&args, output).await,
@@ -54,6 +54,5 @@ pub(crate) fn run(command: SetCommand, output: &Output) -> anyhow::Result<Exit> 
             SetCommand::Close(args) => close::close(&args, output).await,
             SetCommand::Forget(args) => forget::forget(&args, output).await,
         }
-    });
-    json_error(result, output)
+    })
 }

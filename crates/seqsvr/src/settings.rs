@@ -25,8 +25,9 @@ const PREFIX: &str = "SEQSVR_";
 const MAX_CORES: usize = 1_024;
 
 /// Variables with the prefix that are not settings keys: those of the command line and of the project's tests.
-const RESERVED_VARIABLES: [&str; 9] = [
+const RESERVED_VARIABLES: [&str; 10] = [
     "SEQSVR_ADDR",
+    "SEQSVR_SET",
     "SEQSVR_OUTPUT",
     "SEQSVR_CONFIG",
     "SEQSVR_CERTS",

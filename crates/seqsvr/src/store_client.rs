@@ -31,6 +31,7 @@ use crate::port_kind::{self, Needed};
 use crate::security;
 use crate::set_file::{self, SetFile};
 use crate::target::{self, Chain, DEFAULT_ADDR, host_port, node_url};
+use crate::time_limit::time;
 
 mod changes;
 mod sets;
@@ -64,8 +65,8 @@ pub(crate) struct Addrs {
 /// A set, named by its file or by an address.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SetAddress {
-    /// The set file: requests go to its admin ports.
-    #[arg(long, value_name = "FILE")]
+    /// The set file, which has the addresses of its nodes.
+    #[arg(long, value_name = "FILE", env = "SEQSVR_SET")]
     set: Option<PathBuf>,
     #[command(flatten)]
     addrs: Addrs,
@@ -150,9 +151,9 @@ impl SetAddress {
 /// The time limit of a command.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct TimeoutArgs {
-    /// Time limit of the whole command, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
-    timeout_s: u64,
+    /// Time limit of the whole command.
+    #[arg(long, value_name = "TIME", alias = "timeout-s", default_value = "20s", value_parser = time)]
+    timeout: Duration,
 }
 
 impl TimeoutArgs {
@@ -160,7 +161,7 @@ impl TimeoutArgs {
     pub(crate) const DEFAULT: Duration = Duration::from_secs(20);
 
     pub(crate) fn duration(self) -> Duration {
-        Duration::from_secs(self.timeout_s)
+        self.timeout
     }
 }
 
@@ -341,6 +342,10 @@ impl StoreClient {
                         return Err(no_admin_port(&addr).into());
                     }
                 }
+                // The leader has decided: the same request would be refused, and recorded, again.
+                (Some(reason), _) if *reason == Reason::MemberNotReached => {
+                    return Err(refused(reason, &status).into());
+                }
                 (Some(_), Code::Unavailable | Code::Aborted | Code::DeadlineExceeded) => self.next_member(),
                 (None, _) => {
                     let is_first = search.silent.insert(place);
@@ -424,7 +429,7 @@ fn timed<T>(request: T, limit: Duration) -> Request<T> {
 fn refused(reason: &str, status: &Status) -> Failure {
     let known = Reason::parse(reason);
     let exit = match known {
-        Some(Reason::NotCaughtUp | Reason::NoMajority | Reason::NoSet) => Exit::Unhealthy,
+        Some(Reason::NotCaughtUp | Reason::NoMajority | Reason::NoSet | Reason::MemberNotReached) => Exit::Unhealthy,
         Some(Reason::SetUnavailable | Reason::NoCandidate | Reason::Quarantined) => Exit::Unhealthy,
         Some(Reason::StalePlan) => Exit::StalePlan,
         _ => Exit::Failed,
@@ -475,7 +480,7 @@ fn no_majority(search: &Search, status: &Status) -> Failure {
 fn timed_out(timeout: Duration, addr: &str, status: &Status) -> Failure {
     let message = format!("not done within {timeout:?}; last error of {addr}: {}", Chain(status));
     Failure::new(Exit::Deadline, message).hint(
-        "the change may continue at the store: repeat the command, with a longer --timeout-s; `seqsvr status` shows which nodes respond",
+        "the change may continue at the store: repeat the command, with a longer --timeout; `seqsvr status` shows which nodes respond",
     )
 }
 

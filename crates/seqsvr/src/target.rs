@@ -1,5 +1,6 @@
 //! The cluster that a client command connects to.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use seq_channel::Access;
@@ -13,6 +14,7 @@ use tonic::Code;
 use crate::exit::{Exit, Failure};
 use crate::port_kind::{self, Needed, PortKind};
 use crate::security;
+use crate::store_client;
 
 pub(crate) use seq_load::endpoint::host_port;
 pub(crate) use seq_load::outcome::Chain;
@@ -23,17 +25,29 @@ pub(crate) const DEFAULT_ADDR: &str = "http://127.0.0.1:7100";
 /// Addresses of the cluster.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Target {
-    /// Address of a node, as http://host:port, or https:// for TLS; repeat it for more nodes to start from.
-    #[arg(long = "addr", value_name = "URL", env = "SEQSVR_ADDR", value_delimiter = ',', default_value = DEFAULT_ADDR,
-          value_parser = node_url)]
+    /// The set file: the command starts from its allocators.
+    #[arg(long, value_name = "FILE", env = "SEQSVR_SET")]
+    set: Option<PathBuf>,
+    /// Address of a node, as http://host:port, or https:// for TLS; repeat it for more nodes to start from
+    /// [default: http://127.0.0.1:7100]
+    #[arg(long = "addr", value_name = "URL", env = "SEQSVR_ADDR", value_delimiter = ',', value_parser = node_url)]
     addrs: Vec<String>,
 }
 
 impl Target {
     /// The addresses; connections made from here on have TLS where these have https://.
-    pub(crate) fn addrs(&self) -> anyhow::Result<&[String]> {
-        use_scheme_of(&self.addrs)?;
-        Ok(&self.addrs)
+    pub(crate) fn addrs(&self) -> anyhow::Result<Vec<String>> {
+        let mut addrs = self.addrs.clone();
+        if let Some(path) = &self.set {
+            let set = store_client::load(path)?;
+            let scheme = if set.is_secure() { "https" } else { "http" };
+            addrs.extend(set.spec.allocs.iter().map(|alloc| format!("{scheme}://{}", alloc.addr)));
+        }
+        if addrs.is_empty() {
+            addrs.push(DEFAULT_ADDR.to_owned());
+        }
+        use_scheme_of(&addrs)?;
+        Ok(addrs)
     }
 
     /// Connects through the first nodes that respond.
@@ -91,7 +105,7 @@ async fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
             if matches!(source.code(), Code::DeadlineExceeded | Code::Cancelled) =>
         {
             Failure::new(Exit::Deadline, format!("no response from {addr} within the deadline of {deadline:?}"))
-                .hint("--deadline-ms gives it more time; `seqsvr status` shows which nodes respond")
+                .hint("--timeout gives it more time; `seqsvr status` shows which nodes respond")
         }
         ConnectError::Unreachable { addr, .. } => {
             let kind = port_kind::identify(addr).await;
@@ -169,7 +183,7 @@ mod tests {
         // No TCP port is likely to listen where the system just gave a UDP one.
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let addr = format!("127.0.0.1:{}", socket.local_addr().unwrap().port());
-        let target = Target { addrs: vec![addr.clone()] };
+        let target = Target { set: None, addrs: vec![addr.clone()] };
         let error = target.connect(Duration::from_secs(5)).await.unwrap_err();
         let expected = format!("no seed answered; {addr} failed last: tcp connect error: Connection refused");
         assert_eq!(error.to_string(), expected);

@@ -5,7 +5,6 @@
 //! to import at all. An import of less would report success, and numbers would begin below those of the former system.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -61,7 +60,7 @@ impl Source {
     /// The URL or the certificates are wrong, or the name of a file states no format.
     pub(super) fn new(args: &ImportArgs) -> Result<Source, Failure> {
         if let Some((scheme @ ("redis" | "rediss"), _)) = args.from.split_once("://") {
-            let timeout = Duration::from_millis(args.deadline_ms);
+            let timeout = args.timeout;
             return RedisSource::new(&args.from, scheme == "rediss", &args.prefix, &args.tls, timeout)
                 .map(|source| Source::Redis(Box::new(source)));
         }

@@ -27,7 +27,7 @@ use crate::target::{host_port, node_url};
                         The file has `genesis = \"init\"`. A cluster has one such set; the others are created.\n\n\
                         Exit codes: 0 defined, 1 refused, as a set that is defined (SET_EXISTS), 2 a wrong file, or no \
                         terminal to confirm on, 3 the store has no majority, 4 no node responded, 6 declined, 7 not \
-                        done within --timeout-s."
+                        done within --timeout."
 )]
 pub(crate) struct InitArgs {
     /// The set file.
@@ -48,7 +48,7 @@ pub(crate) struct InitArgs {
                         begins without sections; `seqsvr set split` migrates some into it.\n\n\
                         Exit codes: 0 defined, 1 refused, as a set that is defined (SET_EXISTS) or a name that is \
                         taken, 2 a wrong file, or no terminal to confirm on, 3 a store has no set or no majority, 4 \
-                        no node responded, 6 declined, 7 not done within --timeout-s.")]
+                        no node responded, 6 declined, 7 not done within --timeout.")]
 pub(crate) struct CreateArgs {
     /// The set file.
     #[arg(long, value_name = "FILE")]
@@ -72,7 +72,7 @@ pub(crate) struct CreateArgs {
                         from its file is listed.\n\n\
                         Exit codes: 0 all sets are as in their files, 1 refused, 2 a wrong file, or a set that \
                         differs from its file, or no terminal to confirm on, 3 a store has no majority, 4 no node \
-                        responded, 6 declined, 7 not done within --timeout-s.")]
+                        responded, 6 declined, 7 not done within --timeout.")]
 pub(crate) struct ApplyArgs {
     /// Set files of one cluster, or directories of them.
     #[arg(value_name = "PATH", required = true)]

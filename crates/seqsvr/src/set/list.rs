@@ -18,7 +18,7 @@ use crate::store_client::{SetAddress, TimeoutArgs};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr set list\n  seqsvr set list --set sets/two/a.toml -o wide\n\n\
                         Exit codes: 0 listed, 2 a wrong file or address, 3 the store has no set or no majority, 4 no \
-                        node responded, 7 not done within --timeout-s.")]
+                        node responded, 7 not done within --timeout.")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     target: SetAddress,
@@ -29,7 +29,7 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr set show\n  seqsvr set show im-b --addr http://127.0.0.1:7301\n\n\
                         Exit codes: 0 shown, 1 there is no such set, 2 a wrong file or address, 3 the store has no \
-                        set or no majority, 4 no node responded, 7 not done within --timeout-s.")]
+                        set or no majority, 4 no node responded, 7 not done within --timeout.")]
 pub(crate) struct ShowArgs {
     /// Name or id of the set; without it, the set of the node that responds.
     #[arg(value_name = "SET")]

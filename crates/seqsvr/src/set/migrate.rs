@@ -33,7 +33,7 @@ use crate::store_client::{SetAddress, TimeoutArgs};
                         Exit codes: 0 started, with --wait all have arrived, 1 refused, or the plan has problems, 2 a \
                         wrong range, file or address, or no terminal to confirm on, 3 a store has no set or no \
                         majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not \
-                        done within --timeout-s, 130 interrupted.")]
+                        done within --timeout, 130 interrupted.")]
 pub(crate) struct SplitArgs {
     /// The first uid to migrate, with which a section begins: from there to the end of the set's sections around it.
     #[arg(long, value_name = "UID", value_parser = uid, conflicts_with_all = ["uids", "sections"])]
@@ -56,7 +56,7 @@ pub(crate) struct SplitArgs {
                         Exit codes: 0 the set is closed, with --keep-open all sections have arrived, 1 refused, or \
                         the plan has problems, 2 a wrong file or address, or no terminal to confirm on, 3 a store has \
                         no set or no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 \
-                        declined, 7 not done within --timeout-s, 130 interrupted."
+                        declined, 7 not done within --timeout, 130 interrupted."
 )]
 pub(crate) struct MergeArgs {
     /// Keeps the set open, without sections; the migration can be rolled back.
@@ -74,7 +74,7 @@ pub(crate) struct MergeArgs {
                         Exit codes: as `seqsvr set split`: 0 started, with --wait all have arrived, 1 refused, or the \
                         plan has problems, 2 a wrong range, file or address, or no terminal to confirm on, 3 a store \
                         has no set or no majority, 4 no node responded, 5 the plan is stale and nothing was changed, \
-                        6 declined, 7 not done within --timeout-s, 130 interrupted.")]
+                        6 declined, 7 not done within --timeout, 130 interrupted.")]
 pub(crate) struct MigrateArgs {
     /// All sections that are in the set.
     #[arg(long, conflicts_with_all = ["uids", "sections"])]

@@ -18,6 +18,7 @@ use crate::plan::{self, ConfirmedPlanArgs, Mode, PlanArgs};
 use crate::security;
 use crate::set_file::SetFile;
 use crate::store_client::{Addrs, SetAddress, StoreClient, TimeoutArgs, read_set};
+use crate::time_limit::time;
 
 /// The smallest number of voters that survives the loss of one.
 const SAFE_VOTERS: usize = 3;
@@ -44,7 +45,7 @@ struct ChangeOptions {
 #[command(after_help = "Examples:\n  seqsvr store members --set sets/three-node.toml\n  \
                         seqsvr store members --addr http://127.0.0.1:7301 -o json\n\n\
                         Exit codes: 0 listed, 2 a wrong file or address, 3 the leader has no majority, so nothing can be \
-                        committed, 4 no node responded, 7 not done within --timeout-s.")]
+                        committed, 4 no node responded, 7 not done within --timeout.")]
 pub(super) struct MembersArgs {
     #[command(flatten)]
     target: SetAddress,
@@ -59,7 +60,7 @@ pub(super) struct MembersArgs {
                         seqsvr store add 4 5 --set five.toml\n\n\
                         A member that was added has used its id for good, even if it never voted.\n\n\
                         Exit codes: 0 the voters are as requested, 1 refused, 2 a wrong file or address, 3 the store has \
-                        no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 a new member has not caught up within --timeout-s, 130 \
+                        no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 a new member has not caught up within --timeout, 130 \
                         interrupted.")]
 pub(super) struct AddArgs {
     /// Ids of the new members, never used before.
@@ -71,9 +72,9 @@ pub(super) struct AddArgs {
     options: ChangeOptions,
     #[command(flatten)]
     plan: PlanArgs,
-    /// Timeout until the new members have caught up with the log, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 600)]
-    timeout_s: u64,
+    /// Time limit until the new members have caught up with the log.
+    #[arg(long, value_name = "TIME", alias = "timeout-s", default_value = "10m", value_parser = time)]
+    timeout: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -82,7 +83,7 @@ pub(super) struct AddArgs {
                         A removed member never comes back: its id is retired. A change after which a majority of the voters would not respond is always refused.\n\n\
                         Exit codes: 0 the voters are as requested, 1 refused, 2 a wrong file or address, or no terminal to \
                         confirm on, 3 the store has no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not done within \
-                        --timeout-s.")]
+                        --timeout.")]
 pub(super) struct RemoveArgs {
     /// Ids of the members to take out.
     #[arg(value_name = "ID", required = true)]
@@ -101,12 +102,14 @@ pub(super) struct RemoveArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example, after store 3 lost its disk:\n  \
+#[command(after_help = "Examples, after store 3 lost its disk:\n  \
                         seqsvr store --set new.toml --id 4 --data /var/lib/seqsvr/s4 --join\n  \
-                        seqsvr store replace 3 4 --set new.toml\n\n\
+                        seqsvr store replace 3 4 --set new.toml\n  \
+                        seqsvr store replace 3 4 --set new.toml --yes    (in scripts)\n\n\
+                        The member that is replaced never comes back: its id is retired. \
                         A member that was added has used its id for good, even if it never voted.\n\n\
-                        Exit codes: 0 the voters are as requested, 1 refused, 2 a wrong file or address, 3 the store has \
-                        no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 the new member has not caught up within --timeout-s, 130 \
+                        Exit codes: 0 the voters are as requested, 1 refused, 2 a wrong file or address, or no terminal to confirm on, 3 the store has \
+                        no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 the new member has not caught up within --timeout, 130 \
                         interrupted.")]
 pub(super) struct ReplaceArgs {
     /// Id of the member to remove.
@@ -120,17 +123,17 @@ pub(super) struct ReplaceArgs {
     #[command(flatten)]
     options: ChangeOptions,
     #[command(flatten)]
-    plan: PlanArgs,
-    /// Timeout until the new member has caught up with the log, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 600)]
-    timeout_s: u64,
+    confirm: ConfirmedPlanArgs,
+    /// Time limit until the new member has caught up with the log.
+    #[arg(long, value_name = "TIME", alias = "timeout-s", default_value = "10m", value_parser = time)]
+    timeout: Duration,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr store lead --to 2 --set sets/three-node.toml\n  \
                         seqsvr store lead --to 2 --dry-run --set sets/three-node.toml\n\n\
                         Exit codes: 0 the member leads, 1 refused, 2 a wrong file or address, 3 the store has no majority, \
-                        4 no node responded, 5 the plan is stale and nothing was changed, 7 not done within --timeout-s.")]
+                        4 no node responded, 5 the plan is stale and nothing was changed, 7 not done within --timeout.")]
 pub(super) struct LeadArgs {
     /// Id of the new leader.
     #[arg(long, value_name = "ID")]
@@ -184,16 +187,16 @@ pub(super) async fn add(args: AddArgs, output: &Output) -> anyhow::Result<Exit> 
     let set = read_set(&args.target.set)?;
     let new = args.ids.iter().map(|id| described(&set, *id)).collect::<anyhow::Result<Vec<_>>>()?;
     security::use_tls(set.is_secure())?;
-    let mut client = StoreClient::new(Some(&set), &args.target.addrs, Duration::from_secs(args.timeout_s));
+    let mut client = StoreClient::new(Some(&set), &args.target.addrs, args.timeout);
     let request = args.options.request(args.ids, Vec::new());
-    add_and_remove(&mut client, new, request, args.plan, args.timeout_s, output).await
+    add_and_remove(&mut client, new, request, (args.plan, None), args.timeout, output).await
 }
 
 pub(super) async fn replace(args: ReplaceArgs, output: &Output) -> anyhow::Result<Exit> {
     let set = read_set(&args.target.set)?;
     let new = described(&set, args.new)?;
     security::use_tls(set.is_secure())?;
-    let mut client = StoreClient::new(Some(&set), &args.target.addrs, Duration::from_secs(args.timeout_s));
+    let mut client = StoreClient::new(Some(&set), &args.target.addrs, args.timeout);
     let list = client.list().await?;
     let votes = |id| list.members.iter().any(|member| member.id == id && member.voter);
     if votes(args.old) && votes(args.new) {
@@ -202,7 +205,8 @@ pub(super) async fn replace(args: ReplaceArgs, output: &Output) -> anyhow::Resul
         return Err(Failure::new(Exit::Failed, message).hint(hint).into());
     }
     let request = args.options.request(vec![args.new], vec![args.old]);
-    add_and_remove(&mut client, vec![new], request, args.plan, args.timeout_s, output).await
+    let plan = (args.confirm.plan, Some(args.confirm));
+    add_and_remove(&mut client, vec![new], request, plan, args.timeout, output).await
 }
 
 pub(super) async fn remove(args: RemoveArgs, output: &Output) -> anyhow::Result<Exit> {
@@ -254,13 +258,13 @@ pub(super) async fn lead(args: &LeadArgs, output: &Output) -> anyhow::Result<Exi
     Ok(Exit::Ok)
 }
 
-/// Adds members and removes others in one change of voters.
+/// Adds members and removes others in one change of voters, and asks before it where members leave.
 async fn add_and_remove(
     client: &mut StoreClient,
     new: Vec<NewMember>,
     request: ChangeVotersRequest,
-    args: PlanArgs,
-    timeout_s: u64,
+    (args, asks): (PlanArgs, Option<ConfirmedPlanArgs>),
+    timeout: Duration,
     output: &Output,
 ) -> anyhow::Result<Exit> {
     let list = client.list().await?;
@@ -270,9 +274,19 @@ async fn add_and_remove(
         true => Fingerprint(client.add_learners(&new, Mode::Show).await?.fingerprint),
         false => Fingerprint::NONE,
     };
-    let Some(plan) = show(&list, &request, &foreseen, args, false, output)? else { return Ok(Exit::Ok) };
+    let Some(plan) = show(&list, &request, &foreseen, args, asks.is_some(), output)? else { return Ok(Exit::Ok) };
+    if let Some(confirm) = asks {
+        let ids = |ids: &[u64]| ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let (old, new, set) = (ids(&request.remove), ids(&request.add), &list.set);
+        if !confirm
+            .confirmed(&format!("take store {old} out of set {set} for good, and put store {new} in its place"))?
+        {
+            return Ok(Exit::Declined);
+        }
+        client.restart_time();
+    }
     let added = client.add_learners(&new, Mode::Make(of_learners)).await?.added;
-    wait::caught_up(client, &request.add, Duration::from_secs(timeout_s), output).await?;
+    wait::caught_up(client, &request.add, timeout, output).await?;
     let ChangeVotersResponse { voters, changed, .. } = client.change_voters(&request, Mode::Make(plan)).await?;
     let outcome = Outcome { voters, changed: changed || !added.is_empty(), dry_run: false, plan };
     report(&client.list().await?, outcome, output)?;

@@ -18,7 +18,7 @@ use crate::store_client::{SetAddress, TimeoutArgs};
                   seqsvr store terms --lease-wait-ms 4000 --set sets/three-node.toml\n\n\
                   After a change, set store.lease_wait_ms of every member to the same value: a member that starts with another value exits.\n\n\
                   Exit codes: 0 shown or changed, 1 refused, 2 a wrong file or address, 3 the store has no majority, 4 no \
-                  node responded, 5 the plan is stale and nothing was changed, 7 not done within --timeout-s.")]
+                  node responded, 5 the plan is stale and nothing was changed, 7 not done within --timeout.")]
 pub(super) struct TermsArgs {
     /// How long an allocator may be silent before its sections are taken over; without it nothing is changed.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]

@@ -21,7 +21,7 @@ use crate::store_client::{SetAddress, TimeoutArgs};
                         `store.auto_upgrade = true` the leader does so by itself.\n\n\
                         Exit codes: 0 the format is the newest one of the leader's release, 1 refused, 2 a wrong file or address, or no \
                         terminal to confirm on, 3 the store has no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not done within \
-                        --timeout-s.")]
+                        --timeout.")]
 pub(super) struct UpgradeArgs {
     #[command(flatten)]
     confirm: ConfirmedPlanArgs,
