@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, digits, grouped, note};
+use crate::restore::{EndedMigration, ended_migrations};
 use crate::store_client::{SetAddress, TimeoutArgs};
 use crate::target::Chain;
 use crate::{utc, whole_file};
@@ -234,6 +235,8 @@ struct View<'a> {
     uid_end: u64,
     section_size: u32,
     sections: u32,
+    /// Migrations that were open, which a restore ends.
+    open_migrations: Vec<EndedMigration>,
     state_bytes: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
     recovered_from: &'a str,
@@ -258,6 +261,7 @@ fn show(path: &Path, backup: &Backup, output: &Output) -> anyhow::Result<()> {
         uid_end: header.uid_end,
         section_size: header.section_size,
         sections: header.resident,
+        open_migrations: ended_migrations(&backup.state().0),
         state_bytes: header.state_bytes,
         recovered_from: &header.origin,
         sha256: backup.checksum_text(),
@@ -276,6 +280,9 @@ fn show(path: &Path, backup: &Backup, output: &Output) -> anyhow::Result<()> {
     row("log entry", view.log_index.to_string());
     row("uids", format!("{}..{} in sections of {}", view.uid_start, view.uid_end, view.section_size));
     row("sections", grouped(view.sections.into()));
+    for migration in &view.open_migrations {
+        row("migration", format!("open; by a restore {}", migration.text()));
+    }
     row("state", format!("{} bytes, format {}", grouped(view.state_bytes), header.state_format));
     if !header.origin.is_empty() {
         row("recovered from", header.origin.clone());

@@ -19,6 +19,10 @@ use crate::survey;
 use crate::target::Chain;
 use crate::utc;
 
+mod migrations;
+
+pub(crate) use migrations::{EndedMigration, ended_migrations};
+
 #[derive(Debug, Args)]
 #[command(after_help = "Example, with all stores of the set stopped and their old directories moved away:\n  \
                         seqsvr restore --from set-1.backup --set three-node.toml --id 1 --data /var/lib/seqsvr/s1 --count 1   (on host 1)\n  \
@@ -74,6 +78,8 @@ struct View<'a> {
     /// As [`Lineage::restores`](seq_core::Lineage::restores).
     count: u32,
     quarantined: u32,
+    /// Migrations that were open in the backup, which the restore ends.
+    migrations: Vec<EndedMigration>,
     #[serde(serialize_with = "digits")]
     margin: u64,
     /// Raises a second when the backup was made, over the time that its store had run; `null` where that is not known.
@@ -187,6 +193,7 @@ impl<'a> View<'a> {
             lineage: lineage.0,
             count: lineage.restores(),
             quarantined,
+            migrations: ended_migrations(&backup.state().0),
             margin,
             raises_per_second,
             numbers_since: (raises_since.ceil() as u64).saturating_mul(set.spec.step),
@@ -214,6 +221,13 @@ impl<'a> View<'a> {
                 grouped(self.quarantined.into())
             ),
         );
+        for migration in &self.migrations {
+            row("migration", migration.text());
+        }
+        if self.quarantined > 0 {
+            let later = "those begun since the backup are forgotten: what arrived in another set stays there";
+            row("migrations", later.to_owned());
+        }
         row("margin", format!("every ceiling rises by {} numbers or more", grouped(self.margin)));
         let since = match self.raises_per_second {
             Some(rate) => format!(

@@ -14,6 +14,7 @@ mod forget;
 mod list;
 mod migrate;
 mod plan;
+mod settle;
 
 /// The commands for sets.
 #[derive(Debug, Subcommand)]

@@ -10,6 +10,7 @@ use seq_proto::reason::Reason;
 use seq_proto::v1::{CloseSetResponse, SetState};
 use serde::Serialize;
 
+use super::settle;
 use crate::cluster_client::{Cluster, SetClient};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -101,6 +102,7 @@ pub(super) async fn drained(
         let response = set.store.close_set(&name, Mode::Make(plan)).await?;
         if response.state() == SetState::Closed {
             line.finish_and_clear();
+            settle::until_closed(&set.sets[1..], &name, output).await;
             if output.is_json() {
                 output.json(&Closed { set: &name, state: "closed", plan: plan::digits(plan) })?;
             } else {

@@ -12,6 +12,7 @@ use seq_proto::v1::SetInfo;
 use serde::Serialize;
 
 use super::list::{SetView, state};
+use super::settle;
 use crate::exit::{Exit, Failure, report_error};
 use crate::output::{Output, grouped};
 use crate::plan::ConfirmArgs;
@@ -134,7 +135,11 @@ async fn define(
         }
     }
     store.restart_time();
+    let cluster = (!join.is_empty())
+        .then(|| (format!("the store at {}", join.join(", ")), StoreClient::at("", &join, timeout.duration())));
     let set = store.create_set(&file.spec.name, join).await?;
+    let name = [file.spec.name.clone()];
+    settle::until_all_know(cluster.into_iter().collect(), &name, timeout.duration(), output).await?;
     if output.is_json() {
         output.json(&Outcome::new(file, true, false, Some(&set)))?;
     } else {
@@ -184,6 +189,11 @@ pub(crate) async fn apply(args: &ApplyArgs, output: &Output) -> anyhow::Result<E
             }
             outcome.stored = Some(SetView::new(&set));
         }
+        let defined = outcomes.iter().map(|(outcome, _)| outcome);
+        let is_open = |outcome: &&Outcome| outcome.stored.as_ref().is_some_and(|set| set.is_open());
+        let names: Vec<String> = defined.filter(is_open).map(|outcome| outcome.set.clone()).collect();
+        let open: Vec<&SetFile> = files.iter().filter(|file| names.contains(&file.spec.name)).collect();
+        settle::until_known(&open, &names, args.timeout.duration(), output).await?;
     }
     if output.is_json() {
         output.json_items(&outcomes.iter().map(|(outcome, _)| outcome).collect::<Vec<_>>())?;

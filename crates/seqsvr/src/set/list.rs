@@ -67,6 +67,11 @@ pub(super) struct SetView {
 }
 
 impl SetView {
+    /// Whether sections can be migrated into the set.
+    pub(super) fn is_open(&self) -> bool {
+        self.state == "open"
+    }
+
     pub(super) fn new(set: &SetInfo) -> SetView {
         SetView {
             name: set.name.clone(),
