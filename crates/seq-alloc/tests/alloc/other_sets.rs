@@ -327,6 +327,101 @@ async fn a_set_that_stops_responding_is_unavailable_until_it_responds_again() {
     }
 }
 
+/// How long a new connection takes: longer than two rounds of probes and the wait for a set that was up just now.
+const SLOW: Duration = Duration::from_millis(400);
+
+/// The way to a node: it can be closed, and be slow for new connections.
+struct Way {
+    addr: std::net::SocketAddr,
+    open: watch::Sender<bool>,
+    /// Connections that have passed since it was opened last.
+    passed: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl Way {
+    async fn to(node: std::net::SocketAddr, slow: Duration) -> Way {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (addr, open) = (listener.local_addr().unwrap(), watch::Sender::new(true));
+        let passed = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let (seen, count) = (open.subscribe(), passed.clone());
+        tokio::spawn(async move {
+            loop {
+                let (mut from, _) = listener.accept().await.unwrap();
+                let (mut seen, count) = (seen.clone(), count.clone());
+                if !*seen.borrow() {
+                    continue;
+                }
+                tokio::spawn(async move {
+                    let pass = async {
+                        tokio::time::sleep(slow).await;
+                        count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                        let mut to = tokio::net::TcpStream::connect(node).await.unwrap();
+                        let _ = tokio::io::copy_bidirectional(&mut from, &mut to).await;
+                    };
+                    tokio::select! {
+                        () = pass => {}
+                        _ = seen.wait_for(|open| !open) => {}
+                    }
+                });
+            }
+        });
+        Way { addr, open, passed }
+    }
+
+    fn close(&self) {
+        self.open.send_replace(false);
+    }
+
+    /// Whether there is a connection for calls, which are made while the other node serves, and one for probes.
+    fn is_used(&self) -> bool {
+        self.passed.load(std::sync::atomic::Ordering::SeqCst) >= 2
+    }
+
+    fn open(&self) {
+        self.passed.store(0, std::sync::atomic::Ordering::SeqCst);
+        self.open.send_replace(true);
+    }
+}
+
+/// The nodes of a set restart one after the other: as long as one of them responds, no call of a node of another set
+/// finds the set unavailable, although each takes long to connect to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_of_a_set_restart_in_turn_and_it_stays_available() {
+    let world = World::with_homes("test", OWNED);
+    let p = Scripted::new(first_number);
+    let mut ways = Vec::new();
+    for _ in 0..2 {
+        let served = world.store.serve_beside(SequenceServiceServer::new(p.clone()), &world.group);
+        ways.push(Way::to(served, SLOW).await);
+    }
+    let addrs: Vec<_> = ways.iter().map(|way| way.addr).collect();
+    world.store.place_at(OF_P..OF_P + 2, P, Epoch(5), &addrs);
+    let node = world.start_owning("a1", 0..OWNED).await;
+    world.routed(&[&node]).await;
+    let began = Instant::now();
+    while node.next(uid_of(OF_P)).await.is_err() || !ways.iter().all(Way::is_used) {
+        assert!(began.elapsed() < Duration::from_secs(10), "both nodes are connected to");
+    }
+    for restarted in [0, 1] {
+        ways[restarted].close();
+        let closed = Instant::now();
+        // Longer than it takes to find out that a set is down.
+        while closed.elapsed() < SLOW * 2 {
+            let response = node.next(uid_of(OF_P)).await;
+            // A call that was under way to the node may have been processed.
+            let unknown = matches!(response, Err(Refusal::SetTimedOut { .. }));
+            assert!(unknown || response == Ok(given(1, 0, 7)), "node {restarted} is down: {response:?}");
+        }
+        ways[restarted].open();
+        let began = Instant::now();
+        while !ways[restarted].is_used() {
+            assert_eq!(node.next(uid_of(OF_P)).await, Ok(given(1, 0, 7)), "node {restarted} is back");
+            assert!(began.elapsed() < Duration::from_secs(10), "the node that is back is connected to");
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn calls_that_wait_in_another_set_are_bounded_and_leave_room_for_others() {
     let p = Scripted::new(|_| None);

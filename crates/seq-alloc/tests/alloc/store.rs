@@ -193,11 +193,16 @@ impl Store {
 
     /// Learns that sections are in another set, whose one node has this address.
     pub(crate) fn place(&self, sections: Range<u32>, set: SetId, since: Epoch, addr: SocketAddr) {
+        self.place_at(sections, set, since, &[addr]);
+    }
+
+    /// Learns that sections are in another set, whose nodes have these addresses.
+    pub(crate) fn place_at(&self, sections: Range<u32>, set: SetId, since: Epoch, addrs: &[SocketAddr]) {
         let facts = SetFacts {
             id: set,
             revision: Revision(1),
             name: format!("set{set}"),
-            allocs: vec![addr.to_string()],
+            allocs: addrs.iter().map(ToString::to_string).collect(),
             ..SetFacts::default()
         };
         let run = SectionRun { first: SectionId(sections.start), sections: sections.end - sections.start };
