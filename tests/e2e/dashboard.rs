@@ -41,7 +41,8 @@ struct Line {
 fn lines(scene: &Scene, panel: &Value, (start, end): (f64, f64)) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     for target in panel["targets"].as_array().into_iter().flatten() {
-        let expr = target["expr"].as_str().unwrap();
+        // As with all sets and nodes chosen.
+        let expr = target["expr"].as_str().unwrap().replace("$set", ".*").replace("$node", ".*");
         let step = ((end - start) / POINTS as f64).max(1.0);
         let output = Command::new("curl")
             .args(["-s", "--max-time", "20", &format!("{}/api/v1/query_range", scene.url)])

@@ -33,7 +33,9 @@ fn two_development_sets_serve_all_users_at_every_node() {
     });
     let (grpc, http) = (format!("{}:7600", place.host), format!("{}:7680", place.host));
     let seed = allocs[0].trim_start_matches("http://");
-    let proxy = ["proxy", "--plaintext", "--seeds", seed, "--listen", &grpc, "--http", &http];
+    // As the address is printed.
+    let seed = &format!("http://{}", seed.trim_start_matches("http://"));
+    let proxy = ["proxy", "--seeds", seed, "--listen", &grpc, "--http", &http];
     let _proxy = place.server("proxy", &proxy);
     let nodes = [allocs, vec![format!("http://{grpc}")]].concat();
     eventually("the proxy serves", || {

@@ -17,6 +17,7 @@ mod dev;
 mod dev_sets;
 mod diagnose;
 mod differing;
+mod doctor;
 mod drills;
 mod files;
 mod forwarding;

@@ -18,7 +18,7 @@ use crate::time_limit::time;
 pub(crate) enum CheckCommand {
     /// Sends a typical load for a while and reports whether the cluster sustains it.
     #[command(
-        after_help = "Examples:\n  seqsvr check perf\n  seqsvr check perf --load large --duration-s 60 -o json\n\n\
+        after_help = "Examples:\n  seqsvr check perf\n  seqsvr check perf --load large --duration 60s -o json\n\n\
                       It passes when 99 % of the scheduled calls complete in time, none fails, p99 and the slowest call \
                       stay below their bounds, and every number is above the last one of its user. It takes numbers of the uids \
                       0 to 99,999, or those from --first-uid.\n\n\

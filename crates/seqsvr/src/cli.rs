@@ -21,6 +21,7 @@ use crate::check::CheckCommand;
 use crate::config::ConfigCommand;
 use crate::dev::DevArgs;
 use crate::diagnose::DiagnoseArgs;
+use crate::doctor::DoctorArgs;
 use crate::environment;
 use crate::exit::{self, Exit, Failure};
 use crate::explain::ExplainArgs;
@@ -94,6 +95,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Packs what is known of sets, their nodes and this host into an archive, without secrets.
     Diagnose(DiagnoseArgs),
+    /// Checks this machine for a set, before its first start: addresses, ports, disks, certificates, time, versions.
+    Doctor(DoctorArgs),
     /// Lists a set's allocators; drains one, and lets it serve again.
     #[command(subcommand)]
     Node(NodeCommand),

@@ -15,6 +15,7 @@ mod cluster_client;
 mod config;
 mod dev;
 mod diagnose;
+mod doctor;
 mod environment;
 mod exit;
 mod explain;
@@ -96,6 +97,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Health(args) => client_runtime()?.block_on(health::run(args, output)),
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
         Command::Diagnose(args) => client_runtime()?.block_on(diagnose::run(args, output)),
+        Command::Doctor(args) => client_runtime()?.block_on(doctor::run(args, output)),
         Command::Node(command) => node::run(command, output),
         Command::Host(command) => host::run(command, output),
         Command::Cert(command) => cert::run(command, output),

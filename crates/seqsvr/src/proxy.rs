@@ -27,7 +27,7 @@ use crate::serve::alloc_node::{Ports, Sockets};
 use crate::serve::reload::Reload;
 use crate::serve::{Banner, Process, Stage, bind_one, run_until_shutdown};
 use crate::settings::{Loaded, Settings, SettingsArgs};
-use crate::target::host_and_port;
+use crate::target::{host_and_port, host_port, node_url};
 use crate::version::{REVISION, VERSION};
 use crate::{process, security, set_file, signals};
 
@@ -50,8 +50,9 @@ const CONNECT_INTERVAL: Duration = Duration::from_millis(250);
                         Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 wrong settings, 130 a second signal."
 )]
 pub(crate) struct ProxyArgs {
-    /// Allocators of any set of the cluster; their routes name the others.
-    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', value_parser = host_and_port,
+    /// Allocators of any set of the cluster; their routes name the others. As host:port, or as a URL: http:// is
+    /// --plaintext.
+    #[arg(long, value_name = "URL", value_delimiter = ',', value_parser = node_url,
           required_unless_present = "set", conflicts_with = "set")]
     seeds: Vec<String>,
     /// A set file: its allocators are the seeds.
@@ -70,7 +71,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, conflicts_with = "set")]
     plaintext: bool,
     /// Allows --plaintext for addresses that are not on loopback.
-    #[arg(long, requires = "plaintext")]
+    #[arg(long, conflicts_with = "set")]
     plaintext_on_network: bool,
     /// Name of the process, in its log, its metrics and its certificate.
     #[arg(long, value_name = "NAME", default_value = "proxy")]
@@ -91,16 +92,45 @@ impl ProxyArgs {
                 let secure = set.is_secure();
                 (set.spec.allocs.into_iter().map(|alloc| alloc.addr).collect(), secure)
             }
-            None => (self.seeds.clone(), !self.plaintext),
+            None => {
+                let secure = seeds_are_secure(&self.seeds, self.plaintext)?;
+                (self.seeds.iter().map(|seed| host_port(seed).to_owned()).collect(), secure)
+            }
         };
         let own = [&self.listen, &self.http].into_iter().chain(&self.redis);
         let reachable = own.chain(&seeds).find(|addr| !set_file::is_loopback(addr));
-        if let Some(addr) = reachable.filter(|_| self.plaintext && !self.plaintext_on_network) {
-            let what = format!("--plaintext: others can reach {addr}, and read and change what is sent");
-            return Err(Failure::new(Exit::Usage, what).hint("leave it out, or add --plaintext-on-network").into());
+        let is_plaintext = self.set.is_none() && !secure;
+        if let Some(addr) = reachable.filter(|_| is_plaintext && !self.plaintext_on_network) {
+            let what = format!("without TLS others can reach {addr}, and read and change what is sent");
+            return Err(Failure::new(Exit::Usage, what).hint("use https://, or add --plaintext-on-network").into());
         }
-        let credentials = secure.then(|| security::of_proxy(&self.name)).transpose()?;
+        let credentials = secure.then(|| security::of_proxy(&self.name)).transpose();
+        let hint = format!(
+            "`seqsvr cert issue proxy/{} --host HOST` makes them; seeds without TLS, as those of `seqsvr dev`, are named with http:// or \
+             --plaintext",
+            self.name
+        );
+        let credentials =
+            credentials.map_err(|failure| if self.set.is_none() { failure.hint(hint) } else { failure })?;
         Ok((seeds, credentials))
+    }
+}
+
+/// Whether the seeds have TLS, by their schemes and `--plaintext`.
+///
+/// # Errors
+/// They state both.
+fn seeds_are_secure(seeds: &[String], plaintext: bool) -> Result<bool, Failure> {
+    let has = |scheme: &str| seeds.iter().find(|seed| seed.starts_with(scheme));
+    match (has("https://"), has("http://")) {
+        (Some(secure), Some(other)) => {
+            let what = format!("{secure} has TLS and {other} has none: the nodes of one cluster are alike");
+            Err(Failure::new(Exit::Usage, what))
+        }
+        (Some(secure), None) if plaintext => {
+            Err(Failure::new(Exit::Usage, format!("{secure} has TLS, and --plaintext states that it has none")))
+        }
+        (secure, open) => Ok(secure.is_some() || (open.is_none() && !plaintext)),
     }
 }
 

@@ -54,6 +54,8 @@ fn the_help_is_a_page() {
               health       Reports whether nodes serve, for scripts and probes
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
               diagnose     Packs what is known of sets, their nodes and this host into an archive, without secrets
+              doctor       Checks this machine for a set, before its first start: addresses, ports, disks, certificates, time,
+                           versions
               node         Lists a set's allocators; drains one, and lets it serve again
               host         Prepares all nodes of a machine for its maintenance, in all sets
               cert         Makes certificates of a cluster, shows, renews and revokes them
@@ -807,6 +809,20 @@ fn a_command_that_prints_json_has_its_error_as_one_object() {
             exit 2
         "#]],
     );
+}
+
+#[test]
+fn seeds_of_a_proxy_state_whether_they_have_tls() {
+    let proxy = |seeds: &str, more: &[&str]| {
+        let args = ["proxy", "--seeds", seeds, "--listen", "127.0.0.1:9", "--http", "127.0.0.1:9"];
+        run(Path::new("."), &[&args, more].concat(), &[])
+    };
+    let hinted = proxy("127.0.0.1:9", &[]);
+    assert!(hinted.contains("http:// or --plaintext") && hinted.ends_with("exit 64\n"), "{hinted}");
+    let mixed = proxy("http://127.0.0.1:9,https://127.0.0.1:9", &[]);
+    assert!(mixed.contains("the nodes of one cluster are alike") && mixed.ends_with("exit 2\n"), "{mixed}");
+    let network = proxy("http://192.0.2.1:9", &[]);
+    assert!(network.contains("--plaintext-on-network") && network.ends_with("exit 2\n"), "{network}");
 }
 
 #[test]

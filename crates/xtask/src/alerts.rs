@@ -18,6 +18,11 @@ const DASHBOARDS: &str = "deploy/grafana/";
 const SCRAPE: &str = "deploy/prometheus/prometheus.yaml";
 const ROUTES: &str = "deploy/prometheus/alertmanager.yaml";
 
+const RUNBOOK: &str = "docs/runbook/";
+
+/// The start of a dashboard's links to the runbook.
+const LINK: &str = "${runbook}/";
+
 /// The start of the name of every alert.
 const ALERT: &str = "Seqsvr";
 const CATALOGUE: &str = "crates/seq-api/src/metrics.rs";
@@ -83,6 +88,13 @@ fn check(sources: &[Source], findings: &mut Vec<Finding>) {
             }
         }
     }
+    for dashboard in in_dir(sources, DASHBOARDS) {
+        for (number, line) in (1..).zip(dashboard.text.lines()) {
+            if let Some(flaw) = flaw_of_dashboard(line, |page| text(page).map(tidy::anchors)) {
+                findings.push(Finding::new(&dashboard.path, number, flaw));
+            }
+        }
+    }
     let named: BTreeSet<&str> =
         in_dir(sources, RULES).flat_map(|rules| alerts(&rules.text)).map(|(_, alert, _)| alert).collect();
     for (number, line) in (1..).zip(text(ROUTES).unwrap_or_default().lines()) {
@@ -109,6 +121,21 @@ fn check(sources: &[Source], findings: &mut Vec<Finding>) {
             }
         }
     }
+}
+
+/// What is wrong with a line of a dashboard: a query of all sets, in which two of them are one on top of the other, or a
+/// link to no heading of the runbook.
+fn flaw_of_dashboard<'a>(line: &str, anchors: impl Fn(&str) -> Option<BTreeSet<String>> + 'a) -> Option<String> {
+    let line = line.trim();
+    if line.starts_with("\"expr\":") && metrics(line).count() > line.matches("set=~\\\"$set\\\"").count() {
+        return Some("a series of this query is not filtered by the variable $set".to_owned());
+    }
+    let (_, link) = line.strip_prefix("\"url\":")?.split_once(LINK)?;
+    let link = link.trim_end_matches([',', '"']);
+    let (page, anchor) = link.split_once('#').map_or((link, None), |(page, anchor)| (page, Some(anchor)));
+    let known = anchors(&format!("{RUNBOOK}{page}"));
+    let is_known = known.is_some_and(|known| anchor.is_none_or(|anchor| known.contains(anchor)));
+    (!is_known).then(|| format!("the link {link} is to no heading of {RUNBOOK}"))
 }
 
 /// Whether the case whose alert is named in this line expects it.
@@ -165,6 +192,28 @@ mod tests {
         let recorded =
             format!("- record: seqsvr:a:rate5m\n{}", RULE.replace("rate(seqsvr_a_total[5m])", "seqsvr:a:rate5m"));
         assert_eq!(messages(&recorded, CASE), [""; 0]);
+    }
+
+    #[test]
+    fn a_dashboard_filters_by_set_and_links_to_headings() {
+        let flaw = |line: &str| {
+            let page = |page: &str| (page == "docs/runbook/store.md").then(|| tidy::anchors("## SeqsvrNoLeader\n"));
+            flaw_of_dashboard(line, page)
+        };
+        for good in [
+            r#"  "expr": "sum(rate(seqsvr_a_total{set=~\"$set\"}[5m]))","#,
+            r#"  "url": "${runbook}/store.md#seqsvrnoleader","#,
+            r#"  "url": "${runbook}/store.md""#,
+            r#"  "title": "seqsvr_a_total""#,
+        ] {
+            assert_eq!(flaw(good), None, "{good}");
+        }
+        let unfiltered = r#""expr": "seqsvr_a_total{set=~\"$set\"} / seqsvr_b_total""#;
+        assert!(flaw(unfiltered).unwrap().contains("$set"));
+        for wrong in ["store.md#nosuch", "other.md"] {
+            let flaw = flaw(&format!(r#""url": "${{runbook}}/{wrong}","#)).unwrap();
+            assert!(flaw.contains(wrong), "{flaw}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use seq_api::service::{Call, SequenceService};
 use seq_core::calls::MAX_PENDING_OF_SET;
 use seq_core::{Epoch, Refusal, SectionId, SetId, Target, Uid};
+use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1::sequence_service_server::{SequenceService as Rpcs, SequenceServiceServer};
 use seq_proto::{status, v1};
 use tokio::sync::watch;
@@ -339,21 +340,22 @@ struct Way {
 }
 
 impl Way {
-    async fn to(node: std::net::SocketAddr, slow: Duration) -> Way {
+    async fn to(node: std::net::SocketAddr, group: &TaskGroup) -> Way {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (addr, open) = (listener.local_addr().unwrap(), watch::Sender::new(true));
         let passed = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let (seen, count) = (open.subscribe(), passed.clone());
-        tokio::spawn(async move {
+        let tasks = group.clone();
+        group.spawn("way", Kind::Disposable, async move {
             loop {
                 let (mut from, _) = listener.accept().await.unwrap();
                 let (mut seen, count) = (seen.clone(), count.clone());
                 if !*seen.borrow() {
                     continue;
                 }
-                tokio::spawn(async move {
+                tasks.spawn("connection of a way", Kind::Disposable, async move {
                     let pass = async {
-                        tokio::time::sleep(slow).await;
+                        tokio::time::sleep(SLOW).await;
                         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                         let mut to = tokio::net::TcpStream::connect(node).await.unwrap();
                         let _ = tokio::io::copy_bidirectional(&mut from, &mut to).await;
@@ -392,7 +394,7 @@ async fn nodes_of_a_set_restart_in_turn_and_it_stays_available() {
     let mut ways = Vec::new();
     for _ in 0..2 {
         let served = world.store.serve_beside(SequenceServiceServer::new(p.clone()), &world.group);
-        ways.push(Way::to(served, SLOW).await);
+        ways.push(Way::to(served, &world.group).await);
     }
     let addrs: Vec<_> = ways.iter().map(|way| way.addr).collect();
     world.store.place_at(OF_P..OF_P + 2, P, Epoch(5), &addrs);
