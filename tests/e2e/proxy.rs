@@ -73,7 +73,7 @@ impl Redis {
 }
 
 fn next(uid: u64) -> v1::NextRequest {
-    v1::NextRequest { uid, count: 1, ..v1::NextRequest::default() }
+    v1::NextRequest { uid: Some(uid), count: 1, ..v1::NextRequest::default() }
 }
 
 /// Sends one message in a stream of its own.
@@ -114,9 +114,10 @@ async fn every_endpoint_of_a_proxy_allocates_in_one_order() {
         assert_eq!((&json["value"], &json["prev"]), (&"8".into(), &"7".into()));
         let text = http(&place, PORTS[0], &format!("POST /api/seq/next/{uid}"), "").unwrap();
         assert_eq!(text.1.trim_end(), "9");
-        let read = client.current(v1::CurrentRequest { uid, ..Default::default() }).await.unwrap().into_inner();
+        let read =
+            client.current(v1::CurrentRequest { uid: Some(uid), ..Default::default() }).await.unwrap().into_inner();
         assert_eq!((read.value, read.exactness()), (9, v1::Exactness::Exact));
-        let advance = v1::AdvanceRequest { uid, to: 100, ..Default::default() };
+        let advance = v1::AdvanceRequest { uid: Some(uid), to: Some(100), ..Default::default() };
         assert!(client.advance(advance).await.unwrap().into_inner().epoch >= 1);
         assert_eq!(client.next(next(uid)).await.unwrap().into_inner().value, 101);
         // A caller of the node itself goes on from there.
@@ -125,7 +126,7 @@ async fn every_endpoint_of_a_proxy_allocates_in_one_order() {
     }
     let outside = client.next(next(SECTIONS * SECTION)).await.unwrap_err();
     assert_eq!(seq_proto::status::reason(&outside).as_deref(), Some("UID_OUT_OF_RANGE"));
-    let far = v1::AdvanceRequest { uid: 1, to: 1 << 61, ..Default::default() };
+    let far = v1::AdvanceRequest { uid: Some(1), to: Some(1 << 61), ..Default::default() };
     let far = client.advance(far).await.unwrap_err();
     assert_eq!(seq_proto::status::reason(&far).as_deref(), Some("ADVANCE_TOO_FAR"));
     assert!(seq_proto::status::metadata(&far, "bound").is_some_and(|bound| bound != "0"));

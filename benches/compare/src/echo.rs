@@ -71,6 +71,7 @@ fn unimplemented<T>() -> Result<Response<T>, Status> {
 impl SequenceService for Echo {
     async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
         let uid = request.into_inner().uid;
+        let uid = uid.unwrap_or_default();
         let (value, prev) = (uid + 1_000, uid + 999);
         Ok(Response::new(v1::NextResponse { value, prev, epoch: 1, ..v1::NextResponse::default() }))
     }

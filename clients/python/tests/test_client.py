@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
+import grpc
 import pytest
 
 from seqsvr import (
@@ -69,6 +70,21 @@ def test_each_item_of_a_batch_has_its_own_result_in_order(cluster: Cluster) -> N
         assert not results[3].retryable
         assert not results[3].may_have_applied
         assert client.next_many([]) == []
+
+
+def test_user_0_is_a_user(cluster: Cluster) -> None:
+    with Client(cluster.allocs[0]) as client:
+        first = client.next(0)
+        assert client.next(0).prev == first.value
+        assert client.current(0).value == first.value + 1
+
+
+def test_a_request_without_a_uid_is_refused(cluster: Cluster) -> None:
+    with grpc.insecure_channel(cluster.allocs[0].removeprefix("http://")) as channel:
+        for method in ("Next", "Current", "Advance"):
+            call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/seqsvr.v1.SequenceService/{method}")
+            with pytest.raises(grpc.RpcError, match="send its field uid"):
+                call(b"")
 
 
 def test_a_batch_above_the_limit_goes_in_order(cluster: Cluster) -> None:

@@ -204,7 +204,7 @@ impl Shared {
     ) -> Result<Allocation, Refusal> {
         let Item { uid, count, epoch } = item.item;
         let message = v1::NextRequest {
-            uid: uid.0,
+            uid: Some(uid.0),
             count: count.get(),
             route_version: None,
             epoch: epoch.0,
@@ -258,7 +258,7 @@ impl Shared {
     ) -> Result<Epoch, Refusal> {
         let Item { uid, epoch, .. } = item.item;
         let (to, hops) = (to.seq().0, call.hops + 1);
-        let message = v1::AdvanceRequest { uid: uid.0, to, route_version: None, epoch: epoch.0, hops };
+        let message = v1::AdvanceRequest { uid: Some(uid.0), to: Some(to), route_version: None, epoch: epoch.0, hops };
         match self.send(&call, owner, message, async |mut owner, request| owner.advance(request).await).await {
             Ok(response) if response.epoch > 0 => Ok(Epoch(response.epoch)),
             Ok(_) => Err(timed_out(item.section, owner)),
@@ -275,7 +275,7 @@ impl Shared {
         item: &PendingItem,
     ) -> Result<Current, Refusal> {
         let Item { uid, epoch, .. } = item.item;
-        let message = v1::CurrentRequest { uid: uid.0, route_version: None, epoch: epoch.0, hops: call.hops + 1 };
+        let message = v1::CurrentRequest { uid: Some(uid.0), route_version: None, epoch: epoch.0, hops: call.hops + 1 };
         match self.send(&call, to, message, async |mut owner, request| owner.current(request).await).await {
             Ok(response) => read(response.value, response.exactness, response.epoch).ok_or(timed_out(item.section, to)),
             Err(failure) => Err(self.refusal(failure, to, item)),

@@ -73,7 +73,7 @@ mod tests {
             let _ = connection.read_to_end(&mut Vec::new()).await;
         };
         let mut client = SequenceServiceClient::new(channel);
-        let call = client.next(v1::NextRequest { uid: 1, count: 1, ..v1::NextRequest::default() });
+        let call = client.next(v1::NextRequest { uid: Some(1), count: 1, ..v1::NextRequest::default() });
         tokio::join!(call, server).0.unwrap_err()
     }
 

@@ -119,7 +119,7 @@ impl Client {
         loop {
             let mut target = attempts.target(uid)?;
             let request = attempts.request(v1::NextRequest {
-                uid,
+                uid: Some(uid),
                 count,
                 route_version: target.route_version,
                 epoch: target.epoch,
@@ -187,8 +187,8 @@ impl Client {
         loop {
             let mut target = attempts.target(uid)?;
             let request = attempts.request(v1::AdvanceRequest {
-                uid,
-                to,
+                uid: Some(uid),
+                to: Some(to),
                 route_version: target.route_version,
                 epoch: target.epoch,
                 hops: 0,
@@ -216,7 +216,7 @@ impl Client {
         loop {
             let mut target = attempts.target(uid)?;
             let request = attempts.request(v1::CurrentRequest {
-                uid,
+                uid: Some(uid),
                 route_version: target.route_version,
                 epoch: target.epoch,
                 hops: 0,

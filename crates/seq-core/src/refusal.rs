@@ -16,6 +16,12 @@ pub enum Refusal {
         /// End of the set's uids, exclusive.
         end: u64,
     },
+    /// The request has no uid, which is not user 0.
+    #[error("the request has no uid: send its field uid, also for user 0")]
+    UidMissing,
+    /// The request to advance has no number, which is not the number 0.
+    #[error("the request has no number to advance to: send its field to")]
+    ToMissing,
     /// A count of nothing, or of more than one call may take.
     #[error("count {count} is not in 1..={}", limits::MAX_COUNT)]
     CountOutOfRange {

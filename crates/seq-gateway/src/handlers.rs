@@ -3,7 +3,7 @@
 
 use prost::Message;
 use seq_api::service::{Call, Item, SequenceService, Via};
-use seq_core::{Epoch, Refusal, RouteVersion, Target, Uid};
+use seq_core::{Epoch, Refusal, RouteVersion};
 use seq_kit::connection::Peer;
 use seq_proto::convert::{self, Items};
 use seq_proto::{Reason, status, v1};
@@ -95,7 +95,8 @@ impl<F: SequenceService> Handlers<F> {
     ) -> Result<v1::NextResponse, Refusal> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
-        let item = Item { uid: Uid(request.uid), count: convert::count(request.count)?, epoch: Epoch(request.epoch) };
+        let uid = convert::uid(request.uid, request.hops)?;
+        let item = Item { uid, count: convert::count(request.count)?, epoch: Epoch(request.epoch) };
         let item = context.caller.admit_one(item)?;
         let allocation = self.service.next(call, item).await?;
         Ok(v1::NextResponse {
@@ -130,9 +131,10 @@ impl<F: SequenceService> Handlers<F> {
     ) -> Result<v1::CurrentResponse, Refusal> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
+        let uid = convert::uid(request.uid, request.hops)?;
         context.caller.admit_read()?;
-        context.caller.admit_uid(Uid(request.uid))?;
-        let current = self.service.current(call, Uid(request.uid), Epoch(request.epoch)).await?;
+        context.caller.admit_uid(uid)?;
+        let current = self.service.current(call, uid, Epoch(request.epoch)).await?;
         Ok(v1::CurrentResponse {
             value: current.reading.value.0,
             exactness: exactness(current.reading.exact).into(),
@@ -185,9 +187,10 @@ impl<F: SequenceService> Handlers<F> {
     ) -> Result<v1::AdvanceResponse, Refusal> {
         let call = context.call(request.hops)?;
         let _sample = self.latency.sample(call.via);
-        let to = Target::new(request.to)?;
-        context.caller.admit_advance(&self.service, call, Uid(request.uid), to).await?;
-        let epoch = self.service.advance(call, Uid(request.uid), to, Epoch(request.epoch)).await?;
+        let uid = convert::uid(request.uid, request.hops)?;
+        let to = convert::to(request.to, request.hops)?;
+        context.caller.admit_advance(&self.service, call, uid, to).await?;
+        let epoch = self.service.advance(call, uid, to, Epoch(request.epoch)).await?;
         Ok(v1::AdvanceResponse { epoch: epoch.0, routes: self.newer_routes(request.route_version) })
     }
 

@@ -115,7 +115,7 @@ pub async fn advance(nodes: &[Channel], history: &impl History, user: User, rang
         let to = checker.floor(user).saturating_sub(range.below) + fastrand::u64(..range.width);
         (checker.start_advance(now, user, to), to)
     });
-    let request = v1::AdvanceRequest { uid: history.uid(user), to, ..v1::AdvanceRequest::default() };
+    let request = v1::AdvanceRequest { uid: Some(history.uid(user)), to: Some(to), ..v1::AdvanceRequest::default() };
     let attempts = async {
         loop {
             let node = nodes[fastrand::usize(..nodes.len())].clone();
@@ -134,7 +134,7 @@ pub async fn advance(nodes: &[Channel], history: &impl History, user: User, rang
 /// Requests a number from one node, without routes and retries: as a client that does not follow changes of owner.
 pub async fn next_directly(node: Channel, history: &impl History, user: User, deadline: Duration) {
     let id = history.record(|checker, now| checker.start(now, [user]));
-    let request = v1::NextRequest { uid: history.uid(user), count: 1, ..v1::NextRequest::default() };
+    let request = v1::NextRequest { uid: Some(history.uid(user)), count: 1, ..v1::NextRequest::default() };
     let response = tokio::time::timeout(deadline, SequenceServiceClient::new(node).next(request)).await;
     let outcome = match response {
         Ok(Ok(response)) => {

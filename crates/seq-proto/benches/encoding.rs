@@ -44,7 +44,7 @@ fn both<M: Message + Default>(c: &mut Criterion, name: &str, numbers: u64, messa
 }
 
 fn encoding(c: &mut Criterion) {
-    both(c, "NextRequest", 1, &NextRequest { uid: 123_456_789, count: 1, ..NextRequest::default() });
+    both(c, "NextRequest", 1, &NextRequest { uid: Some(123_456_789), count: 1, ..NextRequest::default() });
     both(
         c,
         "NextResponse",

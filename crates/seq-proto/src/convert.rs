@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use seq_core::limits;
 use seq_core::route::{Route, RouteNode, RouteRun, RouteSet, RouteUpdate};
-use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, SetId, Uid};
+use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, SetId, Target, Uid};
 
 use crate::v1;
 
@@ -48,6 +48,29 @@ fn check_items(uids: &[u64]) -> Result<(), Refusal> {
         0 => Err(Refusal::EmptyBatch),
         1..=limits::MAX_ITEMS => Ok(()),
         items => Err(Refusal::BatchTooLarge { items }),
+    }
+}
+
+/// Checks that a request has a uid. A node of an earlier release forwards a request for user 0 without one; the hops tell
+/// it from a caller's.
+///
+/// # Errors
+/// [`Refusal::UidMissing`].
+pub fn uid(wire: Option<u64>, hops: u32) -> Result<Uid, Refusal> {
+    match wire {
+        None if hops == 0 => Err(Refusal::UidMissing),
+        wire => Ok(Uid(wire.unwrap_or(0))),
+    }
+}
+
+/// Checks the number to advance to, as [`uid`] does.
+///
+/// # Errors
+/// [`Refusal::ToMissing`], or as [`Target::new`].
+pub fn to(wire: Option<u64>, hops: u32) -> Result<Target, Refusal> {
+    match wire {
+        None if hops == 0 => Err(Refusal::ToMissing),
+        wire => Target::new(wire.unwrap_or(0)),
     }
 }
 

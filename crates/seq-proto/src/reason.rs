@@ -175,6 +175,10 @@ reasons! {
     "Allocation" {
         /// The uid is outside the uids of the set.
         UidOutOfRange = "UID_OUT_OF_RANGE", [OutOfRange], Never, Unchanged;
+        /// The request has no uid. Earlier releases took it for one of user 0, whose uid their clients do not send.
+        UidMissing = "UID_MISSING", [InvalidArgument], Never, Unchanged;
+        /// The request to advance has no number.
+        ToMissing = "TO_MISSING", [InvalidArgument], Never, Unchanged;
         /// The count is not in 1..=1,000,000.
         CountOutOfRange = "COUNT_OUT_OF_RANGE", [InvalidArgument], Never, Unchanged;
         /// The batch has no item.

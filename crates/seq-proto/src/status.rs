@@ -23,6 +23,8 @@ impl Reason {
     pub const fn of(refusal: &Refusal) -> Reason {
         match refusal {
             Refusal::UidOutOfRange { .. } => Reason::UidOutOfRange,
+            Refusal::UidMissing => Reason::UidMissing,
+            Refusal::ToMissing => Reason::ToMissing,
             Refusal::CountOutOfRange { .. } => Reason::CountOutOfRange,
             Refusal::OtherTenantsUid { .. } => Reason::OtherTenantsUid,
             Refusal::CountAboveQuota { .. } => Reason::CountAboveQuota,

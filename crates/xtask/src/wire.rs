@@ -2,7 +2,8 @@
 //!
 //! Nodes of two neighbouring releases run together during an upgrade. `proto/released.txt` lists what the last release
 //! has: one line for each field, value of an enum, and method. A line may go only where its number is reserved; new
-//! ones are free. A release writes the list anew: `cargo xtask wire --write`.
+//! ones are free, and a field may become `optional`: the bytes are the same, but its receiver must expect that the last
+//! release leaves out a zero. A release writes the list anew: `cargo xtask wire --write`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -105,7 +106,8 @@ impl Surface {
     fn broken(&self, released: &str) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (number, line) in (1..).zip(released.lines()) {
-            if self.lines.contains(line) || self.reserved.iter().any(|start| line.starts_with(start)) {
+            let holds = self.lines.contains(line) || optional(line).is_some_and(|line| self.lines.contains(&line));
+            if holds || self.reserved.iter().any(|start| line.starts_with(start)) {
                 continue;
             }
             let message = format!(
@@ -116,6 +118,13 @@ impl Surface {
         }
         findings
     }
+}
+
+/// The line of a plain field as an optional one.
+fn optional(line: &str) -> Option<String> {
+    let words: Vec<_> = line.split(' ').collect();
+    let ["field", message, number, name, kind] = words[..] else { return None };
+    Some(format!("field {message} {number} {name} optional {kind}"))
 }
 
 /// Number, name, cardinality, type and oneof of a field. The name is part of the JSON endpoint.
@@ -188,6 +197,7 @@ mod tests {
     #[test]
     fn additions_and_reserved_numbers_break_nothing() {
         let grown = RELEASE
+            .replace("uint64 a = 1;", "optional uint64 a = 1;")
             .replace("optional bool c = 3;", "reserved 3; uint64 f = 6;")
             .replace("ONE = 1;", "reserved 1; TWO = 2;")
             .replace("(stream A);", "(stream A); rpc More(A) returns (B);");
@@ -202,6 +212,7 @@ mod tests {
             ("uint64 a = 1;", "uint32 a = 1;", "field p.A 1 a uint64"),
             ("uint64 a = 1;", "uint64 z = 1;", "field p.A 1 a uint64"),
             ("uint64 a = 1;", "repeated uint64 a = 1;", "field p.A 1 a uint64"),
+            ("uint64 a = 1;", "optional uint32 a = 1;", "field p.A 1 a uint64"),
             ("repeated string b", "string b", "field p.A 2 b repeated string"),
             ("optional bool c", "bool c", "field p.A 3 c optional bool"),
             ("oneof role { E d = 4; A e = 5; }", "oneof role { E d = 4; } A e = 5;", "field p.A 5 e p.A in role"),

@@ -121,7 +121,7 @@ fn seeds_are_written() {
     let next =
         v1::NextManyRequest { uids: vec![1, 2], counts: vec![1, 9], known_epochs: vec![0, 3], ..Default::default() };
     write("wire", "next-many", &[&[0], &*next.encode_to_vec()].concat());
-    let advance = v1::AdvanceRequest { uid: 1, to: 1 << 62, ..Default::default() };
+    let advance = v1::AdvanceRequest { uid: Some(1), to: Some(1 << 62), ..Default::default() };
     write("wire", "advance", &[&[7], &*advance.encode_to_vec()].concat());
     let state = crate::replica::Replica::new().state;
     let routes = state.routes_since(seq_core::RouteVersion(0)).as_ref().map(v1::Routes::from).unwrap_or_default();

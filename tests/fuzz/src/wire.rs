@@ -39,6 +39,7 @@ pub fn wire(data: &[u8]) {
         }
         3 => {
             if let Ok(request) = v1::NextRequest::decode(body) {
+                let _ = convert::uid(request.uid, request.hops);
                 let _ = seq_core::Count::new(request.count);
                 let _ = convert::check_hops(request.hops);
             }
@@ -48,7 +49,8 @@ pub fn wire(data: &[u8]) {
         6 => drop(v1::SnapshotChunk::decode(body)),
         7 => {
             if let Ok(request) = v1::AdvanceRequest::decode(body) {
-                let _ = seq_core::Target::new(request.to);
+                let _ = convert::uid(request.uid, request.hops);
+                let _ = convert::to(request.to, request.hops);
             }
         }
         _ => drop(v1::RegisterRequest::decode(body)),

@@ -69,7 +69,7 @@ impl Service for Scripted {
     async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
         let v1::NextRequest { uid, count, hops, epoch, .. } = request.into_inner();
         let many = v1::NextManyRequest {
-            uids: vec![uid],
+            uids: vec![uid.expect("a uid")],
             counts: vec![count],
             known_epochs: vec![epoch],
             hops,

@@ -244,7 +244,7 @@ async fn client(world: &World) -> SequenceServiceClient<tonic::transport::Channe
 async fn an_attempt_at_an_owner_that_was_replaced_is_counted_in_the_response() {
     let (world, one) = beside_an_odd_owner(None).await;
     let mut backend = client(&world).await;
-    let next = v1::NextRequest { uid: SIZE, count: 1, ..v1::NextRequest::default() };
+    let next = v1::NextRequest { uid: Some(SIZE), count: 1, ..v1::NextRequest::default() };
     let answer = given_up(&world, &one, backend.next(next)).await.unwrap().into_inner();
     assert_eq!((answer.value, answer.lost), (1, Some(1)), "the number before may be the silent owner's");
     assert_eq!(backend.next(next).await.unwrap().into_inner().lost, None);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 
 use parking_lot::Mutex;
-use seq_core::{Epoch, Refusal, RouteVersion, Target, Uid};
+use seq_core::{Epoch, Refusal, RouteVersion, Uid};
 use seq_proto::v1::next_stream_response::Outcome;
 use seq_proto::v1::sequence_service_server::SequenceService;
 use seq_proto::{Reason, convert, status, v1};
@@ -166,6 +166,7 @@ impl SequenceService for Service {
     async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
         let has_deadline = has_deadline(&request);
         let v1::NextRequest { uid, count, route_version, epoch, hops } = request.into_inner();
+        let uid = convert::uid(uid, hops).map_err(|refusal| status::to_status(&refusal))?.0;
         self.node.admit("Next", &[uid], &[epoch], route_version, has_deadline).await?;
         let next = || {
             convert::check_hops(hops)?;
@@ -226,6 +227,7 @@ impl SequenceService for Service {
     async fn current(&self, request: Request<v1::CurrentRequest>) -> Result<Response<v1::CurrentResponse>, Status> {
         let has_deadline = has_deadline(&request);
         let v1::CurrentRequest { uid, route_version, epoch, hops } = request.into_inner();
+        let uid = convert::uid(uid, hops).map_err(|refusal| status::to_status(&refusal))?.0;
         self.node.admit("Current", &[uid], &[epoch], route_version, has_deadline).await?;
         let current = || {
             convert::check_hops(hops)?;
@@ -269,10 +271,11 @@ impl SequenceService for Service {
     async fn advance(&self, request: Request<v1::AdvanceRequest>) -> Result<Response<v1::AdvanceResponse>, Status> {
         let has_deadline = has_deadline(&request);
         let v1::AdvanceRequest { uid, to, route_version, epoch, hops } = request.into_inner();
+        let uid = convert::uid(uid, hops).map_err(|refusal| status::to_status(&refusal))?.0;
         self.node.admit("Advance", &[uid], &[epoch], route_version, has_deadline).await?;
         let advance = || {
             convert::check_hops(hops)?;
-            let to = Target::new(to)?;
+            let to = convert::to(to, hops)?;
             self.node.check(uid)?;
             self.world.advance(self.set, Uid(uid), to, Epoch(epoch))
         };

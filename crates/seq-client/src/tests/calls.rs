@@ -23,6 +23,20 @@ async fn numbers_are_consecutive_and_results_hold_their_range() {
 }
 
 #[tokio::test]
+async fn user_0_is_a_user() {
+    for streams in [true, false] {
+        let server = FakeServer::start();
+        server.know_streams(streams);
+        let client = client([&server]).await;
+        assert_eq!(client.next(0).await.unwrap().value, 1);
+        assert_eq!(client.next_many(&[0]).await.unwrap()[0].as_ref().unwrap().value, 2);
+        assert_eq!(client.advance(0, 5).await.unwrap(), 1);
+        assert_eq!(client.advance(1, 0).await.unwrap(), 1);
+        assert_eq!(client.current(0).await.unwrap(), Current { value: 5, exact: true, epoch: 1 });
+    }
+}
+
+#[tokio::test]
 async fn calls_go_to_the_owner() {
     let servers = servers("a", 0..100, 2);
     let client = client([&servers[0]]).await;

@@ -78,7 +78,7 @@ async fn next<F: SequenceService>(
             key => return Err(status::malformed(format!("query: {key:?} is not n, or occurs twice"))),
         }
     }
-    let request = v1::NextRequest { uid, count: count.unwrap_or(1), ..v1::NextRequest::default() };
+    let request = v1::NextRequest { uid: Some(uid), count: count.unwrap_or(1), ..v1::NextRequest::default() };
     let allocation = handlers.next(context, request).await.map_err(status_of)?;
     Ok(respond(StatusCode::OK, TEXT, format!("{}\n", allocation.value)))
 }
@@ -93,7 +93,7 @@ async fn current<F: SequenceService>(
     if let Some((key, _)) = parameters(query).next() {
         return Err(status::malformed(format!("query: {key:?} is not a parameter of current")));
     }
-    let request = v1::CurrentRequest { uid, ..v1::CurrentRequest::default() };
+    let request = v1::CurrentRequest { uid: Some(uid), ..v1::CurrentRequest::default() };
     let current = handlers.current(context, request).await.map_err(status_of)?;
     let exactness = if current.exactness() == v1::Exactness::Exact { "exact" } else { "upper_bound" };
     let mut response = respond(StatusCode::OK, TEXT, format!("{}\n", current.value));

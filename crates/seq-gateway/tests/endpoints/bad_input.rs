@@ -8,7 +8,7 @@ use crate::raw;
 use crate::twin::{TestServer, UIDS};
 
 fn next(uid: u64, count: u32, hops: u32) -> v1::NextRequest {
-    v1::NextRequest { uid, count, hops, ..v1::NextRequest::default() }
+    v1::NextRequest { uid: Some(uid), count, hops, ..v1::NextRequest::default() }
 }
 
 fn check(status: &Status, code: Code, reason: &str, text: &str) {
@@ -29,7 +29,7 @@ async fn an_invalid_request_for_one_uid_is_refused() {
     for (request, code, reason, text) in table {
         check(&server.client().next(request).await.unwrap_err(), code, reason, text);
     }
-    let read = v1::CurrentRequest { uid: 1, hops: 3, ..v1::CurrentRequest::default() };
+    let read = v1::CurrentRequest { uid: Some(1), hops: 3, ..v1::CurrentRequest::default() };
     let refused = server.client().current(read).await.unwrap_err();
     check(&refused, Code::InvalidArgument, "TOO_MANY_HOPS", "3 hops");
     assert_eq!(server.twin.calls().len(), 1, "only the uid is checked by the service");
@@ -40,7 +40,7 @@ async fn an_invalid_request_for_one_uid_is_refused() {
 async fn advance_never_lowers_a_uid() {
     let server = TestServer::open().await;
     let advance = async |uid, to, hops| {
-        let request = v1::AdvanceRequest { uid, to, hops, ..v1::AdvanceRequest::default() };
+        let request = v1::AdvanceRequest { uid: Some(uid), to: Some(to), hops, ..v1::AdvanceRequest::default() };
         server.client().advance(request).await
     };
     assert_eq!(advance(1, 1_000, 0).await.unwrap().into_inner().epoch, 1);

@@ -156,7 +156,7 @@ async fn a_body_is_read_before_it_is_refused() {
 #[tokio::test]
 async fn a_request_without_a_count_takes_one_number() {
     let server = TestServer::open().await;
-    let next = v1::NextRequest { uid: 4, ..v1::NextRequest::default() };
+    let next = v1::NextRequest { uid: Some(4), ..v1::NextRequest::default() };
     assert_eq!(server.client().next(next).await.unwrap().into_inner().value, 1);
     for (body, value) in [(r#"{"uid":4}"#, "2"), (r#"{"uid":4,"count":0}"#, "3"), (r#"{"uid":"4","count":"0"}"#, "4")] {
         let (status, answer) = json(&server, "Next", body).await;

@@ -27,7 +27,7 @@ async fn closed(stream: &mut TcpStream) {
 }
 
 async fn next(server: &TestServer, uid: u64) -> u64 {
-    let request = v1::NextRequest { uid, count: 1, ..v1::NextRequest::default() };
+    let request = v1::NextRequest { uid: Some(uid), count: 1, ..v1::NextRequest::default() };
     tokio::time::timeout(TIMEOUT, server.client().next(request)).await.expect("a response").unwrap().into_inner().value
 }
 
@@ -47,7 +47,7 @@ async fn a_connection_above_the_limit_is_closed_at_once() {
             let endpoint = Endpoint::from_shared(format!("http://{}", server.addr)).unwrap();
             let Ok(channel) = endpoint.connect().await else { continue };
             let mut client = v1::sequence_service_client::SequenceServiceClient::new(channel);
-            let request = v1::NextRequest { uid: 1, count: 1, ..v1::NextRequest::default() };
+            let request = v1::NextRequest { uid: Some(1), count: 1, ..v1::NextRequest::default() };
             if client.next(request).await.is_ok() {
                 return;
             }
@@ -111,7 +111,7 @@ async fn requests_that_are_cancelled_at_once_do_no_harm() {
     let flood = Endpoint::from_shared(format!("http://{}", server.addr)).unwrap().connect().await.unwrap();
     for turn in 0..2_000_u64 {
         let mut client = v1::sequence_service_client::SequenceServiceClient::new(flood.clone());
-        let request = v1::NextRequest { uid: 2, count: 1, ..v1::NextRequest::default() };
+        let request = v1::NextRequest { uid: Some(2), count: 1, ..v1::NextRequest::default() };
         // Long enough for some requests to be sent, never for a response.
         let _ = tokio::time::timeout(Duration::from_micros(turn % 50), client.next(request)).await;
     }

@@ -7,6 +7,7 @@ mod hostile;
 mod http;
 mod json;
 mod memory;
+mod missing;
 mod overload;
 mod raw;
 mod resp;

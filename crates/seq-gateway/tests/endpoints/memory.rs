@@ -103,7 +103,7 @@ async fn responses_are_held_until_they_are_read() {
     tokio::time::timeout(TIMEOUT, held).await.expect("what is unread is held");
     assert!(budget.used() < 16 << 20, "{budget:?}");
     // Another connection is served meanwhile.
-    let one = v1::NextRequest { uid: 7, count: 1, ..v1::NextRequest::default() };
+    let one = v1::NextRequest { uid: Some(7), count: 1, ..v1::NextRequest::default() };
     server.client().next(one).await.unwrap();
     let mut messages = 0;
     while unread.message().await.unwrap().is_some() {

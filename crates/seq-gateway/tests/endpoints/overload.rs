@@ -75,7 +75,7 @@ impl Peer {
 async fn a_thread_that_is_late_states_a_lower_limit_and_serves_on() {
     let server = TestServer::open().await;
     let next = async || {
-        let request = v1::NextRequest { uid: 1, count: 1, ..v1::NextRequest::default() };
+        let request = v1::NextRequest { uid: Some(1), count: 1, ..v1::NextRequest::default() };
         tokio::time::timeout(TIMEOUT, server.client().next(request)).await.expect("a response").unwrap()
     };
     next().await;

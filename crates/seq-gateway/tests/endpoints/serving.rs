@@ -22,7 +22,7 @@ use crate::twin::TestServer;
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn next(route_version: Option<u64>) -> v1::NextRequest {
-    v1::NextRequest { uid: 4, count: 1, route_version, ..v1::NextRequest::default() }
+    v1::NextRequest { uid: Some(4), count: 1, route_version, ..v1::NextRequest::default() }
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn numbers_and_readings_come_through() {
     assert_eq!(first, v1::NextResponse { value: 1, prev: 0, epoch: 1, ..v1::NextResponse::default() });
     let ten = v1::NextRequest { count: 10, ..next(None) };
     assert_eq!(server.client().next(ten).await.unwrap().into_inner().value, 11);
-    let read = v1::CurrentRequest { uid: 4, ..v1::CurrentRequest::default() };
+    let read = v1::CurrentRequest { uid: Some(4), ..v1::CurrentRequest::default() };
     let read = server.client().current(read).await.unwrap().into_inner();
     assert_eq!((read.value, read.exactness(), read.epoch), (11, v1::Exactness::Exact, 1));
     let read = v1::CurrentManyRequest { uids: vec![5, 4, 5_000], ..v1::CurrentManyRequest::default() };
