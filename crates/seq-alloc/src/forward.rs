@@ -51,7 +51,7 @@ impl ForwardTarget {
         let ForwardTarget::Other(set, addr) = self else { return };
         match failure {
             Some(Failure::NotProcessed | Failure::Broken) => set.on_unreachable(addr),
-            Some(Failure::TimedOut | Failure::QueueFull(_)) => {}
+            Some(Failure::TimedOut | Failure::NotSent | Failure::QueueFull(_)) => {}
             None | Some(Failure::Refused(_) | Failure::Moved { .. } | Failure::TooFar(_)) => set.on_received(),
         }
     }
@@ -69,6 +69,8 @@ impl ForwardTarget {
 enum Failure {
     /// It certainly did not process the call.
     NotProcessed,
+    /// The time was over before the call was sent.
+    NotSent,
     /// The connection broke, and it may have processed the call.
     Broken,
     /// The time is over, or the response is none; it may have processed the call.
@@ -94,7 +96,7 @@ impl Shared {
         let left = call.deadline.saturating_duration_since(Instant::now());
         let channel = self.channel_to(to).ok_or(Failure::NotProcessed)?;
         if left.is_zero() {
-            return Err(Failure::NotProcessed);
+            return Err(Failure::NotSent);
         }
         let owner = SequenceServiceClient::new(channel).max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
         let mut request = Request::new(message);
@@ -163,7 +165,8 @@ impl Shared {
             }
             Ok(Outcome::Unsupported) => return None,
             Ok(Outcome::Refused(error)) => failure_of_item(&error),
-            Ok(Outcome::Failed { sent: false, .. } | Outcome::TimedOut { sent: false }) => Failure::NotProcessed,
+            Ok(Outcome::Failed { sent: false, .. }) => Failure::NotProcessed,
+            Ok(Outcome::TimedOut { sent: false }) => Failure::NotSent,
             Ok(Outcome::Failed { status, .. }) if seq_channel::is_broken(&status) => Failure::Broken,
             Ok(Outcome::Failed { .. } | Outcome::TimedOut { .. }) => Failure::TimedOut,
             Ok(Outcome::Invalid(what)) => {
@@ -330,6 +333,7 @@ impl Shared {
         let section = item.section;
         let destination = to.destination();
         let reason = match (failure, destination) {
+            (Failure::NotSent, _) => return Refusal::DeadlinePassed { section },
             (Failure::NotProcessed, Destination::Node(owner)) => return Refusal::OwnerUnreachable { section, owner },
             (Failure::NotProcessed, Destination::Set(set)) => return Refusal::SetUnavailable { section, set },
             (Failure::QueueFull(pending), Destination::Node(_)) => return Refusal::TooManyPending { section, pending },
@@ -388,7 +392,7 @@ fn failure_of(reason: &str, set: Option<u64>, since: Option<u64>) -> Failure {
 
 /// Every refusal of a forwarded item. The owner's epoch is not in its response; all that matters is that the client's
 /// is newer.
-fn known_refusals(layout: &Layout, item: &PendingItem, to: NodeId) -> [Refusal; 12] {
+fn known_refusals(layout: &Layout, item: &PendingItem, to: NodeId) -> [Refusal; 13] {
     let PendingItem { item, section, .. } = *item;
     let (uids, count) = (layout.uids(), item.count.get());
     [
@@ -396,6 +400,7 @@ fn known_refusals(layout: &Layout, item: &PendingItem, to: NodeId) -> [Refusal; 
         Refusal::Unserved { section },
         Refusal::StaleEpoch { section, mine: Epoch(item.epoch.0.saturating_sub(1)), callers: item.epoch },
         Refusal::LeaseExpired { section },
+        Refusal::DeadlinePassed { section },
         Refusal::OwnerConnectionLost { section, owner: to },
         Refusal::TooManyPending { section, pending: MAX_PENDING },
         Refusal::CeilingStalled { section },

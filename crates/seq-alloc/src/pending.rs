@@ -281,6 +281,7 @@ fn of_section(refusal: Refusal, section: SectionId) -> Refusal {
     match refusal {
         Refusal::OwnerTimedOut { owner, .. } => Refusal::OwnerTimedOut { section, owner },
         Refusal::SetTimedOut { set, .. } => Refusal::SetTimedOut { section, set },
+        Refusal::DeadlinePassed { .. } => Refusal::DeadlinePassed { section },
         Refusal::SetUnavailable { set, .. } => Refusal::SetUnavailable { section, set },
         Refusal::TooManyPendingOfSet { set, pending, .. } => Refusal::TooManyPendingOfSet { section, set, pending },
         refusal => refusal,

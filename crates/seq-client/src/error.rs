@@ -66,7 +66,7 @@ pub struct Refused {
     pub reason: String,
     /// Human-readable description.
     pub message: String,
-    /// When the server expects a retry to succeed; `None` for a permanent refusal.
+    /// When the server expects a retry to succeed; `None` for a permanent refusal, and where the deadline is over.
     pub retry_after: Option<Duration>,
     /// Highest number that an advance is accepted to now; `None` unless the reason is `ADVANCE_TOO_FAR`.
     pub bound: Option<u64>,
@@ -164,7 +164,7 @@ impl Refused {
     /// Whether the same call can succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        self.retry_after.is_some() || self.code == Code::Unavailable
+        self.retry_after.is_some() || matches!(self.code, Code::Unavailable | Code::DeadlineExceeded)
     }
 }
 

@@ -282,9 +282,7 @@ impl PendingCall {
         match owner {
             None => Step::Rest(self.wait(now, Refusal::Unserved { section }, false)),
             // Nothing was sent, so the refusal states that no number was consumed.
-            Some(owner) if now >= self.deadline => {
-                Step::Rest(Rest::Refuse(Refusal::OwnerUnreachable { section, owner }))
-            }
+            Some(_) if now >= self.deadline => Step::Rest(Rest::Refuse(Refusal::DeadlinePassed { section })),
             Some(to) if self.hops < limits::MAX_HOPS => {
                 self.forward(now, Destination::Node(to), epoch);
                 Step::Forward(to)
@@ -306,7 +304,7 @@ impl PendingCall {
                 return Step::Rest(Rest::Wait(Wait { until: waiting.retry_at, awaits_owner: true, stalled: false }));
             }
             if now >= self.deadline {
-                return Step::Rest(Rest::Refuse(Refusal::SetUnavailable { section, set }));
+                return Step::Rest(Rest::Refuse(Refusal::DeadlinePassed { section }));
             }
             self.forward(now, Destination::Set(set), since);
             return Step::ForwardToSet(set);

@@ -79,6 +79,12 @@ pub enum Refusal {
         /// The uid's section.
         section: SectionId,
     },
+    /// The deadline was over before the call could be sent to the owner of the section.
+    #[error("the deadline passed before the request for section {section} was sent to its owner")]
+    DeadlinePassed {
+        /// The uid's section.
+        section: SectionId,
+    },
     /// A request to the owner failed before the owner could have received it.
     #[error("node {owner}, the owner of section {section}, cannot be reached")]
     OwnerUnreachable {
@@ -217,6 +223,7 @@ impl Refusal {
             self,
             Refusal::NotOwner { .. }
                 | Refusal::Unserved { .. }
+                | Refusal::DeadlinePassed { .. }
                 | Refusal::OwnerUnreachable { .. }
                 | Refusal::StaleEpoch { .. }
                 | Refusal::LeaseExpired { .. }

@@ -3,10 +3,14 @@
 use seq_api::service::{Allocation, ItemReply};
 use seq_proto::{status, v1};
 
+use crate::timeout::Deadline;
+
 /// Encodes the results of the items, in request order. An item without a result is refused with `WOULD_WAIT`.
+/// Results that were there at once need no deadline.
 #[inline]
 pub(crate) fn encode(
     results: impl Iterator<Item = ItemReply<Allocation>>,
+    deadline: Option<Deadline>,
     routes: Option<v1::Routes>,
 ) -> v1::NextManyResponse {
     let (items, _) = results.size_hint();
@@ -27,7 +31,10 @@ pub(crate) fn encode(
                 (allocation.value.0, allocation.prev.0, allocation.epoch.0)
             }
             Some(Err(refusal)) => {
-                response.errors.push(status::to_item(index, &refusal));
+                response.errors.push(match deadline {
+                    Some(deadline) => deadline.item(index, &refusal),
+                    None => status::to_item(index, &refusal),
+                });
                 (0, 0, 0)
             }
             None => {

@@ -15,6 +15,7 @@ use seq_api::service::SequenceService;
 use seq_kit::memory::MemoryBudget;
 use seq_proto::status;
 use seq_proto::v1::sequence_service_server::{SERVICE_NAME, SequenceServiceServer};
+use tokio::time::{Instant, Sleep};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service};
@@ -24,6 +25,7 @@ use crate::grpc_service;
 use crate::handlers::Handlers;
 use crate::http as http_handlers;
 use crate::memory::Memory;
+use crate::timeout;
 
 /// The services of a port. Clones are handles.
 pub(crate) struct Dispatch<F>(Arc<Inner<F>>);
@@ -75,12 +77,14 @@ impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
         let mut request = request.map(|body| memory.receive(body));
         request.extensions_mut().insert(memory.clone());
         if is_grpc {
-            return ResponseFuture::Sequence(self.0.sequences.clone().call(request), Some(memory));
+            let end = timeout::end(request.headers()).map(End::At);
+            return ResponseFuture::Sequence(self.0.sequences.clone().call(request), Some(memory), end);
         }
         let (handlers, request) = (self.0.handlers.clone(), request.map(Body::new));
         ResponseFuture::Sequence(
             Box::pin(async move { Ok(http_handlers::handle(&handlers, request).await) }),
             Some(memory),
+            None,
         )
     }
 }
@@ -98,12 +102,30 @@ fn is_sequence_service(path: &str) -> bool {
     path.strip_prefix('/').and_then(|path| path.strip_prefix(SERVICE_NAME)).is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// The end of a request, as the caller states it. The library, which ends the request at the same time, would do so with
+/// CANCELLED.
+pub(crate) enum End {
+    /// Not waited for yet: most responses are there at once, and need no timer.
+    At(Instant),
+    Waiting(Pin<Box<Sleep>>),
+}
+
+impl End {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let End::At(at) = *self {
+            *self = End::Waiting(Box::pin(tokio::time::sleep_until(at)));
+        }
+        let End::Waiting(sleep) = self else { return Poll::Pending };
+        sleep.as_mut().poll(context)
+    }
+}
+
 /// The future of a response.
 pub(crate) enum ResponseFuture {
     /// Of another service than `SequenceService`.
     Service(BoxFuture<Response<Body>, Infallible>),
-    /// Of `SequenceService`, over any protocol.
-    Sequence(BoxFuture<Response<Body>, Infallible>, Option<Memory>),
+    /// Of `SequenceService`, over any protocol; of gRPC with the end that the caller states.
+    Sequence(BoxFuture<Response<Body>, Infallible>, Option<Memory>, Option<End>),
     /// Of no service.
     Refused(Option<Response<Body>>),
 }
@@ -117,8 +139,15 @@ impl Future for ResponseFuture {
             ResponseFuture::Service(response) => {
                 response.as_mut().poll(context).map(|response| response.map(normalize_status))
             }
-            ResponseFuture::Sequence(response, memory) => {
-                let Ok(response) = std::task::ready!(response.as_mut().poll(context));
+            ResponseFuture::Sequence(response, memory, end) => {
+                let response = match (response.as_mut().poll(context), end) {
+                    (Poll::Ready(Ok(response)), _) => response,
+                    (Poll::Pending, Some(end)) => {
+                        std::task::ready!(end.poll(context));
+                        Status::deadline_exceeded("the request's timeout passed before its response").into_http()
+                    }
+                    (Poll::Pending, None) => return Poll::Pending,
+                };
                 let memory = memory.take().expect(polled_once);
                 Poll::Ready(Ok(normalize_status(response).map(|body| memory.send(body, context))))
             }

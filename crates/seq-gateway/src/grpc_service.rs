@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use seq_api::service::{SequenceService, Via};
 use seq_core::Refusal;
-use seq_proto::{status, v1};
+use seq_proto::v1;
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::handlers::{Handlers, RequestContext};
 use crate::memory::Memory;
 use crate::stream::Responses;
-use crate::timeout;
+use crate::timeout::Deadline;
 
 /// The gRPC service of one endpoint.
 pub(crate) struct Service<F>(pub(crate) Arc<Handlers<F>>);
@@ -28,15 +28,11 @@ where
     Handled: Future<Output = Result<A, Refusal>>,
 {
     let caller = handlers.caller(request.extensions().get(), authorization(&request))?;
-    let context = RequestContext {
-        deadline: timeout::deadline(request.metadata()),
-        via: Via::Grpc,
-        caller,
-        memory: memory(&request),
-    };
+    let deadline = Deadline::of(request.metadata());
+    let context = RequestContext { deadline, via: Via::Grpc, caller, memory: memory(&request) };
     match handler(context, request.into_inner()).await {
         Ok(response) => Ok(Response::new(response)),
-        Err(refusal) => Err(status::to_status(&refusal)),
+        Err(refusal) => Err(deadline.status(&refusal)),
     }
 }
 

@@ -6,9 +6,8 @@ use seq_api::service::{Call, Item, SequenceService, Via};
 use seq_core::{Epoch, Refusal, RouteVersion};
 use seq_kit::connection::Peer;
 use seq_proto::convert::{self, Items};
-use seq_proto::{Reason, status, v1};
+use seq_proto::{Reason, v1};
 use seq_tenant::{Caller, Session, Tenants, Token};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -16,6 +15,7 @@ use crate::batch_response;
 use crate::latency::Latency;
 use crate::memory::Memory;
 use crate::routes::RoutesCache;
+use crate::timeout::Deadline;
 
 /// The handlers of one endpoint, with their shared state.
 pub(crate) struct Handlers<F> {
@@ -34,7 +34,7 @@ pub(crate) struct Handlers<F> {
 #[derive(Clone, Debug)]
 pub(crate) struct RequestContext {
     /// Until when the request may wait for its response.
-    pub(crate) deadline: Instant,
+    pub(crate) deadline: Deadline,
     /// The protocol, for a request that was not forwarded.
     pub(crate) via: Via,
     pub(crate) caller: Caller,
@@ -45,7 +45,7 @@ impl RequestContext {
     fn call(&self, hops: u32) -> Result<Call, Refusal> {
         convert::check_hops(hops)?;
         let via = if hops == 0 { self.via } else { Via::Forwarded };
-        Ok(Call { deadline: self.deadline, hops, via })
+        Ok(Call { deadline: self.deadline.at, hops, via })
     }
 }
 
@@ -121,7 +121,11 @@ impl<F: SequenceService> Handlers<F> {
             items.iter().map(|(uid, count, epoch)| Ok(Item { uid, count: count?, epoch })).collect();
         context.caller.admit(&mut items);
         let results = self.service.next_many(call, &items).await;
-        Ok(batch_response::encode(results.into_iter().map(Some), self.newer_routes(request.route_version)))
+        Ok(batch_response::encode(
+            results.into_iter().map(Some),
+            Some(context.deadline),
+            self.newer_routes(request.route_version),
+        ))
     }
 
     pub(crate) async fn current(
@@ -169,7 +173,7 @@ impl<F: SequenceService> Handlers<F> {
             let (value, exactness, epoch) = match result {
                 Ok(current) => (current.reading.value.0, exactness(current.reading.exact), current.epoch.0),
                 Err(refusal) => {
-                    response.errors.push(status::to_item(index, &refusal));
+                    response.errors.push(context.deadline.item(index, &refusal));
                     (0, v1::Exactness::Unspecified, 0)
                 }
             };

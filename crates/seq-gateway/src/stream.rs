@@ -24,7 +24,7 @@ use tonic::{Status, Streaming};
 use crate::batch_response;
 use crate::handlers::Handlers;
 use crate::memory::Memory;
-use crate::timeout;
+use crate::timeout::Deadline;
 
 /// Most messages of a batch: enough to make the cost of the clock negligible, and so few that the response to the first
 /// one is sent while the socket is still in cache.
@@ -85,7 +85,8 @@ struct Message {
     hops: u32,
     /// The endpoint, for a message that was not forwarded.
     via: Via,
-    timeout: Duration,
+    /// The caller's, if the message states it.
+    timeout: Option<Duration>,
     now_only: bool,
 }
 
@@ -162,17 +163,22 @@ impl<F: SequenceService> Responses<F> {
             if now_only || results.iter().all(Option::is_some) {
                 self.done_items += results.len();
                 let results = results.iter_mut().map(Option::take);
-                let response = batch_response::encode(results, self.handlers.newer_routes(route_version));
+                let response = batch_response::encode(results, None, self.handlers.newer_routes(route_version));
                 self.done.push_back(respond(tag, response));
             } else {
-                let call = Call { deadline: timeout::after(timeout), hops, via };
+                let deadline = timeout.map_or_else(Deadline::unstated, Deadline::stated);
+                let call = Call { deadline: deadline.at, hops, via };
                 let (items, mut results) = (items[range].to_vec(), results.to_vec());
                 let handlers = self.handlers.clone();
                 self.pending_items += items.len();
                 self.pending.push(Box::pin(async move {
                     handlers.service.complete_batch(call, &items, &mut results).await;
                     assert!(results.iter().all(Option::is_some), "every item has a result");
-                    let response = batch_response::encode(results.into_iter(), handlers.newer_routes(route_version));
+                    let response = batch_response::encode(
+                        results.into_iter(),
+                        Some(deadline),
+                        handlers.newer_routes(route_version),
+                    );
                     (items.len(), respond(tag, response))
                 }));
             }
@@ -205,10 +211,7 @@ impl Batch {
         let start = self.items.len();
         self.items.extend(items.iter().map(|(uid, count, epoch)| Ok(Item { uid, count: count?, epoch })));
         caller.admit(&mut self.items[start..]);
-        let timeout = match timeout_ms {
-            0 => timeout::DEFAULT_TIMEOUT,
-            millis => Duration::from_millis(millis.into()),
-        };
+        let timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms.into()));
         let range = start..self.items.len();
         let via = if hops == 0 { Via::Stream } else { Via::Forwarded };
         self.messages.push(Message { tag, range, route_version, hops, via, timeout, now_only });

@@ -2,8 +2,15 @@
 
 use std::time::Duration;
 
+use http::HeaderMap;
+use seq_core::Refusal;
+use seq_proto::{status, v1};
 use tokio::time::Instant;
+use tonic::Status;
 use tonic::metadata::MetadataMap;
+
+/// The header of a gRPC request with the caller's timeout.
+const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// Timeout of a request that states none, such as those of JSON and Redis clients: longer than a failover, so that the
 /// crash of a node is a slow request and not an error. By default the store waits 2.5 s for a silent node and checks
@@ -22,13 +29,56 @@ const RESPONSE_SHARE: u32 = 8;
 /// Most time reserved for the response, whatever the timeout: a round trip between distant sites.
 const RESPONSE_TIME: Duration = Duration::from_millis(100);
 
-/// The deadline of a gRPC request.
-pub(crate) fn deadline(metadata: &MetadataMap) -> Instant {
-    let stated = metadata.get("grpc-timeout").and_then(|value| parse(value.as_encoded_bytes()));
-    after(stated.unwrap_or(DEFAULT_TIMEOUT))
+/// Until when a request may wait for its response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    pub(crate) at: Instant,
+    /// Whether the caller stated it. Otherwise it is a limit of the node, after which a retry is worth while.
+    stated: bool,
 }
 
-/// The deadline of a request whose caller waits for `time`.
+impl Deadline {
+    /// The deadline of a gRPC request.
+    pub(crate) fn of(metadata: &MetadataMap) -> Deadline {
+        let stated = metadata.get(GRPC_TIMEOUT).and_then(|value| parse(value.as_encoded_bytes()));
+        stated.map_or_else(Deadline::unstated, Deadline::stated)
+    }
+
+    /// The deadline of a request whose caller waits for `time`.
+    pub(crate) fn stated(time: Duration) -> Deadline {
+        Deadline { at: after(time), stated: time <= MAX_TIMEOUT }
+    }
+
+    /// The deadline of a request whose caller states none.
+    pub(crate) fn unstated() -> Deadline {
+        Deadline { at: after(DEFAULT_TIMEOUT), stated: false }
+    }
+
+    /// Whether the time that the caller waits is over, but for the response.
+    fn is_over(self) -> bool {
+        self.stated && Instant::now() >= self.at
+    }
+
+    /// The status of a refused request, of every protocol: DEADLINE_EXCEEDED without a retry hint once the caller's
+    /// deadline is over, whatever the request waited for.
+    pub(crate) fn status(self, refusal: &Refusal) -> Status {
+        if self.is_over() { status::to_late_status(refusal) } else { status::to_status(refusal) }
+    }
+
+    /// As [`Deadline::status`], of one item of a batch.
+    pub(crate) fn item(self, index: u32, refusal: &Refusal) -> v1::ItemError {
+        if self.is_over() { status::to_late_item(index, refusal) } else { status::to_item(index, refusal) }
+    }
+}
+
+/// The end of a gRPC request by its caller's own clock, for responses that are not there by then; `None` without a
+/// timeout. The library ends such a request at the same time, with CANCELLED.
+pub(crate) fn end(headers: &HeaderMap) -> Option<Instant> {
+    let stated = headers.get(GRPC_TIMEOUT).and_then(|value| parse(value.as_bytes()))?;
+    Instant::now().checked_add(stated)
+}
+
+/// When a request whose caller waits for `time` is refused.
 pub(crate) fn after(time: Duration) -> Instant {
     let time = time.min(MAX_TIMEOUT);
     Instant::now() + (time - (time / RESPONSE_SHARE).min(RESPONSE_TIME))
@@ -83,10 +133,10 @@ mod tests {
         let of = |text: &str| {
             let mut metadata = MetadataMap::new();
             metadata.insert("grpc-timeout", text.parse().unwrap());
-            deadline(&metadata)
+            Deadline::of(&metadata).at
         };
         let now = Instant::now();
-        let (longest, usual) = (of("99999999H"), deadline(&MetadataMap::new()));
+        let (longest, usual) = (of("99999999H"), Deadline::of(&MetadataMap::new()).at);
         assert!(longest >= now + MAX_TIMEOUT - RESPONSE_TIME && longest < Instant::now() + MAX_TIMEOUT);
         assert!(usual >= now + DEFAULT_TIMEOUT - RESPONSE_TIME && usual < longest);
         assert!(of("8m") < usual);

@@ -191,6 +191,8 @@ reasons! {
         NotOwner = "NOT_OWNER", [Unavailable], Owner, Unchanged;
         /// The section has no owner now.
         Unserved = "UNSERVED", [Unavailable], Owner, Unchanged;
+        /// The request's deadline was over before it was sent to the owner.
+        DeadlinePassed = "DEADLINE_PASSED", [DeadlineExceeded], Owner, Unchanged;
         /// The owner cannot be reached; it did not process the request.
         OwnerUnreachable = "OWNER_UNREACHABLE", [Unavailable], Owner, Unchanged;
         /// The owner did not respond in time; numbers may have been consumed.

@@ -35,6 +35,7 @@ impl Reason {
             Refusal::CountsMismatch { .. } => Reason::CountsMismatch,
             Refusal::NotOwner { .. } => Reason::NotOwner,
             Refusal::Unserved { .. } => Reason::Unserved,
+            Refusal::DeadlinePassed { .. } => Reason::DeadlinePassed,
             Refusal::OwnerUnreachable { .. } => Reason::OwnerUnreachable,
             Refusal::OwnerTimedOut { .. } | Refusal::SetTimedOut { .. } => Reason::OwnerTimedOut,
             Refusal::OwnerConnectionLost { .. } => Reason::OwnerConnectionLost,
@@ -157,6 +158,29 @@ pub fn with_reason<const N: usize>(
         details.set_retry_info(retry_after);
     }
     Status::with_error_details(code, message, details)
+}
+
+/// The status of a refused call whose caller's deadline is over. The reason tells what it waited for; the code is
+/// DEADLINE_EXCEEDED and there is no retry hint, where the refusal would have one: the caller waits no more.
+#[must_use]
+pub fn to_late_status(refusal: &Refusal) -> Status {
+    let status = to_status(refusal);
+    let Some(info) = status.get_details_error_info() else { return status };
+    if Reason::of(refusal).retry().after().is_none() {
+        return status;
+    }
+    let details = ErrorDetails::with_error_info(info.reason, info.domain, info.metadata);
+    Status::with_error_details(Code::DeadlineExceeded, status.message(), details)
+}
+
+/// As [`to_late_status`], of one item of a batch.
+#[must_use]
+pub fn to_late_item(index: u32, refusal: &Refusal) -> v1::ItemError {
+    let item = to_item(index, refusal);
+    if item.retry_after_ms == 0 {
+        return item;
+    }
+    v1::ItemError { code: Code::DeadlineExceeded as u32, retry_after_ms: 0, ..item }
 }
 
 /// The refusal of one item of a batch.

@@ -94,6 +94,9 @@ fn refusals() -> Vec<Refusal> {
     let section = SectionId(3);
     vec![
         Refusal::UidOutOfRange { uid: Uid(1), start: 2, end: 3 },
+        Refusal::UidMissing,
+        Refusal::ToMissing,
+        Refusal::DeadlinePassed { section },
         Refusal::CountOutOfRange { count: 0 },
         Refusal::EmptyBatch,
         Refusal::LeaseExpired { section },
@@ -130,6 +133,21 @@ fn every_refusal_has_its_own_reason_and_keeps_it_on_the_wire() {
         // A node with too many pending requests has room again soon; a uid without numbers never has more.
         let transient = transient || reason == Reason::TooManyPending;
         assert_eq!(hint.is_some(), transient, "{refusal}");
+    }
+}
+
+#[test]
+fn a_late_refusal_has_the_code_of_an_elapsed_deadline_and_no_hint() {
+    for refusal in refusals() {
+        let (reason, late, item) =
+            (Reason::of(&refusal), status::to_late_status(&refusal), status::to_late_item(7, &refusal));
+        // A retry of the others fails as well.
+        let code = if reason.retry().after().is_some() { Code::DeadlineExceeded } else { reason.code() };
+        let found = (status::known_reason(&late), late.code(), status::retry_after(&late));
+        assert_eq!(found, (Some(reason), code, None), "{refusal}");
+        let found = (item.index, &*item.reason, item.code, item.retry_after_ms);
+        assert_eq!(found, (7, reason.name(), code as u32, 0), "{refusal}");
+        assert_eq!((late.message(), &*item.message), (&*refusal.to_string(), &*refusal.to_string()));
     }
 }
 

@@ -65,7 +65,7 @@ class Refused(SeqError):
         super().__init__(
             f"uid {uid}: {message}",
             reason=reason or "REFUSED_BY_OTHERS",
-            retryable=retry_after is not None or code == "UNAVAILABLE",
+            retryable=retry_after is not None or code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"),
             may_have_applied=may_have_applied,
             attempts=attempts,
         )

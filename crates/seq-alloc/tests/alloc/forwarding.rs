@@ -129,6 +129,22 @@ async fn a_call_is_forwarded_twice_at_most() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_late_before_it_is_sent_is_no_unreachable_owner() {
+    let (_world, one, two) = two_nodes().await;
+    let late = || Call { deadline: Instant::now(), ..call() };
+    assert_eq!(one.next(1).await, Ok(given(1, 0, 1)));
+    let passed = Refusal::DeadlinePassed { section: SectionId(SECTIONS / 2) };
+    assert_eq!(one.allocator.next(late(), ask(THEIRS, 1)).await, Err(passed));
+    assert_eq!(
+        one.allocator.next_many(late(), &[Ok(ask(THEIRS, 1)), Ok(ask(1, 1))]).await,
+        [Err(passed), Ok(given(2, 1, 1))]
+    );
+    assert_eq!(one.allocator.current(late(), Uid(THEIRS), Epoch(0)).await, Err(passed));
+    assert_eq!(one.allocator.advance(late(), Uid(THEIRS), Target::new(5).unwrap(), Epoch(0)).await, Err(passed));
+    assert_eq!(two.next(THEIRS).await, Ok(given(1, 0, 1)), "nothing was sent");
+}
+
+#[tokio::test]
 async fn a_dead_owner_costs_only_its_own_items() {
     let (_world, one, two) = two_nodes().await;
     two.group.shutdown(PATIENCE).await.unwrap();

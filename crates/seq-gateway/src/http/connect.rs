@@ -28,7 +28,7 @@ use tonic::{Code, Status};
 
 use super::{JSON, TEXT, browser, hint_retry, http_status, not_allowed, respond};
 use crate::handlers::{Handlers, RequestContext};
-use crate::timeout;
+use crate::timeout::Deadline;
 
 /// Largest message in JSON: a full batch with counts and epochs, each number at its widest and in quotes, is 560 KB.
 const MAX_JSON_BYTES: usize = 1024 * 1024;
@@ -87,8 +87,12 @@ impl Codec {
         }
     }
 
-    fn encode(self, response: Result<impl Serialize + Message, Refusal>) -> Result<Vec<u8>, Status> {
-        let response = response.map_err(|refusal| status::to_status(&refusal))?;
+    fn encode(
+        self,
+        response: Result<impl Serialize + Message, Refusal>,
+        deadline: Deadline,
+    ) -> Result<Vec<u8>, Status> {
+        let response = response.map_err(|refusal| deadline.status(&refusal))?;
         match self {
             Codec::Json => serde_json::to_vec(&response).map_err(|error| Status::internal(error.to_string())),
             Codec::Proto => Ok(response.encode_to_vec()),
@@ -186,14 +190,14 @@ async fn unary<F: SequenceService>(
     let (deadline, caller) = (deadline(headers)?, super::caller(handlers, head)?);
     let context = RequestContext { deadline, via: Via::Json, caller, memory: super::memory(head) };
     check(headers)?;
-    let body = read(headers, body, codec.most(), deadline).await?;
+    let body = read(headers, body, codec.most(), deadline.at).await?;
     match method {
-        Unary::Next => codec.encode(handlers.next(context, codec.decode(&body)?).await),
-        Unary::NextMany => codec.encode(handlers.next_many(context, codec.decode(&body)?).await),
-        Unary::Current => codec.encode(handlers.current(context, codec.decode(&body)?).await),
-        Unary::CurrentMany => codec.encode(handlers.current_many(context, codec.decode(&body)?).await),
-        Unary::Advance => codec.encode(handlers.advance(context, codec.decode(&body)?).await),
-        Unary::GetRoutes => codec.encode(handlers.get_routes(&context, codec.decode(&body)?)),
+        Unary::Next => codec.encode(handlers.next(context, codec.decode(&body)?).await, deadline),
+        Unary::NextMany => codec.encode(handlers.next_many(context, codec.decode(&body)?).await, deadline),
+        Unary::Current => codec.encode(handlers.current(context, codec.decode(&body)?).await, deadline),
+        Unary::CurrentMany => codec.encode(handlers.current_many(context, codec.decode(&body)?).await, deadline),
+        Unary::Advance => codec.encode(handlers.advance(context, codec.decode(&body)?).await, deadline),
+        Unary::GetRoutes => codec.encode(handlers.get_routes(&context, codec.decode(&body)?), deadline),
     }
 }
 
@@ -202,14 +206,14 @@ fn media_type(headers: &HeaderMap) -> Option<&str> {
     Some(headers.get(CONTENT_TYPE)?.to_str().ok()?.split(';').next()?.trim())
 }
 
-fn deadline(headers: &HeaderMap) -> Result<Instant, Status> {
-    let Some(value) = headers.get(TIMEOUT) else { return Ok(timeout::after(timeout::DEFAULT_TIMEOUT)) };
+fn deadline(headers: &HeaderMap) -> Result<Deadline, Status> {
+    let Some(value) = headers.get(TIMEOUT) else { return Ok(Deadline::unstated()) };
     let digits = value.to_str().ok().filter(|text| text.len() <= MAX_TIMEOUT_DIGITS);
     let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let millis = digits.and_then(|text| text.parse().ok()).filter(|millis| *millis > 0);
     let millis =
         millis.ok_or_else(|| status::malformed(format!("{TIMEOUT}: {value:?} is not 1 to 10 digits, above 0")))?;
-    Ok(timeout::after(Duration::from_millis(millis)))
+    Ok(Deadline::stated(Duration::from_millis(millis)))
 }
 
 fn check(headers: &HeaderMap) -> Result<(), Status> {

@@ -16,7 +16,7 @@ use tonic::body::Body;
 
 use super::{TEXT, browser, hint_retry, http_status, not_allowed, not_found, respond};
 use crate::handlers::{Handlers, RequestContext};
-use crate::timeout;
+use crate::timeout::Deadline;
 
 /// Prefix of the paths.
 pub(super) const PREFIX: &str = "/api/seq/";
@@ -50,7 +50,7 @@ pub(super) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, head
         Ok(caller) => caller,
         Err(status) => return refused(&status),
     };
-    let deadline = timeout::after(timeout::DEFAULT_TIMEOUT);
+    let deadline = Deadline::unstated();
     let context = RequestContext { deadline, via: Via::Json, caller, memory: super::memory(head) };
     let response = match verb {
         "next" => match browser::check(head) {
@@ -79,7 +79,8 @@ async fn next<F: SequenceService>(
         }
     }
     let request = v1::NextRequest { uid: Some(uid), count: count.unwrap_or(1), ..v1::NextRequest::default() };
-    let allocation = handlers.next(context, request).await.map_err(status_of)?;
+    let deadline = context.deadline;
+    let allocation = handlers.next(context, request).await.map_err(|refusal| deadline.status(&refusal))?;
     Ok(respond(StatusCode::OK, TEXT, format!("{}\n", allocation.value)))
 }
 
@@ -94,7 +95,8 @@ async fn current<F: SequenceService>(
         return Err(status::malformed(format!("query: {key:?} is not a parameter of current")));
     }
     let request = v1::CurrentRequest { uid: Some(uid), ..v1::CurrentRequest::default() };
-    let current = handlers.current(context, request).await.map_err(status_of)?;
+    let deadline = context.deadline;
+    let current = handlers.current(context, request).await.map_err(|refusal| deadline.status(&refusal))?;
     let exactness = if current.exactness() == v1::Exactness::Exact { "exact" } else { "upper_bound" };
     let mut response = respond(StatusCode::OK, TEXT, format!("{}\n", current.value));
     response.headers_mut().insert(EXACTNESS, HeaderValue::from_static(exactness));

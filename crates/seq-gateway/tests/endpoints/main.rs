@@ -6,6 +6,7 @@ mod clients;
 mod hostile;
 mod http;
 mod json;
+mod late;
 mod memory;
 mod missing;
 mod overload;

@@ -40,6 +40,8 @@ struct Inner {
     last: BTreeMap<Uid, u64>,
     /// Every call from the endpoint.
     calls: Vec<Call>,
+    /// What calls wait for until their deadline.
+    stalled: Option<Refusal>,
     routes: Option<RouteTable>,
     routes_made: usize,
 }
@@ -87,6 +89,17 @@ impl Twin {
         self.unserved.store(all, Relaxed);
     }
 
+    /// Lets calls wait until their deadline, and refuses them then; `None`: no more.
+    pub(crate) fn stall(&self, refusal: Option<Refusal>) {
+        self.inner.lock().stalled = refusal;
+    }
+
+    async fn stalled(&self, call: Call) -> Result<(), Refusal> {
+        let Some(refusal) = self.inner.lock().stalled else { return Ok(()) };
+        tokio::time::sleep_until(call.deadline).await;
+        Err(refusal)
+    }
+
     fn take(&self, ask: Item) -> Result<Allocation, Refusal> {
         if ask.uid.0 >= UIDS {
             return Err(Refusal::UidOutOfRange { uid: ask.uid, start: 0, end: UIDS });
@@ -113,21 +126,26 @@ impl Twin {
 impl SequenceService for Twin {
     async fn next(&self, call: Call, ask: Item) -> Result<Allocation, Refusal> {
         self.inner.lock().calls.push(call);
+        self.stalled(call).await?;
         self.take(ask)
     }
 
     fn try_next_batch(&self, _: Via, items: &[DecodedItem], results: &mut Vec<ItemReply<Allocation>>) {
         let held = self.held.borrow();
         for item in items {
-            let waits = item.is_ok_and(|item| held.contains(&item.uid.0));
+            let stalled = self.inner.lock().stalled.is_some();
+            let waits = item.is_ok_and(|item| stalled || held.contains(&item.uid.0));
             results.push((!waits).then(|| item.and_then(|item| self.take(item))));
         }
     }
 
     async fn complete_batch(&self, call: Call, items: &[DecodedItem], results: &mut [ItemReply<Allocation>]) {
         self.inner.lock().calls.push(call);
+        let stalled = self.stalled(call).await;
         for (item, result) in items.iter().zip(results) {
-            if result.is_none() {
+            if let Err(refusal) = stalled {
+                *result = Some(Err(refusal));
+            } else if result.is_none() {
                 let item = item.unwrap();
                 self.held.subscribe().wait_for(|held| !held.contains(&item.uid.0)).await.unwrap();
                 *result = Some(self.take(item));
@@ -137,20 +155,24 @@ impl SequenceService for Twin {
 
     async fn next_many(&self, call: Call, items: &[DecodedItem]) -> Vec<Result<Allocation, Refusal>> {
         self.inner.lock().calls.push(call);
-        items.iter().map(|item| self.take((*item)?)).collect()
+        let stalled = self.stalled(call).await;
+        items.iter().map(|item| stalled.and_then(|()| self.take((*item)?))).collect()
     }
 
     async fn current(&self, call: Call, uid: Uid, _: Epoch) -> Result<Current, Refusal> {
         self.inner.lock().calls.push(call);
+        self.stalled(call).await?;
         self.read(uid)
     }
 
     async fn current_many(&self, call: Call, uids: Vec<(Uid, Epoch)>) -> Vec<Result<Current, Refusal>> {
         self.inner.lock().calls.push(call);
-        uids.into_iter().map(|(uid, _)| self.read(uid)).collect()
+        let stalled = self.stalled(call).await;
+        uids.into_iter().map(|(uid, _)| stalled.and_then(|()| self.read(uid))).collect()
     }
 
     async fn advance(&self, call: Call, uid: Uid, to: Target, _: Epoch) -> Result<Epoch, Refusal> {
+        self.stalled(call).await?;
         let mut inner = self.inner.lock();
         inner.calls.push(call);
         let last = inner.last.entry(uid).or_default();

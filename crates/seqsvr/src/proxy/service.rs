@@ -52,10 +52,12 @@ impl ProxyService {
                 Some(Reason::LeaseExpired) => Refusal::LeaseExpired { section },
                 Some(Reason::CeilingStalled) => Refusal::CeilingStalled { section },
                 Some(Reason::OwnerUnreachable) => Refusal::OwnerUnreachable { section, owner },
+                Some(Reason::DeadlinePassed) => Refusal::DeadlinePassed { section },
                 Some(Reason::ShuttingDown) => Refusal::ShuttingDown,
                 Some(Reason::NotOwner) => Refusal::NotOwner { section, owner: Some(owner) },
                 _ => Refusal::Unserved { section },
             },
+            CallError::DeadlineExceeded { .. } => Refusal::DeadlinePassed { section },
             _ => Refusal::OwnerUnreachable { section, owner },
         }
     }
