@@ -198,6 +198,7 @@ impl Allocator {
             halted: self.halt().map_or_else(String::new, |halt| halt.to_string()),
             seen_revision: self.link.seen().revision.0,
             last_incarnation: shared.last_incarnation.load(Relaxed),
+            leases_expired: shared.counters.leases_expired(now.boottime),
         }
     }
 

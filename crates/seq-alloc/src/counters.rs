@@ -3,6 +3,7 @@
 //! Every core counts in a shard of its own, because a counter that all cores write costs more than giving a number out.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -30,6 +31,12 @@ struct Shard {
     outcomes: [[AtomicU64; CODES]; VIAS],
 }
 
+/// How long an expired lease is reported.
+const EXPIRIES_FOR: Duration = Duration::from_secs(600);
+
+/// Most expired leases that are reported.
+const MOST_EXPIRIES: usize = 100;
+
 pub(crate) struct Counters {
     shards: Box<[Shard]>,
     /// What of the shards' sums the metrics show already. They are added up rather than set, because two allocators of
@@ -53,6 +60,8 @@ pub(crate) struct Counters {
     /// In the order of [`Burned`].
     burned: [Count; 3],
     leases_expired: Count,
+    /// When the last leases expired, in nanoseconds of the boot clock, the newest last.
+    expiries: Mutex<VecDeque<u64>>,
     lease: Gauge,
     sections: Gauge,
     route_version: Gauge,
@@ -142,6 +151,7 @@ impl Counters {
             copies_lost: Count::new(counter!(names::HANDOVER_COPIES_LOST_TOTAL, "set" => set.clone())),
             burned: burned.map(Count::new),
             leases_expired: Count::new(counter!(names::LEASE_EXPIRED_TOTAL, "node" => node.clone())),
+            expiries: Mutex::default(),
             lease: gauge!(names::LEASE_REMAINING_SECONDS, "node" => node.clone()),
             shards: (0..SHARDS).map(shard).collect(),
             published: Mutex::default(),
@@ -250,9 +260,19 @@ impl Counters {
         self.burned[cause as usize].add(numbers);
     }
 
-    /// The lease expired.
-    pub(crate) fn lease_expired(&self) {
+    /// The lease expired, at a time of the boot clock.
+    pub(crate) fn lease_expired(&self, boottime: u64) {
         self.leases_expired.add(1);
+        let mut expiries = self.expiries.lock();
+        expiries.push_back(boottime);
+        let over = expiries.len().saturating_sub(MOST_EXPIRIES);
+        expiries.drain(..over);
+    }
+
+    /// How often the lease expired lately, at a time of the boot clock.
+    pub(crate) fn leases_expired(&self, boottime: u64) -> u32 {
+        let lately = |at: &&u64| boottime.saturating_sub(**at) < EXPIRIES_FOR.as_nanos() as u64;
+        self.expiries.lock().iter().filter(lately).count() as u32
     }
 
     /// Brings the process' metrics up to date with the shards.

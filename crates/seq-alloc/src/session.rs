@@ -292,7 +292,7 @@ impl RenewalFault {
         }
         if !self.lease_lost && !shared.is_leased() {
             self.lease_lost = true;
-            shared.counters.lease_expired();
+            shared.counters.lease_expired(shared.clock.now().boottime);
             let sections = shared.ownership.owned().iter().count();
             tracing::warn!(
                 set,

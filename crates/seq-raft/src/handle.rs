@@ -18,7 +18,7 @@ use crate::membership::format::{FormatRaise, REQUIRES_NO_PLAN};
 use crate::membership::preconditions::ChangeGuard;
 use crate::propose::{ProposeError, Proposer};
 use crate::state_machine::StateMachine;
-use crate::status::RaftStatus;
+use crate::status::{LastDiskSpace, RaftStatus};
 use crate::storage::{AppliedState, Raft};
 use crate::transport::link::{self, LinkTimeouts};
 use crate::types::TypeConfig;
@@ -32,6 +32,7 @@ pub struct RaftHandle<M: StateMachine> {
     pub(crate) changes: MemberChanges,
     pub(crate) dial: Dial,
     pub(crate) timeouts: LinkTimeouts,
+    pub(crate) disk: LastDiskSpace,
 }
 
 impl<M: StateMachine> RaftHandle<M> {
@@ -163,7 +164,12 @@ impl<M: StateMachine> RaftHandle<M> {
     /// What operators and probes see of this member.
     #[must_use]
     pub fn status(&self) -> RaftStatus {
-        RaftStatus::new(&self.raft, &self.quorum, self.state.replica().digests())
+        let mut status = RaftStatus::new(&self.raft, &self.quorum, self.state.replica().digests(), *self.disk.lock());
+        for member in &mut status.members {
+            // A member that moved is where this member's set file has it, as messages to it are.
+            member.addr = self.proposer.addr(member.id, None).unwrap_or_else(|| member.addr.clone());
+        }
+        status
     }
 
     /// Notified of changes: of leadership, term, members, and applied entries.
@@ -191,6 +197,7 @@ impl<M: StateMachine> Clone for RaftHandle<M> {
             changes: self.changes.clone(),
             dial: self.dial.clone(),
             timeouts: self.timeouts,
+            disk: self.disk.clone(),
         }
     }
 }

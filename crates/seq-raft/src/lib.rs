@@ -57,7 +57,7 @@ pub use node::{LoadedNode, RaftNode, RunningNode};
 pub use options::{InvalidOptions, RaftOptions};
 pub use propose::ProposeError;
 pub use state_machine::{Malformed, StateMachine};
-pub use status::{MemberStatus, RaftStatus};
+pub use status::{DiskSpace, MemberStatus, RaftStatus};
 pub use storage::{
     AppliedState, DataDir, LoadError, MemoryDisk, Observer, OpenError, RestoredGroup, Survivor, form_restored,
     read_survivor,

@@ -119,7 +119,8 @@ impl<M: StateMachine> RaftNode<M> {
             MemberChanges::new(raft.clone(), replica.clone(), proposer.clone(), prober, formats, &config.options);
         let receiver = server::Receiver::new(&raft, &replica, &reader, &network);
         let dial = config.dial.clone();
-        let handle = RaftHandle { raft, state, proposer, quorum, changes, dial, timeouts };
+        let disk = status::LastDiskSpace::default();
+        let handle = RaftHandle { raft, state, proposer, quorum, changes, dial, timeouts, disk };
         Ok(LoadedNode { config, me, handle, batches, network, server, receiver, members, unreached, stall, closed })
     }
 }
@@ -193,7 +194,7 @@ impl<M: StateMachine> LoadedNode<M> {
         spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft.clone(), stall, proposer));
         spawn(tasks, "store raft gauges", Kind::Disposable, status::update_gauges(raft, quorum, changes, digests));
         if let DataDir::Path(dir) = config.data {
-            let gauges = status::update_disk_gauges(dir, config.set, config.node);
+            let gauges = status::update_disk_gauges(dir, config.set, config.node, handle.disk.clone());
             spawn(tasks, "store disk gauges", Kind::Disposable, gauges);
         }
         RunningNode { handle, evicted, closed }

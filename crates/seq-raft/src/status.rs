@@ -8,6 +8,7 @@ use std::{fs, io};
 use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
 use openraft::metrics::RaftMetrics;
+use parking_lot::Mutex;
 use seq_api::metrics::{
     DATA_BYTES, DATA_FREE_BYTES, RAFT_APPLIED_INDEX, RAFT_FORMAT, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX,
     RAFT_NEWEST_FORMAT, RAFT_QUORUM, RAFT_ROUND_TRIP_SECONDS, RAFT_SNAPSHOT_INDEX, RAFT_STATE_DIFFERS, RAFT_TERM,
@@ -71,12 +72,26 @@ pub struct RaftStatus {
     pub max_round_trip: Duration,
     /// Members whose states differ, as this member has found last; empty where none do.
     pub difference: String,
+    /// The disk of the data directory; `None` in memory, and before the first look.
+    pub disk: Option<DiskSpace>,
     /// All members.
     pub members: Vec<MemberStatus>,
 }
 
+/// Space on the file system of a data directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Bytes that are left for this user.
+    pub free: u64,
+    /// Bytes of the file system.
+    pub total: u64,
+}
+
+/// The space at the last look. Clones are one.
+pub(crate) type LastDiskSpace = Arc<Mutex<Option<DiskSpace>>>;
+
 impl RaftStatus {
-    pub(crate) fn new(raft: &Raft, quorum: &Quorum, digests: &Digests) -> RaftStatus {
+    pub(crate) fn new(raft: &Raft, quorum: &Quorum, digests: &Digests, disk: Option<DiskSpace>) -> RaftStatus {
         let metrics = raft.metrics().borrow_watched().clone();
         RaftStatus {
             id: metrics.id,
@@ -89,6 +104,7 @@ impl RaftStatus {
             quorum: quorum.status(),
             max_round_trip: quorum.max_round_trip(),
             difference: digests.difference().map(|difference| difference.to_string()).unwrap_or_default(),
+            disk,
             members: members(&metrics, quorum),
         }
     }
@@ -145,23 +161,25 @@ pub(crate) async fn update_gauges(raft: Raft, quorum: Quorum, changes: MemberCha
 }
 
 /// Sets the gauges of a data directory until it is dropped. A disk that does not respond delays these gauges only.
-pub(crate) async fn update_disk_gauges(dir: PathBuf, set: String, node: String) {
+pub(crate) async fn update_disk_gauges(dir: PathBuf, set: String, node: String, space: LastDiskSpace) {
     let mut tick = tokio::time::interval(DISK_INTERVAL);
     let gauge = |name| metrics::gauge!(name, "set" => set.clone(), "node" => node.clone());
     let (used, free) = (gauge(DATA_BYTES), gauge(DATA_FREE_BYTES));
     loop {
         tick.tick().await;
         let dir = dir.clone();
-        let Ok(Ok((used_now, free_now))) = tokio::task::spawn_blocking(move || disk_use(&dir)).await else { continue };
+        let Ok(Ok((used_now, now))) = tokio::task::spawn_blocking(move || disk_use(&dir)).await else { continue };
         used.set(used_now as f64);
-        free.set(free_now as f64);
+        free.set(now.free as f64);
+        *space.lock() = Some(now);
     }
 }
 
-/// Bytes of the files in a directory, and bytes that are left for this user on its file system.
-fn disk_use(dir: &Path) -> io::Result<(u64, u64)> {
+/// Bytes of the files in a directory, and the space on its file system.
+fn disk_use(dir: &Path) -> io::Result<(u64, DiskSpace)> {
     let system = rustix::fs::statvfs(dir)?;
-    Ok((bytes_below(dir)?, system.f_bavail * system.f_frsize))
+    let bytes = |blocks: u64| blocks.saturating_mul(system.f_frsize);
+    Ok((bytes_below(dir)?, DiskSpace { free: bytes(system.f_bavail), total: bytes(system.f_blocks).max(1) }))
 }
 
 fn bytes_below(dir: &Path) -> io::Result<u64> {

@@ -34,9 +34,10 @@ use crate::definition::DeclaredSet;
 mod migrations;
 mod plan;
 mod sections;
-mod sets;
+pub(crate) mod sets;
 
-/// The open service.
+/// The open service. Clones are one.
+#[derive(Clone)]
 pub(crate) struct SetAdmin {
     /// The set as its file declares it.
     declared: Arc<DeclaredSet>,

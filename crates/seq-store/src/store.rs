@@ -199,9 +199,13 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let check = |state: &_| read_state(state, |state| definition::check_set(state, &set)).map(drop);
     let loaded = node.load(raises.observer(), |state| check(state).map_err(StartError::from)).await?;
     let replicated = ReplicatedSet::new(loaded.handle().clone(), raises);
-    let names = || (set.name.clone(), name.clone());
+    let names = (set.name.clone(), name.clone());
     services.leader.0.open(LeaderLink::new(loaded.handle().clone(), (&set.name, &name), options.commit_timeout));
     let (quarantine_awaits, awaited) = quarantine::awaited();
+    let (allocs, declared) = watch::channel(Arc::from(spec.allocs.clone()));
+    let (arbiter, plan) = ArbiterShell::new(replicated.clone(), allocs.clone(), (options.arbiter_timeouts(), clock));
+    let between = Between::new(&cluster, replicated.clone(), plan.clone());
+    let (migrations, departures, progress) = Migrations::new(between.clone());
     let view = View {
         replicated: replicated.clone(),
         set: set.clone(),
@@ -212,33 +216,35 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         cpu_us,
         tls,
         started,
+        instance: definition::draw_nonce(),
+        sets: SetAdmin::new(set.clone(), between.clone(), progress),
+        on_their_way: crate::admin::status::OnTheirWay::default(),
     };
-    let timeouts = (options.arbiter_timeouts(), clock);
-    let (allocs, declared) = watch::channel(Arc::from(spec.allocs.clone()));
-    let (arbiter, plan) = ArbiterShell::new(replicated.clone(), allocs.clone(), timeouts);
-    let between = Between::new(&cluster, replicated.clone(), plan.clone());
-    let (migrations, departures, progress) = Migrations::new(between.clone());
     let departing = (departures, between.arrivals.clone(), awaited);
     let control = Control::new(set.clone(), declared, replicated.clone(), plan.clone(), departing, &name);
     let (calls, asked) = (control.calls.clone(), control.asked.clone());
     services.control.local.0.open(control);
     services.admin.0.open(view.clone());
     services.inter_set.0.open(between.clone());
-    services.sets.0.open(SetAdmin::new(set.clone(), between.clone(), progress));
+    services.sets.0.open(view.sets.clone());
     open_audit(&services, &replicated, (&set.name, &name), &data, tasks);
     services.backup.0.open(Backups::new(&cluster, replicated.clone()));
     services.nodes.0.open(NodeAdmin::new(set.clone(), replicated.clone(), plan.clone()));
     let node = loaded.run(tasks);
-
-    spawn(tasks, "store reach", Kind::Critical, reach::watch(names(), replicated.clone(), plan, calls));
     spawn(tasks, "store losses", Kind::Disposable, losses::ask(replicated.clone(), asked));
-    spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
+    run_owners(tasks, arbiter, reach::watch(names, replicated.clone(), plan, calls));
     run_between(tasks, between, migrations, quarantine_awaits);
-    let terms = Terms { lease_wait: options.lease_wait };
-    spawn(tasks, "store set", Kind::Critical, agree_on_definition(replicated, set.clone(), terms));
+    let agreed = agree_on_definition(replicated, set.clone(), Terms { lease_wait: options.lease_wait });
+    spawn(tasks, "store set", Kind::Critical, agreed);
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());
     tracing::info!(store = name, cluster, set = set.name, id, round_trip = ?options.max_round_trip(), "the store member listens");
     Ok(StoreHandle { node, view, allocs, tasks: tasks.clone() })
+}
+
+/// Runs what decides on the owners of sections.
+fn run_owners(tasks: &TaskGroup, arbiter: ArbiterShell, reach: impl Future<Output = ()> + Send + 'static) {
+    spawn(tasks, "store reach", Kind::Critical, reach);
+    spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
 }
 
 /// Runs what this set's store does with those of other sets.

@@ -18,6 +18,12 @@ pub(crate) fn cpu_us() -> u64 {
     u64::try_from(cpu_time().as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Draws the random number of a start of a node, not 0: `instance` of its status.
+#[must_use]
+pub(crate) fn draw_instance() -> u64 {
+    fastrand::u64(1..)
+}
+
 /// Smallest open-file limit that a server starts with: its own files, connections to other nodes, its metrics port, and
 /// a few clients.
 pub(crate) const MIN_FILES: u64 = 512;

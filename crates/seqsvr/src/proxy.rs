@@ -29,7 +29,7 @@ use crate::serve::{Banner, Process, Stage, bind_one, run_until_shutdown};
 use crate::settings::{Loaded, Settings, SettingsArgs};
 use crate::target::{host_and_port, host_port, node_url};
 use crate::version::{REVISION, VERSION};
-use crate::{process, security, set_file, signals};
+use crate::{process, security, set_file, signals, utc};
 
 mod readiness;
 mod service;
@@ -266,7 +266,7 @@ async fn connect(seeds: &[String], dial: &Dial, failed: impl Fn(&ConnectError)) 
 
 /// The status of a proxy: it is of no set and has no role.
 fn admin_view(node: String, tls: Option<Tls>) -> grpc::AdminView {
-    let started = Instant::now();
+    let (started, instance) = (Instant::now(), process::draw_instance());
     Arc::new(move || v1::StatusResponse {
         version: VERSION.to_owned(),
         revision: REVISION.to_owned(),
@@ -277,6 +277,8 @@ fn admin_view(node: String, tls: Option<Tls>) -> grpc::AdminView {
         cpu_us: process::cpu_us(),
         certificate_not_after: tls.as_ref().map(Tls::certificate_not_after),
         admin_addrs: Vec::new(),
+        instance,
+        clock_ms: utc::now_ms(),
         role: None,
     })
 }

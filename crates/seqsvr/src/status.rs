@@ -6,7 +6,7 @@
 //! A section is served while its owner has a lease that has not expired. A node that does not respond is shown; a
 //! member that was removed from its store does not count as missing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -15,7 +15,7 @@ use seq_channel::Pool;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
-use seq_proto::v1::{GetRoutesRequest, RouteSet, StatusRequest, StatusResponse};
+use seq_proto::v1::{GetRoutesRequest, Routes, StatusRequest, StatusResponse};
 
 use crate::exit::{Exit, Failure, report_error};
 use crate::output::Output;
@@ -24,9 +24,11 @@ use crate::security;
 use crate::store_client::{Node, SetAddress};
 use crate::target::Chain;
 
+mod sample;
 mod verdict;
 mod view;
 
+use sample::{Clock, Sample};
 use verdict::State;
 use view::View;
 
@@ -82,16 +84,6 @@ impl FailOn {
 /// The response of one node, or the error.
 type StatusResult = Result<StatusResponse, String>;
 
-/// Sets by name, with the addresses of their AllocSvrs as nodes of other sets know them.
-type NamedSets = BTreeMap<String, BTreeSet<String>>;
-
-/// What a node's responses name.
-#[derive(Default)]
-struct Named {
-    nodes: Vec<String>,
-    sets: Vec<RouteSet>,
-}
-
 pub(crate) async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exit> {
     let seeds = args.target.nodes()?;
     let pool = security::pool();
@@ -99,7 +91,7 @@ pub(crate) async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exi
     let timeout = Duration::from_millis(args.timeout_ms);
     let Some(seconds) = args.watch else {
         let mut view = sample(&pool, &seeds, all_sets, timeout).await?;
-        if all_sets && view.sections_unplaced > 0 {
+        if view.may_be_of_two_moments() {
             // A section may have moved between two responses.
             view = sample(&pool, &seeds, all_sets, timeout).await?;
         }
@@ -134,80 +126,72 @@ fn print(view: &View, output: &Output) -> std::io::Result<()> {
 /// Queries all nodes once. Fails if none responds, and at an address that is no node's.
 async fn sample(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Duration) -> Result<View, Failure> {
     let addrs: BTreeSet<String> = seeds.iter().map(|seed| seed.addr.clone()).collect();
-    let (responses, sets) = query_all(pool, addrs, all_sets, timeout).await;
-    for seed in seeds.iter().filter(|seed| responses[&seed.addr].is_err()) {
+    let sample = query_all(pool, addrs, all_sets, timeout).await;
+    for seed in seeds.iter().filter(|seed| sample.responses[&seed.addr].is_err()) {
         let kind = port_kind::identify(&seed.addr).await;
         if let Some(failure) = kind.and_then(|kind| kind.failure(&seed.addr, Needed::Node)) {
             return Err(failure);
         }
     }
-    if responses.values().all(Result::is_err) {
-        let (addr, why) = responses.iter().next().expect("at least one address is given");
+    if sample.responses.values().all(Result::is_err) {
+        let (addr, why) = sample.responses.iter().next().expect("at least one address is given");
         let why = why.as_ref().err().map_or("", String::as_str);
         return Err(Failure::new(Exit::CannotConnect, format!("no node responds; {addr}: {why}"))
             .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another"));
     }
-    Ok(View::new(&responses, &sets, seeds, crate::utc::now()))
+    Ok(View::new(&sample, seeds, crate::utc::now()))
 }
 
 /// Queries the seeds, then every node that a response lists and that was not queried yet; with `all_sets` those of the
 /// other sets as well.
-async fn query_all(
-    pool: &Pool,
-    seeds: BTreeSet<String>,
-    all_sets: bool,
-    timeout: Duration,
-) -> (BTreeMap<String, StatusResult>, NamedSets) {
-    let mut responses: BTreeMap<String, StatusResult> = BTreeMap::new();
-    let mut sets = NamedSets::new();
+async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout: Duration) -> Sample {
+    let mut sample = Sample::default();
     let mut next = seeds;
-    while !next.is_empty() && responses.len() < MAX_NODES {
+    while !next.is_empty() && sample.responses.len() < MAX_NODES {
         let round = join_all(next.iter().map(|addr| query(pool, addr, timeout))).await;
-        let mut named = BTreeSet::new();
-        for (addr, (response, more)) in next.into_iter().zip(round) {
-            named.extend(more.nodes);
-            for RouteSet { name, allocs, .. } in more.sets.into_iter().filter(|_| all_sets) {
-                named.extend(allocs.iter().cloned());
-                sets.entry(name).or_default().extend(allocs);
+        for (addr, answer) in next.into_iter().zip(round) {
+            if let Some(routes) = &answer.routes {
+                sample.learn_routes(routes, all_sets);
             }
-            responses.insert(addr, response);
+            if let Ok(response) = &answer.status {
+                sample.learn_status(response, all_sets);
+                sample.clocks.extend(answer.clock.map(|clock| (addr.clone(), clock)));
+            }
+            sample.responses.insert(addr, answer.status);
         }
-        named.retain(|addr| !responses.contains_key(addr));
-        next = named;
+        next = sample.unasked();
     }
-    (responses, sets)
+    sample
 }
 
-/// Requests one node's status and the addresses of other nodes it knows.
-async fn query(pool: &Pool, addr: &str, timeout: Duration) -> (StatusResult, Named) {
-    let mut named = Named::default();
+/// The answers of one node.
+struct Answer {
+    status: StatusResult,
+    routes: Option<Routes>,
+    clock: Option<Clock>,
+}
+
+/// Requests one node's status, and of an AllocSvr or a proxy the routes, which have addresses of other nodes.
+async fn query(pool: &Pool, addr: &str, timeout: Duration) -> Answer {
+    let failed = |error: String| Answer { status: Err(error), routes: None, clock: None };
     let channel = match pool.get(addr) {
         Ok(channel) => channel,
-        Err(error) => return (Err(error.to_string()), named),
+        Err(error) => return failed(error.to_string()),
     };
     let mut admin = StatusServiceClient::new(channel.clone());
+    let sent = (crate::utc::now_ms(), Instant::now());
     let response = match tokio::time::timeout(timeout, admin.status(StatusRequest {})).await {
         Ok(Ok(response)) => response.into_inner(),
-        Ok(Err(status)) => return (Err(Chain(&status).to_string()), named),
-        Err(_) => return (Err(format!("no response within {timeout:?}")), named),
+        Ok(Err(status)) => return failed(Chain(&status).to_string()),
+        Err(_) => return failed(format!("no response within {timeout:?}")),
     };
-    match &response.role {
-        Some(Role::Store(store)) => {
-            named.nodes.extend(store.members.iter().map(|member| member.addr.clone()));
-            named.nodes.extend(store.allocs.iter().map(|alloc| alloc.addr.clone()));
-            return (Ok(response), named);
-        }
-        Some(Role::Alloc(alloc)) => named.nodes.extend(alloc.store_addrs.iter().cloned()),
-        // A proxy: it has routes and nothing else.
-        None => {}
+    let clock = Clock::of(&response, sent.0, sent.1.elapsed());
+    if matches!(response.role, Some(Role::Store(_))) {
+        return Answer { status: Ok(response), routes: None, clock };
     }
     let mut sequence = SequenceServiceClient::new(channel);
     let routes = sequence.get_routes(GetRoutesRequest { known_version: 0 });
-    if let Ok(Ok(response)) = tokio::time::timeout(timeout, routes).await
-        && let Some(routes) = response.into_inner().routes
-    {
-        named.nodes.extend(routes.nodes.into_iter().map(|node| node.addr));
-        named.sets.extend(routes.sets);
-    }
-    (Ok(response), named)
+    let routes = tokio::time::timeout(timeout, routes).await;
+    let routes = routes.ok().and_then(Result::ok).and_then(|response| response.into_inner().routes);
+    Answer { status: Ok(response), routes, clock }
 }

@@ -90,12 +90,21 @@ pub(crate) struct Node {
     pub(crate) http: Option<String>,
     /// Its Redis port, where a set file has it.
     pub(crate) redis: Option<String>,
+    /// Its set and its role there, where a set file has them.
+    pub(crate) of: Option<(String, NodeRole)>,
+}
+
+/// The role of a node in its set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum NodeRole {
+    Store,
+    Alloc,
 }
 
 impl Node {
     /// A node of which only the address is known.
     pub(crate) fn at(addr: &str) -> Node {
-        Node { name: None, addr: addr.to_owned(), http: None, redis: None }
+        Node { name: None, addr: addr.to_owned(), http: None, redis: None, of: None }
     }
 }
 
@@ -104,12 +113,14 @@ pub(crate) fn nodes_of(set: &SetFile) -> impl Iterator<Item = Node> {
     let stores = set.spec.stores.iter().map(|store| Node {
         name: Some(store.name.clone()),
         http: Some(store.http.clone()),
+        of: Some((set.spec.name.clone(), NodeRole::Store)),
         ..Node::at(&store.addr)
     });
     let allocs = set.spec.allocs.iter().map(|alloc| Node {
         name: Some(alloc.name.clone()),
         http: Some(alloc.http.clone()),
         redis: alloc.redis.clone(),
+        of: Some((set.spec.name.clone(), NodeRole::Alloc)),
         ..Node::at(&alloc.addr)
     });
     stores.chain(allocs)

@@ -11,6 +11,12 @@ pub(crate) fn now() -> SystemTime {
     SystemTime::now()
 }
 
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A time as date and time in UTC, to the second.
 pub(crate) fn text(at: SystemTime) -> String {
     let at = OffsetDateTime::from(at).replace_nanosecond(0).expect("0 is a nanosecond");

@@ -45,7 +45,8 @@ impl MemberAdmin {
         let member = |(id, member): (&u64, &Member)| MemberState {
             id: *id,
             name: member.name.clone(),
-            addr: member.addr.clone(),
+            // Where this member dials it, as its status has it.
+            addr: self.changes.addr(*id, member),
             voter: observed.group.voters.contains(id),
             live: observed.group.live.contains(id),
             lag: observed.lags[id],

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS, SET_RESTORES};
-use seq_core::state::{Closing, PeerSet, Residence, Rules, SectionRecord, State};
+use seq_core::state::{Closing, PeerSet, Residence, Rules, State};
 use seq_core::{RouteVersion, SectionId, limits};
 use seq_kit::connection::{Peer, Tls};
 use seq_kit::http::Checks;
@@ -21,6 +21,13 @@ use tonic::{Request, Response, Status};
 use crate::between::quarantine::{self, Awaited};
 use crate::definition::{self, DeclaredSet};
 use crate::replicated_set::ReplicatedSet;
+use crate::set_admin::SetAdmin;
+use crate::set_admin::sets::set_state;
+use crate::wall_clock;
+
+mod on_their_way;
+
+pub(crate) use on_their_way::OnTheirWay;
 
 /// How far the applied entries may lag behind the committed ones on a member that is ready.
 const READY_LAG: u64 = 10_000;
@@ -44,6 +51,11 @@ pub(crate) struct View {
     pub(crate) cpu_us: fn() -> u64,
     /// TLS of the member's port.
     pub(crate) tls: Option<Tls>,
+    /// Random number of this start.
+    pub(crate) instance: u64,
+    /// What operators see of sets and migrations.
+    pub(crate) sets: SetAdmin,
+    pub(crate) on_their_way: OnTheirWay,
 }
 
 impl View {
@@ -102,7 +114,8 @@ impl View {
         quarantine::text(&self.set.name, &self.awaited.borrow())
     }
 
-    fn status(&self) -> StoreStatus {
+    /// The status; `is_shown`: with what only operators see.
+    fn status(&self, is_shown: bool) -> StoreStatus {
         let raft = self.replicated.raft().status();
         let uids = self.set.layout.uids();
         let mut status = StoreStatus {
@@ -123,14 +136,22 @@ impl View {
             quorum_lost_ms: ms(raft.quorum.lost()),
             max_round_trip_ms: ms(raft.max_round_trip),
             difference: raft.difference,
+            data_free_bytes: raft.disk.map(|disk| disk.free),
+            data_disk_bytes: raft.disk.map(|disk| disk.total),
             ..StoreStatus::default()
         };
         self.replicated.read(|state| {
-            if state.set.is_some() {
+            if let Some(set) = &state.set {
+                (status.set_id, status.set_state) = (set.id.0, set_state(state.closing).into());
+                (status.sections_delayed, status.delayed_ms) = self.on_their_way.delayed(state);
+                if is_shown {
+                    status.sets = self.sets.others(state, set);
+                    status.migrations = self.sets.open_migrations(state);
+                }
                 status.sections = state.sections.residents().count() as u32;
                 status.sections_unowned = unowned(state);
                 status.layout_sections = state.sections.len() as u32;
-                status.sections_on_their_way = on_their_way(state);
+                status.sections_on_their_way = on_their_way::all(state).count() as u32;
                 status.open_sets = open_sets(state);
             }
             status.route_version = state.route_version.0;
@@ -151,7 +172,8 @@ impl View {
         let (sections, unowned, restores, RouteVersion(version)) = self.replicated.read(|state| {
             (state.sections.residents().count(), unowned(state), state.most_restores(), state.route_version)
         });
-        for (name, value) in [("owned", sections as u32 - unowned), ("unowned", unowned)] {
+        let (delayed, _) = self.replicated.read(|state| self.on_their_way.delayed(state));
+        for (name, value) in [("owned", sections as u32 - unowned), ("unowned", unowned), ("delayed", delayed)] {
             metrics::gauge!(SECTIONS, "set" => set.clone(), "node" => node.clone(), "state" => name)
                 .set(f64::from(value));
         }
@@ -190,7 +212,9 @@ impl StatusService for StatusServer {
             cpu_us: (view.cpu_us)(),
             certificate_not_after: view.tls.as_ref().map(Tls::certificate_not_after),
             admin_addrs: if is_shown { view.admin_addrs.clone() } else { Vec::new() },
-            role: Some(Role::Store(view.status())),
+            instance: view.instance,
+            clock_ms: wall_clock::now_ms(),
+            role: Some(Role::Store(view.status(is_shown))),
         }))
     }
 
@@ -207,11 +231,6 @@ impl StatusService for StatusServer {
 fn open_sets(state: &State) -> u32 {
     let is_open = |peer: &&PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.closing < Closing::Closed);
     u32::from(state.closing < Closing::Closed) + state.sets.values().filter(is_open).count() as u32
-}
-
-fn on_their_way(state: &State) -> u32 {
-    let departed = |record: &SectionRecord| matches!(record, SectionRecord::Departed(one) if !one.arrived);
-    state.sections.known().filter(|(_, record)| departed(record)).count() as u32
 }
 
 fn ms(duration: Duration) -> u64 {

@@ -37,6 +37,9 @@ pub(super) fn pace_of(given: Option<&MigrationPace>, before: Option<Pace>) -> Pa
     }
 }
 
+/// Most migrations in a status.
+const MOST_OPEN: usize = 16;
+
 impl SetAdmin {
     pub(super) async fn start_migration(
         &self,
@@ -112,6 +115,16 @@ impl SetAdmin {
             let status = |(id, migration): (&MigrationId, &Migration)| shown(state, *id, migration, progress.get(id));
             ListMigrationsResponse { migrations: migrations.into_iter().map(status).collect() }
         })
+    }
+
+    /// Migrations that began in this set and are not over, the oldest first, with what this member observes of them.
+    pub(crate) fn open_migrations(&self, state: &State) -> Vec<MigrationStatus> {
+        let progress = self.progress.borrow().clone();
+        let ends = |migration: &Migration| matches!(migration.phase, Phase::Completed { .. });
+        let mut open: Vec<_> = state.migrations.iter().filter(|(_, migration)| !ends(migration)).collect();
+        open.sort_by_key(|(id, migration)| (migration.began, **id));
+        let shown = open.into_iter().map(|(id, migration)| shown(state, *id, migration, progress.get(id)));
+        shown.filter(|one| one.phase() != MigrationPhase::RolledBack).take(MOST_OPEN).collect()
     }
 
     /// A migration that began in this set.

@@ -6,7 +6,7 @@
 use seq_auth::ExpectedServer;
 use seq_core::plan::Fingerprint;
 use seq_core::set_spec::Genesis;
-use seq_core::state::{Close, Closing, Forget, Rules, SetDefinition, SetFacts, State};
+use seq_core::state::{Close, Closing, Forget, PeerSet, Rules, SetDefinition, SetFacts, State};
 use seq_core::{Lineage, SetId};
 use seq_proto::v1::{
     self, CloseSetRequest, CloseSetResponse, CreateSetRequest, CreateSetResponse, ExchangeRequest, ExchangeResponse,
@@ -129,12 +129,18 @@ impl SetAdmin {
     pub(super) async fn list_sets(&self, _: ListSetsRequest) -> Result<ListSetsResponse, Status> {
         self.check_leads()?;
         self.read(|state, set| {
-            let mut others: Vec<SetInfo> =
-                state.sets.values().filter_map(|peer| Some(self.info(state, set, peer.facts.as_ref()?))).collect();
-            others.sort_by(|one, other| (&one.name, one.id).cmp(&(&other.name, other.id)));
+            let mut others = self.others(state, set);
             others.insert(0, self.own_info(state, set));
             ListSetsResponse { sets: others, plans: true }
         })
+    }
+
+    /// The other sets that this one knows, by name.
+    pub(crate) fn others(&self, state: &State, own: &SetDefinition) -> Vec<SetInfo> {
+        let info = |peer: &PeerSet| Some(self.info(state, own, peer.facts.as_ref()?));
+        let mut others: Vec<SetInfo> = state.sets.values().filter_map(info).collect();
+        others.sort_by(|one, other| (&one.name, one.id).cmp(&(&other.name, other.id)));
+        others
     }
 
     /// Another set, as this one knows it.
@@ -223,7 +229,8 @@ impl SetAdmin {
     }
 }
 
-fn set_state(closing: Closing) -> SetState {
+/// The state of a set as operators see it.
+pub(crate) fn set_state(closing: Closing) -> SetState {
     match closing {
         Closing::Open => SetState::Open,
         Closing::Closing => SetState::Closing,

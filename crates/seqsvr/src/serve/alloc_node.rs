@@ -33,7 +33,7 @@ use crate::exit::{Exit, Failure};
 use crate::serve::{Stage, bind, run_until_shutdown};
 use crate::settings::Settings;
 use crate::version::{REVISION, VERSION};
-use crate::{process, security};
+use crate::{process, security, utc};
 
 /// Interval at which the gauge of the memory is brought up to date.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
@@ -257,15 +257,17 @@ struct View {
     identity: Identity,
     tls: Option<Tls>,
     started: Instant,
+    /// Random number of this start.
+    instance: u64,
 }
 
 fn admin_view(allocator: Allocator, identity: Identity, tls: Option<Tls>) -> AdminView {
-    Arc::new(View { allocator, identity, tls, started: Instant::now() })
+    Arc::new(View { allocator, identity, tls, started: Instant::now(), instance: process::draw_instance() })
 }
 
 impl NodeView for View {
     fn status(&self) -> v1::StatusResponse {
-        let View { identity, tls, started, .. } = self;
+        let View { identity, tls, started, instance, .. } = self;
         let mut status = self.allocator.status();
         if status.store_addrs.is_empty() {
             // No response of the store has listed its members yet.
@@ -281,6 +283,8 @@ impl NodeView for View {
             cpu_us: process::cpu_us(),
             certificate_not_after: tls.as_ref().map(Tls::certificate_not_after),
             admin_addrs: identity.admin_addrs.clone(),
+            instance: *instance,
+            clock_ms: utc::now_ms(),
             role: Some(v1::status_response::Role::Alloc(status)),
         }
     }

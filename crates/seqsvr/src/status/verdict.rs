@@ -1,10 +1,19 @@
 //! The state of a set in one sentence: whether its sections are served, whether its store can commit, and what to do
 //! next.
+//!
+//! [`CONDITIONS`] is the table of all verdicts, the worst first; the first one that holds is the verdict on a set.
+//! [`REMARKS`] are lines behind a verdict, which do not change it. Both are functions of [`Facts`] alone.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::view::Expiry;
+use crate::output::grouped;
+
+mod conditions;
+mod remarks;
+
+pub(super) use conditions::CONDITIONS;
+pub(super) use remarks::REMARKS;
 
 /// The state of a set, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -12,6 +21,8 @@ use super::view::Expiry;
 pub(super) enum State {
     /// An allocator has detected that the store lost committed entries: numbers may be allocated twice.
     RolledBack,
+    /// Two processes respond as the same store, or stores of two sets under one name: one is a copy.
+    Cloned,
     /// Stores of the set are of several lineages: they were restored otherwise, and may allocate the same numbers.
     Split,
     /// Members of the store have different states behind the same entry of its log.
@@ -20,208 +31,152 @@ pub(super) enum State {
     Unplaced,
     /// The store has no majority of its voters: nothing can be committed, and leases expire.
     NoQuorum,
+    /// A majority of the voters responds, and has elected no leader yet.
+    Election,
+    /// The store has no set yet.
+    Undefined,
     /// The set was restored from a backup and serves nothing yet.
     Quarantined,
     /// The store has a quorum, and some sections are not served.
     Unserved,
-    /// All sections are served, and a node does not respond, has no lease, or has an expired certificate.
+    /// All sections are served, and a node does not respond, has no lease, or has an expired certificate, or a disk is
+    /// about full.
     Degraded,
     /// All sections are served and all nodes respond.
     Ok,
+    /// The set is closed for good: its processes need not run.
+    Closed,
 }
+
+/// A condition of a set.
+pub(super) struct Condition {
+    /// The state that it is.
+    pub(super) state: State,
+    /// Its name in the table of `docs/operations.md`.
+    pub(super) name: &'static str,
+    /// Whether it holds, where none before it does.
+    pub(super) holds: fn(&Facts) -> bool,
+    /// The sentence.
+    pub(super) text: fn(&Facts) -> String,
+}
+
+/// Addresses of nodes by name; a node without a known name has its address as name and none beside.
+pub(super) type Nodes = BTreeMap<String, BTreeSet<String>>;
 
 /// The input of the verdict, from the responses of the nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    /// Every voter by name, and whether it responded; empty if no store responded.
+    /// Whether the set, or another one that knows it, states that it is closed.
+    pub(super) closed: bool,
+    /// Nodes of the set that respond.
+    pub(super) responding: usize,
+    /// Every voter by name, and whether it responded under any address; empty if no store responded.
     pub(super) voters: Vec<(String, bool)>,
     /// Whether a responding store sees a majority.
     pub(super) quorum: bool,
     /// Milliseconds since a responding store last saw one; 0 if unknown.
     pub(super) quorum_lost_ms: u64,
+    /// Milliseconds since the first of the responding stores started.
+    pub(super) store_uptime_ms: u64,
+    /// Whether a responding store has the set's definition.
+    pub(super) defined: bool,
     /// Why the set was restored and serves nothing yet; empty if it is not in quarantine.
     pub(super) quarantine: String,
-    /// Sections of the set; `None` if no store responded.
+    /// Sections of the set, those that are delayed included; `None` if no store responded.
     pub(super) sections: Option<u32>,
     /// Sections whose owner has a lease that has not expired.
     pub(super) served: u32,
+    /// Sections that departed to another set and have not arrived for a while, and the milliseconds of the longest.
+    pub(super) delayed: u32,
+    pub(super) delayed_ms: u64,
     /// Allocators that serve nothing because the store lost entries, by name, with what showed it.
     pub(super) halted: Vec<(String, String)>,
     /// Evidence in the store that committed entries are gone; empty without.
     pub(super) entries_lost: String,
+    /// Stores that respond more than once, each time as another process.
+    pub(super) copies: Nodes,
+    /// Ids of the set, by the stores that respond with them.
+    pub(super) set_ids: BTreeMap<u64, Vec<String>>,
     /// Members of the store whose states differ; empty where none do.
     pub(super) difference: String,
     /// The lineages that stores respond with, and the names of those stores.
     pub(super) lineages: BTreeMap<u64, Vec<String>>,
+    /// Allocators that respond.
+    pub(super) allocs: usize,
     /// Allocators without a lease, by name.
     pub(super) unleased: Vec<String>,
     /// Milliseconds left of the longest lease; 0 if there is none.
     pub(super) lease_left_ms: u64,
     /// Milliseconds since the last lease expired; 0 if one is held, or none ever was.
     pub(super) lease_ended_ms: u64,
-    /// Nodes that do not respond, by name where it is known.
-    pub(super) silent: Vec<String>,
+    /// Stores that respond under no address.
+    pub(super) silent_stores: Nodes,
+    /// Allocators that respond under no address.
+    pub(super) silent_allocs: Nodes,
     /// Highest count of a restore that a store knows, of any set of the cluster.
     pub(super) restores: u32,
     /// Nodes that respond, by the expiry of their certificates.
     pub(super) expiry: Expiry,
+    /// Stores with their disks: bytes that are left, and bytes of the file system.
+    pub(super) disks: Vec<(String, u64, u64)>,
+    /// Nodes whose clocks differ from most others, with the milliseconds that they are ahead.
+    pub(super) clocks: Vec<(String, i64)>,
+    /// Allocators whose leases expired in the last ten minutes, with how often.
+    pub(super) lapses: Vec<(String, u32)>,
 }
 
 impl Facts {
+    /// The condition that holds.
+    pub(super) fn condition(&self) -> &'static Condition {
+        CONDITIONS.iter().find(|condition| (condition.holds)(self)).expect("the last condition always holds")
+    }
+
     pub(super) fn state(&self) -> State {
-        if !self.halted.is_empty() || !self.entries_lost.is_empty() {
-            return State::RolledBack;
-        }
-        if self.lineages.len() > 1 {
-            return State::Split;
-        }
-        if !self.difference.is_empty() {
-            return State::Differs;
-        }
-        if !self.quorum {
-            return State::NoQuorum;
-        }
-        if !self.quarantine.is_empty() {
-            return State::Quarantined;
-        }
-        let complete = self.missing().is_empty() && self.unleased.is_empty() && !self.expiry.has_expired();
-        match (self.sections.is_some_and(|all| self.served >= all), complete) {
-            (false, _) => State::Unserved,
-            (true, false) => State::Degraded,
-            (true, true) => State::Ok,
-        }
+        self.condition().state
     }
 
-    /// The nodes that did not respond, including voters without a known address.
-    fn missing(&self) -> Vec<&str> {
-        if !self.silent.is_empty() {
-            return self.silent.iter().map(String::as_str).collect();
-        }
-        self.voters.iter().filter(|(_, responds)| !responds).map(|(name, _)| name.as_str()).collect()
-    }
-
-    /// The verdict as a sentence.
+    /// The verdict as a sentence, with the remarks.
     pub(super) fn text(&self) -> String {
-        let mut text = match self.state() {
-            State::RolledBack => self.rolled_back(),
-            State::Split => self.split(),
-            State::Differs => self.differs(),
-            State::NoQuorum | State::Unplaced => self.no_quorum(),
-            State::Quarantined => {
-                format!("{}; next: start the stores of the sets that do not respond", self.quarantine)
-            }
-            State::Unserved => self.unserved(),
-            State::Degraded => self.degraded(),
-            State::Ok => format!("ok: {}; {}", self.served(), self.responding()),
-        };
-        if self.restores > 0 {
-            let _ = write!(text, "; restores are counted up to {}", self.restores);
-        }
-        if let Some(warning) = self.expiry.warning() {
-            let _ = write!(text, "; {warning}");
-        }
-        text
+        let verdict = (self.condition().text)(self);
+        let remarks = REMARKS.iter().filter_map(|remark| (remark.text)(self));
+        std::iter::once(verdict).chain(remarks).collect::<Vec<_>>().join("; ")
     }
 
-    fn rolled_back(&self) -> String {
-        let Some((first, reason)) = self.halted.first() else {
-            return format!(
-                "ROLLED BACK: no allocator registers and no section gets another owner; {}; next: stop all stores, keep their \
-                 directories: `seqsvr unsafe recover`, then `seqsvr restore`",
-                self.entries_lost
-            );
-        };
-        let names: Vec<&str> = self.halted.iter().map(|(name, _)| name.as_str()).collect();
-        format!(
-            "ROLLED BACK: {} serve nothing; {first}: {reason}; next: stop all stores, keep their directories, and do not start \
-             these allocators again: `seqsvr unsafe recover`, then `seqsvr restore`",
-            names.join(", ")
-        )
+    /// Stores that do not respond, also voters without a known address.
+    fn missing_stores(&self) -> Vec<String> {
+        let silent = |(name, _): &&(String, bool)| !self.silent_stores.contains_key(name);
+        let unknown = self.voters.iter().filter(|(_, responds)| !responds).filter(silent).map(|(name, _)| name.clone());
+        listed(&self.silent_stores).chain(unknown).collect()
     }
 
-    fn split(&self) -> String {
-        let groups =
-            self.lineages.iter().map(|(lineage, stores)| format!("{} of lineage {lineage}", stores.join(", ")));
-        format!(
-            "SPLIT: stores {}: they were restored from other files or under other counts, and may allocate the same numbers; \
-             next: stop the stores that were restored otherwise, and restore them as the others",
-            groups.collect::<Vec<_>>().join(", and ")
-        )
-    }
-
-    fn differs(&self) -> String {
-        format!(
-            "DIFFERS: {}; {}; next: replace the stores outside of the majority under new ids (`seqsvr store replace`); without \
-             a majority of equal states, keep all directories and restore the newest backup (`seqsvr restore`)",
-            self.difference,
-            self.responding()
-        )
-    }
-
-    fn degraded(&self) -> String {
-        let mut text = format!("DEGRADED: {}", self.served());
-        if !self.unleased.is_empty() {
-            let _ = write!(text, "; without a lease: {}; next: repeat, then look at its log", self.unleased.join(", "));
-        }
-        if !self.missing().is_empty() {
-            let missing = self.missing().join(", ");
-            let _ = write!(
-                text,
-                "; no response of {missing}; next: start it again, or `seqsvr store replace`, `seqsvr node drain`"
-            );
-        }
-        text
+    /// Voters that respond, and all of them.
+    fn voters_responding(&self) -> (usize, usize) {
+        (self.voters.iter().filter(|(_, responds)| *responds).count(), self.voters.len())
     }
 
     fn served(&self) -> String {
         match self.sections {
             Some(0) => "it has no sections".to_owned(),
-            Some(all) => format!("{} of {all} sections are served", self.served),
-            None => format!("{} of ? sections are served", self.served),
+            Some(all) => format!("{} of {} sections are served", grouped(self.served.into()), grouped(all.into())),
+            None => format!("{} of ? sections are served", grouped(self.served.into())),
         }
     }
 
-    fn responding(&self) -> String {
-        let responding = self.voters.iter().filter(|(_, responds)| *responds).count();
-        match self.voters.len() {
-            0 => "no store responds".to_owned(),
-            all => format!("{responding} of {all} voters {}", if responding == 1 { "responds" } else { "respond" }),
+    fn voters(&self) -> String {
+        match self.voters_responding() {
+            (_, 0) => "no store responds".to_owned(),
+            (1, all) => format!("1 of {all} voters responds"),
+            (responding, all) => format!("{responding} of {all} voters respond"),
         }
     }
+}
 
-    fn no_quorum(&self) -> String {
-        let mut text = format!("NO QUORUM: {}", self.responding());
-        let lost = self.quorum_lost_ms;
-        if lost > 0 {
-            let _ = write!(text, ", no majority since {}", age(lost));
-        }
-        text.push_str("; nothing can be committed");
-        match (self.lease_left_ms, self.lease_ended_ms) {
-            (0, 0) => {}
-            (0, ended) => drop(write!(text, "; leases ended {} ago: every call is refused", age(ended))),
-            (left, _) => drop(write!(text, "; leases end in {}", age(left))),
-        }
-        let gone: Vec<&str> =
-            self.voters.iter().filter(|(_, responds)| !responds).map(|(name, _)| name.as_str()).collect();
-        match (gone.is_empty(), self.silent.is_empty()) {
-            (false, _) => drop(write!(text, "; next: start {} again", gone.join(", "))),
-            (true, false) => drop(write!(text, "; next: start {} again", self.silent.join(", "))),
-            (true, true) => text.push_str("; next: an election is under way, or the voters do not reach each other: repeat, then look at their logs"),
-        }
-        text
-    }
-
-    fn unserved(&self) -> String {
-        let mut text = format!("UNSERVED: {}; {}", self.served(), self.responding());
-        if !self.unleased.is_empty() {
-            let _ = write!(text, "; without a lease: {}", self.unleased.join(", "));
-        }
-        if !self.silent.is_empty() {
-            let _ = write!(text, "; no response of {}", self.silent.join(", "));
-        }
-        text.push_str("; next: sections of a lost allocator move within seconds: repeat, then start allocators (`seqsvr node list`)");
-        text
-    }
+/// Nodes with their addresses: `s1 (h:1)`.
+fn listed(nodes: &Nodes) -> impl Iterator<Item = String> {
+    nodes.iter().map(|(name, addrs)| {
+        let addrs = addrs.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        if addrs.is_empty() { name.clone() } else { format!("{name} ({addrs})") }
+    })
 }
 
 /// Formats a time span for people.
@@ -232,3 +187,6 @@ pub(super) fn age(ms: u64) -> String {
         _ => format!("{} min", ms / 60_000),
     }
 }
+
+#[cfg(test)]
+mod tests;

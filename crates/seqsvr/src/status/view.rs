@@ -1,23 +1,26 @@
 //! Merges the responses of many nodes into one view.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
+use seq_proto::v1::StatusResponse;
 use seq_proto::v1::status_response::Role;
-use seq_proto::v1::{AllocMember, AllocStatus, StatusResponse, StoreMember, StoreStatus};
 use serde::Serialize;
 
-use super::verdict::{Facts, State};
-use super::{NamedSets, StatusResult};
+use super::sample::Sample;
+use super::verdict::State;
 use crate::alloc_state::AllocState;
-use crate::output::digits;
-use crate::store_client::Node;
+use crate::store_client::{Node, NodeRole};
 
+mod absent;
 mod certificate;
 mod render;
+mod set_view;
 
+use absent::{Absence, Absent, Unreachable};
 use certificate::CertificateView;
 pub(super) use certificate::Expiry;
+use set_view::{Registered, SetView};
 
 /// The merged responses; sets and nodes sorted by name.
 #[derive(Debug, Default, Serialize)]
@@ -36,73 +39,12 @@ pub(super) struct View {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     proxies: Vec<ProxyView>,
     unreachable: Vec<Unreachable>,
+    /// Addresses that the user named, of nodes that no set knows and that do not respond.
+    #[serde(skip)]
+    unknown: Vec<String>,
     /// Of the proxies.
     #[serde(skip)]
     expiry: Expiry,
-}
-
-#[derive(Debug, Default, Serialize)]
-struct SetView {
-    name: String,
-    #[serde(serialize_with = "digits")]
-    uid_start: u64,
-    #[serde(serialize_with = "digits")]
-    uid_end: u64,
-    section_size: u32,
-    /// 0 for a set without sections, or if no store responded.
-    sections: u32,
-    /// Sections whose owner has a lease.
-    sections_served: u32,
-    /// Highest count of a restore that the set's log knows, of any set.
-    restores: u32,
-    /// `ok`, `degraded`, `unserved`, `quarantined`, `no_quorum`, `split` or `rolled_back`.
-    state: Option<State>,
-    verdict: String,
-    stores: usize,
-    allocs: usize,
-    route_version: u64,
-    /// Since the allocators started.
-    allocations: u64,
-    /// Since the allocators started.
-    raises: u64,
-    /// Between this sample and the one before, with `--watch`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    numbers_per_second: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    raises_per_second: Option<f64>,
-    /// Sections that departed and have not arrived.
-    #[serde(skip)]
-    on_their_way: u32,
-    #[serde(skip)]
-    layout_sections: u32,
-    /// Sets of the cluster that its store knows, itself included.
-    #[serde(skip)]
-    open_sets: u32,
-    #[serde(skip)]
-    facts: Facts,
-    /// The members as listed by the most up-to-date store, with its rank.
-    #[serde(skip)]
-    members: Option<((bool, u64, u64), Vec<Voter>)>,
-    /// The allocators by address, as listed by the same store.
-    #[serde(skip)]
-    registered: BTreeMap<String, Registered>,
-}
-
-#[derive(Debug)]
-struct Voter {
-    name: String,
-    addr: String,
-    voter: bool,
-    silent_ms: u64,
-}
-
-/// An allocator's record in the store.
-#[derive(Debug)]
-struct Registered {
-    name: String,
-    drained: bool,
-    leaving: bool,
-    sections: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -174,43 +116,22 @@ struct ProxyView {
     revision: String,
 }
 
-#[derive(Debug, Serialize)]
-struct Unreachable {
-    addr: String,
-    /// Name of the node, if a response or the set file has it.
-    name: Option<String>,
-    /// Name of its set, if a response has it.
-    set: Option<String>,
-    /// `silent`, `stopped` in order, or `removed`: no responding store lists it any more.
-    state: Absence,
-    removed: bool,
-    /// Milliseconds since it last acknowledged the leader of the store, if that is known.
-    silent_ms: Option<u64>,
-    why: String,
-}
-
-/// Why a node may not respond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Absence {
-    Silent,
-    Stopped,
-    Removed,
-}
-
 impl View {
-    /// Builds the view from the responses of all queried nodes; `named` are the sets that nodes of others know, `seeds`
-    /// the nodes that the user named. `now` decides which certificates have expired.
-    pub(super) fn new(
-        responses: &BTreeMap<String, StatusResult>,
-        named: &NamedSets,
-        seeds: &[Node],
-        now: SystemTime,
-    ) -> View {
+    /// Builds the view from the responses of all queried nodes. `seeds` are the nodes that the user named; `now` decides
+    /// which certificates have expired.
+    ///
+    /// A node is who it says it is, and its address is second: one that responds at another address than the lists have
+    /// is there, and one process that responds at two addresses is one.
+    pub(super) fn new(sample: &Sample, seeds: &[Node], now: SystemTime) -> View {
         let mut view = View::default();
         let mut sets: BTreeMap<&str, SetView> = BTreeMap::new();
-        for (addr, response) in responses {
+        let (clocks, mut seen) = (sample.clocks_off(), BTreeSet::new());
+        for (addr, response) in &sample.responses {
             let Ok(response) = response else { continue };
+            if response.instance != 0 && !seen.insert((response.instance, &response.node)) {
+                // The same process under another address.
+                continue;
+            }
             let certificate = CertificateView::of(response, now);
             // A proxy is of no set.
             let Some(role) = &response.role else {
@@ -219,77 +140,120 @@ impl View {
                 continue;
             };
             let set = sets.entry(&response.set).or_default();
+            set.facts.responding += 1;
             set.facts.expiry.add(&response.node, certificate.as_ref());
+            set.facts.clocks.extend(clocks.get(&**addr).map(|ahead| (response.node.clone(), *ahead)));
+            let kind = if matches!(role, Role::Store(_)) { NodeRole::Store } else { NodeRole::Alloc };
+            set.responding.entry((kind, response.node.clone())).or_default().insert(addr.clone());
             match role {
                 Role::Store(store) => view.stores.push(StoreView { certificate, ..set.store(addr, response, store) }),
                 Role::Alloc(alloc) => view.allocs.push(AllocView { certificate, ..set.alloc(addr, response, alloc) }),
             }
         }
-        for name in named.keys() {
-            sets.entry(name).or_default();
+        for (name, named) in &sample.sets {
+            let set = sets.entry(name).or_default();
+            set.facts.closed |= named.closed;
+            if !set.is_known() {
+                (set.uid_start, set.uid_end) = named.uids;
+            }
         }
         for alloc in &mut view.allocs {
-            let record = sets.get(&*alloc.set).and_then(|set| set.registered.get(&alloc.addr));
-            alloc.state = alloc.state_of(record);
+            let mut record = sets.get_mut(&*alloc.set).and_then(|set| set.registered.get_mut(&alloc.name));
+            if let Some(record) = &mut record {
+                record.is_leased |= alloc.lease_remaining_ms > 0;
+            }
+            alloc.state = alloc.state_of(record.as_deref());
             let seed = seeds.iter().find(|seed| seed.addr == alloc.addr);
             (alloc.http, alloc.redis) = seed.map(|seed| (seed.http.clone(), seed.redis.clone())).unwrap_or_default();
         }
         for store in &mut view.stores {
             store.http = seeds.iter().find(|seed| seed.addr == store.addr).and_then(|seed| seed.http.clone());
         }
-        for (addr, response) in responses {
+        for (addr, response) in &sample.responses {
             let Err(why) = response else { continue };
             let seed = seeds.iter().find(|seed| seed.addr == *addr);
-            let mut absent = absent(addr, why, seed, &sets);
-            if absent.set.is_none() {
-                absent.set = named.iter().find(|(_, allocs)| allocs.contains(addr)).map(|(set, _)| set.clone());
+            let absent = Absent::of(addr, seed, sample, &sets);
+            if absent.state == Absence::Unknown {
+                view.unknown.push(addr.clone());
             }
-            if absent.state == Absence::Silent {
-                let silent = absent.name.as_ref().map_or_else(|| addr.clone(), |name| format!("{name} ({addr})"));
-                // The set of an unknown node is not known: it is missing in all of them.
-                let missing = sets.iter_mut().filter(|(set, _)| absent.set.as_deref().is_none_or(|own| own == **set));
-                missing.for_each(|(_, set)| set.facts.silent.push(silent.clone()));
+            if let (Absence::Silent, Some(set), Some(role)) =
+                (absent.state, absent.set.as_deref().and_then(|set| sets.get_mut(set)), absent.role)
+            {
+                set.miss(role, absent.name.as_deref(), addr);
             }
-            view.unreachable.push(absent);
+            view.unreachable.push(absent.unreachable(addr, why, &sets));
         }
-        view.sets = sets.into_iter().map(|(name, set)| set.with_verdict(name, responses)).collect();
+        view.sets = sets.into_iter().map(|(name, set)| set.counted(name)).collect();
+        view.add_up();
+        view.sets.iter_mut().for_each(SetView::judge);
         view.stores.sort_by(|one, other| (&one.set, one.id).cmp(&(&other.set, other.id)));
         view.allocs.sort_by(|one, other| (&one.set, &one.name).cmp(&(&other.set, &other.name)));
-        view.add_up();
-        view.healthy = view.sections_unplaced == 0
-            && view.sets.iter().all(|set| set.state == Some(State::Ok))
-            && !view.expiry.has_expired();
-        view.verdict = view.sets.iter().min_by_key(|set| set.state).map(|set| set.verdict.clone()).unwrap_or_default();
-        if view.worst() == State::Unplaced {
-            view.verdict = format!(
+        view.conclude();
+        view
+    }
+
+    /// The verdict on all sets together: the one on the worst.
+    fn conclude(&mut self) {
+        let is_well = |set: &SetView| matches!(set.state, Some(State::Ok | State::Closed));
+        self.healthy = self.sections_unplaced == 0
+            && self.unknown.is_empty()
+            && self.sets.iter().all(is_well)
+            && !self.expiry.has_expired();
+        self.verdict = self.sets.iter().min_by_key(|set| set.state).map(|set| set.verdict.clone()).unwrap_or_default();
+        if self.worst() == State::Unplaced {
+            self.verdict = format!(
                 "UNPLACED: {} of {} sections are in no set: their users get no numbers; next: keep all data directories, and \
                  compare `seqsvr section list` of each set: the set that had them was restored without the records of another",
-                view.sections_unplaced, view.sections_of_layout
+                self.sections_unplaced, self.sections_of_layout
             );
         }
-        view.verdict.extend(view.expiry.warning().map(|warning| format!("; {warning}")));
-        view
+        self.verdict.extend(self.unknown_nodes().map(|text| format!("; {text}")));
+        self.verdict.extend(self.expiry.warning().map(|warning| format!("; {warning}")));
+    }
+
+    /// Addresses that the user named, where no node responds and of which no set knows.
+    fn unknown_nodes(&self) -> Option<String> {
+        let addrs = self.unknown.join(", ");
+        (!addrs.is_empty()).then(|| format!("no response of {addrs}, which no set lists; next: look at the address"))
+    }
+
+    /// Whether responses that are of different moments may explain the verdict: a section was given to another owner
+    /// between them.
+    pub(super) fn may_be_of_two_moments(&self) -> bool {
+        let unexplained = |set: &SetView| {
+            let facts = &set.facts;
+            set.state == Some(State::Unserved)
+                && facts.allocs > 0
+                && (facts.delayed == 0 && facts.unleased.is_empty() && facts.silent_allocs.is_empty())
+        };
+        self.sections_unplaced > 0 || self.sets.iter().any(unexplained)
     }
 
     /// The state of the worst set, of the layout, or of the proxies: one with an expired certificate is degraded.
     pub(super) fn worst(&self) -> State {
         let worst = self.sets.iter().filter_map(|set| set.state).min().unwrap_or(State::NoQuorum);
         let worst = if self.sections_unplaced > 0 { worst.min(State::Unplaced) } else { worst };
-        if self.expiry.has_expired() { worst.min(State::Degraded) } else { worst }
+        if self.expiry.has_expired() || !self.unknown.is_empty() { worst.min(State::Degraded) } else { worst }
     }
 
-    /// Adds up the sections of all sets against the layout, where the responses are of all of them and none is under
-    /// way.
+    /// Adds up the sections of all sets against the layout, where the responses are of all of them. Sections on their way
+    /// count as missing while some are in no set, and as arrived otherwise, also where their set does not know it yet.
     fn add_up(&mut self) {
-        let complete = |set: &SetView| set.is_known() && set.facts.quorum && set.facts.quarantine.is_empty();
-        let moves = self.sets.iter().any(|set| set.on_their_way > 0);
-        let layout = self.sets.iter().map(|set| set.layout_sections).max().unwrap_or_default();
-        let known = self.sets.iter().map(|set| set.open_sets).max().unwrap_or_default() as usize;
-        if layout == 0 || moves || self.sets.len() < known || !self.sets.iter().all(complete) {
+        let complete = |set: &&SetView| set.is_known() && set.facts.quorum && set.facts.quarantine.is_empty();
+        let open: Vec<&SetView> = self.sets.iter().filter(|set| !set.facts.closed).collect();
+        let layout = open.iter().map(|set| set.layout_sections).max().unwrap_or_default();
+        let known = open.iter().map(|set| set.open_sets).max().unwrap_or_default() as usize;
+        if layout == 0 || open.len() < known || !open.iter().all(complete) {
             return;
         }
-        let placed: u32 = self.sets.iter().map(|set| set.sections).sum();
-        (self.sections_of_layout, self.sections_unplaced) = (layout, layout.saturating_sub(placed));
+        let moves = open.iter().any(|set| set.on_their_way > 0);
+        let missing = layout.saturating_sub(open.iter().map(|set| set.sections).sum());
+        if !moves {
+            (self.sections_of_layout, self.sections_unplaced) = (layout, missing);
+        }
+        for set in &mut self.sets {
+            set.facts.delayed = set.facts.delayed.min(missing);
+        }
     }
 
     /// Adds the rates since an earlier sample. A node that restarted meanwhile counts from its restart.
@@ -305,164 +269,6 @@ impl View {
             }
             set.numbers_per_second = Some((numbers as f64 / seconds * 10.0).round() / 10.0);
             set.raises_per_second = Some((raises as f64 / seconds * 10.0).round() / 10.0);
-        }
-    }
-}
-
-impl SetView {
-    /// Whether a store of the set responded: the uids of a set are never empty.
-    fn is_known(&self) -> bool {
-        self.uid_end > 0
-    }
-
-    /// The name of the node at an address, as the set's store knows it.
-    fn name_of(&self, addr: &str) -> Option<String> {
-        let members = self.members.iter().flat_map(|(_, members)| members);
-        let store = members.into_iter().find(|member| member.addr == addr).map(|member| member.name.clone());
-        store.or_else(|| self.registered.get(addr).map(|alloc| alloc.name.clone()))
-    }
-
-    /// Milliseconds since the member at an address last acknowledged the leader, if that is known.
-    fn silent_ms(&self, addr: &str) -> Option<u64> {
-        let mut members = self.members.iter().flat_map(|(_, members)| members);
-        members.find(|member| member.addr == addr).map(|member| member.silent_ms).filter(|silent| *silent > 0)
-    }
-
-    /// Whether an operator drained the allocator at an address before it stopped: its absence is no fault.
-    fn is_stopped(&self, addr: &str) -> bool {
-        let record = self.registered.get(addr).filter(|alloc| alloc.drained);
-        record.is_some_and(|alloc| {
-            AllocState::of_silent(alloc.drained, alloc.leaving, alloc.sections) == AllocState::Stopped
-        })
-    }
-
-    /// Adds the verdict, from all responses.
-    fn with_verdict(mut self, name: &str, responses: &BTreeMap<String, StatusResult>) -> SetView {
-        let answering = |member: &&Voter| responses.get(&member.addr).is_some_and(Result::is_ok);
-        let voters = self.members.iter().flat_map(|(_, members)| members).filter(|member| member.voter);
-        self.facts.voters = voters.map(|member| (member.name.clone(), answering(&member))).collect();
-        self.facts.sections = self.is_known().then_some(self.sections);
-        (self.facts.served, self.facts.restores) = (self.sections_served, self.restores);
-        SetView { name: name.to_owned(), state: Some(self.facts.state()), verdict: self.facts.text(), ..self }
-    }
-
-    fn store(&mut self, addr: &str, response: &StatusResponse, store: &StoreStatus) -> StoreView {
-        self.uid_start = store.uid_start;
-        self.uid_end = store.uid_end;
-        self.section_size = store.section_size;
-        self.sections = store.sections;
-        self.stores += 1;
-        self.route_version = self.route_version.max(store.route_version);
-        let leads = store.leader == store.id && store.id != 0;
-        // The leader of a majority is authoritative; otherwise the store with the newest log.
-        let rank = (leads && store.quorum, store.term, store.last_log_index);
-        if self.members.as_ref().is_none_or(|(known, _)| rank > *known) && !store.members.is_empty() {
-            let member = |member: &StoreMember| Voter {
-                name: member.name.clone(),
-                addr: member.addr.clone(),
-                voter: member.voter,
-                silent_ms: member.silent_ms,
-            };
-            self.members = Some((rank, store.members.iter().map(member).collect()));
-            let registered = |alloc: &AllocMember| Registered {
-                name: alloc.name.clone(),
-                drained: alloc.drained,
-                leaving: alloc.leaving,
-                sections: alloc.sections,
-            };
-            self.registered = store.allocs.iter().map(|alloc| (alloc.addr.clone(), registered(alloc))).collect();
-        }
-        // A follower with a leader counts: the leader may be unreachable only from here.
-        self.facts.quorum |= store.quorum;
-        if store.quorum {
-            // The leader knows what is awaited.
-            if leads || self.facts.quarantine.is_empty() {
-                self.facts.quarantine.clone_from(&store.quarantine);
-            }
-            self.facts.lineages.entry(store.lineage).or_default().push(response.node.clone());
-        }
-        if leads && store.quorum {
-            (self.on_their_way, self.layout_sections) = (store.sections_on_their_way, store.layout_sections);
-            self.open_sets = store.open_sets;
-        }
-        self.restores = self.restores.max(store.restores);
-        if !store.entries_lost.is_empty() {
-            self.facts.entries_lost.clone_from(&store.entries_lost);
-        }
-        if !store.difference.is_empty() {
-            self.facts.difference.clone_from(&store.difference);
-        }
-        let lost = store.quorum_lost_ms;
-        if lost > 0 && (self.facts.quorum_lost_ms == 0 || lost < self.facts.quorum_lost_ms) {
-            self.facts.quorum_lost_ms = lost;
-        }
-        let trips = store.members.iter().filter(|member| member.round_trip_us > 0);
-        StoreView {
-            set: response.set.clone(),
-            name: response.node.clone(),
-            addr: addr.to_owned(),
-            id: store.id,
-            leader: leads,
-            quorum: store.quorum,
-            quorum_lost_ms: store.quorum_lost_ms,
-            max_round_trip_ms: store.max_round_trip_ms,
-            round_trip_us: trips.map(|member| (member.name.clone(), member.round_trip_us)).collect(),
-            term: store.term,
-            last_log_index: store.last_log_index,
-            applied_index: store.applied_index,
-            snapshot_index: store.snapshot_index,
-            raises_applied: store.raises_applied,
-            http: None,
-            certificate: None,
-            uptime_ms: response.uptime_ms,
-            version: response.version.clone(),
-            revision: response.revision.clone(),
-        }
-    }
-
-    fn alloc(&mut self, addr: &str, response: &StatusResponse, alloc: &AllocStatus) -> AllocView {
-        self.allocs += 1;
-        if !alloc.halted.is_empty() {
-            self.facts.halted.push((response.node.clone(), alloc.halted.clone()));
-        }
-        match alloc.lease_remaining_ms {
-            0 => {
-                self.facts.unleased.push(response.node.clone());
-                let ended = alloc.lease_ended_ms;
-                if ended > 0 && (self.facts.lease_ended_ms == 0 || ended < self.facts.lease_ended_ms) {
-                    self.facts.lease_ended_ms = ended;
-                }
-            }
-            left => {
-                self.sections_served += alloc.sections;
-                self.facts.lease_left_ms = self.facts.lease_left_ms.max(left);
-            }
-        }
-        self.allocations += alloc.allocations;
-        self.raises += alloc.raises;
-        self.route_version = self.route_version.max(alloc.route_version);
-        AllocView {
-            set: response.set.clone(),
-            name: response.node.clone(),
-            addr: addr.to_owned(),
-            // Of the record in the store, once all responses are merged.
-            state: AllocState::Serves,
-            incarnation: alloc.incarnation,
-            sections: alloc.sections,
-            lease_remaining_ms: alloc.lease_remaining_ms,
-            lease_ended_ms: alloc.lease_ended_ms,
-            allocations: alloc.allocations,
-            forwarded: alloc.forwarded,
-            raises: alloc.raises,
-            raises_refused: alloc.raises_refused,
-            route_version: alloc.route_version,
-            slot_bytes: alloc.slot_bytes,
-            http: None,
-            redis: None,
-            certificate: None,
-            uptime_ms: response.uptime_ms,
-            version: response.version.clone(),
-            revision: response.revision.clone(),
         }
     }
 }
@@ -488,26 +294,6 @@ impl AllocView {
             AllocState::Serves if self.lease_remaining_ms == 0 => AllocState::NoLease,
             state => state,
         }
-    }
-}
-
-/// A node that does not respond, as the sets know it; `seed` is set if the user named it.
-fn absent(addr: &str, why: &str, seed: Option<&Node>, sets: &BTreeMap<&str, SetView>) -> Unreachable {
-    let known = sets.iter().find_map(|(name, set)| Some((*name, set, set.name_of(addr)?)));
-    let state = match &known {
-        Some((_, set, _)) if set.is_stopped(addr) => Absence::Stopped,
-        // An address of an outdated set file; a store with a quorum does not list it.
-        None if seed.is_none() && sets.values().all(|set| set.facts.quorum) => Absence::Removed,
-        _ => Absence::Silent,
-    };
-    Unreachable {
-        addr: addr.to_owned(),
-        silent_ms: known.as_ref().and_then(|(_, set, _)| set.silent_ms(addr)),
-        set: known.as_ref().map(|(set, ..)| (*set).to_owned()),
-        name: known.map(|(_, _, name)| name).or_else(|| seed.and_then(|seed| seed.name.clone())),
-        removed: state == Absence::Removed,
-        state,
-        why: why.to_owned(),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Absence, CertificateView, Unreachable, View};
+use super::{CertificateView, Unreachable, View};
+use crate::migration::watch;
 use crate::output::{Table, grouped};
 use crate::status::verdict::age;
 
@@ -13,16 +14,15 @@ impl View {
         for set in &self.sets {
             sets.row([
                 set.name.clone(),
-                if set.is_known() {
-                    format!("{}..{}", grouped(set.uid_start), grouped(set.uid_end))
-                } else {
-                    "?".to_owned()
+                match set.uid_end {
+                    0 => "?".to_owned(),
+                    end => format!("{}..{}", grouped(set.uid_start), grouped(end)),
                 },
-                format!(
-                    "{}/{}",
-                    set.sections_served,
-                    if set.is_known() { set.sections.to_string() } else { "?".to_owned() }
-                ),
+                match set.facts.sections {
+                    Some(all) => format!("{}/{all}", set.sections_served),
+                    None if set.facts.closed => "-".to_owned(),
+                    None => format!("{}/?", set.sections_served),
+                },
                 set.stores.to_string(),
                 set.allocs.to_string(),
                 grouped(set.allocations),
@@ -46,14 +46,9 @@ impl View {
         if !self.unreachable.is_empty() {
             let mut table = Table::new(&["no response", "set", "addr", "state", "for", "why"]);
             for Unreachable { addr, name, set, state, silent_ms, why, .. } in &self.unreachable {
-                let state = match state {
-                    Absence::Silent => "silent",
-                    Absence::Stopped => "stopped",
-                    Absence::Removed => "removed",
-                };
                 let named = |name: &Option<String>| name.clone().unwrap_or_else(|| "?".to_owned());
                 let silent = silent_ms.map_or_else(|| "-".to_owned(), age);
-                table.row([named(name), named(set), addr.clone(), state.to_owned(), silent, why.clone()]);
+                table.row([named(name), named(set), addr.clone(), state.name().to_owned(), silent, why.clone()]);
             }
             text.push('\n');
             text.push_str(&table.render());
@@ -65,6 +60,13 @@ impl View {
                 text.push_str(&format!("{}: {numbers} numbers/s, {raises:.1} raises/s\n", set.name));
             }
             text.push_str(&format!("{}: {}\n", set.name, set.verdict));
+            for migration in &set.moves {
+                let (id, to) = (migration.id, &migration.to);
+                text.push_str(&format!("{}: migration {id} to {to}: {}\n", set.name, watch::line(migration)));
+            }
+        }
+        if let Some(unknown) = self.unknown_nodes() {
+            text.push_str(&format!("unknown: {unknown}\n"));
         }
         if let Some(warning) = self.expiry.warning() {
             text.push_str(&format!("proxies: {warning}\n"));

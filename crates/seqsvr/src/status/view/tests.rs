@@ -2,9 +2,13 @@ use std::collections::BTreeSet;
 
 use expect_test::expect;
 
-use seq_proto::v1::AllocMember;
+use seq_proto::v1::{AllocMember, AllocStatus, RouteSet, Routes, SetInfo, SetState, StoreMember, StoreStatus};
 
 use super::*;
+use crate::status::StatusResult;
+use crate::status::sample::Clock;
+
+mod identity;
 
 /// The start of 2026, in seconds since 1970.
 const NOW: u64 = 1_767_225_600;
@@ -48,7 +52,7 @@ fn an_allocator_has_a_state_and_a_stopped_one_that_was_drained_is_no_fault() {
     let gone = || Err("Connection refused".to_owned());
     let absent =
         |store| view([("h:1", store_with(1, |_| {})), ("h:2", store), ("h:7", alloc("a1", 10)), ("h:8", gone())]);
-    let stopped = absent(with(|a2| a2.drained = true));
+    let stopped = absent(with(|a2| (a2.drained, a2.sections) = (true, 0)));
     assert!(stopped.healthy && stopped.unreachable[0].state == Absence::Stopped, "{}", stopped.verdict);
     let crashed = absent(with(|a2| (a2.drained, a2.sections) = (true, 5)));
     assert!(!crashed.healthy && crashed.unreachable[0].state == Absence::Silent, "{}", crashed.verdict);
@@ -74,17 +78,21 @@ fn a_silent_member_is_named_with_its_time() {
 
 #[test]
 fn a_set_without_sections_is_served_and_one_without_nodes_is_not() {
-    let empty = |id| store_with(id, |status| status.sections = 0);
-    let responses = [("h:1", empty(1)), ("h:2", empty(2)), ("h:7", alloc("a1", 0)), ("h:9", Err("refused".to_owned()))];
-    let responses = responses.into_iter().map(|(addr, response)| (addr.to_owned(), response)).collect();
-    let mut named = NamedSets::from([("dev".to_owned(), BTreeSet::from(["h:7".to_owned()]))]);
-    assert!(View::new(&responses, &named, &[], now()).sets[0].state == Some(State::Ok));
+    let empty = |id| store_with(id, |status| (status.sections, status.layout_sections) = (0, 10));
+    let responses =
+        || [("h:1", empty(1)), ("h:2", empty(2)), ("h:7", alloc("a1", 0)), ("h:9", Err("refused".to_owned()))];
+    let mut alone = sample(responses());
+    alone.responses.remove("h:9");
+    let view = View::new(&alone, &[], now());
+    assert_eq!(view.sets[0].state, Some(State::Ok), "{}", view.verdict);
 
-    named.insert("other".to_owned(), BTreeSet::from(["h:9".to_owned()]));
-    let view = View::new(&responses, &named, &[], now());
+    let mut named = sample(responses());
+    named.learn_routes(&routes_to("other", &["h:9"]), true);
+    let view = View::new(&named, &[], now());
     let states: Vec<_> = view.sets.iter().map(|set| (&*set.name, set.state, &*set.verdict)).collect();
     let ok = "ok: it has no sections; 2 of 2 voters respond";
-    let lost = "NO QUORUM: no store responds; nothing can be committed; next: start h:9 again";
+    let lost = "NO QUORUM: no store responds; nothing can be committed; no allocator responds: h:9; next: no address of its \
+                stores is known here: name one with --addr";
     assert_eq!(states, [("dev", Some(State::Ok), ok), ("other", Some(State::NoQuorum), lost)]);
     assert_eq!(view.unreachable[0].set.as_deref(), Some("other"));
 }
@@ -110,7 +118,13 @@ fn rates_are_those_between_two_samples() {
 }
 
 fn registered((addr, name): (&str, &str)) -> AllocMember {
-    AllocMember { name: name.to_owned(), addr: addr.to_owned(), ..AllocMember::default() }
+    AllocMember { name: name.to_owned(), addr: addr.to_owned(), sections: 10, ..AllocMember::default() }
+}
+
+/// A route table that names another set.
+fn routes_to(set: &str, allocs: &[&str]) -> Routes {
+    let allocs = allocs.iter().map(|addr| (*addr).to_owned()).collect();
+    Routes { sets: vec![RouteSet { name: set.to_owned(), allocs, id: 9 }], ..Routes::default() }
 }
 
 /// A store's response after `change`.
@@ -148,6 +162,9 @@ fn store(id: u64) -> StatusResult {
             members: (1..=2).map(member).collect(),
             allocs: ["h:7", "h:8"].into_iter().zip(["a1", "a2"]).map(registered).collect(),
             quorum: true,
+            layout_sections: 10,
+            open_sets: 1,
+            set_id: 7,
             max_round_trip_ms: 90,
             ..StoreStatus::default()
         }),
@@ -175,12 +192,21 @@ fn view(responses: impl IntoIterator<Item = (&'static str, StatusResult)>) -> Vi
     view_of(responses, [])
 }
 
+/// What responses at addresses name.
+fn sample(responses: impl IntoIterator<Item = (&'static str, StatusResult)>) -> Sample {
+    let mut sample = Sample::default();
+    for (addr, response) in responses {
+        response.iter().for_each(|response| sample.learn_status(response, true));
+        sample.responses.insert(addr.to_owned(), response);
+    }
+    sample
+}
+
 fn view_of<const N: usize>(
     responses: impl IntoIterator<Item = (&'static str, StatusResult)>,
     seeds: [&str; N],
 ) -> View {
-    let responses = responses.into_iter().map(|(addr, response)| (addr.to_owned(), response)).collect();
-    View::new(&responses, &NamedSets::new(), &seeds.map(Node::at), now())
+    View::new(&sample(responses), &seeds.map(Node::at), now())
 }
 
 #[test]
@@ -236,7 +262,7 @@ fn what_is_missing_is_shown_and_unhealthy() {
         no response  set  addr  state   for  why
         a2           dev  h:8   silent  -    connection refused
 
-        dev: DEGRADED: 10 of 10 sections are served; no response of a2 (h:8); next: start it again, or `seqsvr store replace`, `seqsvr node drain`
+        dev: DEGRADED: 10 of 10 sections are served; no response of store s1; next: start it again, or if its disk is lost, `seqsvr store replace`; no response of allocator a2 (h:8); next: start it again, or if it is to stay away, `seqsvr node drain`
     "#]]
     .assert_eq(&unreachable.render(false));
     assert!(!view([("h:2", store(2)), ("h:7", alloc("a1", 9))]).healthy, "a section is not served");
@@ -277,7 +303,7 @@ fn a_lost_quorum_is_the_verdict_and_no_section_counts_as_served() {
         s1           dev  h:1   silent  -    tcp connect error
         s3           dev  h:3   silent  -    tcp connect error
 
-        dev: NO QUORUM: 1 of 3 voters responds, no majority since 8.1 s; nothing can be committed; leases ended 6.0 s ago: every call is refused; next: start s1, s3 again
+        dev: NO QUORUM: 1 of 3 voters responds, no majority since 8.1 s; nothing can be committed; leases ended 6.0 s ago: every call is refused; next: start s1, s3 again; if their disks are lost: `seqsvr unsafe recover`
     "#]]
     .assert_eq(&view.render(false));
     let json = serde_json::to_value(&view).unwrap();
@@ -359,7 +385,7 @@ fn each_state_has_its_sentence() {
     let text = verdict(vec![("h:1", store(1)), ("h:2", restored), ("h:7", alloc("a1", 10))]);
     assert!(text.starts_with("ok") && text.ends_with("; restores are counted up to 3"), "{text}");
     assert!(of_layout(20, 2).starts_with("ok"), "another set did not respond: {}", of_layout(20, 2));
-    expect!["NO QUORUM: no store responds; nothing can be committed; leases end in 1.7 s; next: start h:1 again"]
+    expect!["NO QUORUM: no store responds; nothing can be committed; leases end in 1.7 s; next: no address of its stores is known here: name one with --addr"]
         .assert_eq(&verdict(vec![("h:1", Err("gone".to_owned())), ("h:7", alloc("a1", 10))]));
 }
 

@@ -1,0 +1,61 @@
+//! Since when sections are on their way to another set, as this member observes it: for operators alone.
+//!
+//! Each section of a migration is on its way for milliseconds. One that stays there is served by no set.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use seq_core::SectionId;
+use seq_core::state::{SectionRecord, State};
+
+/// How long a section is on its way before it counts as delayed: many times the longest pause of a migration that
+/// advances.
+const DELAYED_AFTER: Duration = Duration::from_secs(1);
+
+/// Sections on their way, with the time since which this member has known it. Clones are one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OnTheirWay(Arc<Mutex<BTreeMap<SectionId, Instant>>>);
+
+impl OnTheirWay {
+    /// Looks at the state, and returns how many sections are delayed, and the milliseconds of the longest delay.
+    pub(crate) fn delayed(&self, state: &State) -> (u32, u64) {
+        self.delayed_at(all(state), Instant::now())
+    }
+
+    fn delayed_at(&self, sections: impl Iterator<Item = SectionId>, now: Instant) -> (u32, u64) {
+        let mut known = self.0.lock();
+        let since: BTreeMap<SectionId, Instant> =
+            sections.map(|section| (section, known.get(&section).copied().unwrap_or(now))).collect();
+        *known = since;
+        let times = known.values().map(|since| now.duration_since(*since)).filter(|time| *time >= DELAYED_AFTER);
+        let (count, longest) = times.fold((0, Duration::ZERO), |(count, longest), time| (count + 1, longest.max(time)));
+        (count, u64::try_from(longest.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The sections that departed and are not known to have arrived.
+pub(super) fn all(state: &State) -> impl Iterator<Item = SectionId> {
+    let departed = |record: &SectionRecord| matches!(record, SectionRecord::Departed(one) if !one.arrived);
+    state.sections.known().filter(move |(_, record)| departed(record)).map(|(section, _)| section)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_is_delayed_when_it_stays_on_its_way() {
+        let (watched, start) = (OnTheirWay::default(), Instant::now());
+        let look = |sections: &[u32], ms| {
+            watched.delayed_at(sections.iter().copied().map(SectionId), start + Duration::from_millis(ms))
+        };
+        assert_eq!(look(&[1, 2], 0), (0, 0));
+        assert_eq!(look(&[2, 3], 999), (0, 0));
+        assert_eq!(look(&[2, 3], 1_000), (1, 1_000));
+        assert_eq!(look(&[2, 3], 12_000), (2, 12_000));
+        assert_eq!(look(&[], 12_001), (0, 0), "all have arrived");
+        assert_eq!(look(&[2], 13_000), (0, 0), "it departed again");
+    }
+}

@@ -1,0 +1,111 @@
+//! What the nodes of a cluster respond with, and what these responses name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use seq_proto::v1::status_response::Role;
+use seq_proto::v1::{RouteSet, Routes, SetInfo, SetState, StatusResponse};
+
+use super::StatusResult;
+use crate::store_client::NodeRole;
+
+/// Responses of nodes, and the nodes and sets that they name.
+#[derive(Debug, Default)]
+pub(super) struct Sample {
+    /// By address.
+    pub(super) responses: BTreeMap<String, StatusResult>,
+    /// Sets of the cluster that others name, by name.
+    pub(super) sets: BTreeMap<String, NamedSet>,
+    /// Set and role of nodes that others name, by address.
+    pub(super) nodes: BTreeMap<String, (String, NodeRole)>,
+    /// Clocks of nodes that respond, by address.
+    pub(super) clocks: BTreeMap<String, Clock>,
+}
+
+/// A set as another one knows it.
+#[derive(Debug, Default)]
+pub(super) struct NamedSet {
+    /// Whether it is closed for good.
+    pub(super) closed: bool,
+    /// Uids of the layout; empty where they are not known.
+    pub(super) uids: (u64, u64),
+}
+
+/// The clock of a node against the one of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Clock {
+    /// Milliseconds that it is ahead.
+    pub(super) ahead_ms: i64,
+    /// Milliseconds that this may be wrong by: half of the round trip.
+    pub(super) error_ms: i64,
+}
+
+impl Clock {
+    /// The clock in a response to a request that was sent at a time of this machine's clock.
+    pub(super) fn of(response: &StatusResponse, sent_ms: u64, round_trip: Duration) -> Option<Clock> {
+        let half = i64::try_from(round_trip.as_millis() / 2).ok()?;
+        let (clock, sent) = (i64::try_from(response.clock_ms).ok()?, i64::try_from(sent_ms).ok()?);
+        (clock > 0).then(|| Clock { ahead_ms: clock - sent - half, error_ms: half + 1 })
+    }
+}
+
+impl Sample {
+    /// Adds the nodes and sets that a node's status names; with `all_sets` also of other sets.
+    pub(super) fn learn_status(&mut self, response: &StatusResponse, all_sets: bool) {
+        let set = &response.set;
+        match &response.role {
+            Some(Role::Store(store)) => {
+                let stores = store.members.iter().map(|member| (&member.addr, NodeRole::Store));
+                let allocs = store.allocs.iter().map(|alloc| (&alloc.addr, NodeRole::Alloc));
+                stores.chain(allocs).for_each(|(addr, role)| self.add(addr, set, role));
+                store.sets.iter().filter(|_| all_sets).for_each(|info| self.learn_set(info));
+            }
+            Some(Role::Alloc(alloc)) => {
+                alloc.store_addrs.iter().for_each(|addr| self.add(addr, set, NodeRole::Store));
+            }
+            // A proxy: it has routes and nothing else.
+            None => {}
+        }
+    }
+
+    fn learn_set(&mut self, info: &SetInfo) {
+        let closed = info.state() == SetState::Closed;
+        let named = self.sets.entry(info.name.clone()).or_default();
+        named.closed |= closed;
+        named.uids = (info.uid_start, info.uid_end);
+        info.stores.iter().for_each(|addr| self.add(addr, &info.name, NodeRole::Store));
+        info.allocs.iter().for_each(|addr| self.add(addr, &info.name, NodeRole::Alloc));
+    }
+
+    /// Adds the nodes and sets of a route table; with `all_sets` also of other sets.
+    pub(super) fn learn_routes(&mut self, routes: &Routes, all_sets: bool) {
+        routes.nodes.iter().for_each(|node| self.add(&node.addr, &routes.set, NodeRole::Alloc));
+        for RouteSet { name, allocs, .. } in routes.sets.iter().filter(|_| all_sets) {
+            self.sets.entry(name.clone()).or_default();
+            allocs.iter().for_each(|addr| self.add(addr, name, NodeRole::Alloc));
+        }
+    }
+
+    fn add(&mut self, addr: &str, set: &str, role: NodeRole) {
+        self.nodes.entry(addr.to_owned()).or_insert_with(|| (set.to_owned(), role));
+    }
+
+    /// Addresses that were named and not asked yet. Closed sets are not asked: their machines may be gone.
+    pub(super) fn unasked(&self) -> BTreeSet<String> {
+        let closed = |set: &String| self.sets.get(set).is_some_and(|set| set.closed);
+        let unasked =
+            |(addr, (set, _)): &(&String, &(String, NodeRole))| !closed(set) && !self.responses.contains_key(*addr);
+        self.nodes.iter().filter(unasked).map(|(addr, _)| addr.clone()).collect()
+    }
+
+    /// Nodes whose clocks differ by more than a second from the middle of all, by address, with the milliseconds that
+    /// they are ahead. A clock of this machine that is wrong differs from all alike.
+    pub(super) fn clocks_off(&self) -> BTreeMap<&str, i64> {
+        let mut sorted: Vec<i64> = self.clocks.values().map(|clock| clock.ahead_ms).collect();
+        sorted.sort_unstable();
+        let Some(middle) = sorted.get(sorted.len().saturating_sub(1) / 2).copied() else { return BTreeMap::new() };
+        let differs = |clock: &Clock| (clock.ahead_ms - middle).abs() > 1_000 + clock.error_ms;
+        let wrong = self.clocks.iter().filter(|(_, clock)| differs(clock));
+        wrong.map(|(addr, clock)| (addr.as_str(), clock.ahead_ms - middle)).collect()
+    }
+}

@@ -1,0 +1,58 @@
+//! Remarks behind a verdict: they do not change the state of a set.
+
+use super::conditions::DISK_FULL;
+use super::{Facts, age};
+
+/// A disk is remarked on when less than a tenth of it is left.
+const DISK_LOW: u64 = 10;
+
+/// A remark.
+pub(in crate::status) struct Remark {
+    /// Its name in the table of `docs/operations.md`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test compares the documentation"))]
+    pub(in crate::status) name: &'static str,
+    /// The text, where there is something to remark.
+    pub(super) text: fn(&Facts) -> Option<String>,
+}
+
+/// The remarks, in order.
+pub(in crate::status) const REMARKS: [Remark; 5] = [
+    Remark { name: "restores", text: restores },
+    Remark { name: "disk", text: disks },
+    Remark { name: "clock", text: clocks },
+    Remark { name: "expired leases", text: lapses },
+    Remark { name: "certificates", text: |facts| facts.expiry.warning() },
+];
+
+fn restores(facts: &Facts) -> Option<String> {
+    (facts.restores > 0).then(|| format!("restores are counted up to {}", facts.restores))
+}
+
+fn disks(facts: &Facts) -> Option<String> {
+    let low = facts.disks.iter().filter(|(_, free, all)| *free < all / DISK_LOW);
+    let text = |(name, free, all): &(String, u64, u64)| {
+        let (word, percent) = (if *free < all / DISK_FULL { "full" } else { "low" }, free.saturating_mul(100) / all);
+        format!("disk of {name} is {word}: {} MiB, {percent} %, left", free >> 20)
+    };
+    let low: Vec<String> = low.map(text).collect();
+    (!low.is_empty()).then(|| format!("{}; next: free space on it, a store ends where it cannot write", low.join(", ")))
+}
+
+fn clocks(facts: &Facts) -> Option<String> {
+    let text = |(name, ms): &(String, i64)| {
+        format!("{name} is {} {}", age(ms.unsigned_abs()), if *ms > 0 { "ahead" } else { "behind" })
+    };
+    let off: Vec<String> = facts.clocks.iter().map(text).collect();
+    let next = "next: look at its time service; certificates are judged by that clock, numbers are not";
+    (!off.is_empty()).then(|| format!("clock of {} of most others; {next}", off.join(", ")))
+}
+
+fn lapses(facts: &Facts) -> Option<String> {
+    let text = |(name, count): &(String, u32)| match count {
+        1 => format!("{name} once"),
+        more => format!("{name} {more} times"),
+    };
+    let lapses: Vec<String> = facts.lapses.iter().map(text).collect();
+    let next = "next: look for a store, a disk or a machine that is overloaded";
+    (!lapses.is_empty()).then(|| format!("leases expired in the last 10 minutes: {}; {next}", lapses.join(", ")))
+}
