@@ -58,3 +58,4 @@ mod tenants;
 mod three_node;
 mod tls;
 mod two_sets;
+mod verdicts;

@@ -108,6 +108,13 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
         (status.status.success() && text.contains(":7321") && !text.contains(":7303")).then_some(())
     });
 
+    // Members change before files do.
+    let outdated = eventually("nothing is missing by the old file", || {
+        let status = seqsvr(&["status", "--set", &old]);
+        status.status.success().then(|| String::from_utf8_lossy(&status.stdout).into_owned())
+    });
+    assert!(outdated.lines().any(|line| line.starts_with("s3 ") && line.contains("  removed  ")), "{outdated}");
+
     let led = eventually("the new one may lead", || {
         let led = seqsvr(&["store", "lead", "--to", "4", "--set", &new, "-o", "json"]);
         led.status.success().then_some(led)

@@ -62,7 +62,7 @@ catalogue! {
     ALLOCATIONS_PER_RAISE = "seqsvr_allocations_per_raise", Histogram, Count, ["set"], PER_RAISE;
     /// Sections in one raise request to the store.
     RAISE_BATCH_SECTIONS = "seqsvr_raise_batch_sections", Histogram, Count, ["set"], BATCH;
-    /// Sections by state as a node sees them (served on an AllocSvr; owned, unowned on a StoreSvr).
+    /// Sections by state as a node sees them (served on an AllocSvr; owned, unowned on a StoreSvr; delayed: departed from it and not arrived for a second).
     SECTIONS = "seqsvr_sections", Gauge, Count, ["set", "node", "state"];
     /// Highest count of a restore that a store's log knows, of any set of the cluster.
     SET_RESTORES = "seqsvr_set_restores", Gauge, Count, ["set", "node"];

@@ -31,7 +31,7 @@ use crate::between::Between;
 use crate::between::progress::Progress;
 use crate::definition::DeclaredSet;
 
-mod migrations;
+pub(crate) mod migrations;
 mod plan;
 mod sections;
 pub(crate) mod sets;

@@ -7,10 +7,13 @@
 use std::time::Duration;
 
 use seq_proto::reason::Reason;
-use seq_proto::v1::{MigrationStatus, SetInfo};
+use seq_proto::v1::{MigrationStatus, SetInfo, SetState};
 
 use crate::exit::{Exit, Failure, report_error};
 use crate::store_client::{SetAddress, StoreClient};
+
+/// How long the store of a closed set may take to respond: its processes are likely gone.
+const CLOSED_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A cluster as one of its stores knows it.
 pub(crate) struct Cluster {
@@ -53,6 +56,11 @@ impl Cluster {
         &self.sets
     }
 
+    /// The set of a name or decimal id, as the named store knows it.
+    pub(crate) fn find(&self, name: &str) -> Result<&SetInfo, Failure> {
+        find(&self.sets, name)
+    }
+
     /// The named store and its set.
     pub(crate) fn into_own(self) -> SetClient {
         SetClient { store: self.seed, sets: self.sets }
@@ -61,16 +69,16 @@ impl Cluster {
     /// Connects to the store of the set with a name or decimal id.
     pub(crate) async fn into_set(self, name: &str) -> anyhow::Result<SetClient> {
         let set = find(&self.sets, name)?;
-        if set.id == self.sets[0].id { Ok(self.into_own()) } else { self.open(set).await }
+        if set.id == self.sets[0].id { Ok(self.into_own()) } else { self.open(set, self.timeout).await }
     }
 
     /// Connects to the store of a set that is not the named store's own.
-    async fn open(&self, set: &SetInfo) -> anyhow::Result<SetClient> {
+    async fn open(&self, set: &SetInfo, timeout: Duration) -> anyhow::Result<SetClient> {
         if set.stores.is_empty() {
             let message = format!("no address of a store of set {} is known to set {}", set.name, self.sets[0].name);
             return Err(Failure::new(Exit::CannotConnect, message).hint("name one of its nodes with --addr").into());
         }
-        let mut store = StoreClient::at("", &set.stores, self.timeout);
+        let mut store = StoreClient::at("", &set.stores, timeout);
         let Some(sets) = store.sets().await? else { return Err(undefined().into()) };
         if sets[0].id != set.id {
             let found = &sets[0].name;
@@ -90,12 +98,16 @@ impl Cluster {
     pub(crate) async fn migrations(&mut self) -> anyhow::Result<Found> {
         let mut found = Found { migrations: self.seed.migrations(None).await?, silent: 0 };
         for set in &self.sets[1..] {
-            let listed = match self.open(set).await {
+            let is_closed = set.state() == SetState::Closed;
+            let timeout = if is_closed { CLOSED_TIMEOUT } else { self.timeout };
+            let listed = match self.open(set, timeout).await {
                 Ok(mut client) => client.store.migrations(None).await,
                 Err(error) => Err(error),
             };
             match listed {
                 Ok(more) => found.migrations.extend(more),
+                // Its processes need not run.
+                Err(_) if is_closed => {}
                 Err(error) => {
                     report_error(&format_args!("set {}: {error:#}", set.name));
                     found.silent += 1;

@@ -202,11 +202,27 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 fn table(migrations: &[MigrationStatus], wide: bool) -> Table {
-    let heading =
-        ["id", "from", "to", "phase", "done", "sections", "per s", "p50 ms", "p99 ms", "max ms", "rate", "in flight"];
+    let heading = [
+        "id",
+        "from",
+        "to",
+        "phase",
+        "stuck",
+        "done",
+        "sections",
+        "per s",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+        "started",
+        "ended",
+        "rate",
+        "in flight",
+    ];
     let columns = if wide { heading.len() } else { heading.len() - 2 };
-    let right: Vec<usize> = (4..columns).collect();
+    let right: Vec<usize> = (5..11).chain(13..columns).collect();
     let mut table = Table::new(&heading[..columns]).right(&right);
+    let time = |ms| view::time(ms).unwrap_or_else(|| "-".to_owned());
     let millis = |us: u64| if us == 0 { "-".to_owned() } else { format!("{:.1}", us as f64 / 1_000.0) };
     for migration in migrations {
         let kind = if migration.is_return { " (return)" } else { "" };
@@ -216,12 +232,15 @@ fn table(migrations: &[MigrationStatus], wide: bool) -> Table {
             migration.from.clone(),
             migration.to.clone(),
             format!("{}{kind}", Phase::of(migration).name()),
+            if migration.stuck.is_empty() { "-" } else { "yes" }.to_owned(),
             grouped(done(migration).into()),
             grouped(migration.sections.into()),
-            format!("{:.1}", migration.sections_per_second),
+            if Phase::of(migration).moves() { format!("{:.1}", migration.sections_per_second) } else { "-".to_owned() },
             millis(migration.pause_p50_us),
             millis(migration.pause_p99_us),
             millis(migration.pause_max_us),
+            time(migration.started_unix_ms),
+            time(migration.ended_unix_ms),
         ];
         table.row(cells.into_iter().chain(wide.then_some(more).into_iter().flatten()));
     }

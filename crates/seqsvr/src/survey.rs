@@ -1,5 +1,4 @@
-//! What the nodes of a set file respond with while the set is being restored: whether it is alive, and which ceilings
-//! its allocators know. All nodes are asked at once; a node that does not respond is named and not waited for.
+//! What the nodes of a set respond with, for commands: whether it is alive, and which ceilings its allocators know. All nodes are asked at once; a node that does not respond is named and not waited for.
 
 use std::time::Duration;
 
@@ -50,6 +49,18 @@ pub(crate) async fn stores(set: &SetFile) -> Vec<StoreState> {
     };
     let asked = set.spec.stores.iter().map(|store| ask(&store.name, &store.addr));
     join_all(asked).await.into_iter().flatten().collect()
+}
+
+/// Counts the AllocSvrs of a set at these addresses that respond and have a lease.
+pub(crate) async fn leased(set: &str, allocs: &[String]) -> u32 {
+    let pool = security::pool();
+    let ask = async |addr: &String| {
+        let mut node = StatusServiceClient::new(pool.get(addr).ok()?);
+        let response = tokio::time::timeout(TIMEOUT, node.status(StatusRequest {})).await.ok()?.ok()?.into_inner();
+        let Some(Role::Alloc(alloc)) = response.role.filter(|_| response.set == set) else { return None };
+        (alloc.lease_remaining_ms > 0).then_some(())
+    };
+    join_all(allocs.iter().map(ask)).await.into_iter().flatten().count() as u32
 }
 
 /// Refuses a set of which a store sees a majority: it lost nothing that a copy could bring back.

@@ -22,6 +22,7 @@ use seq_raft::Gate;
 use tonic::{Request, Response, Status};
 
 use super::recorder::{Operation, Recorder};
+use crate::set_admin::migrations::migration_text;
 
 /// A service whose changes are recorded.
 #[derive(Clone)]
@@ -174,6 +175,7 @@ impl<S: SetAdminService> SetAdminService for Audited<S> {
         let sections: u64 = plan.runs.iter().map(|run| u64::from(run.sections)).sum();
         let first = plan.runs.iter().map(|run| run.first_section).min().unwrap_or_default();
         let text = format!("set migrate {} --into {}: {sections} sections from {first} on", plan.from, plan.to);
+        let text = format!("{text}, {}", migration_text(plan.id));
         let operation = Operation { text, plan: plan.fingerprint };
         self.recorder.get()?.record(request, operation, |request| self.inner.start_migration(request)).await
     }

@@ -8,8 +8,8 @@ use seq_core::layout::SectionRun;
 use seq_core::migration::return_id;
 use seq_core::plan::Fingerprint;
 use seq_core::state::{
-    CommandRefusal, Complete, Migration, Pace, Phase, Rollback, Scope, SectionRecord, SetPace, SetRefusal,
-    StartMigration, State,
+    AuditEvent, AuditRecord, CommandRefusal, Complete, Migration, Pace, Phase, Rollback, Scope, SectionRecord, SetPace,
+    SetRefusal, StartMigration, State,
 };
 use seq_core::{LayoutId, Lineage, MigrationId, SectionId, SetId};
 use seq_proto::Reason;
@@ -198,11 +198,13 @@ fn shown(
         // Sections may have come back since, by another migration.
         (departed, arrived) = (sections, sections);
     }
+    let times = Times::of(state, id);
     let default = MigrationProgress::default();
     let progress = progress.unwrap_or(&default);
     let us = |pause: Duration| u64::try_from(pause.as_micros()).unwrap_or(u64::MAX).max(1);
     let [p50, p99, max] = progress.pauses.map_or([0; 3], |pauses| pauses.map(us));
-    let moves = matches!(phase, MigrationPhase::Open | MigrationPhase::RollingBack) && !migration.pace.paused;
+    let is_moving = matches!(phase, MigrationPhase::Open | MigrationPhase::RollingBack);
+    let moves = is_moving && !migration.pace.paused;
     let range = |run: &SectionRun| SectionRange { first_section: run.first.0, sections: run.sections };
     MigrationStatus {
         id: id.0,
@@ -219,13 +221,50 @@ fn shown(
         departed,
         arrived,
         in_flight: progress.in_flight as u32,
-        sections_per_second: progress.per_second,
+        sections_per_second: if is_moving { progress.per_second } else { 0.0 },
         pause_p50_us: p50,
         pause_p99_us: p99,
         pause_max_us: max,
         stuck: progress.stuck.clone().filter(|_| moves).unwrap_or_default(),
         is_return,
         runs: runs.iter().map(range).collect(),
+        started_unix_ms: times.started,
+        ended_unix_ms: if is_over(phase) { times.ended } else { 0 },
+    }
+}
+
+fn is_over(phase: MigrationPhase) -> bool {
+    matches!(phase, MigrationPhase::RolledBack | MigrationPhase::Completed)
+}
+
+/// What an operation that starts a migration has in the audit log.
+pub(crate) fn migration_text(id: u64) -> String {
+    format!("migration {id}")
+}
+
+/// When operators started and ended a migration, in milliseconds since 1970; 0: not kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Times {
+    started: u64,
+    ended: u64,
+}
+
+impl Times {
+    /// Finds the operations in the audit log, which is for people alone.
+    fn of(state: &State, id: MigrationId) -> Times {
+        let started = format!(", {}", migration_text(id.0));
+        let ends = ["complete", "rollback"].map(|word| format!("migration {word} {id}"));
+        let mut times = Times::default();
+        for AuditEvent { record, .. } in state.audit.events() {
+            let AuditRecord::Begun(begun) = record else { continue };
+            if begun.operation.ends_with(&started) {
+                times.started = begun.at_unix_ms;
+            }
+            if ends.contains(&begun.operation) {
+                times.ended = begun.at_unix_ms;
+            }
+        }
+        times
     }
 }
 

@@ -4,6 +4,7 @@ use seq_proto::v1::{MigrationPhase, MigrationStatus, SectionRange};
 use serde::Serialize;
 
 use crate::output::{digits, grouped};
+use crate::utc;
 
 /// How far a migration is, in one word for every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -76,6 +77,11 @@ pub(crate) fn speed(migration: &MigrationStatus) -> String {
     format!("{:.1}/s  ETA {eta}", migration.sections_per_second)
 }
 
+/// A time of the audit log as text; `None` where it is not known.
+pub(crate) fn time(unix_ms: u64) -> Option<String> {
+    (unix_ms > 0).then(|| utc::text_of_ms(unix_ms))
+}
+
 /// Pauses of sections, and why nothing moves.
 pub(crate) fn details(migration: &MigrationStatus) -> String {
     let millis = |us: u64| format!("{:.1} ms", us as f64 / 1_000.0);
@@ -125,6 +131,11 @@ pub(crate) struct MigrationView {
     /// Why nothing moves, where that is so.
     #[serde(skip_serializing_if = "String::is_empty")]
     stuck: String,
+    /// When an operator started it, and completed it or rolled it back, in UTC; absent where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<String>,
     /// Whether it is the return of a migration that was rolled back.
     is_return: bool,
     runs: Vec<RunView>,
@@ -158,6 +169,8 @@ impl MigrationView {
             pause_p99_us: migration.pause_p99_us,
             pause_max_us: migration.pause_max_us,
             stuck: migration.stuck.clone(),
+            started: time(migration.started_unix_ms),
+            ended: time(migration.ended_unix_ms),
             is_return: migration.is_return,
             runs: migration.runs.iter().map(run).collect(),
         }

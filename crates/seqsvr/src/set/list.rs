@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
-use seq_proto::v1::{ListSectionsRequest, SetInfo, SetState};
+use seq_proto::v1::{ListSectionsRequest, MigrationStatus, SectionInfo, SetInfo, SetState};
 use serde::Serialize;
 
 use super::plan::restores;
@@ -156,6 +156,13 @@ struct Detail {
 
 pub(crate) async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
     let cluster = Cluster::connect(&args.target, args.timeout.duration()).await?;
+    if let Some(name) = &args.name
+        && let set = cluster.find(name)?
+        && set.state() == SetState::Closed
+    {
+        // Its processes need not run: it is shown as the other sets know it.
+        return print(set, &[], &[], output);
+    }
     let mut client = match &args.name {
         Some(name) => cluster.into_set(name).await?,
         None => cluster.into_own(),
@@ -163,7 +170,11 @@ pub(crate) async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exi
     let request = ListSectionsRequest { summarize: true, ..ListSectionsRequest::default() };
     let runs = section::fetch(&mut client.store, request, None).await?;
     let migrations = client.store.migrations(None).await?;
-    let set = client.info();
+    print(client.info(), &runs, &migrations, output)
+}
+
+/// Prints a set in detail.
+fn print(set: &SetInfo, runs: &[SectionInfo], migrations: &[MigrationStatus], output: &Output) -> anyhow::Result<Exit> {
     if output.is_json() {
         let runs = runs.iter().map(SectionView::new).collect();
         let migrations = migrations.iter().map(MigrationView::new).collect();
@@ -189,12 +200,14 @@ pub(crate) async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exi
     line("sections", format_args!("{} in this set", grouped(set.sections.into())));
     line("stores", format_args!("{}", set.stores.join("  ")));
     line("allocs", format_args!("{}", set.allocs.join("  ")));
-    for migration in &migrations {
+    for migration in migrations {
         let (id, to) = (migration.id, &migration.to);
         line("migration", format_args!("{id} to {to}: {}", watch::line(migration)));
     }
     output.text(&text)?;
-    output.line("")?;
-    output.table(&section::summary(&runs))?;
+    if set.state() != SetState::Closed {
+        output.line("")?;
+        output.table(&section::summary(runs))?;
+    }
     Ok(Exit::Ok)
 }

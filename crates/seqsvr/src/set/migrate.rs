@@ -21,6 +21,7 @@ use crate::plan::ConfirmedPlanArgs;
 use crate::section;
 use crate::selection::{Sections, Selection, sections_text, uid};
 use crate::store_client::{SetAddress, TimeoutArgs};
+use crate::survey;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["at", "uids", "sections"]),
@@ -190,7 +191,8 @@ async fn run(
     output: &Output,
 ) -> anyhow::Result<Exit> {
     let mut set = args.connect().await?;
-    let to = set.find(&args.into)?.id.to_string();
+    let target = set.find(&args.into)?.clone();
+    let to = target.id.to_string();
     let (runs, all) = runs_of(&mut set, what).await?;
     let pace = args.pace.pace(false);
     let response = set.store.plan(PlanMigrationRequest { to, runs, all, pace: Some(pace) }).await?;
@@ -198,6 +200,9 @@ async fn run(
         return Err(Failure::new(Exit::Failed, "the response of the store has no plan").into());
     };
     let mut view = PlanView::new(operation, args.confirm.plan.dry_run, set.info(), &response, &pace)?;
+    if response.problems.is_empty() {
+        view.count_leased(survey::leased(&target.name, &target.allocs).await);
+    }
     let is_shown = !output.is_json();
     if is_shown {
         output.text(&view.render(output.is_wide(), then.text(&args.from).as_deref()))?;

@@ -38,6 +38,9 @@ pub(super) struct PlanView {
     unowned: u32,
     /// AllocSvrs of the target that can own sections.
     target_allocs: u32,
+    /// Those of them that respond to this command and have a lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_allocs_leased: Option<u32>,
     /// Most log entries in the set that the sections leave; there are fewer in the other one.
     writes: u64,
     /// Estimated duration.
@@ -127,6 +130,7 @@ impl PlanView {
             uids: response.uids,
             unowned: response.unowned,
             target_allocs: response.target_allocs,
+            target_allocs_leased: None,
             writes: response.writes,
             seconds: response.seconds,
             rate: if pace.rate == 0 { DEFAULT_RATE } else { pace.rate },
@@ -135,6 +139,19 @@ impl PlanView {
             problems: response.problems.clone(),
             migration: None,
         })
+    }
+
+    /// Notes how many AllocSvrs of the target respond with a lease: the store counts one that was lost as live until its
+    /// lease is over.
+    pub(super) fn count_leased(&mut self, leased: u32) {
+        self.target_allocs_leased = Some(leased.min(self.target_allocs));
+        if leased < self.target_allocs {
+            self.warnings.push(format!(
+                "{leased} of the {} allocators of set {:?} that can own sections respond here with a lease: sections for the others \
+                 wait, or are not served; start them, or plan again in a few seconds",
+                self.target_allocs, self.to.name
+            ));
+        }
     }
 
     pub(super) fn problems(&self) -> &[String] {

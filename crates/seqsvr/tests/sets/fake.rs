@@ -170,6 +170,12 @@ pub(crate) fn migration(phase: MigrationPhase, departed: u32, arrived: u32) -> M
         stuck: String::new(),
         is_return: false,
         runs: vec![SectionRange { first_section: 60, sections: 40 }],
+        started_unix_ms: 1_767_225_600_000,
+        ended_unix_ms: if matches!(phase, MigrationPhase::RolledBack | MigrationPhase::Completed) {
+            1_767_225_660_000
+        } else {
+            0
+        },
     }
 }
 

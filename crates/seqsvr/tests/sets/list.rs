@@ -253,28 +253,28 @@ fn migrations_of_all_sets_are_listed() {
         &cluster,
         &["migration", "list"],
         expect![[r#"
-        id     from  to    phase          done  sections  per s  p50 ms  p99 ms  max ms
-        12345  im-a  im-b  open              3        40   10.0     4.1    24.0    88.3
-        99     im-b  im-a  open (return)     5        40   10.0     4.1    24.0    88.3
-        12345 is stuck: set im-b has no majority
-        exit 0
-    "#]],
+            id     from  to    phase          stuck  done  sections  per s  p50 ms  p99 ms  max ms  started               ended
+            12345  im-a  im-b  open           yes       3        40   10.0     4.1    24.0    88.3  2026-01-01T00:00:00Z  -
+            99     im-b  im-a  open (return)  -         5        40   10.0     4.1    24.0    88.3  2026-01-01T00:00:00Z  -
+            12345 is stuck: set im-b has no majority
+            exit 0
+        "#]],
     );
     check(
         &cluster,
         &["migration", "list", "-o", "json"],
         expect![[r#"
-        {"items":[{"id":"12345","from":"im-a","to":"im-b","phase":"open","sections":40,"departed":5,"arrived":3,"in_flight":2,"rate":200,"max_pause_ms":100,"paused":false,"sections_per_second":10.0,"eta_seconds":4,"pause_p50_us":4100,"pause_p99_us":24000,"pause_max_us":88300,"stuck":"set im-b has no majority","is_return":false,"runs":[{"first_section":60,"sections":40}]},{"id":"99","from":"im-b","to":"im-a","phase":"open","sections":40,"departed":5,"arrived":5,"in_flight":0,"rate":200,"max_pause_ms":100,"paused":false,"sections_per_second":10.0,"eta_seconds":4,"pause_p50_us":4100,"pause_p99_us":24000,"pause_max_us":88300,"is_return":true,"runs":[{"first_section":60,"sections":40}]}]}
-        exit 0
-    "#]],
+            {"items":[{"id":"12345","from":"im-a","to":"im-b","phase":"open","sections":40,"departed":5,"arrived":3,"in_flight":2,"rate":200,"max_pause_ms":100,"paused":false,"sections_per_second":10.0,"eta_seconds":4,"pause_p50_us":4100,"pause_p99_us":24000,"pause_max_us":88300,"stuck":"set im-b has no majority","started":"2026-01-01T00:00:00Z","is_return":false,"runs":[{"first_section":60,"sections":40}]},{"id":"99","from":"im-b","to":"im-a","phase":"open","sections":40,"departed":5,"arrived":5,"in_flight":0,"rate":200,"max_pause_ms":100,"paused":false,"sections_per_second":10.0,"eta_seconds":4,"pause_p50_us":4100,"pause_p99_us":24000,"pause_max_us":88300,"started":"2026-01-01T00:00:00Z","is_return":true,"runs":[{"first_section":60,"sections":40}]}]}
+            exit 0
+        "#]],
     );
     // A set that does not respond is named, and the others are listed.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     cluster.a.lock().sets[1].stores = vec![silent.clone()];
     let listed = cluster.run(&["migration", "list"]).replace(&silent, "SILENT");
     expect![[r#"
-        id     from  to    phase  done  sections  per s  p50 ms  p99 ms  max ms
-        12345  im-a  im-b  open      3        40   10.0     4.1    24.0    88.3
+        id     from  to    phase  stuck  done  sections  per s  p50 ms  p99 ms  max ms  started               ended
+        12345  im-a  im-b  open   yes       3        40   10.0     4.1    24.0    88.3  2026-01-01T00:00:00Z  -
         12345 is stuck: set im-b has no majority
         error: set im-b: no leader of the store responded; last error of SILENT: tcp connect error: Connection refused
         exit 3

@@ -34,6 +34,7 @@ fn a_split_is_planned_confirmed_and_started() {
             time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
             log entries  up to 82 in set im-a
             warning      set im-b has one allocator: it has no other to take over
+            warning      0 of the 2 allocators of set "im-b" that can own sections respond here with a lease: sections for the others wait, or are not served; start them, or plan again in a few seconds
             plan         dd65463a6e4644d6
             exit 0
         "#]],
@@ -42,7 +43,7 @@ fn a_split_is_planned_confirmed_and_started() {
         &cluster,
         &split(&["--dry-run", "--rate", "20/s", "--max-pause-ms", "50", "-o", "json"]),
         expect![[r#"
-            {"operation":"split","dry_run":true,"id":"12345","fingerprint":"dd65463a6e4644d6","from":{"name":"im-a","id":"97000291","restores":0,"sections":100,"sections_after":60},"to":{"name":"im-b","id":"98000294","restores":0,"sections":0,"sections_after":40},"runs":[{"first_section":60,"sections":40,"uid_start":"6000000","uid_end":"10000000"}],"sections":40,"uids":"4000000","unowned":1,"target_allocs":2,"writes":82,"seconds":2,"rate":20,"max_pause_ms":50,"warnings":["set im-b has one allocator: it has no other to take over"],"problems":[]}
+            {"operation":"split","dry_run":true,"id":"12345","fingerprint":"dd65463a6e4644d6","from":{"name":"im-a","id":"97000291","restores":0,"sections":100,"sections_after":60},"to":{"name":"im-b","id":"98000294","restores":0,"sections":0,"sections_after":40},"runs":[{"first_section":60,"sections":40,"uid_start":"6000000","uid_end":"10000000"}],"sections":40,"uids":"4000000","unowned":1,"target_allocs":2,"target_allocs_leased":0,"writes":82,"seconds":2,"rate":20,"max_pause_ms":50,"warnings":["set im-b has one allocator: it has no other to take over","0 of the 2 allocators of set \"im-b\" that can own sections respond here with a lease: sections for the others wait, or are not served; start them, or plan again in a few seconds"],"problems":[]}
             exit 0
         "#]],
     );
@@ -60,6 +61,7 @@ fn a_split_is_planned_confirmed_and_started() {
             time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
             log entries  up to 82 in set im-a
             warning      set im-b has one allocator: it has no other to take over
+            warning      0 of the 2 allocators of set "im-b" that can own sections respond here with a lease: sections for the others wait, or are not served; start them, or plan again in a few seconds
             plan         dd65463a6e4644d6
             error: this would migrate 40 sections from set im-a to set im-b, and there is no terminal to confirm it on
             hint: pass --yes
@@ -81,6 +83,7 @@ fn a_split_is_planned_confirmed_and_started() {
             time         about 2 s at 20 sections/s, pauses of a section up to 100 ms
             log entries  up to 82 in set im-a
             warning      set im-b has one allocator: it has no other to take over
+            warning      0 of the 2 allocators of set "im-b" that can own sections respond here with a lease: sections for the others wait, or are not served; start them, or plan again in a few seconds
             plan         dd65463a6e4644d6
             migration 12345 has started: 40 sections from set im-a to set im-b
               watch it: seqsvr migration watch 12345 --addr http://A2
@@ -193,6 +196,7 @@ fn a_merge_migrates_all_completes_and_closes() {
             time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
             log entries  up to 202 in set im-a
             then         completes the migration and closes set im-a, both for good
+            warning      0 of the 2 allocators of set "im-b" that can own sections respond here with a lease: sections for the others wait, or are not served; start them, or plan again in a few seconds
             plan         990a142869733be4
             exit 0
         "#]],
@@ -223,6 +227,7 @@ fn a_merge_migrates_all_completes_and_closes() {
             time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
             log entries  up to 202 in set im-a
             then         completes the migration and closes set im-a, both for good
+            warning      0 of the 2 allocators of set "im-b" that can own sections respond here with a lease: sections for the others wait, or are not served; start them, or plan again in a few seconds
             plan         990a142869733be4
             migration 12345 has started: 100 sections from set im-a to set im-b
             30/100 open  10.0/s  ETA 7 s  pause p50 4.1 ms  p99 24.0 ms  max 88.3 ms

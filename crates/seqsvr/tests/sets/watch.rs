@@ -53,11 +53,11 @@ fn a_migration_is_watched_until_all_sections_have_arrived() {
         &at(steps),
         &["migration", "watch", "123", "-o", "json"],
         expect![[r#"
-        {"id":"12345","from":"im-a","to":"im-b","phase":"open","sections":40,"departed":14,"arrived":10,"in_flight":4,"rate":200,"max_pause_ms":100,"paused":false,"sections_per_second":10.0,"eta_seconds":3,"pause_p50_us":4100,"pause_p99_us":24000,"pause_max_us":88300,"is_return":false,"runs":[{"first_section":60,"sections":40}]}
-        {"id":"12345","from":"im-a","to":"im-b","phase":"open","sections":40,"departed":24,"arrived":20,"in_flight":4,"rate":200,"max_pause_ms":100,"paused":false,"sections_per_second":0.0,"pause_p50_us":4100,"pause_p99_us":24000,"pause_max_us":88300,"stuck":"set im-b has no majority","is_return":false,"runs":[{"first_section":60,"sections":40}]}
-        {"id":"12345","from":"im-a","to":"im-b","phase":"arrived","sections":40,"departed":40,"arrived":40,"in_flight":0,"rate":200,"max_pause_ms":100,"paused":false,"sections_per_second":0.0,"pause_p50_us":4100,"pause_p99_us":24000,"pause_max_us":88300,"is_return":false,"runs":[{"first_section":60,"sections":40}]}
-        exit 0
-    "#]],
+            {"id":"12345","from":"im-a","to":"im-b","phase":"open","sections":40,"departed":14,"arrived":10,"in_flight":4,"rate":200,"max_pause_ms":100,"paused":false,"sections_per_second":10.0,"eta_seconds":3,"pause_p50_us":4100,"pause_p99_us":24000,"pause_max_us":88300,"started":"2026-01-01T00:00:00Z","is_return":false,"runs":[{"first_section":60,"sections":40}]}
+            {"id":"12345","from":"im-a","to":"im-b","phase":"open","sections":40,"departed":24,"arrived":20,"in_flight":4,"rate":200,"max_pause_ms":100,"paused":false,"sections_per_second":0.0,"pause_p50_us":4100,"pause_p99_us":24000,"pause_max_us":88300,"stuck":"set im-b has no majority","started":"2026-01-01T00:00:00Z","is_return":false,"runs":[{"first_section":60,"sections":40}]}
+            {"id":"12345","from":"im-a","to":"im-b","phase":"arrived","sections":40,"departed":40,"arrived":40,"in_flight":0,"rate":200,"max_pause_ms":100,"paused":false,"sections_per_second":0.0,"pause_p50_us":4100,"pause_p99_us":24000,"pause_max_us":88300,"started":"2026-01-01T00:00:00Z","is_return":false,"runs":[{"first_section":60,"sections":40}]}
+            exit 0
+        "#]],
     );
 }
 
