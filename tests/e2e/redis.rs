@@ -77,14 +77,17 @@ fn redis_cli_and_redis_benchmark_work_unchanged() {
         assert_eq!(ask(two, &["SET", uid, "1000"]), "OK");
         assert_eq!(ask(one, &["INCRBY", uid, "5"]), "1005");
         assert!(ask(one, &["SET", uid, "7"]).contains("numbers never go back"));
+        assert_eq!(ask(two, &["SETNX", uid, "2000"]), "0");
+        assert_eq!(ask(one, &["SEQ.NEXT", uid]), "1006\n1005\n0\n1");
+        assert_eq!(ask(two, &["SEQ.GET", uid]), "1006\nexact\n1");
         assert!(ask(one, &["DEL", uid]).contains("numbers never go back"));
     }
     assert!(forwarded(one) > 0);
-    assert_eq!(ask(one, &["MGET", "seq:42", "seq:43", "seq:999999"]), "1005\n\n1005");
+    assert_eq!(ask(one, &["MGET", "seq:42", "seq:43", "seq:999999"]), "1006\n\n1006");
     assert_eq!(ask(one, &["-3", "GET", "seq:43"]), "");
     assert!(ask(one, &["INFO"]).contains("redis_version"));
     let current = &seqsvr_json(&["current", "42", "--addr", &two.grpc])["items"][0];
-    assert_eq!((current["value"].as_str(), current["exactness"].as_str()), (Some("1005"), Some("exact")));
+    assert_eq!((current["value"].as_str(), current["exactness"].as_str()), (Some("1006"), Some("exact")));
 
     for (pipeline, node) in [("1", one), ("16", two)] {
         let flags = ["-n", "20000", "-r", "1000000", "-P", pipeline, "--csv", "INCR", "seq:__rand_int__"];

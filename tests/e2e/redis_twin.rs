@@ -18,6 +18,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const SAME: &[&[&str]] = &[
     &["GET K", "INCR K", "GET K", "INCR K", "EXISTS K", "EXISTS K L K", "MGET K L K", "TYPE K", "TYPE L"],
     &["SET K 20", "INCR K", "GET K", "SET L 0", "INCRBY L 3"],
+    &["SETNX K 100", "SETNX K 200", "INCR K", "SET K 200 NX", "GET K", "SET L 7 NX", "INCR L", "SETNX K"],
+    &["SETNX K 0", "INCR K", "INCRBY K 5", "SETNX K 0", "GET K"],
+    &["MSET K 10 L 20", "MGET K L", "INCR L", "MSET K", "MSET K 11 L", "GET K"],
     &["SET K 500000000", "INCR K", "INCRBY K 1000000", "GET K"],
     &["INCRBY K 5", "INCRBY K 1", "INCRBY K 999999", "TTL K", "PTTL K", "TTL L"],
     &[
@@ -83,7 +86,9 @@ const REFUSED: &[(&str, &str)] = &[
     ("DECRBY K 2", "never go back"),
     ("SET K 1", "past that number"),
     ("SET K 4611686018427387904", "starts every uid at the ceiling"),
-    ("SET K 9000 NX", "no options"),
+    ("SET K 9000 XX", "no option but NX"),
+    ("SET K 9000 NX EX 5", "no option but NX"),
+    ("MSET L 9 K 1", "past that number"),
     ("SET K abc", "not an integer"),
     ("DEL K", "never go back"),
     ("EXPIRE K 10", "never go back"),

@@ -117,7 +117,8 @@ pub fn serve<F: SequenceService>(
         descriptors: seq_proto::DESCRIPTORS,
         services: ports::Port::Callers.services(),
     };
-    let handlers = Arc::new(Handlers::new(service, &admin.status().set, group.token(), allocate_on_get, tenants));
+    let set = admin.status().set;
+    let handlers = Arc::new(Handlers::new(service, &set, group.token(), allocate_on_get, tenants, port.ready.clone()));
     let admin = StatusServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
     port.serve(Dispatch::new(handlers, services, memory), listener.into(), group)

@@ -5,6 +5,7 @@ use prost::Message;
 use seq_api::service::{Call, Item, SequenceService, Via};
 use seq_core::{Epoch, Refusal, RouteVersion};
 use seq_kit::connection::Peer;
+use seq_kit::http::Checks;
 use seq_proto::convert::{self, Items};
 use seq_proto::{Reason, v1};
 use seq_tenant::{Caller, Session, Tenants, Token};
@@ -27,6 +28,7 @@ pub(crate) struct Handlers<F> {
     pub(crate) allocate_on_get: bool,
     /// Where callers are of tenants.
     tenants: Option<Tenants>,
+    ready: Checks,
     routes: RoutesCache,
 }
 
@@ -56,9 +58,15 @@ impl<F: SequenceService> Handlers<F> {
         closing: CancellationToken,
         allocate_on_get: bool,
         tenants: Option<Tenants>,
+        ready: Checks,
     ) -> Handlers<F> {
         let (latency, routes) = (Latency::new(set), RoutesCache::default());
-        Handlers { service, latency, closing, allocate_on_get, tenants, routes }
+        Handlers { service, latency, closing, allocate_on_get, tenants, ready, routes }
+    }
+
+    /// Whether a load balancer may send requests here.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.closing.is_cancelled() && self.ready.ask().is_ok()
     }
 
     /// The sender of a request, by its connection and the value of its header `authorization`.

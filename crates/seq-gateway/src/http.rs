@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, EXPECT, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -32,7 +34,8 @@ const HINT: &str = "seqsvr allocates sequence numbers.\n\n\
     POST /api/seq/next/{uid}       allocates the next number, as text; ?n=10 allocates ten and returns the last one\n\
     GET  /api/seq/current/{uid}    the last number allocated\n\
     POST /seqsvr.v1.SequenceService/{Next,NextMany,Current,CurrentMany,Advance,GetRoutes}    JSON, as Connect defines it\n\
-    GET  /api/openapi.json         describes them\n\n\
+    GET  /api/openapi.json         describes them\n\
+    GET  /readyz, /livez           200 or 503, for load balancers\n\n\
     gRPC is on this port as well.\n";
 
 /// Most bytes of a refused request that are read and discarded: the largest message and some more.
@@ -47,7 +50,10 @@ const JSON: &str = "application/json";
 /// Handles a request that is not gRPC.
 pub(crate) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, request: Request<Body>) -> Response<Body> {
     let (head, mut body) = request.into_parts();
-    let response = respond_to(handlers, &head, &mut body).await;
+    let mut response = respond_to(handlers, &head, &mut body).await;
+    if head.method == Method::HEAD {
+        response = without_body(response);
+    }
     // A body that timed out is not waited for again.
     if response.status() != StatusCode::GATEWAY_TIMEOUT {
         drain(&head, &mut body).await;
@@ -68,12 +74,28 @@ async fn respond_to<F: SequenceService>(handlers: &Arc<Handlers<F>>, head: &Part
     if path.starts_with(text::PREFIX) {
         return text::handle(handlers, head).await;
     }
-    let (content_type, page) = match path {
-        "/" => (TEXT, HINT),
-        "/api/openapi.json" => (JSON, OPENAPI),
+    let (status, content_type, page) = match path {
+        "/" => (StatusCode::OK, TEXT, HINT),
+        "/api/openapi.json" => (StatusCode::OK, JSON, OPENAPI),
+        "/livez" => (StatusCode::OK, TEXT, "alive\n"),
+        "/readyz" if handlers.is_ready() => (StatusCode::OK, TEXT, "ready\n"),
+        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, TEXT, "not ready\n"),
         _ => return not_found(path),
     };
-    if head.method == Method::GET { respond(StatusCode::OK, content_type, page) } else { not_allowed("GET") }
+    if matches!(head.method, Method::GET | Method::HEAD) {
+        respond(status, content_type, page)
+    } else {
+        not_allowed("GET, HEAD")
+    }
+}
+
+/// Removes the body of a response to HEAD, and states its length.
+fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    if let Some(bytes) = body.size_hint().exact() {
+        head.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+    }
+    Response::from_parts(head, Body::empty())
 }
 
 /// The sender of a request.

@@ -65,6 +65,9 @@ seq_kit::options! {
         /// Seconds without a command after which a connection is closed; 0: never.
         #[serde(rename = "idle_timeout_s", with = "durations::optional_s")]
         pub idle_timeout: Option<Duration>,
+        /// Whether GET, MGET, EXISTS, TYPE and TTL take an upper bound for the last number, after the crash of an
+        /// owner and until the uid's next number. Otherwise they are refused there (-INEXACT).
+        pub read_bounds: bool,
     }
 }
 
@@ -83,9 +86,10 @@ mod password {
 
 impl fmt::Debug for RespConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RespConfig { prefix, password: _, idle_timeout } = self;
+        let RespConfig { prefix, password: _, idle_timeout, read_bounds } = self;
         let mut fields = f.debug_struct("RespConfig");
-        fields.field("prefix", prefix).field("idle_timeout", idle_timeout).finish_non_exhaustive()
+        fields.field("prefix", prefix).field("idle_timeout", idle_timeout).field("read_bounds", read_bounds);
+        fields.finish_non_exhaustive()
     }
 }
 
@@ -110,7 +114,7 @@ impl RespConfig {
     /// The default settings.
     #[must_use]
     pub fn defaults() -> RespConfig {
-        RespConfig { prefix: "seq:".to_owned(), password: None, idle_timeout: None }
+        RespConfig { prefix: "seq:".to_owned(), password: None, idle_timeout: None, read_bounds: true }
     }
 
     /// Checks the settings.

@@ -37,12 +37,12 @@ pub(super) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, head
     let allowed: &[Method] = match verb {
         "next" if handlers.allocate_on_get => &[Method::GET, Method::POST],
         "next" => &[Method::POST],
-        _ => &[Method::GET],
+        _ => &[Method::GET, Method::HEAD],
     };
     if !allowed.contains(&head.method) {
         return not_allowed(match allowed {
+            [_, Method::HEAD] => "GET, HEAD",
             [_, _] => "GET, POST",
-            [method] if method == Method::GET => "GET",
             _ => "POST",
         });
     }

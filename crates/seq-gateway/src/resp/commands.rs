@@ -1,10 +1,11 @@
-//! Commands other than batches of INCR: reads, SET, and what clients send at connection setup.
+//! Commands other than batches of INCR: reads, commands that raise (`sets.rs`), commands of seqsvr alone (`exact.rs`), and
+//! what clients send at connection setup.
 //!
 //! A refused command has moved nothing. Retryable refusals are encoded as `-TRYAGAIN`, or as `-LOADING` while the node
 //! has no routes: Redis clients retry both.
 
 use seq_api::service::{Current, Item, SequenceService, Via};
-use seq_core::{Count, Epoch, Refusal, Target, Uid, limits};
+use seq_core::{Count, Epoch, Refusal, Uid, limits};
 use seq_kit::connection::Peer;
 use seq_proto::Reason;
 use seq_tenant::{Caller, Session as Sender};
@@ -17,6 +18,9 @@ use crate::resp::parse::Args;
 use crate::resp::tables::{self, REDIS_VERSION, SERVED, Served, Unserved};
 use crate::resp::transaction::{MAX_QUEUED, MAX_QUEUED_BYTES, Transaction};
 use crate::resp::{Endpoint, Node};
+
+mod exact;
+mod sets;
 
 /// Longest name of a command, in bytes; a longer one is unknown.
 const MAX_NAME_BYTES: usize = 24;
@@ -173,7 +177,11 @@ async fn dispatch<F: SequenceService>(
         b"MGET" => mget(endpoint, session.sender.caller(), invocation, replies).await,
         b"EXISTS" => exists(endpoint, session.sender.caller(), invocation, replies).await,
         b"TYPE" | b"TTL" | b"PTTL" => type_or_ttl(endpoint, session.sender.caller(), invocation, replies).await,
-        b"SET" => set(endpoint, session.sender.caller(), invocation, replies).await,
+        b"SET" => sets::set(endpoint, session.sender.caller(), invocation, replies).await,
+        b"SETNX" => sets::setnx(endpoint, session.sender.caller(), invocation, replies).await,
+        b"MSET" => sets::mset(endpoint, session.sender.caller(), invocation, replies).await,
+        b"SEQ.NEXT" => exact::next(endpoint, session.sender.caller(), invocation, replies).await,
+        b"SEQ.GET" => exact::get(endpoint, session.sender.caller(), invocation.get(1), replies).await,
         b"MULTI" | b"EXEC" | b"DISCARD" => transact(session, invocation.name, replies),
         // WATCH is not supported: there is nothing to unwatch.
         b"UNWATCH" => replies.simple("OK"),
@@ -236,7 +244,7 @@ fn check(called: &[u8], invocation: &Invocation<'_, '_>, replies: &mut Replies) 
         (Unserved::Unknown, _) => replies.error(
             "ERR",
             format_args!(
-                "unknown command {called}: this port has INCR, INCRBY, GET, MGET, EXISTS and SET of sequences"
+                "unknown command {called}: this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT"
             ),
         ),
     }
@@ -320,9 +328,26 @@ fn refused<F: SequenceService>(endpoint: &Endpoint<F>, replies: &mut Replies, re
     }
 }
 
-/// The last number of a reading; `None` if there never was one.
-fn value(current: &Current) -> Option<u64> {
-    Some(current.reading.value.0).filter(|value| *value > 0)
+/// The last number of a reading, or a bound that none is above; `None` if there never was one.
+///
+/// # Errors
+/// The bound, where the node's settings refuse one: the number may never have been allocated.
+fn value<F>(endpoint: &Endpoint<F>, current: &Current) -> Result<Option<u64>, u64> {
+    let value = current.reading.value.0;
+    if !current.reading.exact && !endpoint.node.config.read_bounds {
+        return Err(value);
+    }
+    Ok(Some(value).filter(|value| *value > 0))
+}
+
+/// Encodes the refusal of a read whose last number is not known.
+fn inexact(replies: &mut Replies, uid: Uid, bound: u64) {
+    replies.error(
+        "INEXACT",
+        format_args!(
+            "the last number of uid {uid} is not known, and at most {bound}, until its next one: SEQ.GET returns the bound"
+        ),
+    );
 }
 
 async fn get<F: SequenceService>(endpoint: &Endpoint<F>, caller: &Caller, key: &[u8], replies: &mut Replies) {
@@ -336,7 +361,10 @@ async fn get<F: SequenceService>(endpoint: &Endpoint<F>, caller: &Caller, key: &
         Err(refusal) => Err(refusal),
     };
     match read {
-        Ok(current) => replies.value(value(&current)),
+        Ok(current) => match value(endpoint, &current) {
+            Ok(value) => replies.value(value),
+            Err(bound) => inexact(replies, uid, bound),
+        },
         Err(refusal) => refused(endpoint, replies, &refusal),
     }
 }
@@ -363,9 +391,16 @@ async fn read<F: SequenceService>(
         refuse(replies, &refusal);
         return None;
     }
-    for (index, read) in indexes.into_iter().zip(endpoint.service.current_many(call(), uids).await) {
+    let read = endpoint.service.current_many(call(), uids.clone()).await;
+    for ((index, (uid, _)), read) in indexes.into_iter().zip(uids).zip(read) {
         match read {
-            Ok(current) => values[index] = value(&current),
+            Ok(current) => match value(endpoint, &current) {
+                Ok(value) => values[index] = value,
+                Err(bound) => {
+                    inexact(replies, uid, bound);
+                    return None;
+                }
+            },
             Err(Refusal::UidOutOfRange { .. }) => {}
             Err(refusal) => {
                 refused(endpoint, replies, &refusal);
@@ -412,36 +447,6 @@ async fn type_or_ttl<F: SequenceService>(
         (b"TYPE", false) => replies.simple("none"),
         (_, true) => replies.signed(-1),
         (_, false) => replies.signed(-2),
-    }
-}
-
-async fn set<F: SequenceService>(
-    endpoint: &Endpoint<F>,
-    caller: &Caller,
-    invocation: &Invocation<'_, '_>,
-    replies: &mut Replies,
-) {
-    let Some(uid) = uid(endpoint, invocation.get(1), replies) else { return };
-    if invocation.args.count() > 3 {
-        let option = Excerpt(invocation.get(3));
-        return replies.error("ERR", format_args!("{option} is refused: SET raises a sequence, and has no options"));
-    }
-    let Some(to) = integer(invocation.get(2)) else {
-        return replies.error("ERR", format_args!("value is not an integer or out of range"));
-    };
-    if endpoint.has_no_routes() {
-        return loading(replies);
-    }
-    let done = match Target::new(to) {
-        Ok(to) => match caller.admit_advance(&endpoint.service, call(), uid, to).await {
-            Ok(()) => endpoint.service.advance(call(), uid, to, Epoch(0)).await,
-            Err(refusal) => Err(refusal),
-        },
-        Err(refusal) => Err(refusal),
-    };
-    match done {
-        Ok(_) => replies.simple("OK"),
-        Err(refusal) => refused(endpoint, replies, &refusal),
     }
 }
 

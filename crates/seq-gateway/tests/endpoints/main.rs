@@ -14,6 +14,7 @@ mod raw;
 mod resp;
 mod resp_bad_input;
 mod resp_commands;
+mod resp_exact;
 mod serving;
 mod stream;
 mod text;

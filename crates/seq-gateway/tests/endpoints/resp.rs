@@ -221,9 +221,9 @@ async fn set_raises_and_never_lowers() {
         > GET seq:7
         $-1
         > SET seq:42 2000 NX
-        -ERR 'NX' is refused: SET raises a sequence, and has no options
+        $-1
         > SET seq:42 2000 EX 10
-        -ERR 'EX' is refused: SET raises a sequence, and has no options
+        -ERR 'EX' is refused: SET raises a sequence, and has no option but NX
         > SET seq:42 -1
         -ERR value is not an integer or out of range
         > SET seq:42 1e3
@@ -348,29 +348,29 @@ async fn unsupported_commands_are_refused_with_the_reason() {
         &mut port.call().await,
         script,
         expect![[r#"
-        > DEL seq:1
-        -ERR 'DEL' is refused: numbers never go back, and none is ever removed
-        > FLUSHALL
-        -ERR 'FLUSHALL' is refused: numbers never go back, and none is ever removed
-        > EXPIRE seq:1 10
-        -ERR 'EXPIRE' is refused: numbers never go back, and none is ever removed
-        > DECR seq:1
-        -ERR 'DECR' is refused: numbers never go back, and none is ever removed
-        > GETSET seq:1 1
-        -ERR 'GETSET' is refused: numbers never go back, and none is ever removed
-        > LPUSH seq:1 x
-        -WRONGTYPE 'LPUSH' is refused: a key here is a sequence, for INCR, INCRBY, GET, MGET, EXISTS and SET
-        > HGETALL seq:1
-        -WRONGTYPE 'HGETALL' is refused: a key here is a sequence, for INCR, INCRBY, GET, MGET, EXISTS and SET
-        > APPEND seq:1 x
-        -WRONGTYPE 'APPEND' is refused: a key here is a sequence, for INCR, INCRBY, GET, MGET, EXISTS and SET
-        > WATCH seq:1
-        -ERR 'WATCH' is refused: others take numbers of a sequence at any time; EXEC is a batch here
-        > EVAL x 0
-        -ERR unknown command 'EVAL': this port has INCR, INCRBY, GET, MGET, EXISTS and SET of sequences
-        > nonsense
-        -ERR unknown command 'nonsense': this port has INCR, INCRBY, GET, MGET, EXISTS and SET of sequences
-    "#]],
+            > DEL seq:1
+            -ERR 'DEL' is refused: numbers never go back, and none is ever removed
+            > FLUSHALL
+            -ERR 'FLUSHALL' is refused: numbers never go back, and none is ever removed
+            > EXPIRE seq:1 10
+            -ERR 'EXPIRE' is refused: numbers never go back, and none is ever removed
+            > DECR seq:1
+            -ERR 'DECR' is refused: numbers never go back, and none is ever removed
+            > GETSET seq:1 1
+            -ERR 'GETSET' is refused: numbers never go back, and none is ever removed
+            > LPUSH seq:1 x
+            -WRONGTYPE 'LPUSH' is refused: a key here is a sequence, for INCR, INCRBY, GET, MGET, EXISTS and SET
+            > HGETALL seq:1
+            -WRONGTYPE 'HGETALL' is refused: a key here is a sequence, for INCR, INCRBY, GET, MGET, EXISTS and SET
+            > APPEND seq:1 x
+            -WRONGTYPE 'APPEND' is refused: a key here is a sequence, for INCR, INCRBY, GET, MGET, EXISTS and SET
+            > WATCH seq:1
+            -ERR 'WATCH' is refused: others take numbers of a sequence at any time; EXEC is a batch here
+            > EVAL x 0
+            -ERR unknown command 'EVAL': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT
+            > nonsense
+            -ERR unknown command 'nonsense': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT
+        "#]],
     )
     .await;
 }
@@ -410,163 +410,163 @@ async fn connection_setup_of_clients_is_supported() {
         &mut client,
         script,
         expect![[r#"
-        > PING
-        +PONG
-        > PING hello
-        $5
-        hello
-        > ECHO hello
-        $5
-        hello
-        > SELECT 0
-        +OK
-        > CLIENT ID
-        :1
-        > CLIENT GETNAME
-        $-1
-        > CLIENT SETNAME me
-        +OK
-        > CLIENT GETNAME
-        $2
-        me
-        > CLIENT SETINFO LIB-NAME redis-py
-        +OK
-        > CLIENT NO-EVICT ON
-        +OK
-        > CLIENT INFO
-        $25
-        id=1 name=me db=0 resp=2
+            > PING
+            +PONG
+            > PING hello
+            $5
+            hello
+            > ECHO hello
+            $5
+            hello
+            > SELECT 0
+            +OK
+            > CLIENT ID
+            :1
+            > CLIENT GETNAME
+            $-1
+            > CLIENT SETNAME me
+            +OK
+            > CLIENT GETNAME
+            $2
+            me
+            > CLIENT SETINFO LIB-NAME redis-py
+            +OK
+            > CLIENT NO-EVICT ON
+            +OK
+            > CLIENT INFO
+            $25
+            id=1 name=me db=0 resp=2
 
-        > CONFIG GET save
-        *2
-        $4
-        save
-        $0
+            > CONFIG GET save
+            *2
+            $4
+            save
+            $0
 
-        > CONFIG GET appendonly maxclients
-        *4
-        $10
-        appendonly
-        $2
-        no
-        $10
-        maxclients
-        $5
-        10000
-        > COMMAND COUNT
-        :26
-        > COMMAND DOCS
-        *0
-        > COMMAND INFO incr nonsense
-        *2
-        *6
-        $4
-        incr
-        :2
-        *2
-        +write
-        +fast
-        :1
-        :1
-        :1
-        $-1
-        > HELLO
-        *14
-        $6
-        server
-        $5
-        redis
-        $7
-        version
-        $5
-        7.0.0
-        $5
-        proto
-        :2
-        $2
-        id
-        :1
-        $4
-        mode
-        $10
-        standalone
-        $4
-        role
-        $6
-        master
-        $7
-        modules
-        *0
-        > HELLO 3 SETNAME you
-        %7
-        $6
-        server
-        $5
-        redis
-        $7
-        version
-        $5
-        7.0.0
-        $5
-        proto
-        :3
-        $2
-        id
-        :1
-        $4
-        mode
-        $10
-        standalone
-        $4
-        role
-        $6
-        master
-        $7
-        modules
-        *0
-        > GET seq:1
-        _
-        > CONFIG GET save
-        %1
-        $4
-        save
-        $0
+            > CONFIG GET appendonly maxclients
+            *4
+            $10
+            appendonly
+            $2
+            no
+            $10
+            maxclients
+            $5
+            10000
+            > COMMAND COUNT
+            :30
+            > COMMAND DOCS
+            *0
+            > COMMAND INFO incr nonsense
+            *2
+            *6
+            $4
+            incr
+            :2
+            *2
+            +write
+            +fast
+            :1
+            :1
+            :1
+            $-1
+            > HELLO
+            *14
+            $6
+            server
+            $5
+            redis
+            $7
+            version
+            $5
+            7.0.0
+            $5
+            proto
+            :2
+            $2
+            id
+            :1
+            $4
+            mode
+            $10
+            standalone
+            $4
+            role
+            $6
+            master
+            $7
+            modules
+            *0
+            > HELLO 3 SETNAME you
+            %7
+            $6
+            server
+            $5
+            redis
+            $7
+            version
+            $5
+            7.0.0
+            $5
+            proto
+            :3
+            $2
+            id
+            :1
+            $4
+            mode
+            $10
+            standalone
+            $4
+            role
+            $6
+            master
+            $7
+            modules
+            *0
+            > GET seq:1
+            _
+            > CONFIG GET save
+            %1
+            $4
+            save
+            $0
 
-        > COMMAND DOCS
-        %0
-        > CLIENT GETNAME
-        $3
-        you
-        > HELLO 2
-        *14
-        $6
-        server
-        $5
-        redis
-        $7
-        version
-        $5
-        7.0.0
-        $5
-        proto
-        :2
-        $2
-        id
-        :1
-        $4
-        mode
-        $10
-        standalone
-        $4
-        role
-        $6
-        master
-        $7
-        modules
-        *0
-        > GET seq:1
-        $-1
-    "#]],
+            > COMMAND DOCS
+            %0
+            > CLIENT GETNAME
+            $3
+            you
+            > HELLO 2
+            *14
+            $6
+            server
+            $5
+            redis
+            $7
+            version
+            $5
+            7.0.0
+            $5
+            proto
+            :2
+            $2
+            id
+            :1
+            $4
+            mode
+            $10
+            standalone
+            $4
+            role
+            $6
+            master
+            $7
+            modules
+            *0
+            > GET seq:1
+            $-1
+        "#]],
     )
     .await;
     let info = client.ask("INFO\r\n").await;

@@ -59,13 +59,9 @@ async fn refusals_have_a_reason() {
     for path in ["next", "next/", "next/1/2", "last/1", ""] {
         assert_eq!(get(&server, &format!("/api/seq/{path}")).await.status, 404, "{path}");
     }
-    for (path, allowed, method) in [
-        ("next", "POST", "GET"),
-        ("next", "POST", "HEAD"),
-        ("next", "POST", "PUT"),
-        ("current", "GET", "POST"),
-        ("current", "GET", "HEAD"),
-    ] {
+    for (path, allowed, method) in
+        [("next", "POST", "GET"), ("next", "POST", "HEAD"), ("next", "POST", "PUT"), ("current", "GET, HEAD", "POST")]
+    {
         let answer = http1(server.addr, method, &format!("/api/seq/{path}/1"), &[], "").await;
         assert_eq!((answer.status, answer.header("allow")), (405, Some(allowed)), "{method} {path}");
     }
@@ -73,6 +69,44 @@ async fn refusals_have_a_reason() {
     server.twin.refuse(true);
     let answer = call(&server, "/api/seq/next/1").await;
     assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer:?}");
+}
+
+#[tokio::test]
+async fn head_is_get_without_a_body_and_allocates_nothing() {
+    let server = TestServer::open_with(true).await;
+    assert_eq!(call(&server, "/api/seq/next/42?n=10").await.body, "10\n");
+    for path in ["/api/seq/current/42", "/api/seq/current/1000", "/", "/api/openapi.json", "/livez", "/readyz"] {
+        let whole = get(&server, path).await;
+        for head in
+            [http1(server.addr, "HEAD", path, &[], "").await, http2(&server.channel, "HEAD", path, &[], "").await]
+        {
+            assert_eq!((head.status, head.body.as_str()), (whole.status, ""), "{path}: {head:?}");
+            assert_eq!(head.header("content-length"), Some(&*whole.body.len().to_string()), "{path}: {head:?}");
+            for name in ["content-type", "seq-exactness", "seq-reason"] {
+                assert_eq!(head.header(name), whole.header(name), "{path}: {head:?}");
+            }
+        }
+    }
+    let answer = http1(server.addr, "HEAD", "/api/seq/next/42", &[], "").await;
+    assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, POST")), "{answer:?}");
+    assert_eq!(server.twin.last(42), 10);
+}
+
+#[tokio::test]
+async fn a_load_balancer_can_probe_the_port() {
+    let server = TestServer::open().await;
+    let ready = server.twin.ready.clone();
+    let probe = async |path| {
+        let answer = get(&server, path).await;
+        (answer.status, answer.body)
+    };
+    for (is_ready, status, text) in [(false, 503, "not ready\n"), (true, 200, "ready\n"), (false, 503, "not ready\n")] {
+        ready.store(is_ready, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(probe("/readyz").await, (status, text.to_owned()));
+        assert_eq!(http2(&server.channel, "GET", "/readyz", &[], "").await.status, status);
+        assert_eq!(probe("/livez").await, (200, "alive\n".to_owned()), "a node that is not ready is alive");
+    }
+    assert_eq!(http1(server.addr, "POST", "/readyz", &[], "").await.status, 405);
 }
 
 #[tokio::test]

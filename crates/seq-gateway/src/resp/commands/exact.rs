@@ -1,0 +1,74 @@
+//! SEQ.NEXT and SEQ.GET: numbers with what the other protocols state beside them.
+
+use seq_api::service::{Item, SequenceService, Via};
+use seq_core::{Count, Epoch, limits};
+use seq_tenant::Caller;
+
+use super::{Invocation, loading, refuse, refused, uid};
+use crate::resp::Endpoint;
+use crate::resp::connection::call;
+use crate::resp::encode::Replies;
+use crate::resp::incr_batch::integer;
+
+/// `SEQ.NEXT key [n]`: the last number allocated, the one before the first, the attempts at lost owners, and the epoch.
+pub(super) async fn next<F: SequenceService>(
+    endpoint: &Endpoint<F>,
+    caller: &Caller,
+    invocation: &Invocation<'_, '_>,
+    replies: &mut Replies,
+) {
+    let Some(uid) = uid(endpoint, invocation.get(1), replies) else { return };
+    let amount = match invocation.args.count() {
+        2 => Some(1),
+        3 => integer(invocation.get(2)),
+        _ => return replies.error("ERR", format_args!("wrong number of arguments for 'seq.next' command")),
+    };
+    let Some(count) = amount.and_then(|amount| Count::new(u32::try_from(amount).ok()?).ok()) else {
+        return replies.error("ERR", format_args!("the count is not an integer of 1..={}", limits::MAX_COUNT));
+    };
+    if endpoint.has_no_routes() {
+        return loading(replies);
+    }
+    let _sample = endpoint.latency.sample(Via::Resp);
+    let allocated = match caller.admit_one(Item { uid, count, epoch: Epoch(0) }) {
+        Ok(item) => endpoint.service.next(call(), item).await,
+        Err(refusal) => Err(refusal),
+    };
+    match allocated {
+        Ok(allocation) => {
+            replies.array(4);
+            replies.integer(allocation.value.0);
+            replies.integer(allocation.prev.0);
+            replies.integer(allocation.lost.into());
+            replies.integer(allocation.epoch.0);
+        }
+        Err(refusal) => refuse(replies, &refusal),
+    }
+}
+
+/// `SEQ.GET key`: the last number or an upper bound of it, which of the two it is, and the epoch.
+pub(super) async fn get<F: SequenceService>(
+    endpoint: &Endpoint<F>,
+    caller: &Caller,
+    key: &[u8],
+    replies: &mut Replies,
+) {
+    let Some(uid) = uid(endpoint, key, replies) else { return };
+    if endpoint.has_no_routes() {
+        return loading(replies);
+    }
+    let _sample = endpoint.latency.sample(Via::Resp);
+    let read = match caller.admit_read().and_then(|()| caller.admit_uid(uid)) {
+        Ok(()) => endpoint.service.current(call(), uid, Epoch(0)).await,
+        Err(refusal) => Err(refusal),
+    };
+    match read {
+        Ok(current) => {
+            replies.array(3);
+            replies.integer(current.reading.value.0);
+            replies.bulk(if current.reading.exact { b"exact" } else { b"upper_bound" });
+            replies.integer(current.epoch.0);
+        }
+        Err(refusal) => refused(endpoint, replies, &refusal),
+    }
+}
