@@ -108,6 +108,22 @@ fn a_crash_is_a_slow_call_and_no_error() {
     for response in responses {
         assert!(response.starts_with(':') || response.contains(r#"{"value":"#), "{response}");
     }
+    // Neighbours that never had a number: `GET` has the bound of a lost section, and `SEQ.GET` says that it is one.
+    let (mut lost, mut kept) = (0, 0);
+    for uid in (0..20).map(|section| section * 100_000 + 8) {
+        let reply =
+            cluster.redis(0, &format!("SEQ.GET seq:{uid}\r\nGET seq:{uid}\r\nINCR seq:{uid}\r\nSEQ.GET seq:{uid}\r\n"));
+        match &reply.lines().collect::<Vec<_>>()[..] {
+            ["*3", ":0", "$5", "exact", _, "$-1", ":1", "*3", ":1", "$5", "exact", _] => kept += 1,
+            ["*3", ":10000", "$11", "upper_bound", _, "$5", "10000", ":10001", "*3", ":10001", "$5", "exact", _] => {
+                lost += 1
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(lost > 0 && kept > 0, "{lost} sections of a2, {kept} of a1");
+    let probe = crate::dev::get(&format!("{}:7400", cluster.place.host), "/readyz");
+    assert!(probe.starts_with("HTTP/1.1 200 ") && probe.ends_with("\r\n\r\nready\n"), "{probe}");
     assert_eq!(cluster.servers.len(), 3);
 }
 
