@@ -53,6 +53,8 @@ const CLOSE_PLAN: u64 = 0x0c10_5e5e_7000_0001;
 #[derive(Clone)]
 struct Member {
     state: Arc<Mutex<State>>,
+    /// The store of the other set.
+    other: Arc<Mutex<State>>,
 }
 
 /// Stores of the sets im-a and im-b, whose processes are this one.
@@ -87,9 +89,10 @@ impl Cluster {
     pub(crate) fn start() -> Cluster {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (a, b) = (Arc::<Mutex<State>>::default(), Arc::<Mutex<State>>::default());
-        let leader = serve(&runtime, Member { state: a.clone() });
-        let follower = serve(&runtime, Member { state: a.clone() });
-        let other = serve(&runtime, Member { state: b.clone() });
+        let member = |state: &Arc<Mutex<State>>, other: &Arc<Mutex<State>>| {
+            serve(&runtime, Member { state: state.clone(), other: other.clone() })
+        };
+        let (leader, follower, other) = (member(&a, &b), member(&a, &b), member(&b, &a));
         let of_a = set("im-a", SECTIONS, &[leader.clone(), follower.clone()]);
         let of_b = set("im-b", 0, std::slice::from_ref(&other));
         let seen = |set: &SetInfo| SetInfo { responded_ms: 1_200, ..set.clone() };
@@ -247,6 +250,9 @@ impl SetAdminService for Member {
         let waiting_for = state.waiting_for.clone();
         let closes = if state.waiting_for.pop().is_some() { SetState::Closing } else { SetState::Closed };
         state.sets[0].state = closes.into();
+        drop(state);
+        // The other set has learned it by the next request.
+        self.other.lock().sets.iter_mut().filter(|set| set.name == name).for_each(|set| set.state = closes.into());
         Ok(Response::new(CloseSetResponse { state: closes.into(), waiting_for, fingerprint }))
     }
 
