@@ -106,6 +106,23 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
+/// An allocator whose file states no TLS does not start beside stores that have it, and names the cause.
+#[test]
+fn an_allocator_without_tls_is_refused_beside_stores_with_it() {
+    let place = Place::new();
+    let set = place.secure_set_file("three-node.toml").display().to_string();
+    let data = place.path("s1").display().to_string();
+    let store = place.server("s1", &["store", "--set", &set, "--id", "1", "--data", &data]);
+    eventually("the store listens", || TcpStream::connect((place.host, 7301)).ok());
+    let text = format!("plaintext = true\n{}", fs::read_to_string(&set).unwrap());
+    let other = place.path("plaintext.toml").display().to_string();
+    fs::write(&other, text).unwrap();
+    let refused = seqsvr(&["alloc", "--set", &other, "--name", "a1"]);
+    let said = failed(&refused, 64);
+    assert!(said.contains("store s1 at") && said.contains("has TLS"), "{said}");
+    drop(store);
+}
+
 /// The text of a command that failed with `code`.
 fn failed(output: &Output, code: i32) -> String {
     let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));

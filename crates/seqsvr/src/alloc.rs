@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use futures::future::join_all;
 use seq_alloc::{AllocConfig, Allocator};
 use seq_api::clock::Clock;
 use seq_auth::Role;
@@ -14,8 +15,9 @@ use crate::exit::{Exit, Failure};
 use crate::serve::alloc_node::{self, Ports};
 use crate::serve::reload::{LiveSet, Reload};
 use crate::serve::{Banner, Process, Stage, bind_one};
+use crate::set_file::SetFile;
 use crate::settings::{Loaded, Settings, SettingsArgs};
-use crate::{security, set_file, signals};
+use crate::{port_kind, security, set_file, signals};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr alloc --set sets/three-node.toml --name a1\n\n\
@@ -51,6 +53,9 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     let spec = spec.clone();
     let credentials = security::of_node(&set, Role::Alloc, &args.name)?;
     settings.check_secure(credentials.is_some())?;
+    if credentials.is_none() {
+        crate::client_runtime()?.block_on(refuse_tls(&set))?;
+    }
     let (set_name, running) = (set.spec.name.clone(), set.spec.clone());
     let config = AllocConfig {
         name: args.name.clone(),
@@ -87,6 +92,20 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     })?;
     process.join();
     Ok(exit)
+}
+
+/// Refuses to start without TLS beside stores that have it: no registration would succeed, and each would end in an
+/// error of the transport. A store that does not respond is not waited for.
+async fn refuse_tls(set: &SetFile) -> Result<(), Failure> {
+    let asked = set
+        .spec
+        .stores
+        .iter()
+        .map(|store| async move { (port_kind::speaks_tls(&store.addr).await == Some(true)).then_some(store) });
+    let Some(store) = join_all(asked).await.into_iter().flatten().next() else { return Ok(()) };
+    let file = set.path.display();
+    let message = format!("{file} has plaintext = true, and store {} at {} has TLS", store.name, store.addr);
+    Err(Failure::new(Exit::Config, message).hint("use the set file of the stores: all nodes of a set are alike"))
 }
 
 /// What an allocator applies of its set file: the step. Of the other allocators it reads nothing.

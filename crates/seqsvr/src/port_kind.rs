@@ -117,7 +117,7 @@ pub(crate) async fn speaks_redis(addr: &str) -> bool {
 
 /// Whether a server at `host:port` has TLS; `None` where it does not respond. A server that has it refuses other bytes
 /// with an alert (RFC 8446, section 6: content type 21, legacy version 3.x).
-async fn speaks_tls(addr: &str) -> Option<bool> {
+pub(crate) async fn speaks_tls(addr: &str) -> Option<bool> {
     let reply = exchange(&Access::default(), addr, PROBE).await?;
     Some(matches!(*reply, [21, 3, ..]))
 }
