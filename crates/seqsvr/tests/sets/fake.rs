@@ -218,6 +218,7 @@ impl State {
 impl SetAdminService for Member {
     async fn create_set(&self, request: Request<CreateSetRequest>) -> Result<Response<CreateSetResponse>, Status> {
         let CreateSetRequest { name, join } = request.into_inner();
+        let joined = self.other.lock().sets.first().cloned();
         let mut state = self.leads()?;
         if let Some(set) = state.sets.first() {
             return Err(Reason::SetExists.status(format!("set {} is defined already", set.name)));
@@ -226,6 +227,13 @@ impl SetAdminService for Member {
         let sections = if join.is_empty() { SECTIONS } else { 0 };
         let created = set(&name, sections, &["127.0.0.1:1".to_owned()]);
         state.sets.push(created.clone());
+        state.sets.extend(joined.filter(|_| !join.is_empty()));
+        drop(state);
+        let mut other = self.other.lock();
+        if !join.is_empty() && !other.sets.iter().any(|set| set.name == name) {
+            other.sets.push(created.clone());
+        }
+        drop(other);
         Ok(Response::new(CreateSetResponse { set: Some(created) }))
     }
 
