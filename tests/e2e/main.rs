@@ -19,6 +19,7 @@ mod diagnose;
 mod differing;
 mod doctor;
 mod drills;
+mod expiry;
 mod files;
 mod forwarding;
 mod hostile;

@@ -94,8 +94,15 @@ impl Cluster {
         redis.args(command).output().expect("redis-cli is installed")
     }
 
+    /// The log of one of its processes.
+    pub(crate) fn log(&self, name: &str) -> String {
+        let index = ["s1", "s2", "s3", "a1", "a2"].iter().position(|one| *one == name).expect("a process of the set");
+        self.servers[index].log()
+    }
+
+    /// A metric at the port for probes of a node, whose certificate may have expired.
     pub(crate) fn metric(&self, port: u16, name: &str) -> f64 {
-        let output = self.curl(None, &[], port, "/metrics");
+        let output = self.curl(None, &["--insecure"], port, "/metrics");
         let text = text(&output.stdout).to_owned();
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} in {text}"));
         line.rsplit(' ').next().unwrap().parse().unwrap()

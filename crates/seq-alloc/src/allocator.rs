@@ -11,6 +11,7 @@ use seq_channel::{Dial, ExpectedServer, Pool};
 use seq_core::calls::UnknownAttempts;
 use seq_core::owner::Owner;
 use seq_core::route::{Route, RouteUpdate};
+use seq_core::self_check::Decision;
 use seq_core::set_spec::SpecError;
 use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Target, Uid, limits};
 use seq_kit::http::Checks;
@@ -121,6 +122,7 @@ impl Allocator {
             pending: PendingCalls::default(),
             handovers: HandoverQueue::default(),
             receiving: Receiving::default(),
+            self_check: Mutex::new(Decision::Serve),
             peers: Peers::new(options.connections, to_peers),
             other_sets: OtherSets::new(&set, &name, options.connections, dial.clone()),
             shutdown: group.token(),
@@ -199,6 +201,7 @@ impl Allocator {
             seen_revision: self.link.seen().revision.0,
             last_incarnation: shared.last_incarnation.load(Relaxed),
             leases_expired: shared.counters.leases_expired(now.boottime),
+            withdrawn: shared.withdrawn().unwrap_or_default(),
         }
     }
 
@@ -218,8 +221,8 @@ impl Allocator {
         v1::ListCeilingsResponse { set: self.shared.set.clone(), ceilings, next_section }
     }
 
-    /// Adds what must hold before traffic is sent here: the node is registered, holds a lease, knows the owners, and
-    /// agrees with the store on what the set is.
+    /// Adds what must hold before traffic is sent here: the node is registered, holds a lease, knows the owners, agrees
+    /// with the store on what the set is, and is not withdrawn because callers cannot reach it.
     pub fn add_checks(&self, checks: &mut Checks) {
         let shared = self.shared.clone();
         checks.add("registered", move || {
@@ -231,6 +234,8 @@ impl Allocator {
             let reason = || shared.fault.lock().clone().unwrap_or_else(|| "the store does not respond".to_owned());
             if shared.is_leased() { Ok(()) } else { Err(reason()) }
         });
+        let shared = self.shared.clone();
+        checks.add("reachable", move || shared.withdrawn().map_or(Ok(()), Err));
         let shared = self.shared.clone();
         checks.add("routes", move || {
             let reason = || shared.fault.lock().clone().unwrap_or_else(|| "no routes yet".to_owned());

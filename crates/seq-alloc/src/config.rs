@@ -42,6 +42,10 @@ seq_kit::options! {
         /// How much earlier than its lease expires the node stops serving.
         #[serde(rename = "lease_margin_ms", with = "durations::ms")]
         pub lease_margin: Duration,
+        /// How long before its certificate expires the node hands its sections over to nodes whose certificates last
+        /// longer, and is not ready any more.
+        #[serde(rename = "certificate_margin_ms", with = "durations::ms")]
+        pub certificate_margin: Duration,
         /// Interval of renewals while the node owns sections.
         #[serde(rename = "renew_interval_ms", with = "durations::ms")]
         pub renew_interval: Duration,
@@ -95,6 +99,7 @@ impl AllocOptions {
     pub const DEFAULTS: AllocOptions = AllocOptions {
         lease: LeaseTerms::DEFAULTS.lease,
         lease_margin: LeaseTerms::DEFAULTS.margin,
+        certificate_margin: Duration::from_secs(300),
         renew_interval: RenewalOptions::DEFAULTS.renew_interval,
         min_renew_interval: RenewalOptions::DEFAULTS.min_interval,
         store_timeout: DEFAULT_ATTEMPT_TIMEOUT,

@@ -62,6 +62,7 @@ pub(crate) struct Counters {
     leases_expired: Count,
     /// When the last leases expired, in nanoseconds of the boot clock, the newest last.
     expiries: Mutex<VecDeque<u64>>,
+    withdrawals: Count,
     lease: Gauge,
     sections: Gauge,
     route_version: Gauge,
@@ -152,6 +153,7 @@ impl Counters {
             burned: burned.map(Count::new),
             leases_expired: Count::new(counter!(names::LEASE_EXPIRED_TOTAL, "node" => node.clone())),
             expiries: Mutex::default(),
+            withdrawals: Count::new(counter!(names::WITHDRAWALS_TOTAL, "node" => node.clone())),
             lease: gauge!(names::LEASE_REMAINING_SECONDS, "node" => node.clone()),
             shards: (0..SHARDS).map(shard).collect(),
             published: Mutex::default(),
@@ -273,6 +275,11 @@ impl Counters {
     pub(crate) fn leases_expired(&self, boottime: u64) -> u32 {
         let lately = |at: &&u64| boottime.saturating_sub(**at) < EXPIRIES_FOR.as_nanos() as u64;
         self.expiries.lock().iter().filter(lately).count() as u32
+    }
+
+    /// The node withdrew.
+    pub(crate) fn withdrawn(&self) {
+        self.withdrawals.add(1);
     }
 
     /// Brings the process' metrics up to date with the shards.

@@ -31,6 +31,7 @@ mod peers;
 mod pending;
 mod raise_queue;
 mod raises;
+mod self_check;
 mod session;
 mod shared;
 mod store_link;

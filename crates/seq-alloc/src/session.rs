@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use seq_core::lease::Clocks;
 use seq_core::owner::{AdoptError, OwnershipUpdate, Renewal, Session};
@@ -22,6 +23,9 @@ use tokio::time::Instant;
 
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
+
+/// Pause between two looks at whether an expired certificate was renewed.
+const STOPPED_PAUSE: Duration = Duration::from_secs(1);
 
 /// The incarnations of this process: what is registered, renewed, and repeated after a failure.
 pub(crate) struct Sessions {
@@ -120,6 +124,10 @@ impl Sessions {
 
     fn register(&mut self) -> Option<SessionCall> {
         let State::Registering { request, .. } = &mut self.state else { return None };
+        if self.shared.is_stopped() {
+            self.due = Some(Instant::now() + STOPPED_PAUSE);
+            return None;
+        }
         request.follows = self.registrations.follows().0;
         request.seen_revision = self.link.seen().revision.0;
         self.due = None;
@@ -188,6 +196,10 @@ impl Sessions {
     fn poll(&mut self) -> Option<SessionCall> {
         let State::Registered { session, .. } = self.state else { return None };
         let shared = &self.shared;
+        if shared.is_stopped() {
+            self.due = Some(Instant::now() + STOPPED_PAUSE);
+            return None;
+        }
         let expects = || shared.pending.await_owner() || shared.ownership.machine().expects_update();
         self.due = match self.renewals.poll(self.origin.elapsed(), expects) {
             Poll::Send => {

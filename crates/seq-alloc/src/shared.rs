@@ -14,6 +14,7 @@ use seq_core::owner::{Effects, Owner};
 use seq_core::raise;
 use seq_core::route::RouteTable;
 use seq_core::section::RaiseTicket;
+use seq_core::self_check::Decision;
 use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SetId, SlotIndex, Take, Target};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     /// The way to other sets.
     pub(crate) other_sets: OtherSets,
     pub(crate) counters: Counters,
+    /// Whether callers reach this node, as decided last.
+    pub(crate) self_check: Mutex<Decision>,
     /// Set when this process may no longer serve.
     pub(crate) halt: HaltLatch,
     /// The newest incarnation of this node that a session had; 0 for none.

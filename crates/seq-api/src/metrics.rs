@@ -80,6 +80,8 @@ catalogue! {
     LEASE_REMAINING_SECONDS = "seqsvr_lease_remaining_seconds", Gauge, Seconds, ["node"];
     /// Times that an AllocSvr's lease expired: from then on it served no section, until a renewal succeeded.
     LEASE_EXPIRED_TOTAL = "seqsvr_lease_expired_total", Counter, Count, ["node"];
+    /// Times that an AllocSvr withdrew because callers could not reach it, or its certificate was about to expire.
+    WITHDRAWALS_TOTAL = "seqsvr_withdrawals_total", Counter, Count, ["node"];
     /// Handovers of sections from an AllocSvr, by outcome (made, refused, thawed).
     HANDOVERS_TOTAL = "seqsvr_handovers_total", Counter, Count, ["set", "outcome"];
     /// Pause of a section during a handover: from freeze at the source to serving at the target.

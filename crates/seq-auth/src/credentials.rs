@@ -134,7 +134,8 @@ impl Credentials {
     /// revoked holders: see [`Standing`].
     ///
     /// # Errors
-    /// As [`Credentials::load`], or the certificate is another holder's; what was loaded stays in use.
+    /// As [`Credentials::load`], or the certificate is new and another holder's, or expired, or not valid yet; what was
+    /// loaded stays in use.
     pub fn reload(&self) -> Result<bool, CredentialsError> {
         let contents = self.0.files.read()?;
         let before = self.0.current.load();
@@ -149,9 +150,26 @@ impl Credentials {
                 holder: before.certificate.identity.to_string(),
             });
         }
+        // Revocations and authorities count beside a certificate that expired meanwhile, too.
+        if next.contents.certificate != before.contents.certificate {
+            self.check_times(&next.certificate)?;
+        }
         self.0.current.store(Arc::new(next));
         self.0.reading.fetch_add(1, Release);
         Ok(true)
+    }
+
+    fn check_times(&self, certificate: &Certificate) -> Result<(), CredentialsError> {
+        let path = || self.0.files.certificate.clone();
+        match now() {
+            now if now >= certificate.not_after => {
+                Err(CredentialsError::Expired { path: path(), ago: whole_seconds(now, certificate.not_after) })
+            }
+            now if now < certificate.not_before => {
+                Err(CredentialsError::NotYetValid { path: path(), until: whole_seconds(certificate.not_before, now) })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The files that are read.
@@ -225,13 +243,21 @@ pub fn peer<S>(stream: &server::TlsStream<S>) -> Option<Identity> {
 /// It has expired.
 pub fn check_validity<S>(stream: &server::TlsStream<S>) -> io::Result<()> {
     let presented = stream.get_ref().1.peer_certificates().and_then(|chain| Certificate::read(chain.first()?).ok());
-    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(UnixTime::now().as_secs());
-    match presented.filter(|certificate| certificate.left(now).is_zero()) {
+    match presented.filter(|certificate| certificate.left(now()).is_zero()) {
         Some(Certificate { identity, .. }) => {
             Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("the certificate of {identity} has expired")))
         }
         None => Ok(()),
     }
+}
+
+/// The time that certificates are compared with, in whole seconds.
+pub(crate) fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(UnixTime::now().as_secs())
+}
+
+fn whole_seconds(later: SystemTime, earlier: SystemTime) -> Duration {
+    Duration::from_secs(later.duration_since(earlier).unwrap_or_default().as_secs())
 }
 
 /// Whether a connection resumed an earlier session, and its peer was not checked again.
@@ -368,6 +394,22 @@ pub enum CredentialsError {
         found: String,
         /// The holder of the credentials in use.
         holder: String,
+    },
+    /// A new certificate that has expired.
+    #[error("{}: the certificate expired {ago:?} ago: `seqsvr cert rotate` renews it", path.display())]
+    Expired {
+        /// The file.
+        path: PathBuf,
+        /// How long ago it did.
+        ago: Duration,
+    },
+    /// A new certificate that is not valid yet.
+    #[error("{}: the certificate is valid only in {until:?}: is the clock of this machine right?", path.display())]
+    NotYetValid {
+        /// The file.
+        path: PathBuf,
+        /// How long it is until then.
+        until: Duration,
     },
 }
 

@@ -37,6 +37,7 @@ pub mod renewals;
 pub mod request;
 pub mod route;
 pub mod section;
+pub mod self_check;
 pub mod set_spec;
 mod slots;
 pub mod state;

@@ -90,7 +90,7 @@ pub struct Renewal {
     pub released: Vec<(SectionId, Epoch)>,
     /// Ownerships that have started from their kept copies.
     pub taken: Vec<(SectionId, Epoch)>,
-    /// Whether the process is about to exit.
+    /// Whether others are to have everything that it owns: the process is about to exit, or callers do not reach it.
     pub leaving: bool,
 }
 
@@ -158,6 +158,8 @@ pub struct Owner {
     leaving: bool,
     /// Whether the store knows that this incarnation is about to exit: no section is handed to it any more.
     leaving_noted: bool,
+    /// Callers do not reach this node: others are to have its sections, and it serves on meanwhile.
+    withdrawn: bool,
     outgoing: Outgoing,
     incoming: Incoming,
     releases: Releases,
@@ -181,6 +183,7 @@ impl Owner {
             failing: BTreeMap::new(),
             leaving: false,
             leaving_noted: false,
+            withdrawn: false,
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             releases: Releases::default(),
@@ -231,7 +234,8 @@ impl Owner {
     /// first ones of this node. Without sections it reads the routes up to the first that may come here.
     #[must_use]
     pub fn expects_update(&self) -> bool {
-        if self.handovers_in_progress() > 0 || self.leaving || self.releases.expects_update() {
+        let withdraws = self.withdrawn && !self.owned.is_empty();
+        if self.handovers_in_progress() > 0 || self.leaving || withdraws || self.releases.expects_update() {
             return true;
         }
         let (Some(session), Some(routes)) = (self.session, &self.routes) else { return true };
@@ -246,6 +250,18 @@ impl Owner {
     /// The process is about to exit: the next renewals request that everything be handed over.
     pub fn leave(&mut self) {
         self.leaving = true;
+    }
+
+    /// Callers do not reach this node, or do again: the next renewals request that everything be handed over, while
+    /// there is another candidate. Until then, and where there is none, it goes on serving.
+    pub fn withdraw(&mut self, withdrawn: bool) {
+        self.withdrawn = withdrawn;
+    }
+
+    /// Whether it is withdrawn; no longer once the store had no other candidate.
+    #[must_use]
+    pub fn is_withdrawn(&self) -> bool {
+        self.withdrawn
     }
 
     /// Whether the process is about to exit.
@@ -281,7 +297,7 @@ impl Owner {
             copies,
             released: complete.into_iter().chain(given_up).take(limits::MAX_RAISES).collect(),
             taken: self.releases.taken(),
-            leaving: self.leaving,
+            leaving: self.leaving || self.withdrawn,
         })
     }
 
@@ -334,8 +350,11 @@ impl Owner {
         for one in &update.handovers {
             self.begin_handover(one, effects);
         }
-        if self.leaving && update.no_other_candidate {
-            self.part(effects);
+        if update.no_other_candidate {
+            self.withdrawn = false;
+            if self.leaving {
+                self.part(effects);
+            }
         }
         Ok(())
     }

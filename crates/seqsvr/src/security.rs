@@ -178,11 +178,17 @@ fn of(identity: &Identity, hint: &str) -> Result<Credentials, Failure> {
 
 fn load(files: Files, exit: Exit, hint: &str) -> Result<Credentials, Failure> {
     let credentials = Credentials::load(files).map_err(|error| unusable(&error, exit, hint))?;
-    let left = credentials.certificate().left(crate::utc::now());
-    if left.is_zero() {
-        let path = credentials.files().certificate.display();
+    let (certificate, now) = (credentials.certificate(), crate::utc::now());
+    let path = credentials.files().certificate.display();
+    if certificate.left(now).is_zero() {
         return Err(
             Failure::new(exit, format!("{path}: the certificate has expired")).hint("`seqsvr cert rotate` renews it")
+        );
+    }
+    if now < certificate.not_before {
+        let what = format!("{path}: the certificate is not valid before {}", crate::utc::text(certificate.not_before));
+        return Err(
+            Failure::new(exit, what).hint("is the clock of this machine right? `seqsvr cert issue` makes new ones")
         );
     }
     Ok(credentials)

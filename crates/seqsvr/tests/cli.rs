@@ -852,7 +852,7 @@ fn settings_as_json_have_their_own_types() {
     let environment = [("SEQSVR_REDIS_PASSWORD", "secret"), ("SEQSVR_ALLOC_LEASE_MS", "1900")];
     let shown = run(Path::new("."), &["config", "show", "-o", "json", "--origin"], &environment);
     let json = shown.strip_suffix("exit 0\n").unwrap();
-    assert!(json.starts_with(r#"{"items":[{"key":"alloc.connections","value":"#), "{json}");
+    assert!(json.starts_with(r#"{"items":[{"key":"alloc.certificate_margin_ms","value":300000"#), "{json}");
     for part in [
         r#"{"key":"alloc.lease_ms","value":1900,"origin":"$SEQSVR_ALLOC_LEASE_MS"}"#,
         r#"{"key":"log.format","value":"plain","origin":"default"}"#,

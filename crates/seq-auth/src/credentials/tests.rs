@@ -204,7 +204,9 @@ async fn files_are_read_again_and_damaged_ones_change_nothing() {
     };
     let other = place.files("store/im-a/s2", now());
     type Case<'a> = (&'a dyn Fn(&Files), &'a str);
-    let cases: [Case<'_>; 7] = [
+    let cases: [Case<'_>; 9] = [
+        (&|_| drop(place.files("store/im-a/s1", now() - 11 * DAY)), "the certificate expired"),
+        (&|_| drop(place.files("store/im-a/s1", now() + DAY)), "is the clock of this machine right?"),
         (&|files| fs::remove_file(&files.certificate).unwrap(), "cannot be read"),
         (&|files| fs::write(&files.certificate, "").unwrap(), "no certificate in PEM"),
         (&|files| fs::write(&files.bundle, "-----BEGIN CERTIFICATE-----\n").unwrap(), "no certificate in PEM"),
@@ -233,6 +235,10 @@ async fn files_are_read_again_and_damaged_ones_change_nothing() {
         let error = refused(change);
         assert!(error.contains(what), "{what}: {error}");
     }
+    // What is in use may expire; other files beside it are read still.
+    let short = Credentials::load(place.files("store/im-a/s1", now() - 11 * DAY)).unwrap();
+    fs::write(&short.files().bundle, [place.authority.bundle(), Place::new("im").authority.bundle()].concat()).unwrap();
+    assert!(short.reload().unwrap());
     place.files("store/im-a/s1", now());
     assert!(store.reload().unwrap());
     assert_ne!(store.certificate().serial, first.serial);
@@ -270,6 +276,33 @@ async fn a_session_is_resumed_until_the_certificate_expires() {
         }
     };
     assert!(error.to_string().contains("client/backend has expired"), "{error}");
+}
+
+#[tokio::test]
+async fn an_open_connection_of_an_allocator_to_a_store_ends_when_its_certificate_expires() {
+    let place = Place::new("c");
+    let expiring = |short| Credentials::load(place.files(short, now() - 10 * DAY + Duration::from_secs(3))).unwrap();
+    let follow = async |server: &Credentials, client: &Credentials| {
+        let (near, far) = duplex(16 << 10);
+        let serving = async { server.accept(ClientCertificate::Required, far).await.map(|open| server.follow(&open)) };
+        let dialing = async { client.connect(HOST, &ExpectedServer::any(), near, Some(b"h2")).await };
+        let (served, _dialed) = tokio::join!(serving, dialing);
+        served.unwrap()
+    };
+    let (store, alloc) = (place.credentials("store/a/s1"), place.credentials("alloc/a/a1"));
+    let mut renewing = follow(&store, &expiring("alloc/a/a2")).await;
+    let mut lasting = [follow(&store, &expiring("store/a/s2")).await, follow(&alloc, &expiring("alloc/a/a3")).await];
+    assert!(renewing.check().is_ok());
+    let until = now() + Duration::from_secs(60);
+    let error = loop {
+        match renewing.check() {
+            Err(error) => break error,
+            Ok(()) => assert!(now() < until, "it expires within three seconds"),
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(error.to_string().contains("alloc/a/a2 has expired"), "{error}");
+    assert!(lasting.iter_mut().all(|standing| standing.check().is_ok()));
 }
 
 /// A handshake of a client that expects a server; returns whether it resumed a session.

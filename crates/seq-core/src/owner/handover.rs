@@ -435,7 +435,7 @@ impl Owner {
     /// [`OfferRefusal`].
     pub fn check_offer(&self, offer: &HandoverOffer) -> Result<(), OfferRefusal> {
         self.check_epoch(offer)?;
-        if self.leaving { Err(OfferRefusal::Leaving) } else { Ok(()) }
+        if self.leaving || self.withdrawn { Err(OfferRefusal::Leaving) } else { Ok(()) }
     }
 
     fn check_epoch(&self, offer: &HandoverOffer) -> Result<(), OfferRefusal> {

@@ -43,8 +43,8 @@ struct Scenario {
 
 impl Machine for Scenario {
     /// * `clock DURATION`: time passes.
-    /// * `registered node= incarnation=`, `session-over`, `leaving`, `restarted`: another process, with a machine of
-    ///   its own.
+    /// * `registered node= incarnation=`, `session-over`, `leaving`, `withdrawn`, `reachable`, `restarted`: another
+    ///   process, with a machine of its own.
     /// * `renew`: a renewal is sent; `renewed UPDATE`: its response. `raised OWNERSHIP sent= UPDATE`, `raise-failed
     ///   OWNERSHIP`, `lost OWNERSHIP`: responses to a raise. `peer-routes ROUTES`.
     /// * An UPDATE is ROUTES, `grants=SECTION@EPOCH:CEILING[:ATTEMPT],..`, `planned=SECTION@EPOCH->NODE/INCARNATION,..`
@@ -122,6 +122,8 @@ impl Scenario {
             }
             "restarted" => *self = Scenario { now: self.now, ..Scenario::new() },
             "leaving" => self.owner.leave(),
+            "withdrawn" => self.owner.withdraw(true),
+            "reachable" => self.owner.withdraw(false),
             "session-over" => {
                 let session = self.session(command);
                 self.owner.on_session_over(session, effects);

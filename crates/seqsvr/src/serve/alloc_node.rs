@@ -158,7 +158,8 @@ pub(crate) fn start(
         store_addrs: config.spec.stores.iter().map(|store| store.addr.clone()).collect(),
         admin_addrs: config.spec.stores.iter().filter_map(|store| store.admin.clone()).collect(),
     };
-    let allocator = start_background(config, dial, background, timeout)?;
+    let tls = ports.tls.clone();
+    let allocator = start_background(config, dial.clone(), background, timeout)?;
     let admin = admin_view(allocator.clone(), identity, ports.tls.clone());
     let mut ready = Checks::new();
     allocator.add_checks(&mut ready);
@@ -201,6 +202,7 @@ pub(crate) fn start(
     for outcome in outcomes.iter().take(count) {
         outcome.context("cannot open the ports")?;
     }
+    allocator.check_itself(&dial, move || tls.as_ref().map(Tls::certificate_not_after), endpoints.tasks());
     background.allocator(allocator.clone());
     Ok(allocator)
 }

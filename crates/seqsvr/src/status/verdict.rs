@@ -91,6 +91,8 @@ pub(super) struct Facts {
     pub(super) delayed_ms: u64,
     /// Allocators that serve nothing because the store lost entries, by name, with what showed it.
     pub(super) halted: Vec<(String, String)>,
+    /// Allocators that callers cannot reach, by name, with the cause and the next step.
+    pub(super) withdrawn: Vec<(String, String)>,
     /// Evidence in the store that committed entries are gone; empty without.
     pub(super) entries_lost: String,
     /// Stores that respond more than once, each time as another process.

@@ -260,6 +260,7 @@ fn is_degraded(facts: &Facts) -> bool {
     !facts.missing_stores().is_empty()
         || !facts.silent_allocs.is_empty()
         || !facts.unleased.is_empty()
+        || !facts.withdrawn.is_empty()
         || facts.expiry.has_expired()
         || full
 }

@@ -16,13 +16,20 @@ pub(in crate::status) struct Remark {
 }
 
 /// The remarks, in order.
-pub(in crate::status) const REMARKS: [Remark; 5] = [
+pub(in crate::status) const REMARKS: [Remark; 6] = [
     Remark { name: "restores", text: restores },
     Remark { name: "disk", text: disks },
     Remark { name: "clock", text: clocks },
     Remark { name: "expired leases", text: lapses },
+    Remark { name: "withdrawn", text: withdrawn },
     Remark { name: "certificates", text: |facts| facts.expiry.warning() },
 ];
+
+fn withdrawn(facts: &Facts) -> Option<String> {
+    let text = |(name, cause): &(String, String)| format!("{name}: {cause}");
+    let withdrawn: Vec<String> = facts.withdrawn.iter().map(text).collect();
+    (!withdrawn.is_empty()).then(|| withdrawn.join("; "))
+}
 
 fn restores(facts: &Facts) -> Option<String> {
     (facts.restores > 0).then(|| format!("restores are counted up to {}", facts.restores))

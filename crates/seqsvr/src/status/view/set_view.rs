@@ -260,6 +260,9 @@ impl SetView {
         if alloc.leases_expired > 0 {
             self.facts.lapses.push((response.node.clone(), alloc.leases_expired));
         }
+        if !alloc.withdrawn.is_empty() {
+            self.facts.withdrawn.push((response.node.clone(), alloc.withdrawn.clone()));
+        }
         if !alloc.halted.is_empty() {
             self.facts.halted.push((response.node.clone(), alloc.halted.clone()));
         }
