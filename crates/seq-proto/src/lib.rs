@@ -21,7 +21,6 @@ pub use reason::Reason;
 /// Types and services generated from `proto/seqsvr/v1`.
 #[expect(
     clippy::allow_attributes_without_reason,
-    clippy::large_enum_variant,
     clippy::too_many_lines,
     reason = "generated"
 )]
