@@ -21,6 +21,7 @@ mod doctor;
 mod drills;
 mod expiry;
 mod files;
+mod floods;
 mod forwarding;
 mod hostile;
 mod http;

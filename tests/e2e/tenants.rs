@@ -28,7 +28,7 @@ fn tenants(push: &str) -> String {
 }
 
 /// Starts a cluster with these tenants.
-fn start(push: &str) -> Cluster {
+pub(crate) fn start(push: &str) -> Cluster {
     Cluster::start_with(|place| {
         write(place, push);
         let settings = format!("[tenants]\nfile = \"{}\"\n", place.path("tenants.toml").display());

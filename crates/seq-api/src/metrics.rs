@@ -144,7 +144,7 @@ catalogue! {
     REQUESTS_OUT_OF_MEMORY_TOTAL = "seqsvr_requests_out_of_memory_total", Counter, Count, ["node"];
     /// Connections whose TLS handshake failed: no certificate, one that is not accepted here, or another protocol.
     HANDSHAKES_FAILED_TOTAL = "seqsvr_handshakes_failed_total", Counter, Count, ["node"];
-    /// Connections closed at once because a node had too many TLS handshakes under way.
+    /// Unfinished connections dropped for newer ones, because a port had too many of them.
     HANDSHAKES_REFUSED_TOTAL = "seqsvr_handshakes_refused_total", Counter, Count, ["node"];
     /// Requests that the role in the sender's certificate does not allow.
     REQUESTS_DENIED_TOTAL = "seqsvr_requests_denied_total", Counter, Count, ["node"];
@@ -201,10 +201,12 @@ pub fn connection_metrics(node: &str) -> ConnectionMetrics {
 /// The metrics of a node's handshakes.
 #[must_use]
 pub fn handshake_metrics(node: &str) -> HandshakeMetrics {
-    HandshakeMetrics {
-        failed: metrics::counter!(HANDSHAKES_FAILED_TOTAL, "node" => node.to_owned()),
-        refused: metrics::counter!(HANDSHAKES_REFUSED_TOTAL, "node" => node.to_owned()),
-    }
+    HandshakeMetrics { failed: metrics::counter!(HANDSHAKES_FAILED_TOTAL, "node" => node.to_owned()) }
+}
+
+/// The counter of a node's unfinished connections that were dropped for newer ones.
+pub fn unfinished_dropped(node: &str) -> metrics::Counter {
+    metrics::counter!(HANDSHAKES_REFUSED_TOTAL, "node" => node.to_owned())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 
 use crate::layout::{Layout, LayoutError};
@@ -13,7 +14,7 @@ use crate::limits;
 
 mod check;
 
-pub use check::check_sets;
+pub use check::{check_sets, is_dialled_addr, is_dns_label};
 
 /// One set, as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +105,12 @@ pub struct AllocSpec {
 }
 
 impl SetSpec {
+    /// Returns the addresses of its nodes' hosts that are not names.
+    pub fn ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let addrs = self.stores.iter().map(|store| &store.addr).chain(self.allocs.iter().map(|alloc| &alloc.addr));
+        addrs.filter_map(|addr| addr.parse::<SocketAddr>().ok()).map(|addr| addr.ip())
+    }
+
     /// Checks every value and the relations between them.
     ///
     /// # Errors

@@ -213,7 +213,7 @@ impl Inner {
 }
 
 /// The unit of the per-address limit: for IPv6 the /64 network, because a host has all its addresses.
-fn host(peer: IpAddr) -> IpAddr {
+pub(crate) fn host(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
         v4 => v4,
@@ -248,7 +248,9 @@ impl Watched {
     /// Ends the connection when a write was blocked for too long.
     fn written(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if written.is_ready() {
-            self.opening = None;
+            if self.opening.take().is_some() {
+                self.connection.peer().requested();
+            }
             self.stalled = None;
             return written;
         }

@@ -11,11 +11,13 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use seq_auth::Identity;
+use parking_lot::Mutex;
+use seq_auth::{Identity, Role};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -24,11 +26,12 @@ use tokio_util::either::Either;
 use tonic::transport::server::{Connected, TcpIncoming};
 
 use crate::memory::{Account, MemoryBudget};
+use crate::unfinished::{Opening, Seat, Unfinished};
 
 mod handshake;
 
-pub use handshake::{HANDSHAKE_TIMEOUT, HandshakeMetrics, MAX_HANDSHAKES, Tls};
 use handshake::{Handshake, Secure};
+pub use handshake::{HandshakeMetrics, Tls};
 
 thread_local! {
     static READS: Cell<u64> = const { Cell::new(0) };
@@ -51,6 +54,7 @@ type Connections = Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>;
 pub struct Listener {
     source: Either<std::net::TcpListener, Connections>,
     tls: Option<Tls>,
+    unfinished: Option<Unfinished>,
 }
 
 impl Listener {
@@ -60,13 +64,19 @@ impl Listener {
         C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let connections: Connections = Box::pin(connections.map(|accepted| accepted.map(Connection::other)));
-        Listener { source: Either::Right(connections), tls: None }
+        Listener { source: Either::Right(connections), tls: None, unfinished: None }
     }
 
     /// A listener on a socket, with TLS where there are credentials.
     #[must_use]
     pub fn socket(socket: std::net::TcpListener, tls: Option<Tls>) -> Listener {
-        Listener { source: Either::Left(socket), tls }
+        Listener { source: Either::Left(socket), tls, unfinished: None }
+    }
+
+    /// The same listener, whose unfinished connections are bounded with those of its port.
+    #[must_use]
+    pub fn of_port(self, unfinished: &Unfinished) -> Listener {
+        Listener { unfinished: Some(unfinished.clone()), ..self }
     }
 
     /// Whether its connections have TLS.
@@ -90,16 +100,14 @@ impl Listener {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn incoming(self) -> io::Result<impl Stream<Item = io::Result<Connection>> + Send + Unpin + use<>> {
-        let Listener { source, tls } = self;
+        let Listener { source, tls, unfinished } = self;
         Ok(match source {
             Either::Left(listener) => {
                 listener.set_nonblocking(true)?;
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 let sockets = TcpIncoming::from(listener).with_nodelay(Some(true));
-                // A connection above the limit of handshakes is closed at once.
-                Either::Left(sockets.filter_map(move |accepted| match accepted {
-                    Ok(stream) => Connection::accepted(stream, tls.as_ref()).map(Ok),
-                    Err(error) => Some(Err(error)),
+                Either::Left(sockets.map(move |accepted| {
+                    accepted.map(|stream| Connection::accepted(stream, tls.as_ref(), unfinished.as_ref()))
                 }))
             }
             Either::Right(connections) => Either::Right(connections),
@@ -155,6 +163,9 @@ struct PeerState {
     identity: OnceLock<Identity>,
     attachment: OnceLock<Attachment>,
     account: OnceLock<Account>,
+    /// Whether there is a seat, for a look without the lock.
+    is_unfinished: AtomicBool,
+    seat: Mutex<Option<Seat>>,
 }
 
 /// A value that lives as long as a connection.
@@ -166,6 +177,40 @@ impl Peer {
     pub fn identified(identity: Identity) -> Peer {
         let state = PeerState { identity: identity.into(), ..PeerState::default() };
         Peer { addr: None, state: Arc::new(state) }
+    }
+
+    /// Frees the seat of an unfinished connection: its peer has proved who it is. Later calls have no effect.
+    #[inline]
+    pub fn proved(&self) {
+        if self.state.is_unfinished.load(Relaxed) {
+            self.state.is_unfinished.store(false, Relaxed);
+            drop(self.state.seat.lock().take());
+        }
+    }
+
+    /// As [`Peer::proved`] where the port requires no proof: the peer has sent a request.
+    #[inline]
+    pub fn requested(&self) {
+        if self.state.is_unfinished.load(Relaxed) && !self.needs_credential() {
+            self.proved();
+        }
+    }
+
+    fn needs_credential(&self) -> bool {
+        self.state.seat.lock().as_ref().is_some_and(Seat::needs_credential)
+    }
+
+    /// Keeps the identity that the handshake has proved.
+    fn identify(&self, identity: Identity) {
+        // Callers come from anywhere; where nodes and operators come from, they come again.
+        if identity.role() != Role::Client
+            && let Some(seat) = &*self.state.seat.lock()
+        {
+            seat.learn();
+        }
+        let first = self.state.identity.set(identity);
+        debug_assert!(first.is_ok(), "one handshake");
+        self.proved();
     }
 
     /// Its address; only sockets have one.
@@ -202,6 +247,8 @@ impl Peer {
 pub struct Connection {
     transport: Transport,
     peer: Peer,
+    /// The end of a connection that stays unfinished.
+    opening: Option<Opening>,
 }
 
 enum Transport {
@@ -216,18 +263,21 @@ impl Connection {
     /// A connection that is not a socket.
     #[must_use]
     pub fn other(transport: impl Duplex + 'static) -> Connection {
-        Connection { transport: Transport::Other(Box::new(transport)), peer: Peer::default() }
+        Connection { transport: Transport::Other(Box::new(transport)), peer: Peer::default(), opening: None }
     }
 
-    /// An accepted socket; `None` where it has TLS and too many handshakes are under way.
+    /// An accepted socket, with a seat of its port where the port has seats.
     #[must_use]
-    pub fn accepted(stream: TcpStream, tls: Option<&Tls>) -> Option<Connection> {
+    pub fn accepted(stream: TcpStream, tls: Option<&Tls>, unfinished: Option<&Unfinished>) -> Connection {
         let addr = stream.peer_addr().ok();
         let transport = match tls {
-            Some(tls) => Transport::Opening(Box::new(tls.begin(stream, addr.map(|addr| addr.ip()))?)),
-            None => return Some(stream.into()),
+            Some(tls) => Transport::Opening(Box::new(tls.begin(stream))),
+            None => Transport::Socket(stream),
         };
-        Some(Connection { transport, peer: Peer { addr, ..Peer::default() } })
+        let (seat, opening) = unfinished.map(|port| port.take(addr.map(|addr| addr.ip()))).unzip();
+        let is_unfinished = AtomicBool::new(seat.is_some());
+        let state = Arc::new(PeerState { seat: Mutex::new(seat), is_unfinished, ..PeerState::default() });
+        Connection { transport, peer: Peer { addr, state }, opening }
     }
 
     /// The peer.
@@ -266,18 +316,32 @@ impl Connection {
     /// Completes the handshake of TLS, where there is one. Cancel safe.
     ///
     /// # Errors
-    /// The peer does not prove an identity that is accepted here, or takes longer than [`HANDSHAKE_TIMEOUT`].
+    /// The peer does not prove an identity that is accepted here, or takes too long.
     pub async fn open(&mut self) -> io::Result<()> {
         std::future::poll_fn(|cx| self.poll_open(cx).map_ok(drop)).await
+    }
+
+    /// Ends a connection that lost its seat, or stays unfinished for too long.
+    #[inline]
+    fn check_opening(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let Some(opening) = &mut self.opening else { return Ok(()) };
+        if let Poll::Ready(finished) = opening.poll(cx) {
+            finished?;
+            self.opening = None;
+        }
+        Ok(())
     }
 
     /// The transport, once its handshake is made.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Duplex>>> {
         if let Transport::Opening(handshake) = &mut self.transport {
-            let secure = std::task::ready!(handshake.poll(self.peer.addr, cx))?;
+            let Poll::Ready(secure) = handshake.poll(self.peer.addr, cx) else {
+                self.check_opening(cx)?;
+                return Poll::Pending;
+            };
+            let secure = secure?;
             if let Some(identity) = seq_auth::peer(&secure.stream) {
-                let first = self.peer.state.identity.set(identity);
-                debug_assert!(first.is_ok(), "one handshake");
+                self.peer.identify(identity);
             }
             self.transport = Transport::Secure(Box::new(secure));
         }
@@ -293,7 +357,7 @@ impl Connection {
 impl From<TcpStream> for Connection {
     fn from(stream: TcpStream) -> Connection {
         let addr = stream.peer_addr().ok();
-        Connection { transport: Transport::Socket(stream), peer: Peer { addr, ..Peer::default() } }
+        Connection { transport: Transport::Socket(stream), peer: Peer { addr, ..Peer::default() }, opening: None }
     }
 }
 
@@ -313,6 +377,9 @@ impl Connected for Connection {
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !matches!(self.transport, Transport::Opening(_)) {
+            self.check_opening(cx)?;
+        }
         let read = match &mut self.transport {
             Transport::Socket(stream) => Pin::new(stream).poll_read(cx, into),
             _ => std::task::ready!(self.poll_open(cx))?.poll_read(cx, into),

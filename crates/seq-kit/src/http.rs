@@ -15,14 +15,19 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use metrics::Counter;
 
 use crate::admission::{Admission, ConnectionMetrics, Watched};
 use crate::connection::{Connection, Tls, paced};
 use crate::metrics::{Recorder, UPKEEP_INTERVAL};
 use crate::tasks::{Kind, TaskGroup};
+use crate::unfinished::Unfinished;
 
 /// Limit on open connections of the port: a few scrapers and probes, each with one request.
-pub const MAX_CONNECTIONS: usize = 64;
+pub const MAX_CONNECTIONS: usize = 96;
+
+/// Those of them whose request has not arrived: beyond it, newer ones take the place of older ones.
+pub const MAX_UNFINISHED: usize = 64;
 
 /// The node that the port's connections count for: the port belongs to the process, which may run several nodes.
 pub const NODE: &str = "http";
@@ -103,7 +108,7 @@ pub fn serve(
     tls: Option<Tls>,
     recorder: Recorder,
     checks: Checks,
-    metrics: ConnectionMetrics,
+    (metrics, dropped): (ConnectionMetrics, Counter),
     tasks: &TaskGroup,
 ) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
@@ -111,6 +116,7 @@ pub fn serve(
         listener: tokio::net::TcpListener::from_std(listener)?,
         tls,
         admission: Admission::of(NODE, MAX_CONNECTIONS, metrics),
+        unfinished: Unfinished::new(MAX_UNFINISHED, [], dropped),
     };
     let shared = Shared { recorder: recorder.clone(), checks, tasks: tasks.clone() };
     let token = tasks.token();
@@ -138,6 +144,7 @@ struct Bounded {
     listener: tokio::net::TcpListener,
     tls: Option<Tls>,
     admission: Admission,
+    unfinished: Unfinished,
 }
 
 impl axum::serve::Listener for Bounded {
@@ -148,8 +155,15 @@ impl axum::serve::Listener for Bounded {
         loop {
             match self.listener.accept().await {
                 Ok((stream, addr)) => {
-                    let connection = Connection::accepted(stream, self.tls.as_ref());
-                    if let Some(watched) = connection.and_then(|connection| self.admission.watch(connection)) {
+                    let connection = Connection::accepted(stream, self.tls.as_ref(), Some(&self.unfinished));
+                    // Those that have just lost their seats end when they run.
+                    for _ in 0..MAX_UNFINISHED {
+                        if self.admission.count() < MAX_CONNECTIONS {
+                            break;
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                    if let Some(watched) = self.admission.watch(connection) {
                         return (watched, addr);
                     }
                 }
@@ -234,7 +248,7 @@ mod tests {
             std::sync::LazyLock::new(|| Recorder::install(&[], || gauge!("test_refreshed").set(1.0)).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (addr, tasks) = (listener.local_addr().unwrap(), TaskGroup::new());
-        serve(listener, None, RECORDER.clone(), checks, ConnectionMetrics::none(), &tasks).unwrap();
+        serve(listener, None, RECORDER.clone(), checks, (ConnectionMetrics::none(), Counter::noop()), &tasks).unwrap();
         (addr, tasks)
     }
 
@@ -242,35 +256,28 @@ mod tests {
     async fn connections_are_bounded_and_closed_after_the_response() {
         let (addr, tasks) = port(Checks::new());
         let mut half = Vec::new();
-        for _ in 0..MAX_CONNECTIONS {
+        for _ in 0..2 * MAX_CONNECTIONS {
             let mut stream = TcpStream::connect(addr).await.unwrap();
-            stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n").await.unwrap();
+            // One that lost its seat may be reset.
+            let _ = stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n").await;
             half.push(stream);
         }
-        // All permits are in use: the next connection ends at once, without a response.
-        let ended = async {
-            let mut stream = TcpStream::connect(addr).await.unwrap();
-            let mut byte = [0];
-            matches!(stream.read(&mut byte).await, Ok(0) | Err(_))
-        };
-        assert!(
-            tokio::time::timeout(Duration::from_secs(5), ended).await.expect("a connection above the limit is closed")
-        );
-        // A response releases the permit although the client would keep the connection.
+        let within = Duration::from_secs(5);
+        // The oldest ones have ended, and a newcomer is served at once.
+        let mut byte = [0];
+        let ended = tokio::time::timeout(within, half[0].read(&mut byte)).await.expect("the oldest is dropped");
+        assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+        let newcomer = tokio::time::timeout(within, get(addr, "/livez")).await.expect("served");
+        assert!(newcomer.starts_with("HTTP/1.1 200"), "{newcomer}");
+        // The connection of a response ends although the client would keep it.
         let mut one = half.pop().unwrap();
         one.write_all(b"\r\n").await.unwrap();
         let mut response = String::new();
         let read = one.read_to_string(&mut response);
-        tokio::time::timeout(Duration::from_secs(5), read).await.expect("closed after the response").unwrap();
+        tokio::time::timeout(within, read).await.expect("closed after the response").unwrap();
         assert!(response.starts_with("HTTP/1.1 200") && response.contains("connection: close"), "{response}");
-        let served = async {
-            while !get(addr, "/livez").await.starts_with("HTTP/1.1 200") {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(5), served).await.expect("the permit is released");
         drop(half);
-        assert_eq!(tasks.shutdown(Duration::from_secs(5)).await, Ok(()));
+        assert_eq!(tasks.shutdown(within).await, Ok(()));
     }
 
     #[tokio::test]

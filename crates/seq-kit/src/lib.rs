@@ -16,3 +16,4 @@ pub mod port;
 pub mod repeats;
 pub mod tasks;
 pub mod telemetry;
+pub mod unfinished;

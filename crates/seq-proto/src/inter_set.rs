@@ -2,6 +2,7 @@
 
 use seq_core::directory::{Claim, ClaimRun};
 use seq_core::layout::SectionRun;
+use seq_core::set_spec::{is_dialled_addr, is_dns_label};
 use seq_core::state::{
     Arrival, Arrive, Arriving, Closing, Destination, FenceResponse, RecordClaim, SetFacts, Tombstone,
 };
@@ -42,17 +43,16 @@ impl From<&SetFacts> for v1::SetFacts {
 /// The refusal, which names the fact.
 pub fn facts(facts: &v1::SetFacts) -> Result<SetFacts, Status> {
     let v1::SetFacts { id, lineage, revision, name, stores, allocs, closing, closed, .. } = facts.clone();
-    if id == 0 || name.is_empty() || name.len() > limits::MAX_NAME_BYTES {
-        let text = format!("facts of set {id} with name {name:?}: a set has an id and a name of up to 63 characters");
+    if id == 0 || !is_dns_label(&name) {
+        let text = format!("facts of set {id} with name {name:?}: a set has an id, and a DNS label as its name");
         return Err(Reason::UnknownSet.status(text));
     }
-    let long = stores.iter().chain(&allocs).find(|addr| addr.len() > limits::MAX_ADDR_BYTES);
-    if long.is_some() || allocs.len() > limits::MAX_SET_ADDRS || stores.len() > limits::MAX_SET_ADDRS {
-        let text = format!(
-            "facts of set {name:?}: up to {} addresses of each kind, of up to {} bytes",
-            limits::MAX_SET_ADDRS,
-            limits::MAX_ADDR_BYTES
-        );
+    if let Some(addr) = stores.iter().chain(&allocs).find(|addr| !is_dialled_addr(addr)) {
+        let start: String = addr.chars().take(limits::MAX_ADDR_BYTES).collect();
+        return Err(Reason::BadAddr.status(format!("facts of set {name:?}: {start:?} is no address HOST:PORT")));
+    }
+    if allocs.len() > limits::MAX_SET_ADDRS || stores.len() > limits::MAX_SET_ADDRS {
+        let text = format!("facts of set {name:?}: up to {} addresses of each kind", limits::MAX_SET_ADDRS);
         return Err(Reason::BadAddr.status(text));
     }
     let refuses = with_lineages(&name, "refused", &facts.refused_set_ids, &facts.refused_lineages)?;
@@ -300,4 +300,37 @@ pub fn confirmed(response: &v1::ConfirmResponse) -> Result<Vec<(SectionId, Tombs
         routed: RouteVersion(0),
     };
     Ok((0..rows).map(|row| (SectionId(response.sections[row]), one(row))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::reason;
+
+    #[test]
+    fn names_and_addresses_of_other_sets_are_those_of_a_set_file() {
+        let stated = |name: &str, addr: &str| {
+            let (name, addrs) = (name.to_owned(), vec![addr.to_owned()]);
+            let stated = v1::SetFacts { id: 1, name, allocs: addrs.clone(), stores: addrs, ..v1::SetFacts::default() };
+            facts(&stated).err().and_then(|status| reason(&status)).unwrap_or_default()
+        };
+        let long = "a".repeat(64);
+        let table = [
+            ("im-b", "10.0.0.1:7301", ""),
+            ("im-b", "s1.example.com:7301", ""),
+            ("im-b", "[::1]:7301", ""),
+            ("", "s1:1", "UNKNOWN_SET"),
+            (&long, "s1:1", "UNKNOWN_SET"),
+            ("x\u{1b}[2J", "s1:1", "UNKNOWN_SET"),
+            ("a\nb", "s1:1", "UNKNOWN_SET"),
+            ("\u{430}", "s1:1", "UNKNOWN_SET"),
+            ("im-b", "s1\u{1b}[31m:1", "BAD_ADDR"),
+            ("im-b", "s1", "BAD_ADDR"),
+            ("im-b", "0.0.0.0:1", "BAD_ADDR"),
+            ("im-b", "s1:0", "BAD_ADDR"),
+        ];
+        for (name, addr, expected) in table {
+            assert_eq!(stated(name, addr), expected, "{name:?} {addr:?}");
+        }
+    }
 }

@@ -66,7 +66,7 @@ impl Caller {
         if let Caller::Tenant(tenant) = self { tenant.admit_uid(uid) } else { Ok(()) }
     }
 
-    /// Counts an advance, and checks its distance from the last number of the uid.
+    /// Counts an advance, checks its distance from the last number of the uid, and charges it as numbers.
     ///
     /// # Errors
     /// It is not allowed, or the last number cannot be read.
@@ -83,9 +83,6 @@ impl Caller {
         let Caller::Tenant(tenant) = self else { return Ok(()) };
         tenant.admit_call()?;
         tenant.admit_uid(uid)?;
-        if tenant.max_advance().is_none() {
-            return Ok(());
-        }
         // Numbers only grow: one that is given out after this reading makes the distance smaller.
         let current = service.current(call, uid, Epoch(0)).await?;
         tenant.admit_advance(current.reading.value, to)

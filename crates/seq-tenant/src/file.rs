@@ -43,8 +43,8 @@ pub struct TenantSpec {
     pub connections: Option<u32>,
     /// Numbers per item.
     pub max_count: Option<u32>,
-    /// How far above its last number a uid may be advanced; 0 forbids it.
-    pub max_advance: Option<u64>,
+    /// How far above its last number a uid may be advanced; 0, the default, forbids it.
+    pub max_advance: u64,
 }
 
 /// What is wrong with a tenants file.
@@ -100,6 +100,7 @@ pub fn parse(text: &str) -> Result<Vec<TenantSpec>, FileError> {
     let at = |span: Range<usize>, what: String| FileError { line: line_of(text, span.start), what };
     let mut tenants: Vec<TenantSpec> = Vec::new();
     let mut holders: BTreeMap<String, String> = BTreeMap::new();
+    let mut hashes: BTreeMap<String, String> = BTreeMap::new();
     if let Some(beyond) = raw.tenant.get(MAX_TENANTS) {
         return Err(at(beyond.name.span(), format!("tenant: more than {MAX_TENANTS}")));
     }
@@ -112,6 +113,15 @@ pub fn parse(text: &str) -> Result<Vec<TenantSpec>, FileError> {
             if let Some(other) = holders.insert(certificate.get_ref().clone(), name.clone()) {
                 let what = format!("certificates: {:?} is of tenant {other:?} already", certificate.get_ref());
                 return Err(at(certificate.span(), what));
+            }
+        }
+        for token in &tenant.tokens {
+            // As a hash is compared, not as it is written.
+            if let Some(other) = hashes.insert(token.get_ref().to_ascii_lowercase(), name.clone()) {
+                let what = format!(
+                    "tokens: this hash is of tenant {other:?} already: make each token with `seqsvr tenant token`"
+                );
+                return Err(at(token.span(), what));
             }
         }
         tenants.push(tenant.check().map_err(|(span, what)| at(span, what))?);
@@ -154,7 +164,7 @@ impl RawTenant {
             numbers_per_s: rate("numbers_per_s", self.numbers_per_s)?,
             connections: positive("connections", self.connections)?,
             max_count: positive("max_count", self.max_count)?,
-            max_advance: self.max_advance,
+            max_advance: self.max_advance.unwrap_or(0),
             name,
         })
     }
@@ -209,7 +219,7 @@ mod tests {
             numbers_per_s: NonZeroU32::new(1_000),
             connections: Some(3),
             max_count: Some(100),
-            max_advance: Some(0),
+            max_advance: 0,
         };
         assert_eq!(tenants[0], expected);
         assert_eq!((tenants[1].name.as_str(), tenants[1].numbers_per_s, tenants[1].uids.len()), ("ops", None, 0));
@@ -234,6 +244,11 @@ mod tests {
                 "certificates = [\"a\"]\n[[tenant]]\nname = \"b\"\ncertificates = [\"a\"]",
                 "6: certificates: \"a\" is of tenant \"im\"",
             ),
+            (
+                &format!("tokens = [\"{HASH}\"]\n[[tenant]]\nname = \"b\"\ntokens = [\"{HASH}\"]"),
+                "6: tokens: this hash is of tenant \"im\" already",
+            ),
+            (&format!("tokens = [\"{HASH}\", \"{HASH}\"]"), "3: tokens: this hash is of tenant \"im\" already"),
             (
                 "certificates = [\"a\"]\n[[tenant]]\nname = \"Bad name\"\ncertificates = [\"b\"]",
                 "5: name: \"Bad name\"",

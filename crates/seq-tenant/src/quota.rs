@@ -148,23 +148,26 @@ impl Tenant {
         Err(Refusal::CountAboveQuota { count, most })
     }
 
-    /// How far above a uid's last number it may be advanced, where the tenant has a cap.
-    pub(crate) fn max_advance(&self) -> Option<u64> {
-        self.spec.max_advance
-    }
-
-    /// Checks an advance of a uid whose last number is `from`.
+    /// Checks an advance of a uid whose last number is `from`, and charges the numbers between.
     ///
     /// # Errors
-    /// [`Refusal::AdvanceTooFar`]
+    /// [`Refusal::AdvanceTooFar`], [`Refusal::QuotaExceeded`]
     pub(crate) fn admit_advance(&self, from: Seq, to: Target) -> Result<(), Refusal> {
-        let Some(most) = self.max_advance() else { return Ok(()) };
-        let bound = Seq(from.0.saturating_add(most));
-        if to.seq() <= bound {
-            return Ok(());
+        // What the rate never allows at once is too far as well.
+        let rate = self.spec.numbers_per_s.map_or(u64::MAX, |rate| rate.get().into());
+        let bound = Seq(from.0.saturating_add(self.spec.max_advance.min(rate)));
+        if to.seq() > bound {
+            self.metrics.cap.increment(1);
+            return Err(Refusal::AdvanceTooFar { to: to.seq().0, bound });
         }
-        self.metrics.cap.increment(1);
-        Err(Refusal::AdvanceTooFar { to: to.seq().0, bound })
+        let distance = to.seq().0.saturating_sub(from.0);
+        let charged = self.numbers.as_ref().zip(u32::try_from(distance).ok().and_then(NonZeroU32::new));
+        if charged.is_some_and(|(numbers, distance)| !numbers.take(distance)) {
+            self.metrics.rate.increment(1);
+            return Err(Refusal::QuotaExceeded);
+        }
+        self.metrics.numbers.increment(distance);
+        Ok(())
     }
 
     /// Counts a connection until the returned value is dropped; `None` at the cap.

@@ -94,6 +94,9 @@ impl Tenants {
         {
             peer.attach(Box::new(connect(tenant)?));
         }
+        if let Some(peer) = peer {
+            peer.proved();
+        }
         Ok(caller)
     }
 

@@ -1,5 +1,6 @@
 //! What commands print: results on stdout, everything else on stderr.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
@@ -56,7 +57,7 @@ impl Output {
     /// # Errors
     /// When stdout cannot be written, for example a closed pipe.
     pub(crate) fn line(&self, line: impl Display) -> io::Result<()> {
-        writeln!(io::stdout().lock(), "{line}")
+        self.text(&format!("{line}\n"))
     }
 
     /// Prints text that includes its line ends.
@@ -64,7 +65,7 @@ impl Output {
     /// # Errors
     /// When stdout cannot be written.
     pub(crate) fn text(&self, text: &str) -> io::Result<()> {
-        io::stdout().lock().write_all(text.as_bytes())
+        io::stdout().lock().write_all(printable(text).as_bytes())
     }
 
     /// Begins a new page of a repeated display: clears a terminal. Elsewhere pages are separated by an empty line, and
@@ -75,7 +76,7 @@ impl Output {
     pub(crate) fn clear_screen(&self) -> io::Result<()> {
         match (self.is_json(), io::stdout().is_terminal()) {
             (true, _) => Ok(()),
-            (false, true) => self.text("\x1b[H\x1b[2J"),
+            (false, true) => io::stdout().lock().write_all(b"\x1b[H\x1b[2J"),
             (false, false) => self.text("\n"),
         }
     }
@@ -120,8 +121,39 @@ fn progress(length: Option<u64>, template: &str) -> ProgressBar {
 
 /// Prints a line to stderr, apart from the results. Ignores a closed stderr.
 pub(crate) fn note(line: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let _ = io::stderr().lock().write_all(printable(&format!("{line}\n")).as_bytes());
 }
+
+/// Returns text with its control characters escaped, for it may be of another node or file: a terminal would obey them.
+/// Line ends, tabs and the colours of [`heading`] stay.
+fn printable(text: &str) -> Cow<'_, str> {
+    let is_unsafe = |char: char| {
+        let turns = matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns || char.is_control() && !matches!(char, '\n' | '\t')
+    };
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(is_unsafe) {
+        let (before, from) = rest.split_at(at);
+        safe.push_str(before);
+        if let Some(color) = COLORS.into_iter().find(|color| from.starts_with(color)) {
+            safe.push_str(color);
+            rest = &from[color.len()..];
+        } else {
+            let char = from.chars().next().expect("found here");
+            safe.extend(char.escape_unicode());
+            rest = &from[char.len_utf8()..];
+        }
+    }
+    safe.push_str(rest);
+    Cow::Owned(safe)
+}
+
+/// What [`colored`] writes around a word.
+const COLORS: [&str; 5] = ["\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"];
 
 /// The colour of a label on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +211,8 @@ impl Table {
 
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.table.add_row(cells);
+        // A line end would forge a row.
+        self.table.add_row(cells.into_iter().map(|cell| cell.replace('\n', "\\n")));
     }
 
     /// The table as text.
@@ -228,6 +261,18 @@ mod tests {
     #[test]
     fn headings_are_coloured_by_what_every_terminal_reads() {
         assert_eq!(colored("error:", Color::Red), "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        let sent = "x \u{1b}[2J \u{1b}]0;title\u{7} \u{9b}31m \u{202e}\r\ta\n";
+        let expected = "x \\u{1b}[2J \\u{1b}]0;title\\u{7} \\u{9b}31m \\u{202e}\\u{d}\ta\n";
+        assert_eq!(printable(sent), expected);
+        let label = format!("{} 1 \u{e9}\n", colored("error:", Color::Red));
+        assert_eq!(printable(&label), label);
+        let mut table = Table::new(&[]);
+        table.row(["forged\nrow".to_owned()]);
+        assert_eq!(table.render(), "forged\\nrow\n");
     }
 
     #[test]

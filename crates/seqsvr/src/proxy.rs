@@ -191,7 +191,7 @@ fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) ->
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
     let (allocate_on_get, tenants, tls) = (ports.allocate_on_get, ports.tenants.clone(), ports.tls.clone());
     let memory = ports.memory(&admission, endpoints.tasks());
-    let (sockets, resp) = ports.by_thread();
+    let (sockets, resp) = ports.by_thread(&node.name, &[]);
     let resp = resp.map(|config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone()));
     let grpc_node = grpc::Node {
         admin: admin_view(node.name.clone(), tls),

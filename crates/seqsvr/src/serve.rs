@@ -199,7 +199,7 @@ impl Process {
         self.signals.spawn("supervisor", Kind::Disposable, async move {
             end.run_until_cancelled(notifying).await;
         });
-        let connections = metrics::connection_metrics(http::NODE);
+        let connections = (metrics::connection_metrics(http::NODE), metrics::unfinished_dropped(http::NODE));
         http::serve(listener, security::open(credentials, http::NODE), recorder, checks, connections, &self.root)
             .context("cannot serve metrics and probes")
     }

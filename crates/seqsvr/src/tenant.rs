@@ -79,7 +79,7 @@ struct View {
     numbers_per_s: Option<u32>,
     connections: Option<u32>,
     max_count: Option<u32>,
-    max_advance: Option<u64>,
+    max_advance: u64,
 }
 
 impl From<TenantSpec> for View {
@@ -120,7 +120,7 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
             quota(view.numbers_per_s.map(Into::into)),
             quota(view.connections.map(Into::into)),
             quota(view.max_count.map(Into::into)),
-            quota(view.max_advance),
+            grouped(view.max_advance),
         ]);
     }
     output.table(&table)?;

@@ -228,6 +228,12 @@ enum Use {
     Listened,
 }
 
+/// Whether a text can be the address that others dial.
+#[must_use]
+pub fn is_dialled_addr(addr: &str) -> bool {
+    check_addr(addr, Use::Dialled).is_ok()
+}
+
 fn check_addr(addr: &str, used: Use) -> Result<(), AddrProblem> {
     if addr.len() > limits::MAX_ADDR_BYTES {
         return Err(AddrProblem::TooLong);
@@ -257,7 +263,9 @@ fn is_dns_name(host: &str) -> bool {
     host.len() <= MAX_DNS_NAME_BYTES && !numeric && host.split('.').all(is_dns_label)
 }
 
-fn is_dns_label(label: &str) -> bool {
+/// Whether a text can be the name of a set or a node.
+#[must_use]
+pub fn is_dns_label(label: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=limits::MAX_NAME_BYTES).contains(&label.len())
         && label.bytes().all(inside)

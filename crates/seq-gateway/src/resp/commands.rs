@@ -9,6 +9,7 @@ use seq_core::{Count, Epoch, Refusal, Uid, limits};
 use seq_kit::connection::Peer;
 use seq_proto::Reason;
 use seq_tenant::{Caller, Session as Sender};
+use tonic::Status;
 
 use crate::resp::auth::{self, AuthOutcome};
 use crate::resp::connection::call;
@@ -38,6 +39,8 @@ pub(super) struct Session {
     /// Set by CLIENT SETNAME or HELLO.
     name: Vec<u8>,
     peer: Peer,
+    /// Why the tenant of its certificate has no further connection.
+    above_quota: Option<Status>,
     wrong_passwords: u32,
     /// The commands queued since MULTI.
     transaction: Option<Transaction>,
@@ -49,16 +52,24 @@ impl Session {
     /// The session of a new connection, which is admitted where it needs no password and its certificate is of a
     /// tenant.
     pub(super) fn new(id: u64, node: &Node, peer: Peer) -> Session {
+        let mut above_quota = None;
         let (admitted, sender) = match &node.tenants {
             None => (node.config.password.is_none(), Sender::unlimited()),
             Some(tenants) => match tenants.session(Some(&peer), None) {
                 Ok(sender) => (true, sender),
-                Err(_) => (false, Sender::unlimited()),
+                Err(status) => {
+                    above_quota = Some(status).filter(is_above_quota);
+                    (false, Sender::unlimited())
+                }
             },
         };
+        if admitted {
+            peer.proved();
+        }
         Session {
             id,
             admitted,
+            above_quota,
             sender,
             resp3: false,
             closing: false,
@@ -90,6 +101,16 @@ pub(super) fn keys(node: &Node) -> Keys<'_> {
 pub(super) fn refuse(replies: &mut Replies, refusal: &Refusal) {
     let kind = if Reason::of(refusal).retry().after().is_some() { "TRYAGAIN" } else { "ERR" };
     replies.error(kind, format_args!("{refusal}"));
+}
+
+/// Whether a right credential was refused because its tenant has as many connections as it may.
+fn is_above_quota(status: &Status) -> bool {
+    seq_proto::status::reason(status).as_deref() == Some(Reason::TooManyConnections.name())
+}
+
+/// Encodes the refusal of a further connection of a tenant.
+fn above_quota(replies: &mut Replies, status: &Status) {
+    replies.error("TRYAGAIN", format_args!("TOO_MANY_CONNECTIONS {}", status.message()));
 }
 
 /// Encodes the error of a node without routes.
@@ -145,7 +166,10 @@ pub(super) async fn execute<F: SequenceService>(
         return;
     }
     if !session.admitted && !matches!(invocation.name, b"AUTH" | b"HELLO" | b"QUIT" | b"RESET") {
-        return replies.error("NOAUTH", format_args!("Authentication required."));
+        return match &session.above_quota {
+            Some(status) => above_quota(replies, status),
+            None => replies.error("NOAUTH", format_args!("Authentication required.")),
+        };
     }
     if !check(called, &invocation, replies) {
         if let Some(transaction) = &mut session.transaction {
@@ -466,6 +490,11 @@ async fn authenticate<F>(
                     session.sender = sender;
                     AuthOutcome::Admitted
                 }
+                // The token is right: nobody guesses.
+                Some(Err(status)) if is_above_quota(&status) => {
+                    above_quota(replies, &status);
+                    return false;
+                }
                 _ => AuthOutcome::Wrong,
             }
         }
@@ -473,6 +502,7 @@ async fn authenticate<F>(
     match outcome {
         AuthOutcome::Admitted => {
             (session.admitted, session.wrong_passwords) = (true, 0);
+            session.peer.proved();
             return true;
         }
         AuthOutcome::NotNeeded => replies.error(

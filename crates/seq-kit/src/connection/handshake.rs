@@ -1,4 +1,4 @@
-//! Handshakes of TLS under way: bounded in number, in time and, by rustls, in bytes.
+//! Handshakes of TLS under way: bounded in time, by the seats of their port in number and, by rustls, in bytes.
 //!
 //! A handshake costs a signature and the check of a chain before the peer has proved anything. One message of it, such
 //! as the chain of a client, has at most 64 KiB: rustls ends a handshake with a longer one, and ends it at the first
@@ -7,44 +7,34 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use metrics::{Counter, Gauge};
+use metrics::Counter;
 use parking_lot::Mutex;
 use seq_auth::{Accept, ClientCertificate, Credentials, Standing, TlsStream};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use crate::admission::{Admission, ConnectionMetrics, Permit};
 use crate::repeats::Repeats;
+use crate::unfinished::FINISH_TIMEOUT;
 
-/// Timeout of a handshake: as of a first request, which it is a part of on other ports.
-pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// Limit on the handshakes of a node that are under way. Each may hold one message of 64 KiB, so all of them hold 64
-/// MiB at most; a thousand clients that connect again at the same time are within it. One address gets nine tenths.
-pub const MAX_HANDSHAKES: usize = 1_024;
-
-/// How the connections of a node's sockets are secured. Clones share the limit on handshakes.
+/// How the connections of a node's sockets are secured.
 #[derive(Clone)]
 pub struct Tls {
     credentials: Credentials,
     clients: ClientCertificate,
     failures: Arc<Failures>,
-    under_way: Admission,
 }
 
 /// Counters of handshakes that did not lead to a connection.
 #[derive(Clone)]
 pub struct HandshakeMetrics {
-    /// Handshakes that failed, or took longer than [`HANDSHAKE_TIMEOUT`].
+    /// Handshakes that failed, or took longer than [`FINISH_TIMEOUT`].
     pub failed: Counter,
-    /// Connections closed at once because [`MAX_HANDSHAKES`] were under way.
-    pub refused: Counter,
 }
 
 /// Handshakes that failed.
@@ -67,14 +57,8 @@ impl Tls {
     /// TLS with the own certificate and the authorities of `credentials`.
     #[must_use]
     pub fn new(credentials: Credentials, clients: ClientCertificate, metrics: HandshakeMetrics) -> Tls {
-        Tls::bounded(credentials, clients, metrics, MAX_HANDSHAKES)
-    }
-
-    /// TLS with at most so many handshakes under way.
-    fn bounded(credentials: Credentials, clients: ClientCertificate, metrics: HandshakeMetrics, most: usize) -> Tls {
-        let HandshakeMetrics { failed: count, refused } = metrics;
-        let under_way = Admission::shared_out("handshakes", most, ConnectionMetrics { open: Gauge::noop(), refused });
-        Tls { credentials, clients, failures: Arc::new(Failures { count, logged: Mutex::default() }), under_way }
+        let failures = Arc::new(Failures { count: metrics.failed, logged: Mutex::default() });
+        Tls { credentials, clients, failures }
     }
 
     /// When the own certificate expires, in seconds since 1970; a renewed one counts once it is in use.
@@ -84,16 +68,14 @@ impl Tls {
         not_after.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
     }
 
-    /// Begins the handshake of an accepted socket; `None` at the limit.
-    pub(super) fn begin(&self, stream: TcpStream, peer: Option<IpAddr>) -> Option<Handshake> {
-        let permit = self.under_way.admit(peer)?;
-        Some(Handshake {
+    /// Begins the handshake of an accepted socket.
+    pub(super) fn begin(&self, stream: TcpStream) -> Handshake {
+        Handshake {
             credentials: self.credentials.clone(),
             accept: self.credentials.accept(self.clients, stream),
-            timeout: Box::pin(tokio::time::sleep(HANDSHAKE_TIMEOUT)),
+            timeout: Box::pin(tokio::time::sleep(FINISH_TIMEOUT)),
             failures: self.failures.clone(),
-            _permit: permit,
-        })
+        }
     }
 }
 
@@ -115,7 +97,6 @@ pub(super) struct Handshake {
     accept: Accept<TcpStream>,
     timeout: Pin<Box<Sleep>>,
     failures: Arc<Failures>,
-    _permit: Permit,
 }
 
 impl Handshake {

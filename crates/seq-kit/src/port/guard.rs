@@ -80,6 +80,9 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if let Some(peer) = request.extensions().get::<Peer>() {
+            peer.requested();
+        }
         if let Some(guard) = &self.guard {
             let checked = guard.check(request.uri().path(), request.extensions().get::<Peer>());
             if let Err(status) = checked {

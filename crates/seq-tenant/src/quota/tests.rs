@@ -53,7 +53,7 @@ async fn a_second_of_numbers_may_be_taken_at_once_and_then_at_the_rate() {
 async fn calls_and_advances_have_quotas_of_their_own() {
     let tenant = tenant(|spec| {
         spec.calls_per_s = NonZeroU32::new(2);
-        spec.max_advance = Some(10);
+        spec.max_advance = 10;
     });
     assert_eq!(
         [tenant.admit_call(), tenant.admit_call(), tenant.admit_call()],
@@ -62,6 +62,25 @@ async fn calls_and_advances_have_quotas_of_their_own() {
     let advance = |to| tenant.admit_advance(Seq(100), Target::new(to).unwrap());
     assert_eq!(advance(110), Ok(()));
     assert_eq!(advance(111), Err(Refusal::AdvanceTooFar { to: 111, bound: Seq(110) }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn advances_are_charged_as_numbers() {
+    let tenant = tenant(|spec| {
+        spec.numbers_per_s = NonZeroU32::new(1_000);
+        spec.max_advance = 1_000_000;
+    });
+    let advance = |from, to| tenant.admit_advance(Seq(from), Target::new(to).unwrap());
+    assert_eq!(advance(100, 700), Ok(()));
+    assert_eq!(advance(700, 1_300), Err(Refusal::QuotaExceeded));
+    assert_eq!(advance(700, 1_100), Ok(()), "what is left");
+    assert_eq!(advance(1_100, 900), Ok(()), "it has no effect, and costs nothing");
+    assert_eq!(advance(1_100, 2_101), Err(Refusal::AdvanceTooFar { to: 2_101, bound: Seq(2_100) }), "never at once");
+    let mut items = [item(1, 1)];
+    tenant.admit_items(&mut items);
+    assert_eq!(items, [Err(Refusal::QuotaExceeded)], "of the same quota");
+    tokio::time::advance(Duration::from_millis(500)).await;
+    assert_eq!(advance(1_100, 1_600), Ok(()));
 }
 
 #[test]

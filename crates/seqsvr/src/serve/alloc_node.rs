@@ -3,7 +3,7 @@
 //! The background tasks renew the lease and raise ceilings; on a busy serving thread they would queue behind requests,
 //! and ceilings would be raised late just under the highest load.
 
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use metrics::{counter, gauge};
 use seq_alloc::{AllocConfig, Allocator};
-use seq_api::metrics::{REQUEST_MEMORY_BYTES, REQUESTS_OUT_OF_MEMORY_TOTAL, connection_metrics};
+use seq_api::metrics::{REQUEST_MEMORY_BYTES, REQUESTS_OUT_OF_MEMORY_TOTAL, connection_metrics, unfinished_dropped};
 use seq_auth::Credentials;
 use seq_channel::Dial;
 use seq_core::SectionId;
@@ -25,6 +25,7 @@ use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::memory::{MemoryBudget, MemoryMetrics};
 use seq_kit::tasks::{Kind, TaskGroup};
+use seq_kit::unfinished::{CALLERS, FEW, Unfinished};
 use seq_proto::v1;
 use seq_tenant::Tenants;
 use tonic::service::Routes;
@@ -122,13 +123,19 @@ impl Ports {
     }
 
     /// The sockets of each thread, and the configuration of the Redis port.
-    pub(crate) fn by_thread(self) -> (Vec<Sockets>, Option<RespConfig>) {
-        let Ports { grpc, peers, redis, tls, peer_tls, .. } = self;
+    pub(crate) fn by_thread(self, node: &str, known: &[IpAddr]) -> (Vec<Sockets>, Option<RespConfig>) {
+        let Ports { grpc, peers, redis, tls, peer_tls, tenants, .. } = self;
         let (listeners, config) = redis.unzip();
-        let socket = |listener| Listener::socket(listener, tls.clone());
-        let mut redis = listeners.into_iter().flatten().map(socket);
-        let mut peers = peers.into_iter().map(|listener| Listener::socket(listener, peer_tls.clone()));
-        let of_thread = |grpc| Sockets { grpc: socket(grpc), peers: peers.next(), redis: redis.next() };
+        let unfinished = |most| Unfinished::new(most, known.iter().copied(), unfinished_dropped(node));
+        let asks = tenants.is_some() || config.as_ref().is_some_and(|config| config.password.is_some());
+        let proved = |port: Unfinished, asks| if asks { port.until_proved() } else { port };
+        let of_callers = proved(unfinished(CALLERS), tenants.is_some());
+        let (of_redis, of_peers) = (proved(unfinished(CALLERS), asks), unfinished(FEW));
+        let socket = |listener, port| Listener::socket(listener, tls.clone()).of_port(port);
+        let mut redis = listeners.into_iter().flatten().map(|listener| socket(listener, &of_redis));
+        let mut peers =
+            peers.into_iter().map(|listener| Listener::socket(listener, peer_tls.clone()).of_port(&of_peers));
+        let of_thread = |grpc| Sockets { grpc: socket(grpc, &of_callers), peers: peers.next(), redis: redis.next() };
         (grpc.into_iter().map(of_thread).collect(), config)
     }
 }
@@ -152,6 +159,7 @@ pub(crate) fn start(
     let (node, set) = (config.name.clone(), config.spec.name.clone());
     let admission = Admission::new(&node, own_files(&config, ports.grpc.len()), connection_metrics(&node))
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
+    let known: Vec<IpAddr> = config.spec.ips().collect();
     let identity = Identity {
         set: set.clone(),
         node: node.clone(),
@@ -167,7 +175,7 @@ pub(crate) fn start(
     let of_peers = PeerNode { services, admin: admin.clone(), ready: ready.clone(), admission: admission.clone() };
     let (allocate_on_get, tenants) = (ports.allocate_on_get, ports.tenants.clone());
     let memory = ports.memory(&admission, endpoints.tasks());
-    let (sockets, resp) = ports.by_thread();
+    let (sockets, resp) = ports.by_thread(&node, &known);
     let resp = resp.map(|config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone()));
     let grpc_node = grpc::Node { admin, ready, beside: Routes::default(), admission, allocate_on_get, tenants, memory };
     let (tasks, serving) = (endpoints.tasks().clone(), allocator.clone());

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use seq_api::clock::Clock;
+use seq_api::metrics::unfinished_dropped;
 use seq_auth::Role;
 use seq_core::set_spec::SetSpec;
 use seq_kit::connection::Listener;
+use seq_kit::unfinished::{CALLERS, FEW, Unfinished};
 use seq_store::{DataDir, RaftStartError, Sockets, StartError, Store, StoreConfig};
 
 use crate::exit::{Exit, Failure};
@@ -68,6 +70,8 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         let raft = bind_one(&raft_addr)?;
         let admin = admin_addr.as_deref().map(bind_one).transpose()?;
         let tls = security::certified(credentials.as_ref(), &name);
+        let known: Vec<_> = set.spec.ips().collect();
+        let unfinished = |most| Unfinished::new(most, known.iter().copied(), unfinished_dropped(&name));
         process.watch_signals()?;
         let hangups = signals::hangups()?;
         let config = StoreConfig {
@@ -76,9 +80,9 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
             id,
             data: DataDir::Path(data),
             sockets: Sockets {
-                peers: Listener::socket(listener, tls.clone()),
-                raft: Some(Listener::socket(raft, tls.clone())),
-                admin: admin.map(|admin| Listener::socket(admin, tls)),
+                peers: Listener::socket(listener, tls.clone()).of_port(&unfinished(CALLERS)),
+                raft: Some(Listener::socket(raft, tls.clone()).of_port(&unfinished(FEW))),
+                admin: admin.map(|admin| Listener::socket(admin, tls).of_port(&unfinished(FEW))),
             },
             join: args.join,
             form: args.form,

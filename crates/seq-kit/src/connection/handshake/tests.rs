@@ -1,6 +1,7 @@
 //! Peers that use up handshakes: silent ones, noisy ones, and ones with a long chain.
 
 use std::fs;
+use std::time::Duration;
 
 use seq_auth::authority::{Authority, Request};
 use seq_auth::{ExpectedServer, Files, Identity};
@@ -9,6 +10,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::connection::Connection;
+use crate::unfinished::Unfinished;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -41,9 +43,9 @@ impl Place {
         Credentials::load(files).unwrap()
     }
 
-    fn tls(&self, most: usize) -> Tls {
-        let metrics = HandshakeMetrics { failed: Counter::noop(), refused: Counter::noop() };
-        Tls::bounded(self.credentials("store/dev/s1", 0), ClientCertificate::Required, metrics, most)
+    fn tls(&self) -> Tls {
+        let metrics = HandshakeMetrics { failed: Counter::noop() };
+        Tls::new(self.credentials("store/dev/s1", 0), ClientCertificate::Required, metrics)
     }
 }
 
@@ -58,9 +60,9 @@ async fn sockets() -> (TcpStream, TcpStream) {
 /// A handshake with a client that presents `more` certificates after its own.
 async fn meet(more: usize) -> io::Result<()> {
     let place = Place::new();
-    let (client, tls) = (place.credentials("client/backend", more), place.tls(2));
+    let (client, tls) = (place.credentials("client/backend", more), place.tls());
     let (near, far) = sockets().await;
-    let mut server = Connection::accepted(near, Some(&tls)).unwrap();
+    let mut server = Connection::accepted(near, Some(&tls), None);
     let dialing = async {
         // TLS 1.3: a client's handshake is complete before the server has seen its certificate.
         let mut stream = client.connect("127.0.0.1", &ExpectedServer::any(), far, None).await?;
@@ -77,13 +79,12 @@ async fn meet(more: usize) -> io::Result<()> {
 #[tokio::test]
 async fn a_revocation_ends_the_open_connections_of_its_holder_alone() {
     let place = Place::new();
-    let (server, metrics) =
-        (place.credentials("store/dev/s1", 0), HandshakeMetrics { failed: Counter::noop(), refused: Counter::noop() });
+    let (server, metrics) = (place.credentials("store/dev/s1", 0), HandshakeMetrics { failed: Counter::noop() });
     let tls = Tls::new(server.clone(), ClientCertificate::Required, metrics);
     let mut open = Vec::new();
     for holder in ["client/stays", "client/goes"] {
         let (client, (near, far)) = (place.credentials(holder, 0), sockets().await);
-        let mut accepted = Connection::accepted(near, Some(&tls)).unwrap();
+        let mut accepted = Connection::accepted(near, Some(&tls), None);
         let any = ExpectedServer::any();
         let (opened, dialed) = tokio::join!(accepted.open(), client.connect("127.0.0.1", &any, far, None));
         opened.unwrap();
@@ -117,62 +118,86 @@ fn open_serial(place: &Place, holder: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_connection_above_the_limit_of_handshakes_is_closed_until_one_ends() {
+async fn a_newer_handshake_takes_the_seat_of_the_oldest_until_one_is_complete() {
     let (place, mut far) = (Place::new(), Vec::new());
-    let tls = place.tls(2);
-    let mut accept = async || {
+    let (tls, port) = (place.tls(), Unfinished::new(8, [], Counter::noop()));
+    let mut open = Vec::new();
+    for _ in 0..9 {
         let (near, client) = sockets().await;
+        open.push(Connection::accepted(near, Some(&tls), Some(&port)));
         far.push(client);
-        Connection::accepted(near, Some(&tls))
-    };
-    // One address does not get every handshake: one of the two here is for others.
-    let first = accept().await.expect("within the limit");
-    assert!(accept().await.is_none());
-    drop(first);
-    let mut open = accept().await.expect("the first one has ended");
+    }
+    let error = open[0].open().await.unwrap_err();
+    assert!(error.to_string().contains("a newer connection"), "{error}");
 
-    // A handshake that is complete counts no more.
-    let client = place.credentials("client/backend", 0);
-    let any = ExpectedServer::any();
+    // A connection that has proved its identity has no seat, and stays.
+    let (client, any) = (place.credentials("client/backend", 0), ExpectedServer::any());
     let dialing = client.connect("127.0.0.1", &any, far.pop().unwrap(), None);
-    let (opened, dialed) = tokio::join!(open.open(), dialing);
+    let (opened, dialed) = tokio::join!(open[8].open(), dialing);
     opened.unwrap();
-    let _dialed = dialed.unwrap();
-    let (near, _client) = sockets().await;
-    assert!(Connection::accepted(near, Some(&tls)).is_some() && tls.under_way.count() == 0);
+    for _ in 0..9 {
+        let (near, client) = sockets().await;
+        open.push(Connection::accepted(near, Some(&tls), Some(&port)));
+        far.push(client);
+    }
+    let mut dialed = dialed.unwrap();
+    dialed.write_all(b"x").await.unwrap();
+    dialed.flush().await.unwrap();
+    assert_eq!(open[8].read_u8().await.unwrap(), b'x');
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_connection_without_a_request_ends() {
+    let port = Unfinished::new(8, [], Counter::noop());
+    let (near, _far) = sockets().await;
+    let mut server = Connection::accepted(near, None, Some(&port));
+    assert_eq!(server.read_u8().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+
+    // A request finishes the connection, unless the port asks for a proof.
+    for needs_proof in [false, true] {
+        let port = Unfinished::new(8, [], Counter::noop());
+        let port = if needs_proof { port.until_proved() } else { port };
+        let (near, _far) = sockets().await;
+        let mut server = Connection::accepted(near, None, Some(&port));
+        server.peer().requested();
+        let idle = tokio::time::timeout(2 * FINISH_TIMEOUT, server.read_u8()).await;
+        assert_eq!(idle.is_ok(), needs_proof);
+        let (near, _far) = sockets().await;
+        let mut server = Connection::accepted(near, None, Some(&port));
+        server.peer().proved();
+        tokio::time::timeout(2 * FINISH_TIMEOUT, server.read_u8()).await.expect_err("it may be idle");
+    }
 }
 
 #[tokio::test]
 async fn garbage_ends_a_handshake_at_once() {
-    let tls = Place::new().tls(2);
+    let tls = Place::new().tls();
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"*1\r\n$4\r\nPING\r\n", &[0; 64], &[0xff; 64]] {
         let (near, mut far) = sockets().await;
-        let mut server = Connection::accepted(near, Some(&tls)).unwrap();
+        let mut server = Connection::accepted(near, Some(&tls), None);
         far.write_all(garbage).await.unwrap();
         let error = server.open().await.unwrap_err();
         assert_ne!(error.kind(), io::ErrorKind::TimedOut, "{error}");
-        drop(server);
-        assert_eq!(tls.under_way.count(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_half_open_connection_ends_by_the_timeout_whatever_reads_it() {
-    let tls = Place::new().tls(2);
+    let tls = Place::new().tls();
     // Nothing at all, and the beginning of a record that never ends.
     for beginning in [&b""[..], &[22, 3, 1, 2, 0, 1, 0]] {
         let (near, mut far) = sockets().await;
-        let mut server = Connection::accepted(near, Some(&tls)).unwrap();
+        let mut server = Connection::accepted(near, Some(&tls), None);
         far.write_all(beginning).await.unwrap();
         assert_eq!(server.open().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
 
         drop(server);
         let (near, _far) = sockets().await;
-        let mut server = Connection::accepted(near, Some(&tls)).unwrap();
+        let mut server = Connection::accepted(near, Some(&tls), None);
         assert_eq!(server.read(&mut [0]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
         drop(server);
         let (near, _far) = sockets().await;
-        let mut server = Connection::accepted(near, Some(&tls)).unwrap();
+        let mut server = Connection::accepted(near, Some(&tls), None);
         assert_eq!(server.flush().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }
