@@ -38,6 +38,7 @@ async fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
 }
 
 /// Opens connections and never finishes them, the newest for the oldest, until it is aborted.
+#[expect(clippy::disallowed_methods, reason = "its owner aborts it")]
 fn flood(to: SocketAddr, opened: Arc<AtomicUsize>) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut held = VecDeque::new();
