@@ -112,10 +112,16 @@ async fn newcomers_are_served_while_strangers_fill_every_port() {
         }
         let (mut served, mut longest) = (0, Duration::ZERO);
         for newcomer in 0..NEWCOMERS {
-            // One in four comes from an address of the flood itself.
-            let from = if newcomer % 4 == 3 { Ipv4Addr::new(127, 91, 0, 1) } else { NEWCOMER };
+            // One in four comes from an address of the flood itself. The flood drops connections of that address: the
+            // newcomer may have to come again.
+            let (from, most) = if newcomer % 4 == 3 { (Ipv4Addr::new(127, 91, 0, 1), 10) } else { (NEWCOMER, 1) };
             let began = Instant::now();
-            served += usize::from(is_served(from, to, credentials, request, part).await);
+            for _ in 0..most {
+                if is_served(from, to, credentials, request, part).await {
+                    served += 1;
+                    break;
+                }
+            }
             longest = longest.max(began.elapsed());
         }
         let rate = opened.load(Relaxed) as f64 / started.elapsed().as_secs_f64();

@@ -20,8 +20,9 @@ struct Shown {
 impl Shown {
     fn of(place: &Place, args: &[&str]) -> Option<Shown> {
         let output = place.seqsvr(&[&["status", "-o", "json", "--timeout-ms", "500"], args].concat());
-        let page = serde_json::from_slice(&output.stdout).ok()?;
-        Some(Shown { code: output.status.code(), page })
+        let page: Value = serde_json::from_slice(&output.stdout).ok()?;
+        // Where no node responds, the page is an error.
+        page["sets"].is_array().then_some(Shown { code: output.status.code(), page })
     }
 
     fn set(&self, name: &str) -> &Value {

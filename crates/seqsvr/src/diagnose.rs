@@ -189,10 +189,16 @@ async fn command_output(args: &[&str], set: Option<&Path>) -> Result<Vec<u8>, St
     let output = tokio::time::timeout(TIMEOUT, command.output()).await;
     let output = output.map_err(|_| format!("no response within {TIMEOUT:?}"))?.map_err(|error| error.to_string())?;
     let error = String::from_utf8_lossy(&output.stderr);
-    match output.stdout.is_empty() {
+    match output.stdout.is_empty() || is_error(&output.stdout) {
         true => Err(format!("{}: {}", output.status, error.trim())),
         false => Ok(output.stdout),
     }
+}
+
+/// Whether a command with `-o json` printed an error, and nothing else.
+fn is_error(printed: &[u8]) -> bool {
+    let page = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(printed);
+    page.is_ok_and(|page| page.len() == 1 && page.contains_key("error"))
 }
 
 /// The body of a response on a node's port for metrics, whatever its status.
