@@ -90,7 +90,7 @@ async fn newcomers_are_served_while_strangers_fill_every_port() {
     let operator = load("operator/admin");
     let next = b"POST /api/seq/next/42 HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n";
     let live = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
-    // The port, who comes, what it sends, and what it reads.
+    // The port, the newcomer, its request, and a part of the response.
     let ports: [(&str, u16, &Credentials, &[u8], &str); 7] = [
         ("callers of a1", 7400, &caller, next, "200 OK"),
         ("peers of a1", 7404, &alloc, HTTP2, SETTINGS),

@@ -1,5 +1,5 @@
-//! Sources of imports as they are: one redis-server, a replica of it, a cluster of three masters, keys that expire, TLS.
-//! Each is read whole, or refused; an import of a part of one would report success.
+//! Sources of imports as they are: one redis-server, a replica of it, a cluster of three masters, keys that expire,
+//! TLS. Each is read whole, or refused; an import of a part of one would report success.
 
 use std::fs;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn keys_that_expire_meanwhile_are_counted_and_no_obstacle() {
     assert_eq!(missing.count(), 0, "keys that stay are imported");
 }
 
-/// A progress file belongs to a source that lives on: what has changed in it since is imported.
+/// A progress file belongs to a source that lives on: later changes of the source are imported.
 #[test]
 fn an_import_from_a_live_source_is_continued() {
     let Some(program) = tool("redis-server") else { return };

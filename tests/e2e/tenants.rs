@@ -4,12 +4,14 @@ use std::fmt::Write;
 use std::fs;
 use std::process::Output;
 
-use seq_auth::{Authorities, Files};
+use seq_auth::{Authorities, ExpectedServer, Files, Trust};
 use seq_channel::Pool;
 use seq_proto::status::reason;
 use seq_proto::v1::ActivateRequest;
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::cluster::{Place, eventually, seqsvr_json};
 use crate::tls::{Cluster, LOADS, load, text};
@@ -191,6 +193,38 @@ fn a_tenant_that_floods_is_cut_to_its_share_and_others_are_not() {
     let lasted = flood["seconds"].as_f64().unwrap();
     assert!(admitted > 0.0 && admitted <= 100.0 * (lasted + 2.0), "{admitted} in {lasted} s");
     assert!(cluster.metric(7480, "seqsvr_tenant_refused_total{node=\"a1\",tenant=\"push\",cause=\"rate\"}") > 0.0);
+}
+
+/// Most connections of the tenant at a node.
+const CONNECTIONS: usize = 3;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_token_above_the_connections_of_its_tenant_is_no_wrong_password() {
+    let (secret, hash) = tokio::task::block_in_place(token);
+    let push = format!("tokens = [\"{hash}\"]\nconnections = {CONNECTIONS}\n");
+    let cluster = tokio::task::block_in_place(|| start(&push));
+    let trust =
+        Authorities::load(&Files::in_dir(&cluster.place.path("certs"), "client/backend")).map(Trust::from).unwrap();
+    let mut open = Vec::new();
+    for number in 1..=2 * CONNECTIONS {
+        let stream = TcpStream::connect((cluster.place.host, 7479)).await.unwrap();
+        let host = cluster.place.host.to_string();
+        let mut stream = trust.connect(&host, &ExpectedServer::any(), stream, None).await.unwrap();
+        stream.write_all(format!("AUTH push {secret}\r\n").as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        let mut reply = vec![0; 512];
+        let length = stream.read(&mut reply).await.unwrap();
+        let reply = String::from_utf8_lossy(&reply[..length]).into_owned();
+        let expected = if number <= CONNECTIONS { "+OK\r\n" } else { "-TRYAGAIN TOO_MANY_CONNECTIONS " };
+        assert!(reply.starts_with(expected), "{number}: {reply}");
+        open.push(stream);
+    }
+    let metric = |name: &str| cluster.metric(7480, name);
+    tokio::task::block_in_place(|| {
+        let refused = "seqsvr_tenant_refused_total{node=\"a1\",tenant=\"push\",cause=\"connections\"}";
+        eventually("the refusals are counted", || (metric(refused) >= CONNECTIONS as f64).then_some(()));
+        assert_eq!(metric("seqsvr_auth_failures_total{node=\"a1\"}"), 0.0, "no password was wrong");
+    });
 }
 
 /// Quota of the tenant that floods, in calls per second at each of two nodes, and what it sends to both.

@@ -1,6 +1,6 @@
 //! The conditions of `seqsvr status` with real processes: each is staged, named, and over again.
 //!
-//! Those that are only moments, as an election, are rows of the table's own test.
+//! Conditions of a moment, such as an election, are rows of the table's own test.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ struct Shown {
 
 impl Shown {
     fn of(place: &Place, args: &[&str]) -> Option<Shown> {
-        let output = place.seqsvr(&[&["status", "-o", "json", "--timeout-ms", "500"], args].concat());
+        let output = place.seqsvr(&[&["status", "-o", "json", "--timeout", "500ms"], args].concat());
         let page: Value = serde_json::from_slice(&output.stdout).ok()?;
         // Where no node responds, the page is an error.
         page["sets"].is_array().then_some(Shown { code: output.status.code(), page })

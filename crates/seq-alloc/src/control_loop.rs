@@ -5,9 +5,10 @@
 //! event again, so a slow store or peer delays only what waits for its response. At the `trace` level the log of this
 //! module shows each event: why an AllocSvr wakes.
 //!
-//! Four things wait elsewhere. The check of this node (`self_check`) changes nothing but whether it is withdrawn. The probes of other sets (`other_sets`) change nothing that is owned. The metrics loop
-//! (`shared`) decides nothing, its walk over all pages takes milliseconds, and it may fail without ending the process.
-//! Pending calls wait for `ownership_changed` on the threads that serve them.
+//! Four things wait elsewhere. The check of this node (`self_check`) changes nothing but whether it is withdrawn. The
+//! probes of other sets (`other_sets`) change nothing that is owned. The metrics loop (`shared`) decides nothing, its
+//! walk over all pages takes milliseconds, and it may fail without ending the process. Pending calls wait for
+//! `ownership_changed` on the threads that serve them.
 //!
 //! **Invariant:** responses are adopted here alone, one at a time, in the order in which the calls ended. Once this
 //! process may no longer serve, no registration or renewal follows.

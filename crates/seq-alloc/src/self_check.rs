@@ -1,8 +1,8 @@
 //! Dials this node as its callers do, and withdraws it where they cannot reach it and another node of the set can take
 //! over. `seq_core::self_check` decides.
 //!
-//! Each round is a connection of its own, with its handshake: one that is kept open would prove nothing about the next
-//! caller's. The request is that of `seqsvr status`, so a response names the node that it is of.
+//! Each round is a connection of its own, with its handshake: an open connection would prove nothing about the next
+//! caller's. The request is the same as of `seqsvr status`, whose response names its node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::shared::Shared;
 /// Timeout of a connection and its request.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Other nodes that are asked in one round, at random: one that responds is enough.
+/// Number of other nodes that are asked in one round, at random: one response is enough.
 const ASKED: usize = 3;
 
 /// When the certificate of this node expires, in seconds since 1970; `None` without TLS.
@@ -53,7 +53,7 @@ struct Checking {
     shared: Arc<Shared>,
     dial: Dial,
     expiry: Box<Expiry>,
-    /// What the times of the machine count from, on the clock of leases.
+    /// Origin of the machine's times, on the clock of leases.
     origin: Option<u64>,
 }
 
@@ -137,7 +137,7 @@ impl Checking {
 }
 
 impl Shared {
-    /// Does as decided, and logs it where it is new.
+    /// Carries a decision out, and logs a new one.
     fn on_decision(&self, decision: Decision) {
         let before = std::mem::replace(&mut *self.self_check.lock(), decision);
         let withdrawn = matches!(decision, Decision::HandOver(_) | Decision::Stop);

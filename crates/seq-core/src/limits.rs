@@ -51,15 +51,16 @@ pub const MAX_HOPS: u32 = 2;
 /// Most raises in one request to the store: the Raft entry stays under 128 KiB, one write of the log.
 pub const MAX_RAISES: usize = 4_096;
 
-/// Most bytes of copies in one renewal: with the most releases its Raft entry stays under 128 KiB, one write of the log.
+/// Most bytes of copies in one renewal: with the most releases its Raft entry stays under 128 KiB, one write of the
+/// log.
 pub const MAX_COPY_PART_BYTES: usize = 48 * 1024;
 
 /// Largest copy of a section that the store keeps, 1 MiB: a section of the default size in which every uid took up to
 /// 2^41 numbers. The next ownership of a section with a larger one starts at its highest number.
 pub const MAX_KEPT_COPY_BYTES: usize = 1024 * 1024;
 
-/// Most bytes of the copies that a store keeps, 64 MiB: those of 20 million touched uids. They are in every snapshot.
-/// Each further section starts at its highest number.
+/// Most bytes of the copies that a store keeps, 64 MiB: the copies of 20 million touched uids. They are in every
+/// snapshot. Each further section starts at its highest number.
 pub const MAX_KEPT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Most bytes of kept copies in one response of the store, beside the first copy.

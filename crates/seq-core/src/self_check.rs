@@ -1,13 +1,13 @@
 //! Whether a node that callers may be unable to reach should give its sections to another one.
 //!
-//! A node dials itself as its callers do, and knows when its certificate expires. What it sees alone is no reason to
+//! A node dials itself as its callers do, and knows when its certificate expires. Its own view is no reason to
 //! leave: a fault that all nodes have, such as names that no longer resolve, would empty the whole set. So a node that
 //! does not reach itself, or is about to expire, asks the other nodes of its set in the same way at the same time, and
 //! leaves only where one of them responds and will last longer. That the store has a candidate is its own condition:
 //! where it has none, the node stays and asks again later.
 //!
-//! **Invariant:** without a response of another node nothing is given up before the certificate has expired. A node that
-//! never reached itself only reports it: its network may not lead back to it.
+//! **Invariant:** without a response of another node nothing is given up before the certificate has expired. A node
+//! that never reached itself only reports it: its network may not lead back to it.
 
 use core::fmt;
 use core::time::Duration;
@@ -24,7 +24,7 @@ const ROUNDS: u32 = 3;
 /// How long a node stays after the store had no other candidate.
 const STAYS: Duration = Duration::from_secs(60);
 
-/// What a node sees of itself and of the others in one round.
+/// Observations of one round: of the node itself, and of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
     /// Whether it reached itself at the address of its callers.
@@ -59,21 +59,21 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What a node does about it.
+/// The decision after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Nothing is wrong.
     Serve,
-    /// Something is, and no other node could do better: it goes on, and says so.
+    /// There is a fault, and no other node could do better: the node goes on, and reports the fault.
     Report(Cause),
-    /// It gives its sections to others while it serves on, and is not ready.
+    /// The node gives its sections to others while it serves on, and is not ready.
     HandOver(Cause),
-    /// It sends no renewal: nobody can dial it, and the store refuses it.
+    /// The node sends no renewal: no caller can dial it, and the store refuses it.
     Stop,
 }
 
 impl Decision {
-    /// What is wrong.
+    /// Returns the fault, if there is one.
     #[must_use]
     pub fn cause(self) -> Option<Cause> {
         match self {

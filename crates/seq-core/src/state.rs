@@ -570,6 +570,7 @@ impl State {
         // AllocSvr sends them, none is listed twice.
         let distinct = raises.is_sorted_by(|one, next| one.section < next.section);
         let mut raised = BTreeSet::new();
+        let copies = &mut self.copies;
         let raise_one = |raise: &Raise| {
             if !distinct && !raised.insert(raise.section) {
                 return None;
@@ -581,6 +582,7 @@ impl State {
             }
             let bound = Seq(record.max_seq.0.saturating_add(limits::MAX_RAISE));
             record.advance(Residence { max_seq: record.max_seq.max(raise.to.min(bound)), ..*record });
+            copies.on_started(raise.section, raise.epoch);
             Some(record.max_seq)
         };
         Ok(raises.iter().map(raise_one).collect())

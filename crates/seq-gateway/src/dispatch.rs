@@ -102,8 +102,8 @@ fn is_sequence_service(path: &str) -> bool {
     path.strip_prefix('/').and_then(|path| path.strip_prefix(SERVICE_NAME)).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// The end of a request, as the caller states it. The library, which ends the request at the same time, would do so with
-/// CANCELLED.
+/// The end of a request, as the caller states it. The library, which ends the request at the same time, would do so
+/// with CANCELLED.
 pub(crate) enum End {
     /// Not waited for yet: most responses are there at once, and need no timer.
     At(Instant),

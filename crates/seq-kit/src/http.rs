@@ -26,7 +26,7 @@ use crate::unfinished::Unfinished;
 /// Limit on open connections of the port: a few scrapers and probes, each with one request.
 pub const MAX_CONNECTIONS: usize = 96;
 
-/// Those of them whose request has not arrived: beyond it, newer ones take the place of older ones.
+/// Connections whose request has not arrived: beyond it, newer connections take the place of older ones.
 pub const MAX_UNFINISHED: usize = 64;
 
 /// The node that the port's connections count for: the port belongs to the process, which may run several nodes.
@@ -156,7 +156,7 @@ impl axum::serve::Listener for Bounded {
             match self.listener.accept().await {
                 Ok((stream, addr)) => {
                     let connection = Connection::accepted(stream, self.tls.as_ref(), Some(&self.unfinished));
-                    // Those that have just lost their seats end when they run.
+                    // Connections that have just lost their seats end when they run.
                     for _ in 0..MAX_UNFINISHED {
                         if self.admission.count() < MAX_CONNECTIONS {
                             break;

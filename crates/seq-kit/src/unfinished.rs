@@ -1,8 +1,8 @@
 //! Unfinished connections of a port: accepted, and without proof yet that their peer is a caller.
 //!
 //! Each takes a [`Seat`] until its peer has proved an identity, or, where the port requires none, has sent a request.
-//! Strangers can take as many as they like: whom a full port drops is decided by [`seats::Seats`], and a newcomer is
-//! never the one.
+//! Strangers can take as many as they like: [`seats::Seats`] decides which connection a full port drops, and it is
+//! never the newcomer.
 
 use std::future::Future;
 use std::io;
@@ -54,8 +54,8 @@ struct Inner {
 }
 
 impl Unfinished {
-    /// A port with so many seats, or fewer where the process may open few files. The addresses `known`, this host's own,
-    /// and those from which nodes and operators have come have an eighth of them for themselves.
+    /// A port with so many seats, or fewer where the process may open few files. The addresses `known`, this host's
+    /// own, and those from which nodes and operators have come have an eighth of them for themselves.
     #[must_use]
     pub fn new(most: usize, known: impl IntoIterator<Item = IpAddr>, dropped: Counter) -> Unfinished {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
@@ -72,7 +72,7 @@ impl Unfinished {
         Unfinished(Arc::new(Inner { seats, needs_credential: true, dropped, origin }))
     }
 
-    /// Takes a seat for a connection that was accepted; those who lose theirs for it are told.
+    /// Takes a seat for an accepted connection; connections that lose their seats for it are notified.
     pub(crate) fn take(&self, peer: Option<IpAddr>) -> (Seat, Opening) {
         let (sender, receiver) = oneshot::channel();
         let mut losing = Vec::new();
@@ -80,7 +80,7 @@ impl Unfinished {
         let id = self.0.seats.lock().take(peer.map(host), sender, now, |loser| losing.push(loser));
         self.0.dropped.increment(losing.len() as u64);
         for loser in losing {
-            // One that has just ended needs no message.
+            // A connection that has just ended needs no message.
             let _ = loser.send(());
         }
         let opening = Opening { dropped: receiver, timeout: Box::pin(tokio::time::sleep(FINISH_TIMEOUT)) };

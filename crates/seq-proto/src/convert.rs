@@ -51,8 +51,8 @@ fn check_items(uids: &[u64]) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that a request has a uid. A node of an earlier release forwards a request for user 0 without one; the hops tell
-/// it from a caller's.
+/// Checks that a request has a uid. A node of an earlier release forwards a request for user 0 without one; the hops
+/// tell it from a caller's.
 ///
 /// # Errors
 /// [`Refusal::UidMissing`].

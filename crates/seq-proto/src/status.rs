@@ -160,7 +160,7 @@ pub fn with_reason<const N: usize>(
     Status::with_error_details(code, message, details)
 }
 
-/// The status of a refused call whose caller's deadline is over. The reason tells what it waited for; the code is
+/// The status of a refused call whose caller's deadline is over. The reason names its wait; the code is
 /// DEADLINE_EXCEEDED and there is no retry hint, where the refusal would have one: the caller waits no more.
 #[must_use]
 pub fn to_late_status(refusal: &Refusal) -> Status {

@@ -54,15 +54,15 @@ pub(crate) type Due = Box<dyn FnOnce() -> StateDigest + Send>;
 /// The digests of one member, the copy that the next one is taken from, and the difference that was found last.
 #[derive(Default)]
 pub(crate) struct Digests {
-    /// The newest copy. An older one that nobody has digested yet is dropped: a start applies many marked entries at
+    /// The newest copy. An older copy without a digest is dropped: a start applies many marked entries at
     /// once.
     due: Mutex<Option<Due>>,
     changed: Notify,
     /// Ascending by index, at most [`KEPT`].
     kept: Mutex<VecDeque<StateDigest>>,
     difference: Mutex<Option<Difference>>,
-    /// Digests that members have sent by themselves: a member that was outvoted responds no more. Nobody is outvoted by
-    /// them.
+    /// Digests that members have sent by themselves: a member that was outvoted responds no more. No member is outvoted
+    /// by them.
     heard: Mutex<BTreeMap<u64, Vec<StateDigest>>>,
 }
 

@@ -189,11 +189,9 @@ impl Cli {
 }
 
 /// Gives numbers of former flags with a unit in their names that unit: `--deadline-ms 500` is `--timeout 500ms`.
-/// `seqsvr status` has a flag of that name.
 fn with_units(words: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
-    let (mut is_value, mut is_status) = (false, false);
-    words.enumerate().flat_map(move |(index, word)| {
-        is_status |= index == 1 && word == "status";
+    let mut is_value = false;
+    words.flat_map(move |word| {
         if std::mem::take(&mut is_value) {
             let mut value = word;
             value.push("ms");
@@ -201,7 +199,7 @@ fn with_units(words: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsS
         }
         let text = word.to_str().unwrap_or_default();
         let (flag, value) = text.split_once('=').map_or((text, None), |(flag, value)| (flag, Some(value)));
-        if is_status || !["--deadline-ms", "--timeout-ms"].contains(&flag) {
+        if !["--deadline-ms", "--timeout-ms"].contains(&flag) {
             return vec![word];
         }
         is_value = value.is_none();

@@ -1,4 +1,4 @@
-//! The command `doctor`: what a set needs of this machine, before its first start and at any time after it.
+//! The command `doctor`: checks of this machine for a set, before its first start and at any time after it.
 //!
 //! **Invariant:** it changes nothing: ports are opened and closed at once, and no data directory is written.
 
@@ -60,7 +60,7 @@ struct Port<'a> {
     addr: &'a str,
 }
 
-/// What was found of a port.
+/// The finding about a port.
 struct Looked {
     finding: Finding,
     is_here: bool,
@@ -170,7 +170,7 @@ async fn is_own(addr: IpAddr) -> bool {
     TcpListener::bind((addr, 0)).await.is_ok()
 }
 
-/// What is known of a data directory, or of the directory that it will be made in.
+/// The finding about a data directory, or about the directory in which it will be made.
 fn data(dir: &Path) -> Finding {
     let Some(there) =
         std::path::absolute(dir).unwrap_or_default().ancestors().find(|path| path.exists()).map(Path::to_owned)

@@ -51,7 +51,7 @@ pub(crate) struct ExportArgs {
 struct Written {
     /// Users of the range.
     users: u64,
-    /// Those that have a number.
+    /// Users that have a number.
     written: u64,
 }
 

@@ -51,9 +51,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
                         call passed, 8 some users were refused (ADVANCE_TOO_FAR), 130 interrupted. After 3, 4, 7 and 130 the same command \
                         continues, with --progress where it was.")]
 pub(crate) struct ImportArgs {
-    /// A file of CSV or JSON lines, plain or gzip, `-` for standard input, or redis://host:port (rediss:// for TLS), with
-    /// user:password@ before the host and /db behind the port where there are any. Of a cluster any node; all masters are
-    /// read. With a password prefer the variable: others see a command line.
+    /// A file of CSV or JSON lines, plain or gzip, `-` for standard input, or redis://host:port (rediss:// for TLS),
+    /// with user:password@ before the host and /db behind the port where there are any. Of a cluster any node; all
+    /// masters are read. With a password prefer the variable: others see a command line.
     #[arg(long, value_name = "SOURCE", env = "SEQSVR_IMPORT_FROM", hide_env_values = true)]
     from: String,
     #[command(flatten)]

@@ -23,6 +23,7 @@ use crate::port_kind::{self, Needed};
 use crate::security;
 use crate::store_client::{Node, SetAddress};
 use crate::target::Chain;
+use crate::time_limit::time;
 
 mod sample;
 mod verdict;
@@ -47,9 +48,9 @@ const MAX_NODES: usize = 4_096;
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     target: SetAddress,
-    /// Timeout of each node, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
-    timeout_ms: u64,
+    /// Timeout of each node
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    timeout: Duration,
     /// Repeats until interrupted, every S seconds, with the rates between two samples [default: 2]
     #[arg(long, value_name = "S", num_args = 0..=1, default_missing_value = "2",
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -88,7 +89,7 @@ pub(crate) async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exi
     let seeds = args.target.nodes()?;
     let pool = security::pool();
     let all_sets = !args.target.is_set_file();
-    let timeout = Duration::from_millis(args.timeout_ms);
+    let timeout = args.timeout;
     let Some(seconds) = args.watch else {
         let mut view = sample(&pool, &seeds, all_sets, timeout).await?;
         if view.may_be_of_two_moments() {

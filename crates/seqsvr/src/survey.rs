@@ -1,4 +1,5 @@
-//! What the nodes of a set respond with, for commands: whether it is alive, and which ceilings its allocators know. All nodes are asked at once; a node that does not respond is named and not waited for.
+//! Responses of the nodes of a set, for commands: whether it is alive, and which ceilings its allocators know. All
+//! nodes are asked at once; a node that does not respond is named and not waited for.
 
 use std::time::Duration;
 

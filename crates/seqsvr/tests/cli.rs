@@ -325,13 +325,13 @@ fn wrong_usage_is_exit_2() {
     "#]],
     );
     check(
-        &["status", "--timeout-ms", "-1"],
+        &["status", "--timeout", "-1"],
         expect![[r#"
-        error: invalid value '-1' for '--timeout-ms <MS>': it must not be negative
+            error: invalid value '-1' for '--timeout <TIME>': it must be a time such as 500ms, 2s, 5m or 1h
 
-        For more information, try '--help'.
-        exit 2
-    "#]],
+            For more information, try '--help'.
+            exit 2
+        "#]],
     );
     check(
         &["advance", "1", "9223372036854775807"],

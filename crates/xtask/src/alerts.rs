@@ -123,7 +123,7 @@ fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// What is wrong with a line of a dashboard: a query of all sets, in which two of them are one on top of the other, or a
+/// Faults in a line of a dashboard: a query of all sets, whose lines lie on top of each other, or a
 /// link to no heading of the runbook.
 fn flaw_of_dashboard<'a>(line: &str, anchors: impl Fn(&str) -> Option<BTreeSet<String>> + 'a) -> Option<String> {
     let line = line.trim();

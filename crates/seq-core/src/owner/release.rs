@@ -171,8 +171,8 @@ impl Owner {
         self.releases.arriving.insert(grant.section, (*grant, revision));
     }
 
-    /// Starts the granted sections whose copies a response has. `revision` is that of the response: where the store has
-    /// no copy for this node any more, the sections start at their ceilings.
+    /// Starts the granted sections whose copies a response has. `revision` is the revision of the response: where the
+    /// store has no copy for this node any more, the sections start at their ceilings.
     pub(super) fn start_from_copies(&mut self, copies: &[GrantedCopy], revision: Revision, effects: &mut Effects) {
         for copy in copies {
             let is_of = |(grant, _): &&(Grant, Revision)| grant.epoch == copy.epoch;

@@ -151,11 +151,11 @@ pub struct Renew {
     /// Parts of the copies of sections that the incarnation has frozen for good, and is about to release. A part of a
     /// section that it does not own is skipped. Kept before the ownerships of `released` end.
     pub copies: Vec<CopyPart>,
-    /// Ownerships that the incarnation gives up. One that it does not hold (any more) is skipped.
+    /// Ownerships that the incarnation gives up. An ownership that it does not hold (any more) is skipped.
     pub released: Vec<(SectionId, Epoch)>,
     /// Ownerships whose kept copies the incarnation has started from, so that the store need not keep them.
     pub taken: Vec<(SectionId, Epoch)>,
-    /// Whether the process is about to exit: it is given no section, and those that it owns are to be handed over.
+    /// Whether the process is about to exit: it is given no section, and its own sections are to be handed over.
     pub leaving: bool,
 }
 

@@ -4,7 +4,7 @@
 //! with its renewals, in parts; then it releases the section. The next ownership starts from the copy instead of the
 //! ceiling, so that a restart of a whole set skips no number.
 //!
-//! **Invariant:** a kept copy is of a frozen section, and of the ownership before the one that it is kept for: exactly
+//! **Invariant:** a kept copy is of a frozen section, and is kept for the ownership that follows: exactly
 //! one ownership starts from it. Whatever changes the section's record in another way removes it ([`Copies::follow`]),
 //! so that an older copy never meets a later ownership. A section without a complete copy starts at its ceiling.
 
@@ -95,7 +95,7 @@ impl Copies {
         self.kept.get(&section).is_some_and(|kept| kept.kept_for == KeptFor::Granted(epoch))
     }
 
-    /// Keeps a part. One that does not continue the parts before it changes nothing: it is a repeat.
+    /// Keeps a part. A part that does not continue the parts before it is a repeat, and changes nothing.
     fn keep(&mut self, part: &CopyPart) {
         let CopyPart { section, epoch, highest, length, offset, ref bytes } = *part;
         let kept_for = KeptFor::After(epoch);
@@ -111,6 +111,13 @@ impl Copies {
         let continues = (kept.kept_for, kept.length, kept.bytes.len()) == (kept_for, length, offset as usize);
         if continues && bytes.len() <= length as usize - kept.bytes.len() {
             Arc::make_mut(&mut kept.bytes).extend_from_slice(bytes);
+        }
+    }
+
+    /// Removes the copy that an ownership has started from, or has started without: it is of no use to a later one.
+    pub(super) fn on_started(&mut self, section: SectionId, epoch: Epoch) {
+        if self.is_granted(section, epoch) {
+            self.remove(section);
         }
     }
 
@@ -167,9 +174,8 @@ impl State {
     /// Removes the copies that ownerships have started from.
     pub(super) fn drop_taken(&mut self, node: NodeId, incarnation: Incarnation, taken: &[(SectionId, Epoch)]) {
         for &(section, epoch) in taken {
-            let owns = self.owned_under(node, incarnation, section, epoch).is_some();
-            if owns && self.copies.is_granted(section, epoch) {
-                self.copies.remove(section);
+            if self.owned_under(node, incarnation, section, epoch).is_some() {
+                self.copies.on_started(section, epoch);
             }
         }
     }

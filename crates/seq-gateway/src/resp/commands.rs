@@ -1,5 +1,5 @@
-//! Commands other than batches of INCR: reads, commands that raise (`sets.rs`), commands of seqsvr alone (`exact.rs`), and
-//! what clients send at connection setup.
+//! Commands other than batches of INCR: reads, commands that raise (`sets.rs`), commands of seqsvr alone (`exact.rs`),
+//! and what clients send at connection setup.
 //!
 //! A refused command has moved nothing. Retryable refusals are encoded as `-TRYAGAIN`, or as `-LOADING` while the node
 //! has no routes: Redis clients retry both.
@@ -375,22 +375,31 @@ fn inexact(replies: &mut Replies, uid: Uid, bound: u64) {
 }
 
 async fn get<F: SequenceService>(endpoint: &Endpoint<F>, caller: &Caller, key: &[u8], replies: &mut Replies) {
-    let Some(uid) = uid(endpoint, key, replies) else { return };
+    let Some((uid, current)) = current(endpoint, caller, key, replies).await else { return };
+    match value(endpoint, &current) {
+        Ok(value) => replies.value(value),
+        Err(bound) => inexact(replies, uid, bound),
+    }
+}
+
+/// Reads the last number of a key's uid. Encodes an error if the key is no sequence of this set or cannot be read now.
+pub(super) async fn current<F: SequenceService>(
+    endpoint: &Endpoint<F>,
+    caller: &Caller,
+    key: &[u8],
+    replies: &mut Replies,
+) -> Option<(Uid, Current)> {
+    let uid = uid(endpoint, key, replies)?;
     if endpoint.has_no_routes() {
-        return loading(replies);
+        loading(replies);
+        return None;
     }
     let _sample = endpoint.latency.sample(Via::Resp);
     let read = match caller.admit_read().and_then(|()| caller.admit_uid(uid)) {
         Ok(()) => endpoint.service.current(call(), uid, Epoch(0)).await,
         Err(refusal) => Err(refusal),
     };
-    match read {
-        Ok(current) => match value(endpoint, &current) {
-            Ok(value) => replies.value(value),
-            Err(bound) => inexact(replies, uid, bound),
-        },
-        Err(refusal) => refused(endpoint, replies, &refusal),
-    }
+    read.inspect_err(|refusal| refused(endpoint, replies, refusal)).ok().map(|current| (uid, current))
 }
 
 /// Reads all keys of a command. A key that is no sequence of this set has no value, as a missing key in Redis. Encodes

@@ -19,7 +19,7 @@ const SERVICE: &str = "/seqsvr.v1.SequenceService";
 /// `NextRequest { uid: 4, count: 1 }` in a gRPC frame.
 const NEXT: &[u8] = b"\0\0\0\0\x04\x08\x04\x10\x01";
 
-/// What a call can wait for until its deadline.
+/// Waits of a call until its deadline.
 fn waits() -> [Refusal; 9] {
     let (section, owner, set) = (SectionId(1), NodeId(2), SetId(3));
     [

@@ -1,4 +1,4 @@
-//! The Redis port: what is known of a last number, and commands that raise a sequence.
+//! The Redis port: exactness of last numbers, and commands that raise a sequence.
 
 use expect_test::expect;
 use seq_gateway::resp::RespConfig;

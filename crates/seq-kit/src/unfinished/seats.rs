@@ -1,8 +1,8 @@
 //! Decides which unfinished connection of a full port is dropped.
 //!
 //! A newcomer always gets a seat. Of the strangers, the address that has most seats loses its oldest one; of addresses
-//! with as many, the one with the oldest. So a connection that finishes soon is served however many strangers come, and
-//! one from an address of few does not lose its seat to addresses of many.
+//! with as many, the address with the oldest seat. So a connection that finishes soon is served however many strangers
+//! come, and one from an address of few does not lose its seat to addresses of many.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Time of an unfinished connection while more than half of the seats of its kind are taken.
 pub(super) const PRESSED: Duration = Duration::from_secs(3);
 
-/// An address, as far as it is known; the seats of known ones are told apart.
+/// An address, and whether it is a known one: known addresses are counted apart.
 type Of = (bool, Option<IpAddr>);
 
 struct Taken<T> {
@@ -23,7 +23,7 @@ struct Taken<T> {
 /// The seats of one port.
 pub(super) struct Seats<T> {
     most: usize,
-    /// Limit on those of strangers.
+    /// Limit on the seats of strangers.
     most_of_strangers: usize,
     known: BTreeSet<IpAddr>,
     learned: BTreeSet<IpAddr>,
@@ -42,8 +42,8 @@ impl<T> Seats<T> {
         Seats { most, most_of_strangers: most - reserved, known, learned, taken, counts, strangers: 0, next: 0 }
     }
 
-    /// Whether connections from an address use the reserve: this host's own address, one of the set file, or one from
-    /// which a node or an operator has come. Other loopback addresses are no proof of anything.
+    /// Whether connections from an address use the reserve: this host's own address, an address of the set file, or an
+    /// address from which a node or an operator has come. Other loopback addresses are no proof of anything.
     fn is_known(&self, address: Option<IpAddr>) -> bool {
         let is_own = |address: IpAddr| match address {
             IpAddr::V4(address) => address == std::net::Ipv4Addr::LOCALHOST,
@@ -54,7 +54,7 @@ impl<T> Seats<T> {
             .is_none_or(|address| is_own(address) || self.known.contains(&address) || self.learned.contains(&address))
     }
 
-    /// Takes a seat, and passes to `drop` those that lose theirs.
+    /// Takes a seat, and passes the values of lost seats to `drop`.
     pub(super) fn take(&mut self, address: Option<IpAddr>, value: T, now: Duration, mut drop: impl FnMut(T)) -> u64 {
         let is_known = self.is_known(address);
         while self.is_pressed() && self.taken.first_key_value().is_some_and(|(_, taken)| taken.since + PRESSED <= now) {
@@ -119,7 +119,7 @@ mod tests {
         Some(IpAddr::from([10, 0, 0, last]))
     }
 
-    /// Takes a seat at the second of its number, and returns the numbers of those who lost theirs.
+    /// Takes a seat at the second of its number, and returns the numbers of the lost seats.
     fn take(seats: &mut Seats<u64>, last: u8, second: u64) -> Vec<u64> {
         let (mut lost, value) = (Vec::new(), seats.next);
         seats.take(address(last), value, Duration::from_secs(second), |loser| lost.push(loser));

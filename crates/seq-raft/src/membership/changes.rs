@@ -91,7 +91,8 @@ impl MemberChanges {
         MemberChanges { raft, replica, proposer, prober, formats, commit_timeout, live_within, one: Arc::default() }
     }
 
-    /// Returns the address at which this member dials another one: that of its set file, else that of the list of members.
+    /// Returns the address at which this member dials another one: that of its set file, else that of the list of
+    /// members.
     pub(crate) fn addr(&self, id: u64, member: &Member) -> String {
         self.proposer.addr(id, Some(member)).unwrap_or_default()
     }

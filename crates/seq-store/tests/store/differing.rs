@@ -1,4 +1,4 @@
-//! A member whose state differs from that of the majority stops, and the others say why.
+//! A member whose state differs from the state of the majority stops, and the others say why.
 
 use std::path::Path;
 use std::time::Duration;

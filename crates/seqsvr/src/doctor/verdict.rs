@@ -1,4 +1,4 @@
-//! What a finding of `doctor` means: pure.
+//! The meaning of a finding of `doctor`: pure.
 
 use std::fmt::Display;
 
@@ -115,9 +115,15 @@ pub(super) fn disk(dir: &str, is_full: bool, mode: Option<u32>, free: u64, size:
 pub(super) fn verdict(problems: usize, warnings: usize, checks: &str) -> String {
     match (problems, warnings) {
         (0, 0) => format!("ok: {checks} checks"),
-        (0, warnings) => format!("ok, with {warnings} warnings: {checks} checks"),
-        (problems, warnings) => format!("NOT READY: {problems} problems and {warnings} warnings in {checks} checks"),
+        (0, warnings) => format!("ok, with {}: {checks} checks", number(warnings, "warning")),
+        (problems, warnings) => {
+            format!("NOT READY: {} and {} in {checks} checks", number(problems, "problem"), number(warnings, "warning"))
+        }
     }
+}
+
+fn number(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 #[cfg(test)]
@@ -146,6 +152,6 @@ mod tests {
     fn the_page_ends_in_a_verdict() {
         assert_eq!(verdict(0, 0, "9"), "ok: 9 checks");
         assert_eq!(verdict(0, 2, "9"), "ok, with 2 warnings: 9 checks");
-        assert_eq!(verdict(1, 2, "9"), "NOT READY: 1 problems and 2 warnings in 9 checks");
+        assert_eq!(verdict(1, 2, "9"), "NOT READY: 1 problem and 2 warnings in 9 checks");
     }
 }

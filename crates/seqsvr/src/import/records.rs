@@ -36,7 +36,7 @@ pub(super) struct Records {
 pub(super) struct Draft {
     list: Vec<Record>,
     flaws: Flaws,
-    /// Whether what is no record is left out.
+    /// Whether invalid records are left out.
     skips_invalid: bool,
 }
 
@@ -63,7 +63,7 @@ impl Flaws {
 }
 
 impl Draft {
-    /// Returns a draft without records; with `skips_invalid` it leaves out what is none.
+    /// Returns a draft without records; with `skips_invalid` it leaves out invalid ones.
     pub(super) fn new(skips_invalid: bool) -> Draft {
         Draft { skips_invalid, ..Draft::default() }
     }

@@ -26,10 +26,10 @@ use layout::{Layout, Server};
 /// Keys that one SCAN looks at, and that are read at a time: short enough not to hold other callers of the server up.
 const KEYS_AT_ONCE: usize = 1_000;
 
-/// How the servers of rediss:// are trusted, and what they are shown.
+/// TLS of rediss://: the authorities that are trusted, and the certificate that is presented.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct TlsArgs {
-    /// The authorities to trust for rediss://, as PEM; those of this machine without it.
+    /// The authorities to trust for rediss://, as PEM; without it, the authorities of this machine.
     #[arg(long, value_name = "FILE")]
     from_ca: Option<PathBuf>,
     /// A certificate for a server of rediss:// that asks for one, as PEM.
@@ -57,13 +57,13 @@ struct Link {
     connection: MultiplexedConnection,
 }
 
-/// What the keys of servers add up to.
+/// The sum of the keys of all servers.
 struct Scan<'a> {
     draft: Draft,
     prefix: &'a str,
     /// Keys of the prefix that were listed.
     place: u64,
-    /// Those that were gone when they were read.
+    /// Keys that were gone when they were read.
     gone: u64,
 }
 
@@ -264,8 +264,8 @@ impl Scan<'_> {
             scan.arg(&cursor).arg("MATCH").arg(format!("{}*", self.prefix)).arg("COUNT").arg(KEYS_AT_ONCE);
             let (next, keys): (String, Vec<Vec<u8>>) = link.query(&scan).await?;
             for keys in keys.chunks(KEYS_AT_ONCE) {
-                // One GET a key: it tells a key that is gone from one that is no string, and keys of one command would
-                // have to be in one slot of a cluster.
+                // One GET for each key: it distinguishes a key that is gone from a key that is no string, and keys of
+                // one command would have to be in one slot of a cluster.
                 let mut reads = pipe();
                 keys.iter().for_each(|key| {
                     reads.cmd("GET").arg(key);

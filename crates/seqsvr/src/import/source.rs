@@ -32,13 +32,13 @@ pub(super) enum Kind {
     RedisCluster,
 }
 
-/// What was read, as the plan and the report state it.
+/// The records that were read, as the plan and the report state them.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Facts {
     pub(super) kind: Kind,
     /// The file, or the servers that were read: each a master.
     pub(super) servers: Vec<String>,
-    /// Counters that were found, with those that are skipped or gone.
+    /// Counters that were found, skipped and gone ones included.
     pub(super) found: u64,
     /// Keys that expired or were deleted between their listing and their reading.
     pub(super) gone: u64,
@@ -113,7 +113,7 @@ impl Source {
 }
 
 impl Facts {
-    /// Describes what was read, in a line.
+    /// Describes the records that were read, in a line.
     pub(super) fn line(&self) -> String {
         let Facts { kind, servers, found, gone, skipped } = self;
         let (what, records) = match kind {

@@ -1,4 +1,4 @@
-//! Migrations that a restore ends: those of the restored set that were open in its backup.
+//! Migrations that a restore ends: migrations of the restored set that were open in its backup.
 
 use seq_core::state::{Phase, Scope, State};
 use serde::Serialize;

@@ -38,7 +38,7 @@ pub(super) struct PlanView {
     unowned: u32,
     /// AllocSvrs of the target that can own sections.
     target_allocs: u32,
-    /// Those of them that respond to this command and have a lease.
+    /// AllocSvrs of them that respond to this command and have a lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     target_allocs_leased: Option<u32>,
     /// Most log entries in the set that the sections leave; there are fewer in the other one.
@@ -141,8 +141,8 @@ impl PlanView {
         })
     }
 
-    /// Notes how many AllocSvrs of the target respond with a lease: the store counts one that was lost as live until its
-    /// lease is over.
+    /// Notes how many AllocSvrs of the target respond with a lease: the store counts one that was lost as live until
+    /// its lease is over.
     pub(super) fn count_leased(&mut self, leased: u32) {
         self.target_allocs_leased = Some(leased.min(self.target_allocs));
         if leased < self.target_allocs {

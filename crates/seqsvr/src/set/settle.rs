@@ -1,5 +1,5 @@
-//! Waits until the sets of a cluster know of a change: they exchange messages every two seconds, and the next command of
-//! an operator may go to any of them.
+//! Waits until the sets of a cluster know of a change: they exchange messages every two seconds, and the next command
+//! of an operator may go to any of them.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ fn is_open(sets: &[SetInfo], name: &str) -> bool {
 /// Waits until the stores of these files know all of these sets.
 ///
 /// # Errors
-/// [`Exit::Deadline`]: one of them does not, in time.
+/// [`Exit::Deadline`]: a store does not, in time.
 pub(super) async fn until_known(
     files: &[&SetFile],
     names: &[String],
@@ -41,10 +41,10 @@ pub(super) async fn until_known(
     until_all_know(stores.collect(), names, timeout, output).await
 }
 
-/// Waits until these stores, each behind what it is called, know all of these sets.
+/// Waits until these stores, each with its name, know all of these sets.
 ///
 /// # Errors
-/// [`Exit::Deadline`]: one of them does not, in time.
+/// [`Exit::Deadline`]: a store does not, in time.
 pub(super) async fn until_all_know(
     stores: Vec<(String, StoreClient)>,
     names: &[String],

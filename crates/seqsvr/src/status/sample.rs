@@ -1,4 +1,4 @@
-//! What the nodes of a cluster respond with, and what these responses name.
+//! Responses of the nodes of a cluster, and the nodes that they name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub(super) struct NamedSet {
     pub(super) uids: (u64, u64),
 }
 
-/// The clock of a node against the one of this machine.
+/// The clock of a node, compared with the clock of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     /// Milliseconds that it is ahead.

@@ -21,7 +21,7 @@ pub(super) use remarks::REMARKS;
 pub(super) enum State {
     /// An allocator has detected that the store lost committed entries: numbers may be allocated twice.
     RolledBack,
-    /// Two processes respond as the same store, or stores of two sets under one name: one is a copy.
+    /// Two processes respond as the same store, or stores of two sets under one name: one of the two is a copy.
     Cloned,
     /// Stores of the set are of several lineages: they were restored otherwise, and may allocate the same numbers.
     Split,
@@ -82,7 +82,7 @@ pub(super) struct Facts {
     pub(super) defined: bool,
     /// Why the set was restored and serves nothing yet; empty if it is not in quarantine.
     pub(super) quarantine: String,
-    /// Sections of the set, those that are delayed included; `None` if no store responded.
+    /// Sections of the set, delayed ones included; `None` if no store responded.
     pub(super) sections: Option<u32>,
     /// Sections whose owner has a lease that has not expired.
     pub(super) served: u32,

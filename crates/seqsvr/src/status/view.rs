@@ -117,11 +117,11 @@ struct ProxyView {
 }
 
 impl View {
-    /// Builds the view from the responses of all queried nodes. `seeds` are the nodes that the user named; `now` decides
-    /// which certificates have expired.
+    /// Builds the view from the responses of all queried nodes. `seeds` are the nodes that the user named; `now`
+    /// decides which certificates have expired.
     ///
-    /// A node is who it says it is, and its address is second: one that responds at another address than the lists have
-    /// is there, and one process that responds at two addresses is one.
+    /// The identity of a node comes first, its address second: a node that responds at another address than the lists
+    /// have is there, and one process that responds at two addresses is one.
     pub(super) fn new(sample: &Sample, seeds: &[Node], now: SystemTime) -> View {
         let mut view = View::default();
         let mut sets: BTreeMap<&str, SetView> = BTreeMap::new();
@@ -192,7 +192,7 @@ impl View {
         view
     }
 
-    /// The verdict on all sets together: the one on the worst.
+    /// The verdict on all sets together: the verdict on the worst set.
     fn conclude(&mut self) {
         let is_well = |set: &SetView| matches!(set.state, Some(State::Ok | State::Closed));
         self.healthy = self.sections_unplaced == 0
@@ -236,8 +236,9 @@ impl View {
         if self.expiry.has_expired() || !self.unknown.is_empty() { worst.min(State::Degraded) } else { worst }
     }
 
-    /// Adds up the sections of all sets against the layout, where the responses are of all of them. Sections on their way
-    /// count as missing while some are in no set, and as arrived otherwise, also where their set does not know it yet.
+    /// Adds up the sections of all sets against the layout, where the responses are of all of them. Sections on their
+    /// way count as missing while some are in no set, and as arrived otherwise, also where their set does not know it
+    /// yet.
     fn add_up(&mut self) {
         let complete = |set: &&SetView| set.is_known() && set.facts.quorum && set.facts.quarantine.is_empty();
         let open: Vec<&SetView> = self.sets.iter().filter(|set| !set.facts.closed).collect();

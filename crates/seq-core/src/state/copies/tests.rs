@@ -79,6 +79,23 @@ fn a_copy_is_removed_once_its_ownership_has_started() {
     assert_eq!(state.copies, Copies::default());
 }
 
+/// An AllocSvr of a release that knows no kept copies never notes them.
+#[test]
+fn a_copy_is_removed_once_its_ownership_raises_the_ceiling() {
+    let mut state = served();
+    renew(&mut state, 1, vec![part(Epoch(1), 2, 0, b"ab")], &[Epoch(1)], &[]);
+    let epoch = assign(&mut state, 2);
+    let raise = |node, epoch| Command::Raise {
+        node: NodeId(node),
+        incarnation: Incarnation(1),
+        raises: vec![Raise { section: SECTION, epoch, to: Seq(200) }],
+    };
+    state.apply(&raise(1, Epoch(1)));
+    assert_eq!(granted(&state, 2).len(), 1, "a late raise of the owner before is refused");
+    state.apply(&raise(2, epoch));
+    assert_eq!(state.copies, Copies::default());
+}
+
 #[test]
 fn an_owner_that_dies_after_its_copy_is_followed_exactly() {
     let mut state = served();

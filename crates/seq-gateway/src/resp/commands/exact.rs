@@ -1,16 +1,17 @@
-//! SEQ.NEXT and SEQ.GET: numbers with what the other protocols state beside them.
+//! SEQ.NEXT and SEQ.GET: numbers with the details that the other protocols state beside them.
 
 use seq_api::service::{Item, SequenceService, Via};
 use seq_core::{Count, Epoch, limits};
 use seq_tenant::Caller;
 
-use super::{Invocation, loading, refuse, refused, uid};
+use super::{Invocation, loading, refuse, uid};
 use crate::resp::Endpoint;
 use crate::resp::connection::call;
 use crate::resp::encode::Replies;
 use crate::resp::incr_batch::integer;
 
-/// `SEQ.NEXT key [n]`: the last number allocated, the one before the first, the attempts at lost owners, and the epoch.
+/// `SEQ.NEXT key [n]`: the last number allocated, the number before the first, the attempts at lost owners, and the
+/// epoch.
 pub(super) async fn next<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -53,22 +54,9 @@ pub(super) async fn get<F: SequenceService>(
     key: &[u8],
     replies: &mut Replies,
 ) {
-    let Some(uid) = uid(endpoint, key, replies) else { return };
-    if endpoint.has_no_routes() {
-        return loading(replies);
-    }
-    let _sample = endpoint.latency.sample(Via::Resp);
-    let read = match caller.admit_read().and_then(|()| caller.admit_uid(uid)) {
-        Ok(()) => endpoint.service.current(call(), uid, Epoch(0)).await,
-        Err(refusal) => Err(refusal),
-    };
-    match read {
-        Ok(current) => {
-            replies.array(3);
-            replies.integer(current.reading.value.0);
-            replies.bulk(if current.reading.exact { b"exact" } else { b"upper_bound" });
-            replies.integer(current.epoch.0);
-        }
-        Err(refusal) => refused(endpoint, replies, &refusal),
-    }
+    let Some((_, current)) = super::current(endpoint, caller, key, replies).await else { return };
+    replies.array(3);
+    replies.integer(current.reading.value.0);
+    replies.bulk(if current.reading.exact { b"exact" } else { b"upper_bound" });
+    replies.integer(current.epoch.0);
 }

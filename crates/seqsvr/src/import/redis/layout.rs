@@ -7,7 +7,7 @@ use redis::InfoDict;
 /// Slots of every Redis Cluster.
 const SLOTS: usize = 16_384;
 
-/// What a server states of itself by INFO.
+/// Statements of a server about itself, by INFO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     /// Whether it is a node of a cluster.

@@ -1,4 +1,4 @@
-//! Nodes that do not respond: who they are, and whether they are missing.
+//! Nodes that do not respond: their identities, and whether they are missing.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One set: what its nodes respond with, merged.
+//! One set: the merged responses of its nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,7 @@ pub(super) struct SetView {
     /// Sets of the cluster that its store knows, itself included.
     #[serde(skip)]
     pub(super) open_sets: u32,
-    /// Those that began in this set and are not over.
+    /// Migrations that began in this set and are not over.
     pub(super) migrations: Vec<MigrationView>,
     #[serde(skip)]
     pub(super) moves: Vec<MigrationStatus>,
@@ -215,12 +215,12 @@ impl SetView {
         }
     }
 
-    /// Notes what a store states of the set.
+    /// Notes the statements of a store about the set.
     fn note(&mut self, response: &StatusResponse, store: &StoreStatus, leads: bool) {
         // A follower with a leader counts: the leader may be unreachable only from here.
         self.facts.quorum |= store.quorum;
         if store.quorum {
-            // The leader knows what is awaited.
+            // The leader knows the awaited sets.
             if leads || self.facts.quarantine.is_empty() {
                 self.facts.quarantine.clone_from(&store.quarantine);
             }

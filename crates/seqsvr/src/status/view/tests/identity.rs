@@ -1,4 +1,4 @@
-//! Who a node is, which set it is of, and at which moment sections are counted.
+//! Identities of nodes, their sets, and the moment at which sections are counted.
 
 use super::*;
 
@@ -84,7 +84,7 @@ fn members_of_an_outdated_set_file_are_removed_and_its_new_allocators_are_missin
     assert_eq!(view.unreachable[0].state, Absence::Silent);
 }
 
-/// What the leader of `dev` knows of the set `other`.
+/// Knowledge of the leader of `dev` about the set `other`.
 fn knows_other(state: SetState) -> StatusResult {
     store_with(2, |status| {
         let info = SetInfo {
