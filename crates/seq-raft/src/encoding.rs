@@ -33,7 +33,12 @@ pub struct CommandTooLarge {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<C> {
     /// Changes the state.
-    Command(C),
+    Command {
+        /// The format that it is written in.
+        format: u16,
+        /// The command.
+        command: C,
+    },
     /// Raises the format in which the group's commands and states are written from there on, and marks an entry behind
     /// which members compare their states; a raise to the format that the group has already only marks. On the wire it
     /// is a command of that format without a body: a member that does not read the format refuses it by that name.
@@ -67,7 +72,8 @@ pub(crate) fn read_record<M: StateMachine>(record: &[u8]) -> Result<Record<M::Co
         return Ok(Record::RaiseFormat(opened.version));
     }
     let command = M::decode_command(opened.version, opened.body());
-    command.map(Record::Command).map_err(|malformed| opened.malformed(malformed.0))
+    let format = opened.version;
+    command.map(|command| Record::Command { format, command }).map_err(|malformed| opened.malformed(malformed.0))
 }
 
 /// Reads the records of one entry, in order.

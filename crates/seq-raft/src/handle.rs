@@ -42,8 +42,8 @@ impl<M: StateMachine> RaftHandle<M> {
     /// # Errors
     /// [`ProposeError`]; some of its cases leave open whether the command is applied.
     pub async fn propose(&self, command: &M::Command) -> Result<M::Output, ProposeError> {
-        let command = encoding::write_command::<M>(self.state.format(), command)?;
-        Ok(self.proposer.propose(command).await?.downcast())
+        let written = || encoding::write_command::<M>(self.state.format(), command);
+        Ok(self.proposer.propose_anew(written).await?.downcast())
     }
 
     /// The applied state.

@@ -71,7 +71,22 @@ impl Proposer {
         self.redirected.send_replace(to);
     }
 
-    /// Proposes a command and waits until this member has applied it. Cancel safe; a cancelled proposal may be
+    /// Proposes a command as it is written in the group's format, and writes it anew where a raise of the format has
+    /// overtaken it. Cancel safe; a cancelled proposal may be committed.
+    pub(crate) async fn propose_anew(
+        &self,
+        written: impl Fn() -> Result<EncodedCommand, CommandTooLarge>,
+    ) -> Result<Output, ProposeError> {
+        loop {
+            let output = self.propose(written()?).await?;
+            // This member has applied the raise, so the command is overtaken once for each.
+            if !output.is_overtaken() {
+                return Ok(output);
+            }
+        }
+    }
+
+    /// Proposes an encoded command and waits until this member has applied it. Cancel safe; a cancelled proposal may be
     /// committed.
     pub(crate) async fn propose(&self, command: EncodedCommand) -> Result<Output, ProposeError> {
         let mut redirected = self.redirected.subscribe();

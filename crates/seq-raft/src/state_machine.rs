@@ -24,6 +24,11 @@ pub trait StateMachine: Clone + Default + Send + Sync + 'static {
     /// with an empty log must agree on it.
     const FIRST_FORMAT: u16;
 
+    /// From the raise to this format on, a command that is written in an older format than the group's is void, and its
+    /// proposer writes it anew: it may lack what the rules of the newer format need. Members of releases below this
+    /// format apply such a command, so it stays what it is in all releases.
+    const STRICT_FORMAT: u16;
+
     /// Applies one committed command. A panic stops the process: the state may be half changed.
     fn apply(&mut self, command: &Self::Command) -> Self::Output;
 

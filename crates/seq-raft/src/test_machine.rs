@@ -33,6 +33,7 @@ impl<const NEWEST: u16> StateMachine for Journal<NEWEST> {
     const FORMAT: u16 = NEWEST;
     const OLDEST_FORMAT: u16 = OLDEST;
     const FIRST_FORMAT: u16 = OLDEST;
+    const STRICT_FORMAT: u16 = OLDEST + 1;
 
     fn apply(&mut self, command: &Command) -> usize {
         match command {

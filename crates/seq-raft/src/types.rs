@@ -169,22 +169,31 @@ impl<'de> serde::Deserialize<'de> for EncodedBatch {
     }
 }
 
-/// What applying a command returns, without its type. The library's parameters do not depend on the state machine, so
-/// only the code that proposes and applies is generic.
-pub(crate) struct Output(Box<dyn Any + Send + Sync>);
+/// What applying a command returns, without its type; nothing of a command that a raise of the format has overtaken. The
+/// library's parameters do not depend on the state machine, so only the code that proposes and applies is generic.
+pub(crate) struct Output(Option<Box<dyn Any + Send + Sync>>);
 
 impl Output {
+    /// Of a command that is void, because it is written in an older format than the group's.
+    pub(crate) const OVERTAKEN: Output = Output(None);
+
     /// The output of a command.
     pub(crate) fn of<T: Send + Sync + 'static>(output: T) -> Output {
-        Output(Box::new(output))
+        Output(Some(Box::new(output)))
+    }
+
+    /// Whether the command is void.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        self.0.is_none()
     }
 
     /// The output with its type.
     ///
     /// # Panics
-    /// When a command of another state machine was applied: there is one for each log.
+    /// When a command of another state machine was applied: there is one for each log. When it is overtaken.
     pub(crate) fn downcast<T: 'static>(self) -> T {
-        *self.0.downcast().expect("the state machine that proposes is the one that applies")
+        let output = self.0.expect("the proposer writes an overtaken command anew");
+        *output.downcast().expect("the state machine that proposes is the one that applies")
     }
 }
 

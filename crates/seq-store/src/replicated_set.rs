@@ -27,6 +27,7 @@ impl StateMachine for SetState {
     const FORMAT: u16 = encoding::NEWEST;
     const OLDEST_FORMAT: u16 = encoding::OLDEST;
     const FIRST_FORMAT: u16 = 5;
+    const STRICT_FORMAT: u16 = encoding::COPIES;
 
     fn apply(&mut self, command: &Command) -> Answer {
         self.0.apply(command)

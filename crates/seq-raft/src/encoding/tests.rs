@@ -53,7 +53,7 @@ fn a_command_is_a_body_in_a_frame_and_bounded() {
     let command = Command::Append(vec![0xab; 3]);
     let encoded = write_command::<Journal>(OLDEST, &command).unwrap();
     expect!["5351535201000300040000001eba57e000ababab"].assert_eq(&hex(encoded.bytes()));
-    assert_eq!(read_record::<Journal>(encoded.bytes()).unwrap(), Record::Command(command));
+    assert_eq!(read_record::<Journal>(encoded.bytes()).unwrap(), Record::Command { format: OLDEST, command });
     refuses_every_flip(encoded.bytes(), |record| read_record::<Journal>(record).map(drop));
     // The journal's encoding adds one byte.
     let most = MAX_COMMAND_BYTES - envelope::HEADER_BYTES - 1;
@@ -71,7 +71,10 @@ fn commands_of_an_entry_are_records_one_behind_the_other() {
         5351535201000300040000001eba57e000ababab535153520100030009000000
         bbd301de0109000000000000005351535201000300010000006c97096b00"#]]
     .assert_eq(&hex(batch.bytes()));
-    assert_eq!(read_batch::<Journal>(batch.bytes()).unwrap(), commands.map(Record::Command));
+    assert_eq!(
+        read_batch::<Journal>(batch.bytes()).unwrap(),
+        commands.map(|command| Record::Command { format: OLDEST, command })
+    );
     refuses_every_flip(batch.bytes(), |records| read_batch::<Journal>(records).map(drop));
     assert_eq!(EncodedBatch::of(&encoded[..1]).bytes(), encoded[0].bytes());
 
@@ -97,7 +100,8 @@ fn a_raise_is_a_command_without_a_body_which_only_a_reader_of_that_format_accept
     let [old, new] = [OLDEST, NEXT].map(|format| write_command::<Journal<NEXT>>(format, &command).unwrap());
     assert_ne!(old, new);
     let batch = EncodedBatch::of(&[old.clone(), raise, new]);
-    let records = [Record::Command(command.clone()), Record::RaiseFormat(NEXT), Record::Command(command)];
+    let written = |format| Record::Command { format, command: command.clone() };
+    let records = [written(OLDEST), Record::RaiseFormat(NEXT), written(NEXT)];
     assert_eq!(read_batch::<Journal<NEXT>>(batch.bytes()).unwrap(), records);
     check_formats::<Journal<NEXT>>(batch.bytes()).unwrap();
     check_formats::<Journal>(old.bytes()).unwrap();

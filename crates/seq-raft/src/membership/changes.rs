@@ -174,7 +174,7 @@ impl MemberChanges {
             return Ok(());
         }
         // Its output is dropped: an id that was claimed in between is as good.
-        self.proposer.propose(self.replica.claim_member_id(id)?).await.map(drop)
+        self.proposer.propose_anew(|| self.replica.claim_member_id(id)).await.map(drop)
     }
 
     /// The data directory of a store that is to become a member; it may be starting at this moment.

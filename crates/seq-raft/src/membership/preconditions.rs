@@ -35,8 +35,7 @@ impl MemberChanges {
         let waited = tokio::time::timeout(self.commit_timeout, self.one.lock()).await;
         let one = waited.map_err(|_| ChangeError::InProgress)?;
         // Of all commands the one that changes nothing: the id of a member that leads is in use.
-        let last = self.replica.claim_member_id(*self.raft.node_id()).map_err(crate::propose::ProposeError::from)?;
-        self.proposer.propose(last).await?;
+        self.proposer.propose_anew(|| self.replica.claim_member_id(*self.raft.node_id())).await?;
         Ok(ChangeGuard { _one: one })
     }
 

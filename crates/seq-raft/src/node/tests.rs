@@ -15,6 +15,7 @@ use seq_proto::dial::Dial;
 
 use super::*;
 use crate::config::Peer;
+use crate::encoding;
 use crate::leadership::quorum::QuorumStatus;
 use crate::options::RaftOptions;
 use crate::propose::ProposeError;

@@ -167,7 +167,11 @@ impl<M: StateMachine> Replica for Shared<M> {
         }
         let mut marked = false;
         let apply = |record| match record {
-            Record::Command(command) => {
+            // A raise was written between its encoding and its entry.
+            Record::Command { format, .. } if format < applied.format && applied.format >= M::STRICT_FORMAT => {
+                Output::OVERTAKEN
+            }
+            Record::Command { command, .. } => {
                 let output = applied.state.apply(&command);
                 (self.observe)(&output);
                 Output::of(output)

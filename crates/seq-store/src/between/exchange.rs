@@ -137,7 +137,7 @@ impl Stated {
 /// Commits what a set stated of itself, as far as it is new here. Returns the other sets that new claims name.
 ///
 /// # Errors
-/// The proposal failed.
+/// The proposal failed, or its command is refused: nothing of it is learned then.
 pub(crate) async fn learn(between: &Between, stated: &Stated) -> Result<Vec<SetId>, Status> {
     let from = stated.facts.id;
     let (claims, facts) = between.replicated.read(|state| {
@@ -157,9 +157,10 @@ pub(crate) async fn learn(between: &Between, stated: &Stated) -> Result<Vec<SetI
     }
     for part in parts {
         let learned = LearnDirectory { from: Some(from), claims: part.to_vec(), sets: std::mem::take(&mut sets) };
-        if let Err(refusal) = between.replicated.propose(learned).await? {
-            tracing::warn!(set = from.0, %refusal, "what another set stated was not learned");
-        }
+        between.replicated.propose(learned).await?.map_err(|refusal| {
+            tracing::warn!(set = from.0, %refusal, "the statements of another set were not learned");
+            super::service::refused(&refusal)
+        })?;
     }
     let mut claimed: Vec<SetId> = claims.iter().map(|run| run.claim.set).filter(|set| *set != from).collect();
     claimed.dedup();

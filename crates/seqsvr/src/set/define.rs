@@ -89,7 +89,7 @@ pub(crate) struct ApplyArgs {
 struct Outcome {
     set: String,
     file: String,
-    /// Whether the set was defined by this command, or would be.
+    /// Whether the set was defined by this command, or joined to its cluster, or would be.
     changed: bool,
     dry_run: bool,
     /// The set, where it is defined.
@@ -165,7 +165,13 @@ pub(crate) async fn apply(args: &ApplyArgs, output: &Output) -> anyhow::Result<E
     for file in &files {
         let mut store = client(file, args.timeout);
         match store.sets().await? {
-            Some(sets) => outcomes.push((Outcome::new(file, false, args.confirm.dry_run, Some(&sets[0])), Vec::new())),
+            Some(sets) => {
+                // A creation that was interrupted behind the definition is repeated to its end.
+                let is_alone = file.spec.genesis == Genesis::Create && sets.len() == 1;
+                let join = if is_alone { join_of(file, &files).unwrap_or_default() } else { Vec::new() };
+                let outcome = Outcome::new(file, !join.is_empty(), args.confirm.dry_run, Some(&sets[0]));
+                outcomes.push((outcome, join));
+            }
             None if file.spec.genesis == Genesis::Start => return Err(not_started(file).into()),
             None => {
                 let join = join_of(file, &files)?;
@@ -216,6 +222,11 @@ fn show(files: &[SetFile], outcomes: &[(Outcome, Vec<String>)], output: &Output)
             None => {
                 output.line(format_args!("set {}: not defined; this would {}", outcome.set, plan_text(file, join)))?
             }
+            Some(_) if outcome.changed && outcome.differences.is_empty() => output.line(format_args!(
+                "set {}: defined, and knows no other set; this would join it to the cluster of {}",
+                outcome.set,
+                join.join(", ")
+            ))?,
             Some(_) if outcome.differences.is_empty() => {
                 output.line(format_args!("set {}: as in {}", outcome.set, outcome.file))?;
             }

@@ -161,6 +161,30 @@ async fn the_format_is_raised_once_all_members_read_the_next_one_and_never_goes_
     tokio::join!(s1.stop(), s2.stop(), s3.stop());
 }
 
+/// A command is written, the format is raised, and the command is appended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_a_raise_overtakes_is_void_and_written_anew() {
+    let places = Places::new();
+    let (s1, s2, s3) = tokio::join!(places.start::<NEXT>(1), places.start::<NEXT>(2), places.start::<NEXT>(3));
+    append([&s1, &s2, &s3], "one").await;
+    has_words(&s1, &["one"]).await;
+    lead_without(&s3).await;
+    let leader = leading([&s1, &s2]).await;
+    let command = Command::Append(b"two".to_vec());
+    let written = || encoding::write_command::<Later>(leader.state().format(), &command);
+    let overtaken = written().unwrap();
+    leader.raise_format().await.unwrap();
+    assert!(leader.proposer.propose(overtaken.clone()).await.unwrap().is_overtaken());
+    // The first attempt is the one from before.
+    let first = std::sync::Mutex::new(Some(overtaken));
+    let output = leader.proposer.propose_anew(|| first.lock().unwrap().take().map_or_else(written, Ok)).await;
+    assert_eq!(output.unwrap().downcast::<usize>(), 2);
+    for member in [&s1, &s2, &s3] {
+        assert_eq!(has_words(member, &["one", "two"]).await, NEXT, "it is applied once, by all members alike");
+    }
+    tokio::join!(s1.stop(), s2.stop(), s3.stop());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_does_not_read_the_format_of_its_group_is_refused_by_the_others() {
     let places = Places::new();
