@@ -1,6 +1,6 @@
-//! Measures the gain of coalescing: the same callers with and without it, in turn, on one thread. `cargo run --release
-//! -p seq-client --example coalescing -- http://127.0.0.1:7100 [CALLERS [SECONDS]]`; `seqsvr dev` runs a cluster for
-//! it.
+//! Measures the gain of coalescing: the same callers with and without it, in turn, on one thread. Run it with `cargo
+//! run --release -p seq-client --example coalescing -- http://127.0.0.1:7100 [CALLERS [SECONDS]]`, for example against
+//! the cluster of `seqsvr dev`.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use seq_client::Client;
 /// Requested uids, from 0: the range of `seqsvr dev`.
 const UIDS: u64 = 1_000_000;
 
-/// Rounds of each variant; the result is their median.
+/// Rounds of each variant, of which the median counts.
 const ROUNDS: usize = 3;
 
 struct Round {
@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Closed-loop callers: each sends its next request on the response to the last.
+/// Runs closed-loop callers: each sends its next request on the response to the previous request.
 async fn round(client: &Client, callers: usize, time: Duration) -> Round {
     let began = Instant::now();
     let caller = |_| async move {
@@ -68,7 +68,7 @@ async fn round(client: &Client, callers: usize, time: Duration) -> Round {
     Round { numbers_per_second, p50_us: at(0.5), p99_us: at(0.99) }
 }
 
-/// The median round, by throughput.
+/// Returns the median round by throughput.
 fn median(mut rounds: Vec<Round>) -> Round {
     rounds.sort_by(|a, b| a.numbers_per_second.total_cmp(&b.numbers_per_second));
     rounds.swap_remove(rounds.len() / 2)

@@ -1,4 +1,4 @@
-//! Results of calls, validated as they are decoded.
+//! Results of calls, validated while they are decoded.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -10,47 +10,48 @@ use crate::error::CallError;
 /// Numbers allocated for one uid: [`Allocation::first`] `..=` [`Allocation::value`]. No other request gets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Allocation {
-    /// The last number, `1 ..= 2^63-1`; the only one if one was requested.
+    /// The last number, `1 ..= 2^63-1`; the only number if `count` is 1.
     pub value: u64,
-    /// The number allocated before the first one. 0 when there was none, when the owner does not know it, or when the
-    /// uid was advanced since. A receiver that has not seen `prev` has missed a message, unless an attempt of this call
-    /// that is counted in `lost` took it.
+    /// The number allocated before the first, or 0 if there was none, the owner does not know it, or the uid was
+    /// advanced since. A receiver that has not seen `prev` has missed a message, unless an attempt of this call that is
+    /// counted in `lost` took it.
     pub prev: u64,
     /// Epoch of the ownership that allocated them, 1 or above; monotonic for one uid.
     pub epoch: u64,
-    /// Number of numbers, `1 ..= 1_000_000`.
+    /// Count of the numbers, `1 ..= 1_000_000`.
     pub count: u32,
-    /// Earlier attempts of this call, by this client or by a node that forwarded it, without a response: each may have
-    /// taken `count` numbers, which are then a gap. 0 unless something failed.
+    /// Earlier attempts of this call without a response, by this client or by a node that forwarded it. Each may have
+    /// consumed `count` numbers, which then are a gap. 0 unless a failure occurred.
     pub lost: u32,
 }
 
 /// The last number of a uid, or an upper bound of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Current {
-    /// The last number allocated or an upper bound of it, `0 ..= 2^63-1`. Never below a number returned before.
+    /// The last number allocated, or an upper bound of it, `0 ..= 2^63-1`. Never below a number returned before.
     pub value: u64,
-    /// Whether `value` is the last number allocated; 0 means that none ever was. If `false`, no number above `value`
-    /// was allocated: the state after an owner's crash until the uid's next allocation.
+    /// Whether `value` is the last number allocated; an exact 0 means that the uid never had one. If `false`, `value`
+    /// is an upper bound and no number above it was allocated: the state after an owner's crash, until the uid's next
+    /// allocation.
     pub exact: bool,
-    /// Epoch of the ownership that replied, 1 or above.
+    /// Epoch of the ownership that responded, 1 or above.
     pub epoch: u64,
 }
 
 impl Allocation {
-    /// The first number.
+    /// Returns the first number.
     #[must_use]
     pub fn first(&self) -> u64 {
         self.value - u64::from(self.count) + 1
     }
 
-    /// All numbers, in order.
+    /// Returns all numbers, in order.
     #[must_use]
     pub fn numbers(&self) -> RangeInclusive<u64> {
         self.first()..=self.value
     }
 
-    /// Validates the fields of a response: [`Allocation::first`] exists and is above `prev`.
+    /// Validates the fields of a response: the first number must exist and be above `prev`.
     pub(crate) fn checked(
         value: u64,
         prev: u64,
@@ -84,7 +85,7 @@ impl Current {
     }
 }
 
-/// Attempts with unknown outcome that nodes made for items of a batch, as `(item index, attempts)`.
+/// Returns the nodes' attempts with unknown outcome for items of a batch, as `(item index, attempts)`.
 pub(crate) fn lost(lost: Option<&v1::LostAttempts>) -> impl Iterator<Item = (usize, u32)> {
     lost.into_iter()
         .flat_map(|lost| lost.indexes.iter().map(|index| *index as usize).zip(lost.attempts.iter().copied()))

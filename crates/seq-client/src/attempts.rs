@@ -1,12 +1,11 @@
-//! The attempts of one call under one deadline: the target of each, the backoff between them, and the error of the
-//! last.
+//! The attempts of one call under one deadline: their targets, the backoff between them, and the error of the last.
 //!
 //! Only a retryable refusal and a failed connection are retried. The backoff doubles, is jittered, and is never shorter
-//! than the server requested. A call whose next backoff and attempt do not fit its deadline fails at once with the last
-//! error.
+//! than the server requested. If the next backoff and attempt do not fit the deadline, the call fails at once with the
+//! last error.
 //!
-//! A section that moved to another set is followed at once and without the retry budget, but only on knowledge that is
-//! strictly newer than what sent the request: a call cannot circle between two nodes with old routes.
+//! A section that moved to another set is followed at once and without the retry budget, but only if the knowledge of
+//! its move is strictly newer than the route of the request: a call cannot circle between two nodes with old routes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,17 +27,17 @@ use crate::error::{CallError, Refused, SetUnavailable, Unreachable};
 use crate::node_client;
 use crate::shared::Shared;
 
-/// The first backoff: longer than a node needs to adopt a route it was just sent.
+/// First backoff: longer than a node needs to adopt a route that it just received.
 pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(10);
 
-/// The longest backoff unless a server requests a longer one: short against a change of owner.
+/// Longest backoff unless a server requests a longer backoff: short compared to a change of owner.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
-/// The least time that an attempt has: with less, its outcome would be an exceeded deadline, which hides the refusal
-/// that the call has, and leaves open whether the attempt applied.
+/// Minimum time for an attempt. A shorter attempt would end in an exceeded deadline, which hides the refusal that the
+/// call already has and leaves open whether the attempt applied.
 pub(crate) const LEAST_ATTEMPT: Duration = Duration::from_millis(20);
 
-/// Most refusals of one call that it follows to another set at once: more moves than a section makes during a call.
+/// Most refusals that a call follows to another set at once: more than the moves of a section during a call.
 pub(crate) const MAX_FOLLOWED: u32 = 8;
 
 /// The attempts of one call.
@@ -47,83 +46,84 @@ pub(crate) struct Attempts<'a> {
     shared: &'a Shared,
     deadline: Instant,
     made: u32,
-    /// Attempts with unknown outcome: they may have moved a counter.
+    /// Attempts with unknown outcome, which may have changed a counter.
     lost: u32,
-    /// The address that failed last.
+    /// Address of the last failure.
     excluded: Option<Arc<str>>,
-    /// The route of the last attempt; `None` before the first.
+    /// Route of the last attempt; `None` before the first attempt.
     route: Option<SectionRoute>,
-    /// Refusals that were followed to another set at once.
+    /// Number of refusals followed to another set at once.
     followed: u32,
-    /// Whether a set that cannot be reached is final: the caller waits for items of other sets as well.
+    /// Whether an unreachable set fails the call without retries, because the caller also waits for items of other
+    /// sets.
     fails_fast: bool,
 }
 
-/// The node of one attempt, and the route information that its request carries.
+/// Node of an attempt, and the route information in its request.
 pub(crate) struct Target {
     pub(crate) addr: Arc<str>,
     pub(crate) client: SequenceServiceClient<CallerChannel>,
-    /// Version of the routes of the node's set that the client has; see [`v1::NextRequest`].
+    /// The client's version of the routes of the node's set; see [`v1::NextRequest`].
     pub(crate) route_version: Option<u64>,
     /// Newest known epoch of the uid's section.
     pub(crate) epoch: u64,
 }
 
-/// The batcher of a uid's owner, and the route information that the call carries.
+/// Batcher of a uid's owner, and the route information of the call.
 #[derive(Debug)]
 pub(crate) struct StreamTarget {
     pub(crate) batcher: Arc<NodeBatcher>,
-    /// Version of the routes of the owner's set that the client has.
+    /// The client's version of the routes of the owner's set.
     pub(crate) route_version: Option<u64>,
     /// Newest known epoch of the uid's section.
     pub(crate) epoch: u64,
 }
 
-/// The set that a refusal names, and the epoch since which the section is there.
+/// The set that a refusal names, and the epoch under which the section arrived there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NamedSet {
     pub(crate) set: Option<SetId>,
     pub(crate) since: Option<Epoch>,
 }
 
-/// A refusal, classified.
+/// A refusal, with its consequences for the retry.
 pub(crate) struct Classified {
     pub(crate) error: CallError,
-    /// Whether the call continues at once, at the set that the section moved to.
+    /// Whether the call continues at once, in the section's new set.
     pub(crate) moved: bool,
-    /// The set whose budget a retry takes from.
+    /// Set whose budget pays for a retry.
     pub(crate) charged: Option<SetIndex>,
-    /// The least backoff.
+    /// Minimum backoff.
     pub(crate) retry_after: Option<Duration>,
 }
 
 impl<'a> Attempts<'a> {
-    /// No attempt yet.
+    /// Creates the state of a call without any attempt.
     pub(crate) fn new(shared: &'a Shared, deadline: Instant) -> Attempts<'a> {
         Attempts { shared, deadline, made: 0, lost: 0, excluded: None, route: None, followed: 0, fails_fast: false }
     }
 
-    /// Makes a set that cannot be reached final, for a call with items of other sets, if `yes`.
+    /// With `yes`, makes an unreachable set fail the call without retries; for calls with items of other sets.
     pub(crate) fn failing_fast(self, yes: bool) -> Attempts<'a> {
         Attempts { fails_fast: yes, ..self }
     }
 
-    /// The attempts so far, for a part of the call's items that continues by itself; `charged` is the set whose budget
-    /// its next retry takes from.
+    /// Copies the attempts so far, for some items of the call that continue separately; `charged` is the set whose
+    /// budget pays for their next retry.
     pub(crate) fn fork(&self, charged: Option<SetIndex>) -> Attempts<'a> {
         let mut fork = Attempts { shared: self.shared, excluded: self.excluded.clone(), ..*self };
         fork.charge(charged);
         fork
     }
 
-    /// Takes the budget of a retry from this set.
+    /// Charges the next retry to the budget of this set.
     fn charge(&mut self, set: Option<SetIndex>) {
         if let (Some(route), Some(set)) = (&mut self.route, set) {
             route.set = set;
         }
     }
 
-    /// The node of the next attempt for a uid.
+    /// Returns the node of the next attempt for a uid.
     pub(crate) fn target(&mut self, uid: u64) -> Result<Target, CallError> {
         let shared = self.shared;
         let directory = shared.routes.load();
@@ -133,7 +133,7 @@ impl<'a> Attempts<'a> {
         let excluded = self.excluded.as_deref();
         let is_suspect = |addr: &str| shared.pool.is_suspect(addr);
         let own = set.host(route.owner, excluded, is_suspect).map(|addr| (addr, set));
-        // Without any address of the set: a node of another one forwards.
+        // If no address of the set is known, a node of another set forwards.
         let other = || directory.others(set).find_map(|set| Some((set.host(None, excluded, is_suspect)?, set)));
         let Some((addr, set)) = own.or_else(other) else {
             let named = NamedSet { set: Some(set.id()), since: None };
@@ -145,7 +145,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The batcher of the uid's owner; `None` while the owner is suspect or unknown, or coalescing is off.
+    /// Returns the batcher of the uid's owner; `None` while the owner is suspect or unknown, or if coalescing is off.
     #[inline]
     pub(crate) fn stream_target(&mut self, uid: u64) -> Option<StreamTarget> {
         let batchers = self.shared.batchers.as_ref()?;
@@ -162,26 +162,26 @@ impl<'a> Attempts<'a> {
         Some(StreamTarget { batcher, route_version, epoch: route.epoch.0 })
     }
 
-    /// Begins an attempt; the first one earns retries.
+    /// Begins an attempt. The call's first attempt earns retries.
     fn begin(&mut self, directory: &Directory, route: SectionRoute) {
         if self.route.replace(route).is_none() {
             directory.set(route.set).state().budget.earn();
         }
     }
 
-    /// The newest known epoch of each uid's section; 0 where none is known.
+    /// Returns the newest known epoch of each uid's section, 0 if none is known.
     pub(crate) fn epochs(&self, uids: &[u64]) -> Vec<u64> {
         let directory = self.shared.routes.load();
         uids.iter().map(|uid| directory.route(*uid).map_or(0, |route| route.epoch.0)).collect()
     }
 
-    /// The set of each uid's section; `None` outside every cluster.
+    /// Returns the set of each uid's section, `None` outside every cluster.
     pub(crate) fn sets(&self, uids: impl Iterator<Item = u64>) -> Vec<Option<SetIndex>> {
         let directory = self.shared.routes.load();
         uids.map(|uid| directory.route(uid).map(|route| route.set)).collect()
     }
 
-    /// A request with the remaining time of the call as its timeout.
+    /// Creates a request whose timeout is the remaining time of the call.
     pub(crate) fn request<M>(&self, message: M) -> Request<M> {
         let mut request = Request::new(message);
         request.set_timeout(self.deadline.saturating_duration_since(Instant::now()));
@@ -205,8 +205,8 @@ impl<'a> Attempts<'a> {
         self.shared.adopt(routes, from);
     }
 
-    /// Classifies a failed attempt and waits out the backoff of the next one; returns the call's error if there is
-    /// none.
+    /// Classifies a failed attempt and waits out the backoff before the next attempt. Returns the call's error if there
+    /// is no next attempt.
     pub(crate) async fn prepare_retry(&mut self, uid: u64, addr: &Arc<str>, failed: Status) -> Result<(), CallError> {
         match FailureKind::of(&failed) {
             FailureKind::TimedOut => {
@@ -225,7 +225,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// As [`Attempts::prepare_retry`], for a call in a stream that ended; `sent` is whether the call had been sent.
+    /// As [`Attempts::prepare_retry`], for a call in a stream that ended; `sent` states whether the call had been sent.
     pub(crate) async fn prepare_stream_retry(
         &mut self,
         uid: u64,
@@ -241,7 +241,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// As [`Attempts::prepare_retry`], for an item that was refused within the response to a batch.
+    /// As [`Attempts::prepare_retry`], for an item that was refused in the response to a batch.
     pub(crate) async fn prepare_item_retry(
         &mut self,
         uid: u64,
@@ -255,7 +255,7 @@ impl<'a> Attempts<'a> {
         self.retry_after_refusal(addr, refused, named).await
     }
 
-    /// The error of a call in a stream that got no response before its deadline.
+    /// Returns the error of a call in a stream that got no response before its deadline.
     pub(crate) fn timed_out(&mut self, sent: bool) -> CallError {
         self.made += u32::from(sent);
         self.lost += u32::from(sent);
@@ -287,7 +287,7 @@ impl<'a> Attempts<'a> {
         self.retry(error, None, at_once).await
     }
 
-    /// The set of the last attempt, if none of its nodes can be reached and there are others.
+    /// Returns the set of the last attempt, if none of its nodes can be reached and its cluster has other sets.
     fn down_set(&self) -> Option<(SetIndex, SetId)> {
         let SectionRoute { set: index, .. } = self.route?;
         let directory = self.shared.routes.load();
@@ -296,8 +296,8 @@ impl<'a> Attempts<'a> {
         is_down.then(|| (index, set.id()))
     }
 
-    /// Whether the uid's section is known to have moved to another set since the last attempt, and may be followed at
-    /// once.
+    /// Returns whether the uid's section is known to have moved to another set since the last attempt, and may be
+    /// followed at once.
     fn has_moved(&self, uid: u64) -> bool {
         let now = self.shared.routes.load().route(uid);
         let moved = now.zip(self.route).is_some_and(|(now, by)| now.set != by.set && now.epoch > by.epoch);
@@ -325,13 +325,13 @@ impl<'a> Attempts<'a> {
         if let (Some(charged), Some(by)) = (charged, sent_by)
             && charged != by.set
         {
-            // Directly to the set that the node could not reach, from the next attempt on.
+            // So that the next attempt can go directly to the set that the node could not reach.
             discovery::refresh_from_others(self.shared, charged, Some((by.set, addr))).await;
         }
         self.retry(error, retry_after, at_once).await
     }
 
-    /// Classifies a refusal of an item that was sent by a route of this epoch, and adopts the claim in it.
+    /// Classifies a refusal of an item that was sent by a route of epoch `sent_by`, and adopts the refusal's claim.
     pub(crate) fn classify(&self, refused: Refused, named: NamedSet, sent_by: Option<Epoch>) -> Classified {
         self.suspect_owner(refused.uid, &refused.reason);
         let retry_after = refused.retry_after;
@@ -350,17 +350,18 @@ impl<'a> Attempts<'a> {
         Classified { error: CallError::Refused(Box::new(refused)), moved, charged: None, retry_after }
     }
 
-    /// Whether an error is not retried although it could be.
+    /// Returns whether an error fails the call although it is retryable.
     pub(crate) fn is_final(&self, error: &CallError) -> bool {
         self.fails_fast && matches!(error, CallError::SetUnavailable(_))
     }
 
-    /// Counts that items were followed to another set.
+    /// Counts a response whose items were followed to another set.
     pub(crate) fn count_followed(&mut self) {
         self.followed += 1;
     }
 
-    /// Excludes an address from further attempts. Returns `true` for the first one: its retry needs no backoff.
+    /// Excludes an address from further attempts. Returns `true` for the call's first exclusion: its retry needs no
+    /// backoff.
     fn exclude(&mut self, addr: &Arc<str>) -> bool {
         self.excluded.replace(addr.clone()).is_none()
     }
@@ -369,8 +370,8 @@ impl<'a> Attempts<'a> {
         if error.is_retryable() && self.pause(wait_for, at_once).await { Ok(()) } else { Err(error) }
     }
 
-    /// Waits out the backoff of the next attempt. Returns `false` at once if the deadline or the retry budget allows
-    /// none.
+    /// Waits out the backoff before the next attempt. Returns `false` at once if the deadline or the retry budget
+    /// allows no further attempt.
     pub(crate) async fn pause(&self, at_least: Option<Duration>, at_once: bool) -> bool {
         let wait = if at_once { Duration::ZERO } else { backoff(self.made, at_least, fastrand::f64()) };
         let now = Instant::now();
@@ -386,7 +387,7 @@ impl<'a> Attempts<'a> {
         self.route.is_some_and(|route| self.shared.routes.load().set(route.set).state().budget.spend(now))
     }
 
-    /// The refusal of an item within a response.
+    /// Converts the error of an item in a response to a refusal.
     pub(crate) fn item(&self, uid: u64, item: v1::ItemError) -> Refused {
         Refused {
             uid,
@@ -414,12 +415,12 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The deadline of the call.
+    /// Returns the deadline of the call.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Attempts with unknown outcome: they may have moved a counter.
+    /// Returns the number of attempts with unknown outcome, which may have changed a counter.
     pub(crate) fn lost(&self) -> u32 {
         self.lost
     }
@@ -428,7 +429,7 @@ impl<'a> Attempts<'a> {
         self.lost > 0
     }
 
-    /// The error of a call whose deadline has passed.
+    /// Returns the error of a call whose deadline has passed.
     fn deadline_exceeded(&self) -> CallError {
         CallError::DeadlineExceeded { attempts: self.made, may_have_applied: self.may_have_applied() }
     }
@@ -437,7 +438,7 @@ impl<'a> Attempts<'a> {
         Refused {
             uid,
             code: failed.code(),
-            // Without a reason the message may be empty: what sent it is then known by its code alone.
+            // A refusal without a reason may have an empty message; only the code then hints at its sender.
             message: if reason.is_empty() {
                 format!("{:?}: {}", failed.code(), failed.message())
             } else {
@@ -451,7 +452,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The error for a set that cannot be reached.
+    /// Returns the error for a set that cannot be reached.
     fn set_unavailable(&self, uid: u64, named: NamedSet, refused: Option<Refused>) -> CallError {
         let name = named.set.and_then(|set| self.shared.routes.load().by_id(set).map(|set| set.name().to_owned()));
         CallError::SetUnavailable(Box::new(SetUnavailable {
@@ -471,29 +472,29 @@ impl<'a> Attempts<'a> {
 }
 
 impl NamedSet {
-    /// The set that an item's refusal names.
+    /// Returns the set that an item's refusal names.
     pub(crate) fn of(item: &v1::ItemError) -> NamedSet {
         NamedSet { set: item.set_id.map(SetId), since: item.since.map(Epoch) }
     }
 }
 
-/// The set that a status names.
+/// Returns the set that a status names.
 fn named_set(failed: &Status) -> NamedSet {
     NamedSet { set: number(failed, key::SET).map(SetId), since: number(failed, key::SINCE).map(Epoch) }
 }
 
-/// A number in the metadata of a status.
+/// Returns a number in the metadata of a status.
 fn number(failed: &Status, key: &str) -> Option<u64> {
     status::metadata(failed, key).and_then(|number| number.parse().ok())
 }
 
-/// Classification of a failed attempt.
+/// Kinds of failed attempts.
 enum FailureKind {
-    /// The call's deadline passed, as noticed here or by a server.
+    /// The call's deadline passed, noticed by this client or by a server.
     TimedOut,
     /// The connection failed.
     Connection,
-    /// A server refused; the reason is empty when it is not the sequence service's own.
+    /// A server refused; the reason is empty if the refusal does not come from the sequence service itself.
     Refusal { reason: String },
 }
 
@@ -516,14 +517,14 @@ impl FailureKind {
     }
 }
 
-/// Whether a refusal with this reason may have moved a counter: a forwarded request got no response, or the refusal is
-/// not the sequence service's own.
+/// Returns whether a refusal with this reason may have changed a counter: a forwarded request got no response, or the
+/// refusal does not come from the sequence service itself.
 pub(crate) fn is_outcome_unknown(reason: &str) -> bool {
     reason.is_empty() || Reason::parse(reason).is_some_and(|reason| reason.outcome() == Outcome::Unknown)
 }
 
-/// The backoff after `made` attempts; `jitter` is in `0.0 .. 1.0` and shortens the doubled backoff by up to half, or
-/// lengthens the one that the server requested by up to half.
+/// Returns the backoff after `made` attempts. `jitter` is in `0.0 .. 1.0`; it shortens the doubled backoff by up to
+/// half, or lengthens the server's requested backoff by up to half.
 fn backoff(made: u32, at_least: Option<Duration>, jitter: f64) -> Duration {
     let doubled = FIRST_BACKOFF.saturating_mul(1 << made.saturating_sub(1).min(16)).min(MAX_BACKOFF);
     let own = doubled.mul_f64(1.0 - jitter / 2.0);

@@ -1,8 +1,8 @@
-//! Batch calls: encodes `NextMany` and `CurrentMany` requests, decodes the responses, and retries the items that failed
-//! for now.
+//! Batch calls: encodes `NextMany` and `CurrentMany` requests, decodes the responses, and retries items with a
+//! retryable error.
 //!
-//! Invariant: items of different sets are retried apart, each under the budget of its set: a set that is down delays no
-//! item of another.
+//! Invariant: items of different sets are retried separately, each under the budget of its set, so a set that is down
+//! delays no item of another.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use crate::attempts::{self, Attempts, Classified, NamedSet, Target};
 use crate::directory::sections::SetIndex;
 use crate::error::CallError;
 
-/// An RPC over many uids.
+/// A method for many uids.
 pub(crate) trait BatchMethod {
-    /// The result of one item.
+    /// Result of one item.
     type Answer: Send;
 
-    /// Adds earlier attempts with unknown outcome: they may have moved the item's counter.
+    /// Adds earlier attempts with unknown outcome, which may have consumed numbers of the item.
     fn add_lost(answer: &mut Self::Answer, attempts: u32);
 
-    /// Sends one request and decodes its response; an empty `counts` means one number per item. `epochs` are the newest
-    /// known ones of the uids' sections.
+    /// Sends one request and decodes its response. An empty `counts` means one number per item. `epochs` are the newest
+    /// known epochs of the uids' sections.
     fn attempt(
         attempts: &mut Attempts<'_>,
         target: &mut Target,
@@ -38,17 +38,17 @@ pub(crate) trait BatchMethod {
 
 /// A decoded response to a batch.
 pub(crate) struct BatchResponse<T> {
-    /// One per item, in request order; the value of a refused item is arbitrary. `None` when the lengths of the lists
-    /// do not match the request.
+    /// Results in request order; the value of a refused item is arbitrary. `None` if the lengths of the lists do not
+    /// match the request.
     pub(crate) items: Option<Vec<Result<T, CallError>>>,
     pub(crate) errors: Vec<v1::ItemError>,
     pub(crate) routes: Option<v1::Routes>,
 }
 
-/// Allocates numbers.
+/// The method `NextMany`: allocates numbers.
 pub(crate) struct NextMany;
 
-/// Reads the last numbers.
+/// The method `CurrentMany`: reads the last numbers.
 pub(crate) struct CurrentMany;
 
 impl BatchMethod for NextMany {
@@ -124,43 +124,43 @@ impl BatchMethod for CurrentMany {
     }
 }
 
-/// The outcome of one request.
+/// Outcome of one request.
 enum Sent<T> {
-    /// A response: the result of each item, and the items that are sent again.
+    /// A response: the result of each item, and the items to send again.
     Response { results: Vec<Result<T, CallError>>, retries: Vec<Retry> },
-    /// No response to the whole request, which is sent again.
+    /// No response to the request; all its items are sent again.
     Again,
-    /// No response, and no retry.
+    /// No response and no retry.
     Failed(CallError),
-    /// Nothing was sent: the deadline or the retry budget allows no retry.
+    /// No request was sent, because the deadline or the retry budget allows no retry.
     Nothing,
 }
 
-/// An item that is sent again.
+/// An item to send again.
 struct Retry {
-    /// Its index in the request.
+    /// Index of the item in the request.
     index: usize,
     group: RetryGroup,
     retry_after: Option<Duration>,
-    /// Whether it may have taken effect.
+    /// Whether the item may have been applied.
     is_unknown: bool,
 }
 
-/// Items with the same group are sent again in one request.
+/// Group of the items that are sent again in the same request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RetryGroup {
-    /// The set of their sections.
+    /// Set of the items' sections.
     set: Option<SetIndex>,
-    /// The set whose budget the retry takes from; `None`: that of the last attempt.
+    /// Set whose budget pays for the retry; `None` for the set of the last attempt.
     charged: Option<SetIndex>,
-    /// Whether they are sent at once: their sections moved.
+    /// Whether the items are sent without a backoff, because their sections moved.
     moved: bool,
 }
 
-/// Some items of a call that were sent together.
+/// Items of a call that were sent together.
 struct Part<'a, T> {
     attempts: Attempts<'a>,
-    /// Their indexes in the call.
+    /// Indexes of the items in the call.
     indexes: Vec<usize>,
     sent: Sent<T>,
 }
@@ -168,8 +168,8 @@ struct Part<'a, T> {
 /// Sends requests until every item has a result or a permanent refusal, or the deadline or the retry budget is
 /// exhausted. Returns one result per item, in order.
 ///
-/// After the first attempt only the items with a retryable refusal are sent again, in one request to each set
-/// concerned: any node forwards what it does not own. `uids` is not empty and fits one request.
+/// After the first attempt only items with a retryable refusal are sent again, in one request to each set concerned;
+/// any node of a set forwards items of other owners. `uids` must not be empty and must fit one request.
 pub(crate) async fn send_with_retries<A: BatchMethod>(
     mut attempts: Attempts<'_>,
     uids: &[u64],
@@ -179,20 +179,20 @@ pub(crate) async fn send_with_retries<A: BatchMethod>(
         Sent::Response { results, retries } if retries.is_empty() => results,
         sent => {
             let first = Part { attempts, indexes: (0..uids.len()).collect(), sent };
-            // Boxed: keeps the future of the usual call small.
+            // Boxed to keep the future of the usual call small.
             Box::pin(send_remaining::<A>(first, uids, counts)).await
         }
     }
 }
 
-/// Sends the items again that the first request leaves, and again, each group by itself.
+/// Retries the items that the first request left without a final result, each group separately.
 async fn send_remaining<A: BatchMethod>(
     first: Part<'_, A::Answer>,
     uids: &[u64],
     counts: &[u32],
 ) -> Vec<Result<A::Answer, CallError>> {
     let mut results: Vec<Option<Result<A::Answer, CallError>>> = uids.iter().map(|_| None).collect();
-    // Refusals with unknown outcome per item.
+    // Number of refusals with unknown outcome, per item.
     let mut unknown = vec![0; uids.len()];
     let mut running = FuturesUnordered::new();
     let mut next = Some(first);
@@ -219,7 +219,7 @@ async fn send_remaining<A: BatchMethod>(
                 let sets: Vec<_> =
                     attempts.sets(indexes.iter().map(|index| uids[*index])).into_iter().zip(indexes).collect();
                 for (set, items) in grouped(&sets, |(set, _)| *set) {
-                    // The backoff is over.
+                    // `prepare_retry` has waited out the backoff.
                     let group = RetryGroup { set, charged: None, moved: true };
                     running.push(again(group, None, items.iter().map(|(_, index)| *index).collect()));
                 }
@@ -243,12 +243,12 @@ async fn send_remaining<A: BatchMethod>(
     finished.collect()
 }
 
-/// The items of each group, in order.
+/// Groups the items; both the groups and the items in them keep their order.
 fn grouped<T, G: PartialEq>(items: &[T], group: impl Fn(&T) -> G) -> Vec<(G, Vec<&T>)> {
     let mut groups: Vec<(G, Vec<&T>)> = Vec::new();
     for item in items {
         let group = group(item);
-        // A handful of sets: a scan beats a map.
+        // There are few sets, so a scan is faster than a map.
         match groups.iter_mut().find(|(known, _)| *known == group) {
             Some((_, items)) => items.push(item),
             None => groups.push((group, vec![item])),
@@ -279,13 +279,13 @@ async fn send_again<'a, A: BatchMethod>(
     Part { attempts, indexes, sent }
 }
 
-/// Replaces a refusal by a later result, keeping its `may_have_applied`.
+/// Replaces an item's refusal with a later result, keeping its `may_have_applied`.
 fn replace<T>(result: &mut Option<Result<T, CallError>>, later: Result<T, CallError>) {
     let moved = matches!(result, Some(Err(error)) if error.may_have_applied());
     *result = Some(if moved { later.map_err(CallError::having_applied) } else { later });
 }
 
-/// Sends a request once. Waits out the backoff of its retry if there was no response to it.
+/// Sends a request once. If it gets no response, waits out the backoff before its retry.
 async fn send_once<A: BatchMethod>(attempts: &mut Attempts<'_>, uids: &[u64], counts: &[u32]) -> Sent<A::Answer> {
     let mut target = match attempts.target(uids[0]) {
         Ok(target) => target,
@@ -304,13 +304,13 @@ async fn send_once<A: BatchMethod>(attempts: &mut Attempts<'_>, uids: &[u64], co
     }
 }
 
-/// Results of the items of a request, and those to send again.
+/// Results of the items of a request, and the items to send again.
 type Results<T> = (Vec<Result<T, CallError>>, Vec<Retry>);
 
 /// Reads the response to a request.
 ///
 /// # Errors
-/// What in it violates the protocol.
+/// A description of the response's violation of the protocol.
 fn read<A: BatchMethod>(
     attempts: &mut Attempts<'_>,
     target: &Target,
@@ -340,7 +340,7 @@ fn read<A: BatchMethod>(
     if retries.iter().any(|retry| retry.group.moved) {
         attempts.count_followed();
     }
-    // After all routes of the response were adopted.
+    // Computed after all routes of the response were adopted.
     let sets = attempts.sets(retries.iter().map(|retry| uids[retry.index]));
     for (retry, set) in retries.iter_mut().zip(sets) {
         retry.group.set = set;

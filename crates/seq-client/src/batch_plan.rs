@@ -8,20 +8,20 @@ use seq_core::NodeId;
 
 use crate::directory::sections::SetIndex;
 
-/// Destination of a uid's requests: the index of its set, and the owner of its section if there is one.
+/// Destination of a uid's requests: the index of its set, and the owner of its section, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) set: SetIndex,
     pub(crate) owner: Option<NodeId>,
 }
 
-/// Items of one destination, in request order.
+/// Items with the same destination, in request order.
 #[derive(Debug)]
 pub(crate) struct Group<'a> {
     pub(crate) uids: Cow<'a, [u64]>,
-    /// Empty: one each.
+    /// Number of numbers per item; empty if each item requests one.
     pub(crate) counts: Cow<'a, [u32]>,
-    /// Their set.
+    /// Set of the items' sections.
     pub(crate) set: SetIndex,
 }
 
@@ -29,15 +29,15 @@ pub(crate) struct Group<'a> {
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) groups: Vec<Group<'a>>,
-    /// The group of each item; empty when all are in the one group.
+    /// Index of each item's group; empty if there is only one group.
     group_of: Vec<u32>,
 }
 
-/// The group of an item whose uid is in no set.
+/// Marker in [`Plan::group_of`] for an item whose uid is in no set.
 const OUTSIDE: u32 = u32::MAX;
 
 impl<'a> Plan<'a> {
-    /// Splits a batch that is not empty; `destination` returns `None` for a uid outside every set.
+    /// Splits a batch, which must not be empty; `destination` returns `None` for a uid outside every set.
     pub(crate) fn new(
         uids: &'a [u64],
         counts: &'a [u32],
@@ -58,7 +58,7 @@ impl<'a> Plan<'a> {
                 group_of.push(OUTSIDE);
                 continue;
             };
-            // A handful of owners: a scan beats a map.
+            // There are few owners, so a scan is faster than a map.
             let group = destinations.iter().position(|known| *known == destination).unwrap_or_else(|| {
                 destinations.push(destination);
                 let (uids, counts) = (Cow::Owned(Vec::new()), Cow::Owned(Vec::new()));
@@ -72,12 +72,12 @@ impl<'a> Plan<'a> {
         Plan { groups, group_of }
     }
 
-    /// Whether an item is outside every set.
+    /// Returns whether an item is outside every set.
     pub(crate) fn has_outside(&self) -> bool {
         self.group_of.contains(&OUTSIDE)
     }
 
-    /// Whether the items are of several sets.
+    /// Returns whether the items are in several sets.
     pub(crate) fn spans_sets(&self) -> bool {
         self.groups.windows(2).any(|pair| pair[0].set != pair[1].set)
     }
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Three sets with gaps between them; a function of the uid alone.
+    /// Returns a destination in one of three sets with gaps between them, as a function of the uid alone.
     fn destination(uid: u64) -> Option<Destination> {
         let owner = NodeId((uid % 3) as u32);
         (uid % 7 != 6)
@@ -132,7 +132,7 @@ mod tests {
             let sets: std::collections::BTreeSet<_> = uids.iter().filter_map(|uid| Some(destination(*uid)?.set)).collect();
             prop_assert_eq!(plan.spans_sets(), sets.len() > 1);
             prop_assert_eq!(plan.has_outside(), uids.iter().any(|uid| destination(*uid).is_none()));
-            // Each result names the item of its uid that it belongs to; the twin computes the same without groups.
+            // Each result identifies its item by uid and occurrence; the twin computes the same results without groups.
             let nth = |list: &[u64], index: usize| list[..index].iter().filter(|uid| **uid == list[index]).count();
             let mut results = Vec::new();
             for group in &plan.groups {

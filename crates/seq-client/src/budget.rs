@@ -1,27 +1,28 @@
 //! The retry budget of a set: retries add at most 20 % to a client's requests to it.
 //!
-//! When a node or a set fails, every caller retries; without a bound the retries are the load that keeps it down.
-//! Calls earn, retries spend. A small income by time lets an idle client ride out a change of owner.
+//! When a node or a set fails, every caller retries; without a bound the retries themselves keep it overloaded. Calls
+//! earn retries, and each retry spends from the balance. A small income per second lets an idle client ride out a
+//! change of owner.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Retries that one call earns: 20 %.
+/// Retries that each call earns: 20 %.
 pub(crate) const RETRY_RATIO: f64 = 0.2;
 
-/// Retries that a second earns: several callers that retry at the longest backoff.
+/// Retries that each second earns: several callers that retry at the longest backoff.
 pub(crate) const RETRIES_PER_SECOND: f64 = 10.0;
 
-/// Most retries that can be saved up, and the balance of a new client: one retry for each caller of a busy process.
-/// They are spent at once when a stream breaks that carried the requests of all of them.
+/// Most retries that can be saved up, and the balance of a new client: one retry for each caller of a busy process. A
+/// broken stream spends them at once, because it carried the requests of all callers.
 pub(crate) const MAX_SAVED_RETRIES: f64 = 1_000.0;
 
 /// The retries that a client may still make to a set.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Calls since the account was last updated: the only write of a call that succeeds.
+    /// Calls since the account was last updated. A call that succeeds writes nothing else.
     calls: AtomicU64,
     account: Mutex<Account>,
 }
@@ -33,17 +34,17 @@ struct Account {
 }
 
 impl Budget {
-    /// A full budget.
+    /// Creates a full budget.
     pub(crate) fn new(now: Instant) -> Budget {
         Budget { calls: AtomicU64::new(0), account: Mutex::new(Account { saved: MAX_SAVED_RETRIES, updated_at: now }) }
     }
 
-    /// Counts a call, on its first attempt.
+    /// Counts a call on its first attempt.
     pub(crate) fn earn(&self) {
         self.calls.fetch_add(1, Relaxed);
     }
 
-    /// Takes one retry; `false` when the budget is exhausted.
+    /// Takes one retry; returns `false` if the budget is exhausted.
     pub(crate) fn spend(&self, now: Instant) -> bool {
         let mut account = self.account.lock();
         let calls = self.calls.swap(0, Relaxed) as f64;

@@ -1,4 +1,4 @@
-//! The client: the calls of the public API over routes, attempts and batches.
+//! The client: the public calls, built on routes, attempts and batches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,47 +18,48 @@ use crate::error::CallError;
 use crate::shared::Shared;
 use crate::stream_call;
 
-/// The default deadline of a call: longer than the sections of a lost host wait for their next owner.
+/// Default deadline of a call: longer than the sections of a lost host wait for their next owner.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The longest deadline of a call. A longer one is clamped to it: instants must not overflow.
+/// Longest deadline of a call. Longer deadlines are clamped to it, because instants must not overflow.
 pub(crate) const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3_600);
 
 /// Results of a batch, one per item in request order. The outer error means that no item got a response.
 pub type BatchResult<T> = Result<Vec<Result<T, CallError>>, CallError>;
 
-/// A handle on the sequence service. Clones share connections, routes and retry budgets; make one per process.
+/// A handle to the sequence service. Clones share connections, routes and retry budgets; create one client per process.
 ///
 /// # Deadline
-/// Each call has one deadline over all its attempts, [`crate::DEADLINE`] unless set otherwise. Requests carry it, and
-/// servers stop working on a request when it passes.
+/// Each call has one deadline for all its attempts, [`crate::DEADLINE`] by default. Requests carry it, and servers stop
+/// working on a request when it passes.
 ///
 /// # Retries
-/// Retryable failures are retried until the deadline, within a retry budget for each set: a fifth of the calls to it,
-/// and ten a second. After a connection failure the next attempt goes to another node of the set; any node serves any
-/// uid.
+/// Retryable failures are retried until the deadline, within a retry budget per set: a fifth of the calls to the set,
+/// plus ten per second. After a connection failure the next attempt goes to another node of the set; any node serves
+/// any uid.
 ///
 /// # Sets
 /// Sections of uids migrate between the sets of a cluster, under load. The client merges the routes of all sets,
-/// follows a section that moved without a backoff, and asks the other sets when no node of a set can be reached.
-/// Connections and retry budgets are those of a set: one that is down fails its own calls and items, with
-/// [`CallError::SetUnavailable`] where another set reports it, and delays no others.
+/// follows a section that moved without a backoff, and requests routes from the other sets if no node of a set can be
+/// reached. Connections and retry budgets are per set: a set that is down fails its own calls and items, with
+/// [`CallError::SetUnavailable`] if the cluster has other sets, and does not delay the others.
 ///
 /// # Concurrency
-/// Concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream per node;
-/// see [`crate::ClientBuilder::coalesce`]. No call is delayed to fill a message, and none waits for the response of
-/// another. At most 65,536 calls per node are in flight; more of them wait for a permit, up to their deadline.
+/// Concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream per node; see
+/// [`crate::ClientBuilder::coalesce`]. No call is delayed to fill a message, and none waits for the response of
+/// another. At most 65,536 calls per node are in flight; further calls wait for a permit, up to their deadline.
 ///
 /// # Cancel safety
-/// Dropping the future of any call abandons it and leaves the client usable. Numbers may have been consumed: they
+/// Dropping the future of any call abandons the call and leaves the client usable. Numbers may have been consumed: they
 /// become a gap, never a duplicate.
 ///
 /// # Runtime
-/// The tokio runtime that [`Client::connect`] was called on drives the connections. Calls may be made from others.
+/// The tokio runtime in which [`Client::connect`] was called drives the connections. Calls may come from other
+/// runtimes.
 ///
 /// # Tasks
-/// The client owns the tasks of its connections and streams. Dropping its last clone aborts them; nothing has to be
-/// awaited.
+/// The client owns the tasks of its connections and streams. Dropping its last clone aborts them; there is nothing to
+/// await.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -74,13 +75,13 @@ impl Client {
         &self.shared
     }
 
-    /// The same client with another deadline for its calls, up to a day.
+    /// Returns the same client with another deadline for its calls, up to a day.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
         Client { shared: self.shared.clone(), deadline: deadline.min(MAX_DEADLINE) }
     }
 
-    /// The uid ranges of the clusters known so far, in order, end exclusive.
+    /// Returns the uid ranges of the clusters known so far, in order, end exclusive.
     #[must_use]
     pub fn known_uids(&self) -> Vec<Range<u64>> {
         self.shared.routes.load().uids().collect()
@@ -89,10 +90,10 @@ impl Client {
     /// Allocates the next number of a uid.
     ///
     /// # Errors
-    /// [`CallError`]; with [`CallError::may_have_applied`] a number may be lost to a gap.
+    /// [`CallError`]. With [`CallError::may_have_applied`], a number may be lost to a gap.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have consumed a number.
+    /// Dropping the future may consume a number.
     pub async fn next(&self, uid: u64) -> Result<Allocation, CallError> {
         self.next_n(uid, 1).await
     }
@@ -100,17 +101,17 @@ impl Client {
     /// Allocates the next `count` numbers of a uid, `1 ..= 1_000_000`; they are contiguous.
     ///
     /// # Errors
-    /// [`CallError`]; with [`CallError::may_have_applied`] numbers may be lost to a gap.
+    /// [`CallError`]. With [`CallError::may_have_applied`], numbers may be lost to a gap.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have consumed its numbers.
+    /// Dropping the future may consume the numbers.
     pub async fn next_n(&self, uid: u64, count: u32) -> Result<Allocation, CallError> {
         check_count(uid, count)?;
         let mut attempts = self.attempts();
         if let Some(allocation) = stream_call::next(&mut attempts, uid, count).await? {
             return Ok(allocation);
         }
-        // Boxed: keeps the future of the usual call small.
+        // Boxed to keep the future of the usual call small.
         Box::pin(self.next_unary(attempts, uid, count)).await
     }
 
@@ -138,20 +139,20 @@ impl Client {
         }
     }
 
-    /// Allocates one number for each uid, in one request to each owner concerned. A uid that occurs twice gets two
-    /// numbers, in that order, unless its first item had to be retried. Any number of uids; more than 10,000 of one
-    /// owner go in several requests, one after the other.
+    /// Allocates one number for each uid, with one request to each owner concerned. A uid that occurs twice gets two
+    /// numbers, in that order, unless its first item had to be retried. The number of uids is not limited; more than
+    /// 10,000 uids of an owner are sent in several requests, one after the other.
     ///
-    /// If the uids are of several sets, an item of a set of which no node can be reached is not retried up to the
-    /// deadline: it fails with [`CallError::SetUnavailable`] as soon as its nodes have failed, and the other items do
-    /// not wait for it.
+    /// If the uids are in several sets, items of a set without a reachable node are not retried up to the deadline:
+    /// they fail with [`CallError::SetUnavailable`] as soon as the set's nodes have failed, and the other items do not
+    /// wait for them.
     ///
     /// # Errors
-    /// The inner ones are each item's own, [`CallError::UidOutside`] among them; the outer one means that no item got a
-    /// response, and then [`CallError::may_have_applied`] covers all items.
+    /// Inner errors belong to their item, [`CallError::UidOutside`] included. The outer error means that no item got a
+    /// response; its [`CallError::may_have_applied`] then covers all items.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have consumed numbers of any of the uids.
+    /// Dropping the future may consume numbers of any of the uids.
     pub async fn next_many(&self, uids: &[u64]) -> BatchResult<Allocation> {
         self.batch::<NextMany>(uids, &[]).await
     }
@@ -160,10 +161,10 @@ impl Client {
     /// 1_000_000`.
     ///
     /// # Errors
-    /// As [`Client::next_many`]; also an outer [`CallError::CountOutOfRange`], before anything is sent.
+    /// As [`Client::next_many`], and an outer [`CallError::CountOutOfRange`] before any request is sent.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have consumed numbers of any of the uids.
+    /// Dropping the future may consume numbers of any of the uids.
     pub async fn next_many_n(&self, items: &[(u64, u32)]) -> BatchResult<Allocation> {
         for (uid, count) in items {
             check_count(*uid, *count)?;
@@ -172,15 +173,16 @@ impl Client {
         self.batch::<NextMany>(&uids, &counts).await
     }
 
-    /// Raises a uid to a number, `0 ..= 2^62`, so that its next number is above it: for imports. Idempotent. Returns
-    /// the epoch of the ownership that did it, 1 or above.
+    /// Raises a uid to a number, `0 ..= 2^62`, so that its next number is above it; used by imports. Idempotent.
+    /// Returns the epoch of the ownership that applied it, 1 or above.
     ///
     /// # Errors
-    /// [`CallError`]; refused as `ALREADY_PAST` if the uid is above the number, which it also is when an attempt of
-    /// this call that is counted by [`CallError::may_have_applied`] raised it and another call then took a number.
+    /// [`CallError`]. The refusal `ALREADY_PAST` means that the uid is above the number. This can be the effect of an
+    /// earlier attempt of the same call, which [`CallError::may_have_applied`] reports, followed by an allocation of
+    /// another call.
     ///
     /// # Cancel safety
-    /// A call that is dropped may have raised the uid.
+    /// Dropping the future may raise the uid.
     pub async fn advance(&self, uid: u64, to: u64) -> Result<u64, CallError> {
         let mut attempts = self.attempts();
         self.refresh_if_outside(uid, &attempts).await;
@@ -203,13 +205,13 @@ impl Client {
         }
     }
 
-    /// Reads the last number of a uid. Moves nothing, so [`CallError::may_have_applied`] has no meaning for it.
+    /// Reads the last number of a uid. Changes no counter, so [`CallError::may_have_applied`] has no meaning for it.
     ///
     /// # Errors
     /// [`CallError`].
     ///
     /// # Cancel safety
-    /// Dropping it has no effect.
+    /// Dropping the future has no effect.
     pub async fn current(&self, uid: u64) -> Result<Current, CallError> {
         let mut attempts = self.attempts();
         self.refresh_if_outside(uid, &attempts).await;
@@ -231,13 +233,13 @@ impl Client {
         }
     }
 
-    /// Reads the last number of each uid, in one request to each owner concerned. Moves nothing.
+    /// Reads the last number of each uid, with one request to each owner concerned. Changes no counter.
     ///
     /// # Errors
     /// As [`Client::next_many`].
     ///
     /// # Cancel safety
-    /// Dropping it has no effect.
+    /// Dropping the future has no effect.
     pub async fn current_many(&self, uids: &[u64]) -> BatchResult<Current> {
         self.batch::<CurrentMany>(uids, &[]).await
     }
@@ -275,7 +277,7 @@ impl Client {
         Attempts::new(&self.shared, Instant::now() + self.deadline)
     }
 
-    /// Fetches the routes of new sets, once, if a uid is outside every known set.
+    /// Fetches the seeds' routes, once, if a uid is outside every known set: new sets may have been added.
     async fn refresh_if_outside(&self, uid: u64, attempts: &Attempts<'_>) {
         let known = self.shared.routes.load().route(uid).is_some();
         if !known {
@@ -296,7 +298,7 @@ async fn group_results<'a, A: BatchMethod>(
         let counts = counts.next().unwrap_or_default();
         let mut chunk = batch_call::send_with_retries::<A>(attempts(), uids, counts).await;
         if results.is_empty() {
-            // The usual group is one request; its results are not copied.
+            // The usual group fits one request, whose results are not copied.
             results = chunk;
         } else {
             results.append(&mut chunk);
@@ -309,7 +311,8 @@ fn check_count(uid: u64, count: u32) -> Result<(), CallError> {
     if (1..=MAX_COUNT).contains(&count) { Ok(()) } else { Err(CallError::CountOutOfRange { uid, count }) }
 }
 
-/// The error of a batch without a response to any item: the first item's, with `may_have_applied` if any item has it.
+/// Returns the error of a batch without a response to any item: the first item's error, with `may_have_applied` if any
+/// item has it.
 fn batch_error<T>(results: Vec<Result<T, CallError>>) -> CallError {
     let mut errors = results.into_iter().filter_map(Result::err);
     let first = errors.next().expect("a batch has items");

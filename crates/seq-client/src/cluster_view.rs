@@ -1,4 +1,4 @@
-//! What a client knows of its cluster, for programs that forward the requests of others.
+//! The client's view of its cluster, for proxies, which forward the requests of their callers.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::directory::Directory;
 use crate::discovery;
 use crate::error::ConnectError;
 
-/// The section of a uid, as far as a client knows.
+/// The section of a uid, according to the client's newest routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionView {
-    /// The section.
+    /// Id of the section.
     pub section: SectionId,
-    /// Its owner in its set; `None` while it has none, or none is known.
+    /// Owner of the section in its set; `None` while it has no owner, or none is known.
     pub owner: Option<NodeId>,
 }
 
 impl Client {
-    /// The section of a uid; `None` outside every known set.
+    /// Returns the section of a uid; `None` outside every known set.
     #[must_use]
     pub fn section_of(&self, uid: u64) -> Option<SectionView> {
         let directory = self.shared().routes.load();
@@ -29,26 +29,26 @@ impl Client {
         Some(SectionView { section, owner: directory.route(uid)?.owner })
     }
 
-    /// Version of [`Client::routes`].
+    /// Returns the version of [`Client::routes`].
     #[must_use]
     pub fn route_version(&self) -> RouteVersion {
         self.shared().routes.load().home().map_or(RouteVersion(0), |(_, home)| home.version())
     }
 
-    /// The merged routes as the whole table of one set: that of the first cluster whose routes arrived first. The
-    /// sections of other sets are `away` in it. `None` while nothing is known.
+    /// Returns the merged routes as the whole table of one set: the home of the first cluster, which was the first set
+    /// to send that cluster's routes. Sections of other sets are `away` in it. `None` before any routes arrived.
     #[must_use]
     pub fn routes(&self) -> Option<RouteUpdate> {
         self.shared().routes.load().whole_table()
     }
 
-    /// Fetches newer routes from one node of each set, until one responds.
+    /// Requests newer routes from one node of each of up to eight sets, and returns on the first response.
     ///
     /// # Errors
-    /// [`ConnectError::Unreachable`] names a node that was tried, if none responded within `timeout`.
+    /// [`ConnectError::Unreachable`] with the address of a node that failed, if none responded within `timeout`.
     ///
     /// # Cancel safety
-    /// Dropping it has no effect.
+    /// Dropping the future has no effect.
     pub async fn probe(&self, timeout: Duration) -> Result<(), ConnectError> {
         discovery::probe(self.shared(), Instant::now() + timeout).await
     }
@@ -65,7 +65,7 @@ impl Directory {
             Some((section, if is_home { here } else { seq_core::route::Route::away(set, route.epoch) }))
         });
         let node = |(id, addr): (NodeId, &str)| {
-            // Names are not kept: none is needed to send a request.
+            // The names of nodes are not kept, because no request needs them.
             (id, RouteNode { name: format!("node-{id}"), addr: addr.to_owned() })
         };
         let other = |set: &std::sync::Arc<crate::directory::set_routes::SetRoutes>| {
@@ -85,5 +85,5 @@ impl Directory {
     }
 }
 
-/// Most addresses of another set in a table: enough to reach one that is up.
+/// Most addresses of another set in a table: enough to reach a node that is up.
 const MAX_NAMED_ADDRS: usize = 16;

@@ -1,4 +1,4 @@
-//! Settings and connecting of a client: it has the routes of at least one set before the first call.
+//! Settings and connecting of a client. A connected client has the routes of at least one set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::discovery::fetch_routes;
 use crate::error::ConnectError;
 use crate::shared::Shared;
 
-/// Most seeds of a client: half of a pool; the other half is for the nodes of their routes.
+/// Most seeds of a client: half of the pool's addresses. The other half is for the nodes in their routes.
 pub(crate) const MAX_SEEDS: usize = seq_channel::MAX_ADDRESSES / 2;
 
 /// Settings of a new client.
@@ -48,9 +48,9 @@ impl ClientBuilder {
         }
     }
 
-    /// Adds a node to fetch routes from, as `host:port`, `http://host:port` or `https://host:port`; the last one needs
-    /// [`ClientBuilder::tls`]. One node of any set of a cluster is enough:
-    /// its routes name the others. With more of them the client can start while some are down.
+    /// Adds a node to fetch routes from, as `host:port`, `http://host:port` or `https://host:port`; `https` needs
+    /// [`ClientBuilder::tls`]. A single node of any set of a cluster is enough, because its routes name the others;
+    /// with more seeds the client can start while some of them are down.
     pub fn seed(mut self, url: impl AsRef<str>) -> ClientBuilder {
         self.seeds.push(url.as_ref().to_owned());
         self
@@ -69,7 +69,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream per
+    /// Sets whether concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of a stream to each
     /// node; `true` by default. No call waits for another in either case.
     pub fn coalesce(mut self, coalesce: bool) -> ClientBuilder {
         self.coalesce = coalesce;
@@ -82,21 +82,21 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to every node over TLS: with [`Credentials`](crate::Credentials), a client's certificate and the
-    /// cluster's authorities, or with the [`Authorities`](crate::Authorities) alone, beside a [`ClientBuilder::token`].
+    /// Connects to every node over TLS: with [`Credentials`](crate::Credentials), which are a client's certificate and
+    /// the cluster's authorities, or with the [`Authorities`](crate::Authorities) alone and a [`ClientBuilder::token`].
     pub fn tls(self, trust: impl Into<Trust>) -> ClientBuilder {
         ClientBuilder { tls: true, ..self.dial(seq_channel::tls::dial(trust)) }
     }
 
-    /// Accepts AllocSvrs alone, over TLS, and at an address that the routes state for a set, AllocSvrs of that set
-    /// alone; a seed that is in no routes may be of any set. By default any node is accepted, because callers may reach
-    /// a cluster through its proxies: this is for the proxies.
+    /// Accepts only AllocSvrs, over TLS. A node at an address that the routes state for a set must be of that set; a
+    /// seed that is in no routes may be of any set. By default any node is accepted, because callers may reach a
+    /// cluster through its proxies; the proxies themselves need this stricter check.
     pub fn allocs_only(self) -> ClientBuilder {
         ClientBuilder { allocs_only: true, ..self }
     }
 
-    /// Sends the token of a tenant with every request. A token that is read in transit can be used by
-    /// others: send it over [`ClientBuilder::tls`].
+    /// Sends the token of a tenant with every request. Others can use a token that they read in transit, so send it
+    /// over [`ClientBuilder::tls`].
     pub fn token(self, token: Bearer) -> ClientBuilder {
         ClientBuilder { bearer: Some(token), ..self }
     }
@@ -107,17 +107,17 @@ impl ClientBuilder {
         self
     }
 
-    /// Fetches the routes of every seed's set. Succeeds when at least one seed has routes; a seed that replies without
-    /// routes is polled until the deadline.
+    /// Fetches the routes of every seed's set. Succeeds if at least one seed has routes; seeds that respond without
+    /// routes are polled until the deadline.
     ///
     /// # Errors
-    /// [`ConnectError`]; at once when no seed can be reached.
+    /// [`ConnectError`], at once if no seed can be reached.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If called outside of a tokio runtime.
     ///
     /// # Cancel safety
-    /// Dropping it has no effect.
+    /// Dropping the future has no effect.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let deadline = Instant::now() + self.deadline;
         if self.seeds.is_empty() {
@@ -180,13 +180,13 @@ impl Client {
         Client::builder().seed(url).connect().await
     }
 
-    /// A builder for a client with several seeds or other settings.
+    /// Returns a builder for a client with several seeds or other settings.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::new()
     }
 }
 
-/// The address in a seed's URL.
+/// Returns the address in a seed's URL.
 fn address(url: &str) -> Result<&str, ConnectError> {
     let bad = |what| ConnectError::BadUrl { url: url.to_owned(), what };
     match url.split_once("://") {

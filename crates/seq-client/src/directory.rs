@@ -1,12 +1,12 @@
 //! The client's routes: uid -> section -> set and owner -> address.
 //!
-//! Sections migrate between the sets of a cluster, so the routes of all its sets are merged into one table of the
-//! cluster's layout ([`sections`]); each set keeps its nodes and the version of its own routes ([`set_routes`]).
-//! Clusters with other uids stand side by side.
+//! Sections migrate between the sets of a cluster, so the routes of all its sets are merged into one table with the
+//! cluster's layout ([`sections`]); each set keeps its nodes and the version of its own routes ([`set_routes`]). The
+//! uids of different clusters do not overlap.
 //!
 //! Readers load a snapshot without a lock; newer routes arrive in responses. Invariants: the clusters of a directory do
-//! not overlap and are in order of uid; the list of sets only grows, so the index of a set is good for any snapshot;
-//! the route version of a set and the route of a section are monotonic.
+//! not overlap and are in order of uid; the list of sets only grows, so the index of a set is valid in any later
+//! snapshot; the route version of a set and the route of a section are monotonic.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -26,78 +26,78 @@ pub(crate) mod set_routes;
 #[cfg(test)]
 mod tests;
 
-/// Most sets in a directory: as many as a store knows. A pool does not hold the addresses of that many sets of
-/// [`seq_core::limits::MAX_NODES`] nodes, but it does for sets of usual size.
+/// Most sets in a directory: the limit of a store. A pool cannot hold the addresses of that many sets of
+/// [`seq_core::limits::MAX_NODES`] nodes each, but it can for sets of usual size.
 pub(crate) const MAX_SETS: usize = seq_core::limits::MAX_SETS;
 
 /// The newest directory, shared by all calls of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     current: ArcSwap<Directory>,
-    /// Serializes writers: a new directory is built from the current one.
+    /// Serializes writers, because each builds a new directory from the current directory.
     writer: Mutex<()>,
 }
 
 /// A snapshot of every known set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
-    /// In order of uid, not overlapping.
+    /// Clusters in order of uid; they do not overlap.
     clusters: Vec<Arc<Cluster>>,
-    /// The sets of all clusters, in order of [`SetIndex`].
+    /// Sets of all clusters, in order of [`SetIndex`].
     sets: Vec<Arc<SetRoutes>>,
 }
 
-/// The uids of some sets, and where each section is.
+/// A range of uids that some sets share, and the location of each of its sections.
 #[derive(Clone, Debug)]
 struct Cluster {
     layout: Layout,
     sections: Sections,
-    /// The set that sent the layout first: any of its nodes forwards requests for a section without a route.
+    /// The set that sent the layout first. Any of its nodes forwards requests for a section without a route.
     home: SetIndex,
 }
 
-/// That a section is, or was, in a set since an epoch: as a refusal states it.
+/// A refusal's statement that a section has been in a set since an epoch; the section may have moved on since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) set: SetId,
     pub(crate) since: Epoch,
 }
 
-/// What the adoption of routes changed.
+/// Changes made by the adoption of routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     /// Whether anything changed.
     pub(crate) any: bool,
-    /// Whether addresses may have.
+    /// Whether addresses may have changed.
     pub(crate) addrs: bool,
 }
 
-/// Reason why a route table was not adopted.
+/// Reason for not adopting a route table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoutesError {
     /// The message is not a route table.
     #[error(transparent)]
     Bad(#[from] seq_proto::convert::RoutesError),
-    /// It holds changes to a version of the table that is not known here, or is of an unknown set.
+    /// The table has changes relative to a version unknown to this client, or is of an unknown set.
     #[error("the routes of set {set:?} build on a version that is not known here")]
     Mismatch {
         /// Name of the table's set.
         set: String,
     },
-    /// The uids overlap those of another set and are laid out in other sections: the sets are of two clusters.
+    /// The uids overlap the uids of another set with a different layout: the sets belong to different clusters.
     #[error("set {set:?} with uids {}..{} overlaps set {other:?} with uids {}..{}", uids.start, uids.end, other_uids.start, other_uids.end)]
     Overlap {
         /// Name of the table's set.
         set: String,
         /// The uids of its cluster.
         uids: Range<u64>,
-        /// A set of the cluster known before.
+        /// A set of the known cluster.
         other: String,
         /// The uids of the known cluster.
         other_uids: Range<u64>,
     },
-    /// More sets than a client holds.
+    /// The client cannot hold more sets.
     #[error("set {set:?} is one more than the {MAX_SETS} a client holds")]
     TooManySets {
         /// Name of the table's set.
@@ -106,13 +106,13 @@ pub enum RoutesError {
 }
 
 impl Routes {
-    /// The newest snapshot. Must not be held across an await.
+    /// Returns the newest snapshot, which must not be held across an await.
     #[inline]
     pub(crate) fn load(&self) -> Guard<Arc<Directory>> {
         self.current.load()
     }
 
-    /// Adopts newer routes; returns what changed. `seed` is the seed that sent them, if one did.
+    /// Adopts newer routes and returns the changes. `seed` is the sender, if it is a seed.
     pub(crate) fn adopt(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> Result<Change, RoutesError> {
         if !self.load().would_change(routes, seed) {
             return Ok(Change::default());
@@ -131,7 +131,7 @@ impl Routes {
         Ok(change)
     }
 
-    /// Adopts the claims that sections of uids are in other sets, where nothing newer is known.
+    /// Adopts claims that the sections of uids are in other sets, unless their known routes are as new.
     pub(crate) fn adopt_claims(&self, claims: &[(u64, Claim)]) {
         let is_news = |directory: &Directory, (uid, claim): &(u64, Claim)| {
             claim.set != SetId(0) && directory.route(*uid).is_some_and(|route| route.epoch < claim.since)
@@ -151,7 +151,7 @@ impl Routes {
 }
 
 impl Directory {
-    /// The route of a uid's section; `None` outside every cluster.
+    /// Returns the route of a uid's section; `None` outside every cluster.
     #[inline]
     pub(crate) fn route(&self, uid: u64) -> Option<SectionRoute> {
         let (cluster, section) = self.locate(uid)?;
@@ -160,64 +160,64 @@ impl Directory {
         Some(sections.get(section).unwrap_or(unknown))
     }
 
-    /// The section of a uid in its cluster; `None` outside every cluster.
+    /// Returns the section of a uid in its cluster; `None` outside every cluster.
     pub(crate) fn section_of(&self, uid: u64) -> Option<SectionId> {
         self.locate(uid).map(|(_, section)| section)
     }
 
-    /// The layout of the first cluster, and the set that sent it first.
+    /// Returns the layout of the first cluster, and the set that sent it first.
     pub(crate) fn home(&self) -> Option<(&Layout, &Arc<SetRoutes>)> {
         self.clusters.first().map(|cluster| (&cluster.layout, self.set(cluster.home)))
     }
 
-    /// The route of a section of the first cluster; `None` where no set sent one.
+    /// Returns the route of a section of the first cluster; `None` if no set sent a route for it.
     pub(crate) fn merged(&self, section: SectionId) -> Option<SectionRoute> {
         self.clusters.first().and_then(|cluster| cluster.sections.get(section))
     }
 
-    /// Every set.
+    /// Returns every set.
     pub(crate) fn sets(&self) -> &[Arc<SetRoutes>] {
         &self.sets
     }
 
-    /// The set of an index in any snapshot.
+    /// Returns the set with this index in any snapshot.
     #[inline]
     pub(crate) fn set(&self, index: SetIndex) -> &Arc<SetRoutes> {
         &self.sets[usize::from(index.0)]
     }
 
-    /// A set by its id.
+    /// Returns the set with this id.
     pub(crate) fn by_id(&self, id: SetId) -> Option<&Arc<SetRoutes>> {
         self.sets.iter().find(|set| set.id() == id)
     }
 
-    /// The index of a set.
+    /// Returns the index of the set with this id.
     pub(crate) fn index_of(&self, id: SetId) -> Option<SetIndex> {
         self.sets.iter().position(|set| set.id() == id).map(|index| SetIndex(index as u16))
     }
 
-    /// The other sets of a set's cluster.
+    /// Returns the other sets of a set's cluster.
     pub(crate) fn others(&self, set: &SetRoutes) -> impl Iterator<Item = &Arc<SetRoutes>> {
         self.sets.iter().filter(move |other| other.id() != set.id() && other.layout() == set.layout())
     }
 
-    /// The uid ranges of all clusters, in order.
+    /// Returns the uid ranges of all clusters, in order.
     pub(crate) fn uids(&self) -> impl Iterator<Item = Range<u64>> {
         self.clusters.iter().map(|cluster| cluster.layout.uids())
     }
 
-    /// Whether no set is known.
+    /// Returns whether no set is known.
     pub(crate) fn is_empty(&self) -> bool {
         self.clusters.is_empty()
     }
 
-    /// Every address of every set.
+    /// Returns every address of every set.
     pub(crate) fn addrs(&self) -> BTreeSet<&str> {
         self.sets.iter().flat_map(|set| set.all_addrs()).map(|addr| &**addr).collect()
     }
 
-    /// The name of the set at each address that routes state for one. A set's own routes know its nodes better than
-    /// those of other sets do.
+    /// Returns the name of the set at each address, for addresses that some routes assign to a set. A set's own routes
+    /// about its nodes take precedence over the statements of other sets.
     pub(crate) fn sets_by_addr(&self) -> BTreeMap<&str, &str> {
         let named = || self.sets.iter().filter(|set| !set.name().is_empty());
         let learned = named().flat_map(|set| set.learned().map(|addr| (addr, set.name())));
@@ -232,7 +232,7 @@ impl Directory {
         self.clusters[index].layout.locate(Uid(uid)).ok().map(|(section, _)| (index, section))
     }
 
-    /// A cheap check before anything is converted or copied: most responses hold nothing new.
+    /// Checks cheaply, before any conversion or copy, whether routes hold news: those of most responses do not.
     fn would_change(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> bool {
         self.by_id(SetId(routes.set_id))
             .is_none_or(|set| set.version.0 < routes.version || seed.is_some_and(|seed| !set.has_seed(seed)))
@@ -240,7 +240,7 @@ impl Directory {
 
     fn adopt(&mut self, update: &RouteUpdate, seed: Option<&Arc<str>>) -> Result<Change, RoutesError> {
         let mismatch = || RoutesError::Mismatch { set: update.set.clone() };
-        // Only a seed, or a known set, adds a set, so that every set has a host.
+        // Only a seed, or a known set, can add a set, so that every set has a host.
         if self.by_id(update.id).is_none() && seed.is_none() {
             return Err(mismatch());
         }
@@ -281,8 +281,7 @@ impl Directory {
         Some(())
     }
 
-    /// Merges the routes of a set that is newer than known, and what it knows of other sets. Returns whether an address
-    /// changed.
+    /// Merges the newer routes of a set, and its knowledge of other sets. Returns whether an address changed.
     fn adopt_sections(&mut self, own: SetIndex, update: &RouteUpdate) -> bool {
         let cluster = self.cluster(update).unwrap_or_else(|| self.add_cluster(own, &update.layout));
         let mut addrs_changed = false;
@@ -298,7 +297,7 @@ impl Directory {
                 None => Some(own),
             };
             let is_claim = set != Some(own);
-            // A claim for one set more than a client holds is left out: the section keeps its route, and nodes forward.
+            // A claim for a set above the limit is left out: the section keeps its route, and nodes forward.
             let route = set.map(|set| SectionRoute { epoch: run.route.epoch, set, owner: run.route.owner, is_claim });
             routes.extend(route.map(|route| (run.first, run.sections, route)));
         }
@@ -315,7 +314,7 @@ impl Directory {
         }
     }
 
-    /// The index of the cluster with the layout of an update.
+    /// Returns the index of the cluster with the layout of an update.
     fn cluster(&self, update: &RouteUpdate) -> Option<usize> {
         self.clusters.iter().position(|cluster| cluster.layout == update.layout)
     }
@@ -328,8 +327,8 @@ impl Directory {
         at
     }
 
-    /// Removes the cluster that a set left for another layout, unless another set has sent routes of it. Sets that only
-    /// others named follow.
+    /// Removes the cluster that a set left for another layout, unless another set has sent routes of that cluster. Sets
+    /// known only from the statements of other sets move along.
     fn leave(&mut self, left: &Layout, layout: &Layout) {
         let stays = |set: &Arc<SetRoutes>| set.version > RouteVersion(0) && *set.layout() == *left;
         if self.sets.iter().any(stays) {
@@ -341,8 +340,8 @@ impl Directory {
         }
     }
 
-    /// Checks the layout of an update against those of the other sets that have sent routes. Sets with the same layout
-    /// are of one cluster.
+    /// Checks the layout of an update against the layouts of the other sets that have sent routes. Sets with the same
+    /// layout are in the same cluster.
     fn check_overlap(&self, update: &RouteUpdate) -> Result<(), RoutesError> {
         let uids = update.layout.uids();
         let overlaps = |other: &SetRoutes| {
@@ -361,7 +360,8 @@ impl Directory {
         }
     }
 
-    /// The index of a set; adds it, without routes or addresses, if it is new. `None`: there is no room.
+    /// Returns the index of a set; adds the set, without routes or addresses, if it is new. Returns `None` if there is
+    /// no room.
     fn index_or_insert(&mut self, id: SetId, layout: &Layout) -> Option<SetIndex> {
         if let Some(index) = self.index_of(id) {
             return Some(index);

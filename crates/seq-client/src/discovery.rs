@@ -1,5 +1,6 @@
-//! Discovery of the sets: fetches routes from the seeds when a client connects, and again for a uid outside every known
-//! set; from other sets, when no node of a section's set can be reached: the section may have migrated.
+//! Discovery of the sets. Fetches routes from the seeds when a client connects and when a uid is outside every known
+//! set; fetches them from other sets if no node of a section's set can be reached, because the section may have
+//! migrated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +21,11 @@ use crate::shared::Shared;
 /// Minimum interval between fetches from the seeds for uids outside every known set.
 pub(crate) const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Timeout of a request for routes to another set: a call waits for it before its next attempt.
+/// Timeout of a request for routes to another set, because a call waits for it before its next attempt.
 const OTHERS_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Fetches routes from the seeds again, for a uid outside every known set. Concurrent calls wait for the running fetch;
-/// within [`MIN_REFRESH_INTERVAL`] of the last one it does nothing.
+/// Fetches routes from the seeds again, for a uid outside every known set. Concurrent calls wait for the fetch in
+/// progress; within [`MIN_REFRESH_INTERVAL`] of the last fetch, does nothing.
 pub(crate) async fn refresh(shared: &Shared, deadline: Instant) {
     let refreshed = async {
         let mut refreshed = shared.refreshed.lock().await;
@@ -40,8 +41,8 @@ pub(crate) async fn refresh(shared: &Shared, deadline: Instant) {
     let _ = tokio::time::timeout_at(deadline, refreshed).await;
 }
 
-/// Fetches the routes of every seed and adopts the valid ones. Fails when no set is known afterwards, or when some
-/// routes are invalid or overlap another set.
+/// Fetches the routes of every seed and adopts the valid ones. Fails if no set is known afterwards, or if some routes
+/// are invalid or overlap another set.
 pub(crate) async fn fetch_routes(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> {
     let (mut bad, mut failed) = (None, None);
     let responses = join_all(shared.seeds.iter().map(|seed| get_routes(shared, seed, 0, deadline))).await;
@@ -69,9 +70,9 @@ pub(crate) async fn fetch_routes(shared: &Shared, deadline: Instant) -> Result<(
     }
 }
 
-/// Fetches what is newer in the routes of another set, or of `from`, for sections of a set that cannot be reached. Does
-/// nothing during such a fetch for the set, and within [`MIN_REFRESH_INTERVAL`] of the last one: a set that is down
-/// costs the others one small request in a second.
+/// Fetches newer routes from another set, or from the node `from`, for sections of a set that cannot be reached. Does
+/// nothing while such a fetch for the set is in progress, and within [`MIN_REFRESH_INTERVAL`] of the last: a set that
+/// is down costs the others one small request per second.
 pub(crate) async fn refresh_from_others(shared: &Shared, down: SetIndex, from: Option<(SetIndex, &Arc<str>)>) {
     let state = shared.routes.load().set(down).state().clone();
     let Ok(mut asked) = state.others_asked.try_lock() else { return };
@@ -79,7 +80,7 @@ pub(crate) async fn refresh_from_others(shared: &Shared, down: SetIndex, from: O
         return;
     }
     let Some((addr, version)) = source(shared, down, from) else { return };
-    // Set first: also a request that is dropped was one.
+    // Set before the request, because a request whose future is dropped counts too.
     *asked = Some(Instant::now());
     match get_routes(shared, &addr, version, Instant::now() + OTHERS_TIMEOUT).await {
         Ok(response) => shared.adopt(response.routes.as_ref(), &addr),
@@ -87,17 +88,17 @@ pub(crate) async fn refresh_from_others(shared: &Shared, down: SetIndex, from: O
     }
 }
 
-/// Most sets that a probe asks at the same time.
+/// Most sets that a probe requests routes from at the same time.
 const PROBED_SETS: usize = 8;
 
-/// Fetches what is newer in the routes of some sets, one node each, until one responds.
+/// Requests newer routes from one node of each of some sets, and returns on the first response.
 pub(crate) async fn probe(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> {
     let nodes: Vec<_> = {
         let directory = shared.routes.load();
         let mut sets: Vec<_> = directory.sets().iter().collect();
         fastrand::shuffle(&mut sets);
         let is_suspect = |addr: &str| shared.pool.is_suspect(addr);
-        // Sets that can be reached come first.
+        // Reachable sets come first.
         sets.sort_by_key(|set| set.is_down(is_suspect));
         let node = |set: &Arc<SetRoutes>| Some((set.host(None, None, is_suspect)?, set.known_version()?));
         sets.into_iter().filter_map(node).take(PROBED_SETS).collect()
@@ -123,7 +124,8 @@ pub(crate) async fn probe(shared: &Shared, deadline: Instant) -> Result<(), Conn
     Err(failed)
 }
 
-/// The address to fetch routes from for a set that cannot be reached, and the known version of that address' set.
+/// Returns the address to fetch routes from for a set that cannot be reached, and the known route version of that
+/// address' set.
 fn source(shared: &Shared, down: SetIndex, from: Option<(SetIndex, &Arc<str>)>) -> Option<(Arc<str>, u64)> {
     let is_suspect = |addr: &str| shared.pool.is_suspect(addr);
     let directory = shared.routes.load();

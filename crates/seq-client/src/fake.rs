@@ -14,7 +14,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Each server runs on a thread and runtime of its own, so a test may pause its clock. The servers of one cluster share
+//! Each server runs on its own thread and runtime, so a test may pause its own clock. The servers of a cluster share
 //! their counters: any of them serves any uid, as if it had forwarded the request to the owner.
 
 mod service;
@@ -44,7 +44,7 @@ use world::World;
 pub struct FakeSet {
     /// Name of the set, a DNS label.
     pub name: String,
-    /// Its uids, end exclusive.
+    /// Uids of the set, end exclusive.
     pub uids: Range<u64>,
     /// Uids per section, `1 ..= 16_777_216`; the servers own the sections in turn.
     pub section_size: u32,
@@ -128,7 +128,7 @@ impl FakeCluster {
 }
 
 impl FakeServer {
-    /// Starts the one server of [`FakeSet::default`].
+    /// Starts the server of [`FakeSet::default`].
     ///
     /// # Panics
     /// If no loopback port or thread is available.
@@ -137,7 +137,7 @@ impl FakeServer {
         FakeSet::default().start().pop().expect("one server")
     }
 
-    /// The server's URL, for [`crate::Client::connect`].
+    /// Returns the server's URL, for [`crate::Client::connect`].
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
@@ -155,12 +155,12 @@ impl FakeServer {
         }
     }
 
-    /// Refuses the next requests with these statuses, one each, in order. They move no counter.
+    /// Refuses the next requests with these statuses, one each, in order. Refused requests change no counter.
     pub fn refuse(&self, refusals: impl IntoIterator<Item = Status>) {
         self.node.faults.lock().refusals.extend(refusals);
     }
 
-    /// Refuses the next items of a uid, one each, whatever requests they are in, without moving its counter.
+    /// Refuses the next items of a uid in any request, one item per refusal, without changing its counter.
     pub fn refuse_uid(&self, uid: u64, refusals: impl IntoIterator<Item = Refusal>) {
         self.node.faults.lock().uids.entry(uid).or_default().extend(refusals);
     }
@@ -170,23 +170,23 @@ impl FakeServer {
         self.node.faults.lock().delay = delay;
     }
 
-    /// Holds every request, after it was recorded and before it moves a counter, until called with `false`.
+    /// Holds every request, after it was recorded and before it changes a counter, until called with `false`.
     pub fn hold(&self, hold: bool) {
         self.node.held.send_replace(hold);
     }
 
-    /// Sets whether the server has routes; `false` is the state at the start of a set.
+    /// Sets whether the server has routes; `false` is the state of a starting set.
     pub fn know_routes(&self, known: bool) {
         self.node.faults.lock().no_routes = !known;
     }
 
-    /// Sets whether the server implements `NextStream`; `false` is an older version. Open streams stay open.
+    /// Sets whether the server implements `NextStream`; `false` imitates an older version. Open streams stay open.
     pub fn know_streams(&self, known: bool) {
         self.node.faults.lock().no_streams = !known;
     }
 
-    /// Moves the uid's section to this server, as a handover does, or a migration if it is in another set: a new epoch,
-    /// no gap, newer routes.
+    /// Moves the uid's section to this server without a gap, as a handover does, or as a migration does if the section
+    /// is in another set. The section gets a new epoch, and the routes get newer.
     ///
     /// # Panics
     /// If the uid is not in the cluster.
@@ -208,13 +208,13 @@ impl FakeServer {
         self.world.learn(self.set, learn);
     }
 
-    /// Sets whether the servers of this server's set forward requests to other sets, the default. If not, they refuse
-    /// those with `MOVED`, as a request that another set has forwarded to them.
+    /// Sets whether the servers of this server's set forward requests to other sets, the default. Otherwise they refuse
+    /// such requests with `MOVED`, as they would if another set had forwarded them.
     pub fn forward_to_sets(&self, forward: bool) {
         self.world.forward(self.set, forward);
     }
 
-    /// Id of the server's set.
+    /// Returns the id of the server's set.
     #[must_use]
     pub fn set_id(&self) -> u64 {
         self.world.set_id(self.set).0
@@ -230,7 +230,7 @@ impl FakeServer {
         self.world.assign(uid, self.set, Some(self.index));
     }
 
-    /// The received requests for numbers and reads, oldest first; the newest 4,096 of them.
+    /// Returns the newest 4,096 requests for numbers or reads, oldest first.
     #[must_use]
     pub fn seen(&self) -> Vec<Seen> {
         self.node.seen.lock().iter().cloned().collect()
@@ -238,7 +238,7 @@ impl FakeServer {
 
     /// Waits until the server has received `calls` requests for numbers or reads since its start. Cancel safe.
     pub async fn until_seen(&self, calls: u64) {
-        // The sender is in the node, which outlives this borrow: the wait cannot fail.
+        // The wait cannot fail: the sender is in the node, which outlives this borrow.
         let _ = self.node.calls.subscribe().wait_for(|seen| *seen >= calls).await;
     }
 

@@ -1,8 +1,8 @@
 //! The Rust SDK: routes, deadlines, retries with a budget.
 //!
-//! A [`Client`] fetches the routes, uid to owner, from its seed nodes, sends each request to the owner, and adopts
-//! newer routes from the responses. The sets of a cluster, between which sections migrate, have one table of routes:
-//! one seed of one set reaches all of them.
+//! A [`Client`] fetches the routes (uid to owner) from its seed nodes, sends each request to the owner, and adopts
+//! newer routes from the responses. Sections migrate between the sets of a cluster, and all its sets share one table of
+//! routes, so a seed of any set leads to all of them.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! Over TLS a client has a certificate of the cluster, as `seqsvr cert issue client/NAME` makes it:
+//! Over TLS a client presents a certificate of the cluster, issued by `seqsvr cert issue client/NAME`:
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,8 +49,8 @@
 //! * `error`, then `allocation`: results.
 //! * `shared`: the state of a client; `discovery`: routes from seeds and other sets.
 //! * `attempts`: targets and retries of one call.
-//! * `stream_call`, `batch_call`: what a call sends.
-//! * `client`: the calls; `connect`: how a client is made; `cluster_view`: what it knows.
+//! * `stream_call`, `batch_call`: the requests of a call.
+//! * `client`: the calls; `connect`: settings of a client and its connecting; `cluster_view`: the client's routes, for
 //!
 //! **Architecture Invariant:** the client keeps no state per uid. The servers guarantee order and uniqueness; a client
 //! that prefetched or cached numbers could break the order between two processes that share a uid.

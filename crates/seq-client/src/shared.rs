@@ -18,16 +18,16 @@ pub(crate) struct Shared {
     pub(crate) seeds: Vec<Arc<str>>,
     /// `None` when coalescing is off: every call is a unary request.
     pub(crate) batchers: Option<Batchers>,
-    /// When the routes were last fetched from the seeds again. Locked during the fetch.
+    /// When routes were last refreshed from the seeds. Locked during the fetch.
     pub(crate) refreshed: tokio::sync::Mutex<Option<Instant>>,
     /// Whether only AllocSvrs are accepted as nodes, each of the set that the routes state for its address.
     pub(crate) allocs_only: bool,
-    /// Held while the connections follow the addresses of the newest routes: no older ones replace them.
+    /// Held while the connections follow the addresses of the newest routes, so that older routes cannot replace them.
     pub(crate) addrs: Mutex<()>,
 }
 
 impl Shared {
-    /// Adopts the routes of a response. Invalid routes are logged and otherwise ignored: the response itself is valid.
+    /// Adopts the routes of a response. Logs invalid routes and ignores them otherwise: the response itself is valid.
     pub(crate) fn adopt(&self, routes: Option<&v1::Routes>, from: &str) {
         let Some(routes) = routes else { return };
         match self.routes.adopt(routes, None) {
@@ -37,7 +37,7 @@ impl Shared {
         }
     }
 
-    /// Closes the connections to addresses that are in no route table any more, or that are of another set now.
+    /// Closes the connections to addresses that left every route table or now belong to another set.
     pub(crate) fn follow_addrs(&self) {
         let _addrs = self.addrs.lock();
         let directory = self.routes.load();

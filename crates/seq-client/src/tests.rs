@@ -14,10 +14,10 @@ use std::time::Duration;
 use crate::fake::{FakeServer, FakeSet};
 use crate::{Allocation, Client, ClientBuilder};
 
-/// Timeout of a test's waits. Far longer than they take: only a hang fails.
+/// Timeout of a test's waits. Far longer than they take, so only a hang fails.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Servers of one set with sections of 10 uids; the servers own them in turn.
+/// Starts the servers of one set with sections of 10 uids, owned by the servers in turn.
 fn servers(name: &str, uids: Range<u64>, servers: usize) -> Vec<FakeServer> {
     FakeSet { name: name.to_owned(), uids, section_size: 10, servers }.start()
 }
@@ -30,12 +30,12 @@ async fn client<'a>(servers: impl IntoIterator<Item = &'a FakeServer>) -> Client
     seeds(servers).connect().await.expect("fake servers have routes")
 }
 
-/// The uids of every request that a server received.
+/// Returns the uids of every request that a server received.
 fn requested(server: &FakeServer) -> Vec<Vec<u64>> {
     server.seen().into_iter().map(|seen| seen.uids).collect()
 }
 
-/// The allocation of a caller that took all numbers up to `value` one by one.
+/// Returns the allocation of a caller that took all numbers up to `value` one by one.
 fn allocated(value: u64) -> Allocation {
     Allocation { value, prev: value - 1, epoch: 1, count: 1, lost: 0 }
 }

@@ -1,4 +1,4 @@
-//! Backoff, budgets, and what is followed at once.
+//! Backoff, budgets, and refusals that are followed at once.
 
 use seq_core::{Refusal, SectionId};
 use seq_proto::status::to_status;
@@ -8,7 +8,7 @@ use crate::directory::Routes;
 
 const ADDR: &str = "a:1";
 
-/// The state of a client that knows the sets 1, with uids 0..10, and 2, with uids 10..20; both sections since epoch 5.
+/// Returns the state of a client that knows the sets 1 (uids 0..10) and 2 (uids 10..20), both sections since epoch 5.
 fn shared() -> Shared {
     let routes = Routes::default();
     for id in [1, 2] {
@@ -92,7 +92,7 @@ async fn each_set_has_a_budget_of_its_own() {
     exhaust(&down);
     assert!(!down.pause(None, true).await);
     assert!(up.pause(None, true).await);
-    // A node that forwards reports the set that it does not reach: that set pays.
+    // A node that forwards reports an unreachable set, and that set's budget pays.
     let (mut forwarded, addr) = (Attempts::new(&shared, in_an_hour()), ADDR.into());
     forwarded.target(11).unwrap();
     let unavailable = Refusal::SetUnavailable { section: SectionId(1), set: SetId(1) };
@@ -112,7 +112,7 @@ async fn a_move_is_followed_without_backoff_and_budget_only_if_it_is_newer() {
     attempts.target(1).unwrap();
     exhaust(&attempts);
     let began = Instant::now();
-    // Older than, and as old as, what sent the request: a retry, for which there is no budget.
+    // A claim that is not newer than the request's route leads to a retry, for which there is no budget.
     for since in [4, 5] {
         let error = attempts.prepare_retry(1, &addr, moved(2, since)).await.unwrap_err();
         assert!(matches!(&error, CallError::Refused(refused) if refused.reason == Reason::Moved), "{error:?}");
@@ -123,7 +123,7 @@ async fn a_move_is_followed_without_backoff_and_budget_only_if_it_is_newer() {
     attempts.prepare_retry(1, &addr, moved(2, 6)).await.unwrap();
     assert_eq!(set(&shared), Some((SetIndex(1), 6)));
     assert_eq!(Instant::now(), began, "no backoff");
-    // What sends the next request is as new as the claim.
+    // The next request carries the claim's epoch.
     assert_eq!(attempts.target(1).unwrap().epoch, 6);
     // The same for an item of a batch or a stream; here the claim leads back.
     exhaust(&attempts);
@@ -155,7 +155,7 @@ async fn moves_that_a_call_follows_at_once_are_bounded() {
 async fn a_set_without_routes_is_asked_for_all_of_them_once_in_a_while() {
     let shared = shared();
     let mut attempts = Attempts::new(&shared, in_an_hour());
-    // A set that no table named: another one forwards.
+    // A node of another set forwards for a set without addresses.
     shared.routes.adopt_claims(&[(1, Claim { set: SetId(9), since: Epoch(9) })]);
     let target = attempts.target(1).unwrap();
     assert!(["set-1:1", "set-2:1"].contains(&&*target.addr), "{}", target.addr);

@@ -1,10 +1,11 @@
-//! The merged routes of one layout: for each section the newest route that any set sent.
+//! The merged routes of a layout: for each section the newest route from any set.
 //!
-//! Epochs of a section go on across sets, so of two routes from any sets the one with the larger epoch is newer.
-//! Merging keeps it: it is commutative, associative and idempotent, so no order of messages takes a section backwards.
+//! Epochs of a section increase across sets, so of two routes from any sets the route with the larger epoch is newer. A
+//! merge keeps the newer route. Merging is commutative, associative and idempotent, so no order of messages takes a
+//! section back.
 //!
-//! **Invariant:** the route of a section never falls in the order of [`SectionRoute::is_newer`]. There is one table
-//! whatever the number of sets; snapshots share the chunks that did not change.
+//! **Invariant:** the route of a section never falls in the order of [`SectionRoute::is_newer`]. There is one table for
+//! any number of sets; snapshots share the chunks that did not change.
 
 use std::sync::Arc;
 
@@ -14,35 +15,36 @@ use seq_core::{Epoch, NodeId, SectionId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SetIndex(pub(crate) u16);
 
-/// The route of a section, as far as the client knows.
+/// The newest route of a section that the client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SectionRoute {
-    /// The epoch: of the ownership, or that under which the section arrived in the set.
+    /// Epoch of the ownership, or the epoch under which the section arrived in the set.
     pub(crate) epoch: Epoch,
-    /// The set that the section is in.
+    /// Set of the section.
     pub(crate) set: SetIndex,
-    /// The owner in that set; `None` while the section has none, or none is known.
+    /// Owner in that set; `None` while the section has no owner, or none is known.
     pub(crate) owner: Option<NodeId>,
-    /// Whether another set sent it.
+    /// Whether another set sent this route.
     pub(crate) is_claim: bool,
 }
 
 impl SectionRoute {
-    /// Whether this route replaces another one. At equal epochs an owner is more than a claim, which knows none, and a
-    /// claim more than a route without owner: a set sends one for a section of which it knows nothing.
+    /// Returns whether this route replaces `other`. At equal epochs a route with an owner replaces a claim, which has
+    /// no owner, and a claim replaces a route without an owner, which a set sends for a section that it knows nothing
+    /// about.
     ///
-    /// Two sets never have a section under one epoch; `id` decides between two such routes only so that every copy
-    /// keeps the same one.
+    /// Two sets never have a section under the same epoch; `id` decides between two such routes only to make every copy
+    /// keep the same route.
     fn is_newer(&self, other: &SectionRoute, id: impl Fn(SetIndex) -> u64) -> bool {
         let rank = |route: &SectionRoute| (route.epoch, route.owner.is_some(), route.is_claim);
         (rank(self), id(self.set), self.owner) > (rank(other), id(other.set), other.owner)
     }
 }
 
-/// Sections in a chunk: 6 KiB, and the chunks of the largest layout are 4,096.
+/// Sections per chunk. A chunk has 6 KiB, and the largest layout has 4,096 chunks.
 const CHUNK: usize = 256;
 
-/// Neighbouring sections' routes; `None`: no set sent one.
+/// Routes of neighbouring sections; `None` if no set sent a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Chunk([Option<SectionRoute>; CHUNK]);
 
@@ -53,21 +55,21 @@ pub(crate) struct Sections {
 }
 
 impl Sections {
-    /// Without any route.
+    /// Creates a table without any route.
     pub(crate) fn new(sections: u32) -> Sections {
         let empty = Arc::new(Chunk([None; CHUNK]));
         Sections { chunks: vec![empty; (sections as usize).div_ceil(CHUNK)] }
     }
 
-    /// The route of a section of the layout.
+    /// Returns the route of a section of the layout.
     #[inline]
     pub(crate) fn get(&self, section: SectionId) -> Option<SectionRoute> {
         let section = section.0 as usize;
         self.chunks.get(section / CHUNK)?.0[section % CHUNK]
     }
 
-    /// Keeps the newer route of each section of a run within the layout; returns whether any changed. `id` returns the
-    /// id of a set.
+    /// Keeps the newer route of each section in a run within the layout; returns whether any route changed. `id` maps a
+    /// set's index to its id.
     pub(crate) fn merge(
         &mut self,
         first: SectionId,
@@ -81,7 +83,7 @@ impl Sections {
             let (index, from) = (at / CHUNK, at % CHUNK);
             let to = (from + end - at).min(CHUNK);
             let is_newer = |known: &Option<SectionRoute>| known.is_none_or(|known| route.is_newer(&known, &id));
-            // A chunk that stays as it is stays shared with older snapshots.
+            // An unchanged chunk stays shared with older snapshots.
             if self.chunks[index].0[from..to].iter().any(is_newer) {
                 let chunk = Arc::make_mut(&mut self.chunks[index]);
                 chunk.0[from..to].iter_mut().filter(|known| is_newer(known)).for_each(|known| *known = Some(route));
@@ -102,7 +104,7 @@ mod tests {
     const SECTIONS: u32 = 600;
 
     fn id(set: SetIndex) -> u64 {
-        // Not in the order of the indexes: those depend on the order of messages.
+        // Not in the order of the indexes, because the indexes depend on the order of messages.
         u64::from(set.0 * 7 % 5)
     }
 
@@ -128,7 +130,7 @@ mod tests {
     }
 
     proptest! {
-        /// In any order, with repeats: the same table, and no route that falls on the way.
+        /// Any order of messages, with repeats, results in the same table, and no route ever falls.
         #[test]
         fn merging_is_commutative_and_idempotent_and_never_falls(
             runs in runs(),

@@ -1,6 +1,6 @@
 //! One set of a client's directory: the addresses of its nodes, and the state that calls to it share.
 //!
-//! Invariant: the version of the set's own routes is monotonic. A set that only another one named has version 0.
+//! Invariant: the version of the set's own routes is monotonic. A set known only from other sets has version 0.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,42 +14,42 @@ use tokio::time::Instant;
 
 use crate::budget::Budget;
 
-/// Most addresses of a set that other sets named and that are kept: enough to reach one that is up.
+/// Most addresses kept for a set from the routes of other sets: enough to reach a node that is up.
 const MAX_LEARNED_ADDRS: usize = 16;
 
-/// Minimum interval between requests for the whole routes of a set without any: a whole table is large, and the calls
-/// of a client that has just learned of the set are many.
+/// Minimum interval between requests for the whole routes of a set without any: a whole table is large, and a client
+/// that has just learned of the set makes many calls.
 const WHOLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// One set's nodes and state.
+/// Nodes and state of a set.
 #[derive(Clone, Debug)]
 pub(crate) struct SetRoutes {
     pub(super) id: SetId,
-    /// Empty while only its id is known.
+    /// Empty while only the set's id is known.
     pub(super) name: String,
     pub(super) layout: Layout,
-    /// Version of the set's own routes; 0: it has sent none.
+    /// Version of the set's own routes; 0 if it has not sent any.
     pub(super) version: RouteVersion,
     addrs: BTreeMap<NodeId, Arc<str>>,
-    /// The seeds that sent its routes.
+    /// Seeds that sent the set's routes.
     seeds: Vec<Arc<str>>,
-    /// Addresses that another set named.
+    /// Addresses of the set in the routes of other sets.
     learned: Vec<Arc<str>>,
-    /// Every address that serves the set: its nodes and seeds, or what is learned while no node is known.
+    /// Every address that serves the set: its nodes and seeds, or the learned addresses while no node is known.
     hosts: Vec<Arc<str>>,
     pub(super) state: Arc<SetState>,
 }
 
-/// State shared by the calls to one set; the same in all snapshots. A set that is down uses up its own budget.
+/// State shared by the calls to one set, and by all snapshots. A set that is down spends only its own budget.
 #[derive(Debug)]
 pub(crate) struct SetState {
     pub(crate) budget: Budget,
-    /// When routes were last requested from other sets, because no node of this one could be reached. Locked during the
-    /// request.
+    /// Time of the last request for routes to other sets, sent because no node of this set could be reached. Locked
+    /// during the request.
     pub(crate) others_asked: tokio::sync::Mutex<Option<Instant>>,
-    /// A response had changes to a version that is not known here: the next request asks for the whole table.
+    /// Set if a response had changes relative to an unknown version: the next request asks for the whole table.
     want_whole: AtomicBool,
-    /// When a request asked for the whole table of a set without one.
+    /// Time of the last request for the whole table of a set without one.
     whole_asked: Mutex<Option<Instant>>,
 }
 
@@ -70,7 +70,7 @@ impl SetState {
 }
 
 impl SetRoutes {
-    /// A set without routes or addresses.
+    /// Creates a set without routes or addresses.
     pub(super) fn new(id: SetId, layout: Layout) -> SetRoutes {
         SetRoutes {
             id,
@@ -85,64 +85,64 @@ impl SetRoutes {
         }
     }
 
-    /// The set's id.
+    /// Returns the set's id.
     pub(crate) fn id(&self) -> SetId {
         self.id
     }
 
-    /// The set's name; empty while only its id is known.
+    /// Returns the set's name; empty while only its id is known.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Version of the set's own routes; 0: it has sent none.
+    /// Returns the version of the set's own routes; 0 if it has not sent any.
     pub(crate) fn version(&self) -> RouteVersion {
         self.version
     }
 
-    /// The set's nodes with their addresses, in order of id.
+    /// Returns the set's nodes with their addresses, in order of id.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (NodeId, &str)> {
         self.addrs.iter().map(|(id, addr)| (*id, &**addr))
     }
 
-    /// The addresses that other sets named.
+    /// Returns the addresses of the set in the routes of other sets.
     pub(crate) fn learned(&self) -> impl Iterator<Item = &str> {
         self.learned.iter().map(|addr| &**addr)
     }
 
-    /// The cluster's layout, as the set or another one sent it.
+    /// Returns the cluster's layout, as this or another set sent it.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The state that calls to the set share.
+    /// Returns the state shared by the calls to the set.
     pub(crate) fn state(&self) -> &Arc<SetState> {
         &self.state
     }
 
-    /// Every address of the set, also those that only other sets named.
+    /// Returns every address of the set, including addresses known only from other sets.
     pub(crate) fn all_addrs(&self) -> impl Iterator<Item = &Arc<str>> {
         self.hosts.iter().chain(&self.learned)
     }
 
-    /// Whether a seed is known to be of this set.
+    /// Returns whether a seed is known to be of this set.
     pub(super) fn has_seed(&self, seed: &Arc<str>) -> bool {
         self.seeds.contains(seed)
     }
 
-    /// The address of a node.
+    /// Returns the address of a node.
     pub(crate) fn addr(&self, node: NodeId) -> Option<&Arc<str>> {
         self.addrs.get(&node)
     }
 
-    /// The route version in a request to the set. 0 asks for the whole table; `None` for no routes, because the set has
-    /// sent none and another request has just asked.
+    /// Returns the route version for a request to the set. 0 asks for the whole table; `None` asks for no routes,
+    /// because the set has not sent any and another request has just asked for the whole table.
     #[inline]
     pub(crate) fn known_version(&self) -> Option<u64> {
         if self.version == RouteVersion(0) {
             return self.whole_due().then_some(0);
         }
-        // Almost all calls only read the flag; the one that clears it writes.
+        // Almost all calls only read the flag; only the call that clears it writes.
         let want_whole = &self.state.want_whole;
         if want_whole.load(Relaxed) && want_whole.swap(false, Relaxed) { Some(0) } else { Some(self.version.0) }
     }
@@ -157,7 +157,7 @@ impl SetRoutes {
         due
     }
 
-    /// Adopts a newer update of the set itself; the routes of its sections are merged elsewhere. Returns whether an
+    /// Adopts a newer update of the set itself; the caller merges the routes of its sections. Returns whether an
     /// address changed.
     pub(super) fn adopt(&mut self, update: &RouteUpdate) -> bool {
         self.name.clone_from(&update.set);
@@ -178,11 +178,11 @@ impl SetRoutes {
         self.find_hosts();
     }
 
-    /// Takes over what another set sent of this one; returns whether anything changed.
+    /// Adopts the name and addresses that another set sent for this set; returns whether anything changed.
     pub(super) fn learn(&mut self, name: &str, addrs: &[String]) -> bool {
         let addrs = &addrs[..addrs.len().min(MAX_LEARNED_ADDRS)];
         let same_addrs = self.learned.iter().map(|addr| &**addr).eq(addrs.iter().map(String::as_str));
-        // The set's own routes know its name better.
+        // The set's own routes are authoritative for its name.
         let same_name = self.name == name || self.version > RouteVersion(0);
         if same_addrs && same_name {
             return false;
@@ -206,9 +206,9 @@ impl SetRoutes {
         self.hosts = hosts;
     }
 
-    /// The target of a request: the owner unless it is suspect or excluded, else a random other host, which forwards,
-    /// with the same condition, else an address that another set named, else a host that is not excluded, else any.
-    /// `None` while no address is known.
+    /// Returns the target of a request: the owner unless it is suspect or excluded, otherwise a random other host,
+    /// which forwards, under the same condition, then an address from another set's routes, then a host that is not
+    /// excluded, then any host. `None` while no address is known.
     pub(crate) fn host(
         &self,
         owner: Option<NodeId>,
@@ -229,7 +229,7 @@ impl SetRoutes {
         host.or_else(|| hosts().find(|host| !is_excluded(host))).or_else(|| hosts().next()).cloned()
     }
 
-    /// Whether no address of the set is known, or every one could not be reached recently.
+    /// Returns whether no address of the set is known, or every address was recently unreachable.
     pub(crate) fn is_down(&self, is_suspect: impl Fn(&str) -> bool) -> bool {
         self.all_addrs().all(|addr| is_suspect(addr))
     }

@@ -4,12 +4,12 @@ use seq_core::route::{Adopted, Route, RouteNode, RouteRun, RouteSet, RouteTable}
 
 use super::*;
 
-/// Id of a set, from its name.
+/// Derives the id of a set from its name.
 fn id(set: &str) -> u64 {
     set.bytes().map(u64::from).sum()
 }
 
-/// The whole route table of a set with nodes a1 and a2 that own one section each.
+/// Returns the whole route table of a set with nodes a1 and a2 that own one section each.
 fn whole(set: &str, uids: std::ops::Range<u64>, version: u64) -> v1::Routes {
     let section_size = u32::try_from((uids.end - uids.start).div_ceil(2)).unwrap();
     let node = |id: u32| v1::RouteNode { id, name: format!("a{id}"), addr: format!("{set}-{id}:1") };
@@ -34,7 +34,7 @@ fn whole(set: &str, uids: std::ops::Range<u64>, version: u64) -> v1::Routes {
     }
 }
 
-/// The same with the first section given to node 2 since `base`.
+/// Returns the table's changes since `base`: the first section has moved to node 2.
 fn moved(set: &str, uids: std::ops::Range<u64>, base: u64, version: u64) -> v1::Routes {
     let runs = vec![v1::RouteRun { first_section: 0, sections: 1, owner: 2, epoch: version, away_set_id: 0 }];
     v1::Routes { base_version: base, runs, ..whole(set, uids, version) }
@@ -177,7 +177,7 @@ impl Twin {
         RouteRun { first: SectionId(section), sections: 1, route }
     }
 
-    /// Brings the route of a section in a set's table up to date.
+    /// Updates the route of a section in a set's table.
     fn inform(&mut self, set: u64, section: u32) {
         let run = self.run(set, section);
         let table = &mut self.tables[set as usize];
@@ -197,7 +197,7 @@ impl Twin {
         self.sent.extend(update.as_ref().map(v1::Routes::from));
     }
 
-    /// Set, epoch and owner of each section, as the sets will all know.
+    /// Returns set, epoch and owner of each section, which all sets will know in the end.
     fn truth(&self) -> Vec<(u64, u64, u32)> {
         self.homes.clone()
     }
@@ -214,14 +214,14 @@ fn known(routes: &Routes) -> Vec<(u64, u64, u32)> {
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// A section gets another owner, or leaves for another set; its sets learn of it, and all others if the flag is
-    /// set.
+    /// A section gets another owner, or leaves for another set. The two sets learn of it, and all the others if the
+    /// flag is set.
     Move { section: u32, set: u64, owner: u32, all: bool },
-    /// A set sends what is newer than a version.
+    /// A set sends its changes since a version.
     Send { set: u64, since: prop::sample::Index },
-    /// The client receives a message that was sent at any time.
+    /// The client receives any message that was ever sent.
     Deliver(prop::sample::Index),
-    /// The client receives the claim of a refusal that was sent at any time.
+    /// The client receives the claim of any refusal that was ever sent.
     Claim(prop::sample::Index),
 }
 
@@ -237,8 +237,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 proptest! {
-    /// Whatever is late, repeated or out of order: no section falls to an older epoch, each route was true once, and
-    /// the tables of all sets together are the truth.
+    /// However late, repeated or reordered the messages are, no section falls to an older epoch, each route was true at
+    /// some time, and the tables of all sets together are the truth.
     #[test]
     fn routes_of_several_sets_become_one_truth(ops in ops()) {
         let (mut twin, routes) = (Twin::new(), Routes::default());
@@ -303,7 +303,7 @@ fn sets_with_one_layout_are_one_cluster() {
     let directory = routes.load();
     assert!(directory.uids().eq(std::iter::once(0..u64::from(SECTIONS) * 10)));
     assert_eq!(directory.others(directory.set(SetIndex(0))).count(), 2);
-    // Another layout of the same uids is another cluster, which cannot stand beside.
+    // Another layout of the same uids is another cluster, which would overlap.
     let error = routes.adopt(&whole("other", 5..25, 1), seed().as_ref()).unwrap_err();
     assert!(matches!(error, RoutesError::Overlap { .. }), "{error}");
 }

@@ -27,13 +27,13 @@ const MAX_HELD: usize = 512;
 /// A request as a fake server received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The method, as `NextMany`.
+    /// The method, e.g. `NextMany`.
     pub method: &'static str,
     /// The requested uids.
     pub uids: Vec<u64>,
     /// Newest epochs that the caller knows, one for each uid.
     pub epochs: Vec<u64>,
-    /// Version of the caller's routes, if it keeps any.
+    /// Version of the caller's routes, if it keeps routes.
     pub route_version: Option<u64>,
     /// Whether the request carried a timeout.
     pub has_deadline: bool,
@@ -143,7 +143,7 @@ impl Service {
     }
 }
 
-/// The refusal of a whole message, as encoded in a stream.
+/// Converts the refusal of a whole message to an item of a stream's response.
 fn refusal(status: &Status) -> v1::ItemError {
     let details = status.get_error_details();
     let retry_after = details.retry_info().and_then(|retry| retry.retry_delay);
@@ -194,7 +194,7 @@ impl SequenceService for Service {
             return Err(Status::unimplemented(""));
         }
         let service = self.clone();
-        // Messages are handled concurrently, as in a real server: one that is held does not block the others.
+        // Messages are handled concurrently, as in a real server: a held message does not block the others.
         let responses = request.into_inner().map(move |message| {
             let service = service.clone();
             async move {

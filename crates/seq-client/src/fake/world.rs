@@ -1,8 +1,8 @@
 //! State shared by the servers of a fake cluster: counters without a ceiling, the owner of each section, and the route
 //! table of each set.
 //!
-//! Invariant: a section is in one set at a time, and its epochs go on across sets. The table of its set has its route;
-//! the tables of other sets may be behind.
+//! Invariant: a section is in one set at a time, and its epochs increase across sets. The table of its set has its
+//! route; the tables of other sets may be behind.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use super::FakeCluster;
 /// Distance of a section's new base above every allocated number after a crash: the usual step.
 const STEP: u64 = 10_000;
 
-/// Id of the next fake set: two sets of a process never have the same one.
+/// Id of the next fake set, unique within the process.
 static NEXT_SET_ID: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct World {
 #[derive(Debug)]
 struct State {
     sets: Vec<SetState>,
-    /// Where each section is.
+    /// Location of each section.
     homes: Vec<Home>,
     sections: HashMap<SectionId, Counters>,
 }
@@ -39,22 +39,22 @@ struct State {
 #[derive(Debug)]
 struct SetState {
     table: RouteTable,
-    /// Servers that were not stopped.
+    /// Number of running servers.
     running: usize,
-    /// Whether its table follows moves between other sets, and out of it.
+    /// Whether the set's table follows moves of sections from this set and between other sets.
     learns: bool,
-    /// Whether its servers forward to other sets; otherwise they refuse with `MOVED`.
+    /// Whether the set's servers forward to other sets; otherwise they refuse with `MOVED`.
     forwards: bool,
 }
 
-/// Where a section is.
+/// Location of a section.
 #[derive(Clone, Copy, Debug)]
 struct Home {
     set: usize,
     route: Route,
 }
 
-/// A section and the highest number it allocated.
+/// A section and its highest allocated number.
 #[derive(Debug)]
 struct Counters {
     section: Section,
@@ -145,12 +145,12 @@ impl World {
         self.state.lock().sets[set].table.since(version)
     }
 
-    /// Id of a set.
+    /// Returns the id of a set.
     pub(super) fn set_id(&self, set: usize) -> SetId {
         self.state.lock().sets[set].table.id()
     }
 
-    /// Gives a uid's section to a set and an owner in it, under a new epoch.
+    /// Assigns a uid's section to a set and an owner in it, under a new epoch.
     pub(super) fn assign(&self, uid: u64, set: usize, owner: Option<usize>) {
         let mut state = self.state.lock();
         let section = state.section_of(uid);
@@ -182,7 +182,7 @@ impl World {
         self.state.lock().sets[set].forwards = forwards;
     }
 
-    /// Counts a server of a set that stops.
+    /// Counts a stopped server of a set.
     pub(super) fn stopped(&self, set: usize) {
         self.state.lock().sets[set].running -= 1;
     }
@@ -206,13 +206,13 @@ impl State {
         self.layout().locate(Uid(uid)).expect("a uid of the cluster").0
     }
 
-    /// The route of a section as its home states it to a set.
+    /// Returns the route of a section as its home set reports it to a set.
     fn route_in(&self, set: usize, section: SectionId) -> Route {
         let home = self.homes[section.0 as usize];
         if home.set == set { home.route } else { Route::away(self.sets[home.set].table.id(), home.route.epoch) }
     }
 
-    /// Brings some sections of a set's table up to date, under a new version.
+    /// Updates some sections in a set's table, under a new version.
     fn update(&mut self, set: usize, sections: impl IntoIterator<Item = SectionId>) {
         let run = |first| RouteRun { first, sections: 1, route: self.route_in(set, first) };
         let runs = sections.into_iter().map(run).collect();
@@ -231,8 +231,8 @@ impl State {
         assert_eq!(table.adopt(&update), Adopted::Newer);
     }
 
-    /// The epoch of a section's owner; a refusal if the section has no owner, if the caller has seen a newer epoch, or
-    /// if it is in another set that a server of `set` does not reach.
+    /// Returns the epoch of a section's owner. Refuses if the section has no owner, if the caller has seen a newer
+    /// epoch, or if the section is in another set that the servers of `set` do not reach.
     fn serve(&self, set: usize, section: SectionId, seen: Epoch) -> Result<Epoch, Refusal> {
         let Home { set: home, route } = self.homes[section.0 as usize];
         let known = self.sets[set].table.get(section).unwrap_or_default();
@@ -262,7 +262,7 @@ impl State {
 impl Counters {
     fn new(uids: u32, base: Seq) -> Counters {
         let section = Section::takeover(uids, base, Step(STEP));
-        // One raise to the maximum: a fake set never waits for a store.
+        // A single raise to the maximum, because a fake set never waits for a store.
         assert!(section.raised(Seq::MAX).is_none(), "a new section has no pending raise");
         Counters { section, highest: base }
     }

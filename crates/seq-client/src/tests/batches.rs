@@ -1,4 +1,4 @@
-//! Batches: one request to each owner, every item with its own result, in request order.
+//! Batches: one request to each owner, and a separate result for every item, in request order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -134,7 +134,7 @@ async fn results_of_one_owner_are_kept_when_another_does_not_respond() {
     let results = within(client.next_many(&[5, 15, 6])).await.unwrap();
     assert_eq!(values(&results), [Some(1), None, Some(1)]);
     assert!(matches!(results[1], Err(CallError::DeadlineExceeded { attempts: 1, may_have_applied: true })));
-    // Without any response the whole call fails.
+    // The whole call fails if there is no response at all.
     let error = within(client.next_many(&[15, 16])).await.unwrap_err();
     assert!(error.is_retryable() && error.may_have_applied(), "{error:?}");
 }

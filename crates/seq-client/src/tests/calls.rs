@@ -110,7 +110,7 @@ async fn an_advance_goes_to_the_owner_and_is_retried() {
 #[tokio::test]
 async fn one_client_uses_several_sets() {
     let (low, high) = (servers("low", 0..100, 1), servers("high", 100..200, 2));
-    // Different versions: one set's must never be sent to the other.
+    // The versions differ, and a set's version must never be sent to the other set.
     high[0].take_section_of(100);
     let client = client([&low[0], &high[1]]).await;
     let uids = [99, 100, 110, 0];

@@ -17,7 +17,7 @@ use crate::{Client, Code};
 
 use super::{TIMEOUT, client, requested, seeds, servers, within};
 
-/// The uids of every stream message and of every unary request that a server received.
+/// Returns the uids of every stream message and of every unary request that a server received.
 fn by_method(server: &FakeServer) -> (Vec<Vec<u64>>, Vec<Vec<u64>>) {
     let (streamed, unary): (Vec<_>, Vec<_>) = server.seen().into_iter().partition(|seen| seen.method == "NextStream");
     let uids = |seen: Vec<crate::fake::Seen>| seen.into_iter().map(|seen| seen.uids).collect();
@@ -205,7 +205,7 @@ async fn calls_wait_for_a_permit_when_all_are_taken() {
     let error = within(hasty.next(3)).await.unwrap_err();
     assert!(matches!(error, CallError::DeadlineExceeded { attempts: 0, may_have_applied: false }), "{error:?}");
     assert_eq!(server.seen().len(), 2, "it was never sent");
-    // A dropped call releases its permit, although its response is outstanding.
+    // A dropped call releases its permit although its response is outstanding.
     drop(first);
     let mut third = Box::pin(client.next(3));
     sent(&server, 3, &mut third).await;

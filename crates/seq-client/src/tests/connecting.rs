@@ -10,7 +10,7 @@ use crate::{Client, Code};
 
 use super::{client, seeds, servers, within};
 
-/// An address without a listener: its port was free a moment ago.
+/// Returns an address without a listener: its port was free a moment ago.
 fn dead() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }

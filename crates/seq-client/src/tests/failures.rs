@@ -1,4 +1,4 @@
-//! Servers that refuse, hang or crash: what is retried, what is not, and the error of the call.
+//! Servers that refuse, hang or crash: which requests are retried, and the error of the call.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ async fn another_node_is_tried_when_the_owner_is_down() {
     let client = client(&servers).await;
     client.next(5).await.unwrap();
     servers[0].stop();
-    // More calls than there are retries: only the first ones may reach the dead node.
+    // More calls than the budget has retries: only the first calls may reach the dead node.
     for value in 2..300 {
         assert_eq!(client.next(5).await.unwrap().value, value);
     }
@@ -47,7 +47,7 @@ async fn a_request_that_was_never_sent_has_not_applied() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     server.stop();
-    // The connection may break under the first call; after that only dials fail.
+    // The connection may break during the first call; later only dials fail.
     let client = client.with_deadline(Duration::from_secs(1));
     let _ = client.next(1).await;
     let error = loop {
@@ -142,7 +142,7 @@ async fn the_budget_bounds_retries() {
     let began = Instant::now();
     let results = join_all((0..CALLS).map(|_| client.next(5))).await;
     assert!(results.iter().all(Result::is_err));
-    // Saved up, earned by calls, earned by time.
+    // The initial balance, retries earned by calls, retries earned by time.
     let granted = 1_000.0 + 0.2 * CALLS as f64 + 10.0 * began.elapsed().as_secs_f64();
     let unary = server.seen().iter().filter(|seen| seen.method == "Next").count();
     let retries = unary - CALLS;
@@ -177,7 +177,7 @@ async fn a_node_that_shuts_down_is_replaced_by_another() {
 
 #[tokio::test]
 async fn a_server_that_breaks_the_protocol_is_named() {
-    // Any other protocol: here a listener that replies in HTTP/1.
+    // A server of any other protocol, e.g. HTTP/1.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let answer = async {

@@ -1,4 +1,4 @@
-//! A client that accepts AllocSvrs alone, and servers whose certificate is of another role or set than their address.
+//! A client that accepts only AllocSvrs, and servers whose certificate has another role or set than their address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,8 +35,8 @@ impl Certificates {
         self.refused.lock().contains(&addr(server))
     }
 
-    /// Connects to expected servers alone. A connection that is kept for one expectation and used under another one
-    /// would not be checked again.
+    /// Connects to expected servers only. A connection that is kept for an expectation and used under another would not
+    /// be checked again.
     fn dial(&self) -> Dial {
         let certificates = self.clone();
         Dial::checked(move |endpoint: Endpoint, expected: &ExpectedServer| {
@@ -55,14 +55,14 @@ fn addr(server: &FakeServer) -> String {
     server.url().trim_start_matches("http://").to_owned()
 }
 
-/// Sets a and b with one server each, and 100 uids each.
+/// Starts the sets a and b with one server and 100 uids each.
 fn two_sets() -> (FakeServer, FakeServer) {
     let sets = vec![("a".to_owned(), 1), ("b".to_owned(), 1)];
     let mut servers = FakeCluster { uids: 0..200, section_size: 10, sets }.start().into_iter().flatten();
     (servers.next().unwrap(), servers.next().unwrap())
 }
 
-/// A builder of a proxy's client, with one seed.
+/// Returns a builder of a proxy's client, with one seed.
 fn proxy(seed: &FakeServer, certificates: &Certificates) -> ClientBuilder {
     seeds([seed]).deadline(SOON).dial(certificates.dial()).allocs_only()
 }
@@ -78,7 +78,7 @@ async fn a_seed_with_another_role_is_refused() {
     }
     assert_eq!(a.seen().len(), 0);
     certificates.give(&a, "proxy/p");
-    // A client of any other caller may be connected to a proxy.
+    // The client of any other caller may be connected to a proxy.
     let client = seeds([&a]).dial(certificates.dial()).connect().await.unwrap();
     client.next(5).await.unwrap();
 }

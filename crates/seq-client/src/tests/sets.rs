@@ -12,7 +12,7 @@ use crate::{Allocation, Client};
 
 use super::{TIMEOUT, client, requested, seeds, within};
 
-/// Sets a, b, .. with two servers each, which have 100 uids each in sections of 10.
+/// Starts the sets a, b, .. with two servers and 100 uids each, in sections of 10.
 fn sets(count: u64) -> Vec<Vec<FakeServer>> {
     let name = |set: u64| (char::from(b'a' + set as u8).to_string(), 2);
     FakeCluster { uids: 0..count * 100, section_size: 10, sets: (0..count).map(name).collect() }.start()
@@ -32,7 +32,7 @@ async fn one_seed_reaches_all_sets() {
     let client = client([&sets[0][1]]).await;
     let uids = [5, 105, 205, 115, 5];
     assert_eq!(values(&client.next_many(&uids).await.unwrap()), [1, 1, 1, 1, 2].map(Some));
-    // The requests that were the first to a set fetched its routes: every later one goes to the owner.
+    // The first request to each set fetched its routes: every later request goes to the owner.
     let before: Vec<Vec<usize>> = sets.iter().map(|set| set.iter().map(total).collect()).collect();
     for uid in [105, 205] {
         assert_eq!(client.next(uid).await.unwrap().value, 2);
@@ -67,9 +67,9 @@ async fn a_section_that_moved_is_followed_without_a_gap() {
     sets[1][1].take_section_of(5);
     let next = client.next(5).await.unwrap();
     assert_eq!((next.value, next.prev, next.epoch, next.lost), (2, 1, 2, 0));
-    // The refusal names the set, not the owner in it: any node there serves the call.
+    // The refusal names the set, not the owner in it: any node of that set serves the call.
     assert_eq!(sets[1].iter().flat_map(requested).collect::<Vec<_>>(), [[5]], "the refusal names the owner's set");
-    // In a batch beside items that stay, and back.
+    // In a batch with items that stay, and back.
     sets[0][1].take_section_of(5);
     sets[1][0].forward_to_sets(false);
     sets[0][0].forward_to_sets(true);
@@ -87,7 +87,7 @@ async fn a_set_with_old_routes_takes_nothing_back() {
     sets[1][0].take_section_of(5);
     client.next(5).await.unwrap();
     assert_eq!(client.next(5).await.unwrap().epoch, 2);
-    // A newer version of that set's routes, with the claim that the section is in the first set.
+    // That set's routes in a newer version, with the claim that the section is in the first set.
     sets[2][1].take_section_of(205);
     client.next(205).await.unwrap();
     let before = total(&sets[1][0]);
@@ -99,7 +99,7 @@ async fn a_set_with_old_routes_takes_nothing_back() {
 async fn every_number_is_consecutive_while_sections_move_between_sets() {
     const CALLS: u64 = 300;
     let sets = sets(3);
-    // One set has old routes, one does not forward: both occur during moves.
+    // One set has old routes, another does not forward: both occur during moves.
     sets[1][0].learn_moves(false);
     sets[2][0].forward_to_sets(false);
     let client = client([&sets[0][0], &sets[2][0]]).await;
@@ -124,7 +124,7 @@ async fn every_number_is_consecutive_while_sections_move_between_sets() {
         let mut epochs = BTreeMap::<u64, u64>::new();
         for round in 0_usize.. {
             for (index, uid) in uids.into_iter().enumerate() {
-                // A call of the section as proof that the load goes on.
+                // A successful call for the section shows that the load goes on.
                 let epoch = client.next(uid + 2).await.unwrap().epoch;
                 assert!(epochs.insert(uid, epoch).is_none_or(|before| before <= epoch));
                 sets[(round + index) % 3][round % 2].take_section_of(uid);
@@ -166,7 +166,7 @@ async fn a_section_that_left_a_set_before_it_went_down_is_found() {
     let sets = sets(3);
     let client = client([&sets[1][0]]).await;
     assert_eq!(client.next(105).await.unwrap().value, 1);
-    // The client learns of nothing until the whole set is gone.
+    // The client does not learn of the move until the whole set is gone.
     sets[2][0].take_section_of(105);
     sets[1].iter().for_each(FakeServer::stop);
     let next = within(client.next(105)).await.unwrap();
@@ -185,7 +185,7 @@ async fn a_forwarder_that_reaches_no_node_of_a_set_names_it() {
         loop {
             match client.next(5).await.unwrap_err() {
                 CallError::SetUnavailable(unavailable) => break unavailable,
-                // A call whose last attempt got no response in time: the machine is busy.
+                // The last attempt of the call got no response in time, because the machine is busy.
                 error => assert!(matches!(error, CallError::DeadlineExceeded { .. }), "{error:?}"),
             }
         }
