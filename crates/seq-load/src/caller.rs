@@ -1,9 +1,9 @@
-//! Callers of the SDK whose calls all go into one history.
+//! SDK calls that are recorded in one history.
 //!
-//! Invariant: the checker has the start of a call before it is sent, and its end after the response.
+//! Invariant: the checker has the start of a call before the request is sent, and its end after the response.
 //!
-//! They share no thread with their history and need no runtime of their own: a [`History`] decides how it is shared,
-//! and which clock it has. So they run under real time and in a simulation.
+//! Callers share no thread with their history and need no runtime of their own. A [`History`] decides how it is shared
+//! and which clock it uses, so the callers run in real time and in a simulation.
 
 use std::time::Duration;
 
@@ -18,20 +18,20 @@ use crate::outcome::{UNKNOWN_ATTEMPTS, outcome, reading};
 
 /// The history of all calls of a test.
 pub trait History {
-    /// Runs `f` on the order checker, with the time now.
+    /// Runs `f` on the order checker, with the current time.
     fn record<T>(&self, f: impl FnOnce(&mut Checker, Duration) -> T) -> T;
 
-    /// The uid of a user.
+    /// Returns the uid of a user.
     fn uid(&self, user: User) -> u64;
 
-    /// Called at the end of each call, after the checker has it.
+    /// Is called at the end of each call, after the checker has recorded it.
     fn on_end(&self, call: &Ended<'_>);
 }
 
 /// A call that ended.
 #[derive(Debug)]
 pub enum Ended<'a> {
-    /// Numbers were requested.
+    /// A request for numbers.
     Next {
         /// One user per item.
         users: &'a [User],
@@ -40,7 +40,7 @@ pub enum Ended<'a> {
         /// One result per item.
         results: &'a [Result<Allocation, CallError>],
     },
-    /// A last number was requested.
+    /// A read of the last number.
     Current {
         /// The user.
         user: User,
@@ -49,7 +49,7 @@ pub enum Ended<'a> {
         /// The result.
         result: &'a Result<Current, CallError>,
     },
-    /// A user was to be advanced.
+    /// An advance of a user.
     Advance {
         /// The user.
         user: User,
@@ -58,16 +58,16 @@ pub enum Ended<'a> {
         /// The outcome.
         outcome: Advancing,
     },
-    /// A number was requested without the SDK.
+    /// A request for a number without the SDK.
     Direct,
 }
 
-/// Numbers of advances, around the largest number of a user.
+/// Range of the numbers of advances, around the largest number of a user.
 #[derive(Clone, Copy, Debug)]
 pub struct AdvanceRange {
-    /// How far below it a number may be.
+    /// Largest distance of a number below the user's largest number.
     pub below: u64,
-    /// Numbers that one is drawn from, 1 or above.
+    /// Width of the range that a number is drawn from, 1 or above.
     pub width: u64,
     /// Deadline of an advance.
     pub deadline: Duration,
@@ -108,8 +108,8 @@ pub async fn current(client: &Client, history: &impl History, user: User) {
     history.on_end(&Ended::Current { user, times: (sent, ended), result: &result });
 }
 
-/// Advances a user to a number around its largest one, through one node after another until one responds: a repeated
-/// advance has no further effect.
+/// Advances a user to a number around its largest, through one random node after another until one responds. The
+/// repetition is safe because a repeated advance has no further effect.
 pub async fn advance(nodes: &[Channel], history: &impl History, user: User, range: AdvanceRange) {
     let (id, to) = history.record(|checker, now| {
         let to = checker.floor(user).saturating_sub(range.below) + fastrand::u64(..range.width);
@@ -131,7 +131,7 @@ pub async fn advance(nodes: &[Channel], history: &impl History, user: User, rang
     history.on_end(&Ended::Advance { user, to, outcome });
 }
 
-/// Requests a number from one node, without routes and retries: as a client that does not follow changes of owner.
+/// Requests a number from a given node, without routes and retries, as a client does that ignores changes of owner.
 pub async fn next_directly(node: Channel, history: &impl History, user: User, deadline: Duration) {
     let id = history.record(|checker, now| checker.start(now, [user]));
     let request = v1::NextRequest { uid: Some(history.uid(user)), count: 1, ..v1::NextRequest::default() };
@@ -147,7 +147,7 @@ pub async fn next_directly(node: Channel, history: &impl History, user: User, de
     history.on_end(&Ended::Direct);
 }
 
-/// A closed loop: the next call starts a pause after the end of the last one, until `is_over`.
+/// Runs a closed loop: each call starts a pause after the end of the previous call, until `is_over`.
 pub async fn closed_loop(is_over: impl Fn() -> bool, pause: impl Fn() -> Duration, mut call: impl AsyncFnMut()) {
     while !is_over() {
         call().await;

@@ -1,7 +1,7 @@
-//! The endpoints that a load can use. A transport is one worker's client of one of them.
+//! Endpoints that a load can use. A transport is the client of one worker for one endpoint.
 //!
-//! The transports other than the SDK's send plain protocol requests: no routes, no retries. They measure the server's
-//! endpoint, and any server of the same protocol can be measured with the same flags.
+//! Transports other than the SDK send plain protocol requests, without routes and retries. They measure the server's
+//! endpoint, so any server of the same protocol can be measured with the same flags.
 
 use std::io;
 use std::rc::Rc;
@@ -26,16 +26,16 @@ mod stream;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Endpoint {
-    /// The Rust SDK: routes, retries, pending calls share a message.
+    /// The Rust SDK, with routes, retries, and messages shared by pending calls.
     #[default]
     Sdk,
     /// Unary gRPC calls, `Next`, directly to the address.
     Grpc,
     /// Unary gRPC calls for several uids, `NextMany`.
     Many,
-    /// A gRPC stream for each worker, with a round's messages in flight.
+    /// A gRPC stream per worker, with a round's messages in flight.
     Stream,
-    /// The Redis protocol: `INCR`, with a round's commands in one write.
+    /// The Redis protocol: `INCR`, a round's commands in a single write.
     Resp,
     /// JSON over HTTP/1.1.
     Json,
@@ -50,21 +50,22 @@ pub struct EndpointOptions {
     pub redis: String,
     /// Prefix of the uid in a key.
     pub prefix: String,
-    /// Connections to each address, where workers share them.
+    /// Connections to each address, if workers share them.
     pub connections: usize,
     /// Deadline of a call.
     pub deadline: Duration,
-    /// Uids in a call.
+    /// Uids per call.
     pub batch: usize,
     /// Whether calls of the SDK share messages.
     pub coalesce: bool,
-    /// Makes the connections, and has the token that calls carry.
+    /// Makes the connections and has the token of the calls.
     pub access: Access,
 }
 
-/// One worker's client of an endpoint.
+/// A worker's client of an endpoint.
 pub trait Transport {
-    /// Sends one request for each `batch` of the uids, concurrently, and adds one reply for each uid, in their order.
+    /// Sends one request for each `batch` of the uids, concurrently, and adds one reply for each uid, in the order of
+    /// the uids.
     fn round(&mut self, uids: &[u64], replies: &mut Vec<Reply>) -> impl Future<Output = ()>;
 }
 
@@ -88,10 +89,10 @@ pub enum OpenError {
     /// The SDK cannot connect.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// A server does not accept a connection.
+    /// A server refused the connection or its set-up failed.
     #[error("{addr}: {source}")]
     Refused {
-        /// Its address.
+        /// Address of the server.
         addr: String,
         /// The cause.
         source: io::Error,
@@ -119,10 +120,10 @@ impl Transport for AnyTransport {
 /// Opens one transport for each worker.
 ///
 /// # Errors
-/// When the server cannot be reached.
+/// [`OpenError`] if the server cannot be reached.
 ///
 /// # Cancel safety
-/// Dropping it closes what was opened.
+/// Dropping the future closes the transports opened so far.
 pub async fn open(
     endpoint: Endpoint,
     options: &EndpointOptions,
@@ -175,7 +176,7 @@ async fn connect(options: &EndpointOptions) -> Result<Client, ConnectError> {
         .await
 }
 
-/// The `host:port` of a node's URL.
+/// Returns the `host:port` of a node's URL.
 #[must_use]
 pub fn host_port(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/')
@@ -185,16 +186,16 @@ fn refused(addr: &str, source: io::Error) -> OpenError {
     OpenError::Refused { addr: addr.to_owned(), source }
 }
 
-/// The reply for a failed request.
+/// Converts the status of a failed request to a reply.
 fn failed(status: &Status) -> Reply {
     let reason = status::reason(status);
-    // Refusals of this service advance no counter, except when the owner did not respond; errors of others may have.
+    // This service's refusals advance no counter unless the owner did not respond; errors from elsewhere may have.
     let unknown = |reason| Reason::parse(reason).is_some_and(|reason| reason.outcome() == Outcome::Unknown);
     let moved = reason.as_deref().is_none_or(unknown);
     failure(&reason.unwrap_or_else(|| code_name(status.code())), status.message(), moved)
 }
 
-/// The reply for a refused item of a batch.
+/// Converts the error of a batch's item to a reply.
 fn refused_item(error: &seq_proto::v1::ItemError) -> Reply {
     failure(&error.reason, &error.message, Code::from_i32(error.code as i32) == Code::DeadlineExceeded)
 }

@@ -14,19 +14,19 @@ pub enum Distribution {
     /// Every uid is equally likely.
     #[default]
     Uniform,
-    /// A few uids take most of the load, as busy groups do: the k-th most frequent uid is sampled 1/k^0.99 as often as
-    /// the first.
+    /// A few uids take most of the load, as busy groups do: the k-th most frequent uid is sampled 1/k^0.99 times as
+    /// often as the most frequent.
     Zipf,
     /// Always the first uid.
     Single,
-    /// One uid after the other; each worker starts at another place.
+    /// Uids in ascending order; each worker starts at a different place.
     Sequential,
 }
 
-/// The skew of [`Distribution::Zipf`]; the usual one of key-value benchmarks.
+/// Skew of [`Distribution::Zipf`], the usual value of key-value benchmarks.
 const SKEW: f64 = 0.99;
 
-/// Spreads the frequent uids of [`Distribution::Zipf`] over all sections; a prime, so that no two ranks collide.
+/// Spreads the frequent uids of [`Distribution::Zipf`] over all sections. It is prime, so that no two ranks collide.
 const SCATTER: u64 = 2_654_435_761;
 
 /// Samples users for one worker.
@@ -46,7 +46,7 @@ enum Sampling {
 }
 
 impl UidSampler {
-    /// The sampler of worker `worker.start` of `worker.end`, over `users` users, 1 or above.
+    /// Creates the sampler of worker `worker.start` of `worker.end`, over `users` users, 1 or above.
     ///
     /// # Panics
     /// If `users` is 0.
@@ -54,7 +54,7 @@ impl UidSampler {
     pub fn new(distribution: Distribution, users: u32, seed: u64, worker: Range<usize>) -> UidSampler {
         assert!(users > 0);
         let users = u64::from(users);
-        // Neighbouring seeds give unrelated streams.
+        // Gives neighbouring seeds unrelated streams.
         let rng = Rng::with_seed(seed ^ (worker.start as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let sampling = match distribution {
             Distribution::Uniform => Sampling::Uniform,
@@ -88,7 +88,7 @@ impl UidSampler {
     }
 }
 
-/// The generator as `rand_distr` uses it.
+/// Adapts the generator to `rand_distr`.
 struct Random<'a>(&'a mut Rng);
 
 impl rand_core::TryRng for Random<'_> {

@@ -11,27 +11,27 @@ pub struct Latency {
     micros: Histogram<u64>,
 }
 
-/// Upper bound of the histogram, an hour; longer calls count as that.
+/// Upper bound of the histogram, an hour; longer calls count as an hour.
 const LONGEST_MICROS: u64 = 3_600_000_000;
 
 /// Percentiles of [`Latency`], in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// 50 of 100 calls were at most as slow.
+    /// Latency that 50 of 100 calls did not exceed.
     pub p50_us: u64,
-    /// 90 of 100 calls were.
+    /// Latency that 90 of 100 calls did not exceed.
     pub p90_us: u64,
-    /// 99 of 100 calls were.
+    /// Latency that 99 of 100 calls did not exceed.
     pub p99_us: u64,
-    /// 999 of 1,000 calls were.
+    /// Latency that 999 of 1,000 calls did not exceed.
     #[serde(rename = "p99_9_us")]
     pub p999_us: u64,
-    /// The slowest call.
+    /// Latency of the slowest call.
     pub max_us: u64,
 }
 
 impl Latency {
-    /// An empty histogram.
+    /// Creates an empty histogram.
     ///
     /// # Panics
     /// Never: the bounds are constants.
@@ -46,7 +46,7 @@ impl Latency {
         self.record_n(took, 1);
     }
 
-    /// Adds calls of the same latency.
+    /// Adds calls with the same latency.
     pub fn record_n(&mut self, took: Duration, calls: u64) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.micros.saturating_record_n(micros.clamp(1, LONGEST_MICROS), calls);
@@ -57,13 +57,13 @@ impl Latency {
         self.micros.reset();
     }
 
-    /// Number of calls.
+    /// Returns the number of calls.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.micros.len()
     }
 
-    /// The percentiles, to three digits.
+    /// Returns the percentiles, to three digits.
     #[must_use]
     pub fn percentiles(&self) -> Percentiles {
         let at = |quantile| self.micros.value_at_quantile(quantile);

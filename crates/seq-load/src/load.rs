@@ -1,8 +1,8 @@
 //! The load generator: workers with a round of calls in flight each, a warm-up, and a measured part.
 //!
-//! In a closed loop a worker sends its next round after the replies of the last one, so the load adapts to the service.
-//! In an open loop calls are scheduled at a rate, see [`OpenLoop`]; the number of workers only bounds how many are in
-//! flight.
+//! In a closed loop a worker sends its next round after all replies of the last round, so the load adapts to the
+//! service. In an open loop calls are scheduled at a rate, see [`OpenLoop`]; the number of workers only bounds the
+//! number of calls in flight.
 //!
 //! Workers are futures on one thread: they share the state without a lock, and never borrow it across an `await`.
 
@@ -21,17 +21,17 @@ use crate::reply::{self, Reasons, Reply};
 use crate::silence::Silence;
 use crate::time_series::TimeSeries;
 
-/// Pause of a worker after a round without a number: no busy loop against an unavailable service.
+/// Pause of a worker after a round without a number, which prevents a busy loop against an unavailable service.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
 
 /// The parameters of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Workers.
+    /// Number of workers.
     pub concurrency: usize,
-    /// Calls in a worker's round, 1 or above.
+    /// Calls per round of a worker, 1 or above.
     pub pipeline: usize,
-    /// Uids in a call, 1 or above.
+    /// Uids per call, 1 or above.
     pub batch: usize,
     /// Duration of the warm-up.
     pub warmup: Duration,
@@ -56,14 +56,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The uid of a user.
+    /// Returns the uid of a user.
     #[must_use]
     pub fn uid(&self, user: User) -> u64 {
         self.first_uid + u64::from(user.0) * self.uid_stride
     }
 }
 
-/// When the measured part ends.
+/// End of the measured part.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
     /// After this time.
@@ -80,9 +80,9 @@ pub struct Load<L> {
     began: Instant,
     open_loop: Option<OpenLoop>,
     stopping: Cell<bool>,
-    /// When the measured part began; calls sent before it are not counted.
+    /// Start of the measured part; calls sent earlier are not counted.
     measured_from: Cell<Option<Duration>>,
-    /// Measured calls sent so far.
+    /// Number of measured calls sent so far.
     sent: Cell<u64>,
     state: RefCell<Outcome>,
 }
@@ -90,7 +90,7 @@ pub struct Load<L> {
 /// The results of a load.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The history, warm-up included, if it is checked.
+    /// Order checker with the history, warm-up included; `None` if the order is not checked.
     pub checker: Option<Checker>,
     /// Latency of the measured calls.
     pub latency: Latency,
@@ -102,7 +102,7 @@ pub struct Outcome {
     pub all_numbers: u64,
     /// Failed items of measured calls, by reason.
     pub failed_items: Reasons,
-    /// Scheduled calls of an open loop that were not sent, because every worker had one in flight.
+    /// Scheduled calls of an open loop that were not sent because every worker had a round in flight.
     pub unsent: u64,
     /// Length of the measured part.
     pub took: Duration,
@@ -113,19 +113,19 @@ pub struct Outcome {
 /// A round to send.
 struct Round {
     calls: usize,
-    /// The scheduled time of its calls in an open loop; now in a closed one.
+    /// Scheduled time of the calls in an open loop; the current time in a closed loop.
     due: Duration,
     measured: bool,
 }
 
 impl<L: Transport> Load<L> {
-    /// A load that starts now, with one transport for each worker.
+    /// Creates a load that starts now, with one transport for each worker.
     ///
     /// # Errors
-    /// When the thread of an open loop cannot be started.
+    /// If the thread of an open loop cannot be started.
     ///
     /// # Panics
-    /// If there is not one transport for each worker.
+    /// If the number of transports differs from the number of workers.
     pub fn new(transports: Vec<L>, plan: Plan) -> std::io::Result<Load<L>> {
         assert_eq!(transports.len(), plan.concurrency);
         let state = Outcome {
@@ -154,14 +154,14 @@ impl<L: Transport> Load<L> {
     /// Runs the plan; completes when the last call has ended.
     ///
     /// # Cancel safety
-    /// Dropping it abandons the calls in flight; the outcome then is incomplete.
+    /// Dropping the future abandons the calls in flight; the outcome is then incomplete.
     pub async fn run(&self) {
         let transports = self.transports.take();
         join_all(transports.into_iter().enumerate().map(|(worker, transport)| self.work(worker, transport))).await;
         let mut state = self.state.borrow_mut();
         let now = self.began.elapsed();
         state.took = now.saturating_sub(self.measured_from.get().unwrap_or(now));
-        // The time after the last number counts as silence, too.
+        // The time after the last number counts as silence as well.
         state.silence.extend(now);
         state.time_series.close();
         if let (Some(open_loop), End::After(duration), Some(from)) =
@@ -177,7 +177,7 @@ impl<L: Transport> Load<L> {
         self.open_loop.as_ref().inspect(|open_loop| open_loop.stop());
     }
 
-    /// Progress of the measured part: milliseconds or calls, in the unit of the plan.
+    /// Returns the progress of the measured part in milliseconds or calls, depending on the plan's end.
     pub fn progress(&self) -> u64 {
         match (self.plan.end, self.measured_from.get()) {
             (_, None) => 0,
@@ -222,7 +222,7 @@ impl<L: Transport> Load<L> {
         loop {
             let (due, calls) = open_loop.take(self.plan.pipeline).await?;
             let due = due.saturating_duration_since(self.began);
-            // The backlog of an overloaded service's warm-up is not carried into the measured part.
+            // Drops the backlog of an overloaded service's warm-up, which must not be carried into the measured part.
             if due >= self.plan.warmup || self.began.elapsed() < self.plan.warmup {
                 return Some((due, calls));
             }
@@ -244,7 +244,7 @@ impl<L: Transport> Load<L> {
             due
         });
         let more = match self.plan.end {
-            // Also bounded by real time: the backlog of an overloaded service is counted as unsent, not sent.
+            // The bound on real time makes the backlog of an overloaded service count as unsent instead of being sent.
             End::After(duration) => due.max(self.began.elapsed()) < from + duration,
             End::Calls(most) => {
                 calls = calls.min((most - self.sent.get()) as usize);
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
     use crate::reply::Failure;
 
-    /// Takes a millisecond for a call; one counter for all uids, constant if `stuck`.
+    /// Takes a millisecond for a round; one counter for all uids, constant if `stuck`.
     #[derive(Default)]
     struct Memory {
         last: Cell<u64>,
@@ -379,7 +379,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_open_loop_measures_from_the_scheduled_time() {
-        // One worker, a millisecond for a round of one: a tenth of the scheduled calls is sent.
+        // One worker with a millisecond per round of one call sends a tenth of the scheduled calls.
         let end = End::After(Duration::from_millis(200));
         let plan = Plan { concurrency: 1, rate: Some(10_000.0), end, check: false, ..PLAN };
         let outcome = run(Memory::default(), plan).await;

@@ -1,7 +1,7 @@
-//! The open loop: calls are scheduled at a fixed rate, whether or not earlier ones have completed.
+//! The open loop: calls are scheduled at a fixed rate, even if earlier calls have not completed.
 //!
-//! A call's latency counts from its scheduled time, so a stall of the service shows in every call scheduled meanwhile,
-//! not only in those that were sent (Gil Tene, "How NOT to Measure Latency", 2013).
+//! A call's latency counts from its scheduled time, so a stall of the service shows in every call scheduled during the
+//! stall, not only in the calls that were sent (Gil Tene, "How NOT to Measure Latency", 2013).
 //!
 //! A dedicated thread releases the calls, because timers of a busy runtime are a millisecond late.
 
@@ -13,17 +13,17 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Longest sleep of the thread: bounds its delay in noticing a stop.
+/// Longest sleep of the thread, which bounds its delay in noticing a stop.
 const MAX_SLEEP: Duration = Duration::from_millis(10);
 
-/// Shortest sleep of the thread: calls due within it are released together. A shorter one would be a busy loop.
+/// Shortest sleep of the thread; calls due within it are released together. A shorter sleep would be a busy loop.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 
 /// Releases calls at their scheduled time.
 #[derive(Debug)]
 pub struct OpenLoop {
     schedule: Schedule,
-    /// One permit for each call that is due and not sent.
+    /// One permit for each call that is due and has not been sent.
     due: Arc<Semaphore>,
     sent: Cell<u64>,
     thread: Option<JoinHandle<()>>,
@@ -41,17 +41,17 @@ impl Schedule {
         self.began + Duration::from_secs_f64(call as f64 / self.per_second)
     }
 
-    /// Number of calls that are due.
+    /// Returns the number of calls that are due.
     fn calls(&self, now: Instant) -> u64 {
         (now.saturating_duration_since(self.began).as_secs_f64() * self.per_second) as u64 + 1
     }
 }
 
 impl OpenLoop {
-    /// Starts releasing calls at a rate, the first one now.
+    /// Starts releasing calls at a rate, the first immediately.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// If the thread cannot be started.
     pub fn start(per_second: f64) -> std::io::Result<OpenLoop> {
         let schedule = Schedule { began: Instant::now(), per_second };
         let due = Arc::new(Semaphore::new(0));
@@ -70,11 +70,11 @@ impl OpenLoop {
         Ok(OpenLoop { schedule, due, sent: Cell::new(0), thread: Some(thread) })
     }
 
-    /// Waits until a call is due and takes it and further due ones, up to `most` in all. Returns the scheduled time of
-    /// the first and their number; `None` after [`OpenLoop::stop`].
+    /// Waits until a call is due, and takes it together with further due calls, up to `most` in total. Returns the
+    /// scheduled time of the first call and the number of calls; `None` after [`OpenLoop::stop`].
     ///
     /// # Cancel safety
-    /// Dropping it before it completes takes no call.
+    /// Dropping the future before it completes takes no call.
     pub async fn take(&self, most: usize) -> Option<(Instant, usize)> {
         self.due.acquire().await.ok()?.forget();
         let more = self.due.forget_permits(most - 1);
@@ -83,13 +83,13 @@ impl OpenLoop {
         Some((self.schedule.due(first), 1 + more))
     }
 
-    /// Releases no more calls.
+    /// Stops releasing calls.
     pub fn stop(&self) {
         self.due.close();
         self.thread.as_ref().map(JoinHandle::thread).inspect(|thread| Thread::unpark(thread));
     }
 
-    /// Number of calls that were due by `end` and not sent.
+    /// Returns the number of calls that were due by `end` and were not sent.
     pub fn unsent(&self, end: Instant) -> u64 {
         self.schedule.calls(end).saturating_sub(self.sent.get())
     }
@@ -98,7 +98,7 @@ impl OpenLoop {
 impl Drop for OpenLoop {
     fn drop(&mut self) {
         self.stop();
-        // A panic of the thread has been printed.
+        // If the thread panicked, the panic has been printed.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -1,4 +1,4 @@
-//! Classification of what the SDK returns: for reports by reason, for the order checker by what may have been consumed.
+//! Classification of the SDK's results: by reason for reports, by possibly consumed numbers for the order checker.
 
 use std::rc::Rc;
 
@@ -11,11 +11,11 @@ use tonic::Status;
 
 use crate::reply::{Failure, Reply};
 
-/// Attempts that may have taken numbers in a call that failed. The SDK reports whether there was one, not how many, and
-/// a node that received the call may have forwarded it.
+/// Assumed number of attempts of a failed call that may have consumed numbers. The SDK reports whether there was such
+/// an attempt, not how many, and a node that received the call may have forwarded it.
 pub const UNKNOWN_ATTEMPTS: u32 = 8;
 
-/// The reply for one item of a call through the SDK.
+/// Converts the result of one item of an SDK call to a reply.
 #[must_use]
 pub fn reply(result: Result<Allocation, CallError>) -> Reply {
     match result {
@@ -24,7 +24,7 @@ pub fn reply(result: Result<Allocation, CallError>) -> Reply {
     }
 }
 
-/// The failure of a call through the SDK, as reports and the order checker need it.
+/// Converts the error of an SDK call to a failure for reports and the order checker.
 #[must_use]
 pub fn failure(error: &CallError) -> Failure {
     let (reason, attempts) = reason(error);
@@ -32,12 +32,12 @@ pub fn failure(error: &CallError) -> Failure {
         reason: reason.to_owned(),
         message: Chain(error).to_string(),
         retryable: error.is_retryable(),
-        // The SDK does not report how many attempts were lost: at most all of them.
+        // The SDK does not report the number of lost attempts, so all of them count.
         lost: if error.may_have_applied() { attempts.max(1) } else { 0 },
     }
 }
 
-/// The reason of an error in capitals, and the attempts of the call.
+/// Returns the reason of an error in capitals, and the number of the call's attempts.
 fn reason(error: &CallError) -> (&str, u32) {
     match error {
         CallError::UidOutside { .. } => (ClientReason::UidOutside.name(), 0),
@@ -54,7 +54,7 @@ fn reason(error: &CallError) -> (&str, u32) {
     }
 }
 
-/// The outcome of one item for the order checker, among callers that only forward and retry.
+/// Returns the outcome of one item for the order checker, for clients whose nodes may forward and retry.
 #[must_use]
 pub fn outcome(result: &Result<Allocation, CallError>) -> Outcome {
     match result {
@@ -66,7 +66,7 @@ pub fn outcome(result: &Result<Allocation, CallError>) -> Outcome {
     }
 }
 
-/// The outcome of a read for the order checker.
+/// Returns the outcome of a read for the order checker.
 #[must_use]
 pub fn reading(result: &Result<Current, CallError>) -> Reading {
     match result {
@@ -76,7 +76,7 @@ pub fn reading(result: &Result<Current, CallError>) -> Reading {
     }
 }
 
-/// The text of an error without the numbers that the standard library appends, as ` (os error 111)`.
+/// Removes the error numbers that the standard library appends to error texts, e.g. ` (os error 111)`.
 #[must_use]
 pub fn without_os_error(text: &str) -> String {
     let mut kept = String::new();
@@ -89,7 +89,7 @@ pub fn without_os_error(text: &str) -> String {
     kept + rest
 }
 
-/// An error with its causes on one line.
+/// Displays an error with its causes on one line.
 #[derive(Debug)]
 pub struct Chain<'a>(pub &'a (dyn std::error::Error + 'static));
 

@@ -1,7 +1,7 @@
 //! Counts the ceiling raises of a cluster and the CPU time of its processes during a run, from the status of its
 //! AllocSvrs.
 //!
-//! A raise is one section write, the cost of a run's numbers at the store. A node's count restarts at 0 with each
+//! A raise is one section write, the store's cost of a run's numbers. A node's count restarts at 0 with each
 //! incarnation; raises between the last poll of an incarnation and its end are missed. A node that does not respond is
 //! polled again later.
 
@@ -15,7 +15,7 @@ use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 
-/// Timeout of polling one node; the next poll comes soon.
+/// Timeout of polling a node; short, because the next poll follows soon.
 const POLL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Polls a cluster and sums its raises since the first poll.
@@ -38,7 +38,7 @@ struct NodeCounts {
 }
 
 impl RaiseWatch {
-    /// Watches the cluster of `addrs`, each as `host:port`.
+    /// Creates a watch on the cluster of `addrs`, each given as `host:port`.
     pub fn new(pool: Pool, addrs: impl IntoIterator<Item = String>) -> RaiseWatch {
         RaiseWatch {
             pool,
@@ -53,7 +53,7 @@ impl RaiseWatch {
     /// Polls every node once. The first poll only sets the baseline.
     ///
     /// # Cancel safety
-    /// Dropping it skips this poll.
+    /// Dropping the future skips this poll.
     pub async fn poll(&mut self) {
         let routes = join_all(self.addrs.iter().map(|addr| nodes(&self.pool, addr))).await;
         self.addrs.extend(routes.into_iter().flatten());
@@ -69,18 +69,18 @@ impl RaiseWatch {
         }
     }
 
-    /// CPU time of the processes between the first and the last poll; `None` before any response.
+    /// Returns the CPU time of the processes between the first and the last poll; `None` before any response.
     pub fn cpu(&self) -> Option<Duration> {
         (!self.processes.is_empty())
             .then(|| self.processes.values().map(|(first, last)| last.saturating_sub(*first)).sum())
     }
 
-    /// Raises since the first poll; `None` before any response.
+    /// Returns the raises since the first poll; `None` before any response.
     pub fn raises(&self) -> Option<u64> {
         (!self.seen.is_empty()).then_some(self.raises)
     }
 
-    /// Incarnations that began since the first poll.
+    /// Returns the number of incarnations that began since the first poll.
     pub fn restarts(&self) -> u64 {
         self.restarts
     }
@@ -100,7 +100,7 @@ impl RaiseWatch {
     }
 }
 
-/// The addresses of the nodes in the route table of `addr`.
+/// Returns the addresses of the nodes in the route table of `addr`.
 async fn nodes(pool: &Pool, addr: &str) -> Vec<String> {
     let Ok(channel) = pool.get(addr) else { return Vec::new() };
     let mut client = SequenceServiceClient::new(channel);

@@ -1,4 +1,5 @@
-//! The reply of an endpoint for one uid: a number, or a failure with its reason and with what it may have consumed.
+//! The reply of an endpoint for one uid: a number, or a failure with its reason and the attempts that may have consumed
+//! numbers.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,21 +14,21 @@ pub enum Reply {
     Given {
         /// The number.
         value: Seq,
-        /// The number before, or 0 if the owner does not know it.
+        /// The number allocated before, or 0 if the owner does not know it.
         prev: Seq,
         /// Earlier attempts of the same call that may have advanced the counter.
         lost: u32,
     },
-    /// No number.
+    /// No number was allocated, or its response was lost.
     Failed(Rc<Failure>),
 }
 
-/// The reason for no number.
+/// The reason why a reply has no number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The reason in capitals, from the server or the SDK.
     pub reason: String,
-    /// The readable message.
+    /// Human-readable message.
     pub message: String,
     /// Whether a retry can succeed.
     pub retryable: bool,
@@ -36,7 +37,7 @@ pub struct Failure {
 }
 
 impl Reply {
-    /// The outcome for the order checker.
+    /// Returns the outcome for the order checker.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// The longest interval between two successes, in the time of its owner.
+/// The longest interval between two successes, on the clock of the caller.
 #[derive(Clone, Debug, Default)]
 pub struct Silence {
-    /// The last success, or the start of the measurement; `None` before both.
+    /// Time of the last success, or the start of the measurement; `None` before either.
     since: Option<Duration>,
     longest: Duration,
     longest_until: Duration,
@@ -24,7 +24,7 @@ impl Silence {
         self.since = Some(now);
     }
 
-    /// Counts the time up to `now`, which may still be going on.
+    /// Counts the time up to `now`, even if the interval goes on.
     pub fn extend(&mut self, now: Duration) {
         let silence = self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         if silence > self.longest {
@@ -32,19 +32,19 @@ impl Silence {
         }
     }
 
-    /// The last success, or the start of the measurement.
+    /// Returns the time of the last success, or the start of the measurement.
     #[must_use]
     pub fn last(&self) -> Option<Duration> {
         self.since
     }
 
-    /// The longest interval so far.
+    /// Returns the longest interval so far.
     #[must_use]
     pub fn longest(&self) -> Duration {
         self.longest
     }
 
-    /// The end of the longest interval.
+    /// Returns the end of the longest interval.
     #[must_use]
     pub fn longest_until(&self) -> Duration {
         self.longest_until

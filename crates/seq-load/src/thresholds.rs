@@ -1,4 +1,4 @@
-//! Thresholds on the figures of a run: `numbers_per_second>=50000`.
+//! Thresholds on the figures of a run, e.g. `numbers_per_second>=50000`.
 
 use std::str::FromStr;
 
@@ -8,23 +8,23 @@ use serde_json::Value;
 /// A bound on a figure of the report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
-    /// The figure's path in the report, as `latency.p99_us`.
+    /// Path of the figure in the report, e.g. `latency.p99_us`.
     figure: String,
     at_least: bool,
     bound: f64,
 }
 
-/// The result of checking a threshold.
+/// The result of a threshold's check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
-    /// The figure's path in the report.
+    /// Path of the figure in the report.
     #[serde(skip)]
     figure: String,
-    /// The threshold, as `--expect` gave it.
+    /// The threshold in the form of `--expect`.
     expected: String,
-    /// The figure; `None` if the report has no such number.
+    /// The figure; `None` if the report has no number at the path.
     got: Option<f64>,
-    /// Whether it holds.
+    /// Whether the figure meets the threshold.
     pass: bool,
 }
 
@@ -58,12 +58,12 @@ impl Threshold {
 }
 
 impl Verdict {
-    /// The figure's path in the report, as `latency.p99_us`.
+    /// Returns the figure's path in the report, e.g. `latency.p99_us`.
     pub fn figure(&self) -> &str {
         &self.figure
     }
 
-    /// Whether it holds.
+    /// Returns whether the figure meets the threshold.
     pub fn pass(&self) -> bool {
         self.pass
     }

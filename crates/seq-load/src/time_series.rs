@@ -1,4 +1,4 @@
-//! The time series of a run, one row a second, for a CSV file.
+//! The time series of a run, one row per second, for a CSV file.
 
 use std::io;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub struct TimeSeries {
     now: Option<Second>,
 }
 
-/// One row of the file.
+/// A row of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
     second: u64,
@@ -37,7 +37,7 @@ struct Second {
 }
 
 impl TimeSeries {
-    /// Adds calls whose replies came `at` after the start.
+    /// Adds calls whose replies arrived `at` after the start.
     pub fn add(&mut self, at: Duration, calls: u64, numbers: u64, failed: u64, took: Duration) {
         let number = at.as_secs();
         if self.now.as_ref().is_none_or(|second| second.number < number) {
@@ -51,7 +51,7 @@ impl TimeSeries {
         second.latency.record_n(took, calls);
     }
 
-    /// Ends the current second. Seconds without a reply have rows, too.
+    /// Ends the current second. Seconds without a reply get rows as well.
     pub fn close(&mut self) {
         let Some(Second { number, calls, numbers, failed, latency }) = self.now.take() else { return };
         for second in self.rows.len() as u64..number {
@@ -62,10 +62,10 @@ impl TimeSeries {
         self.rows.push(Row { second: number, calls, numbers, failed, p50_us, p99_us, max_us });
     }
 
-    /// Writes one line for each second.
+    /// Writes one line per second.
     ///
     /// # Errors
-    /// When `file` cannot be written.
+    /// If `file` cannot be written.
     pub fn save(&self, file: impl io::Write) -> io::Result<()> {
         let mut writer = csv::Writer::from_writer(file);
         for row in &self.rows {

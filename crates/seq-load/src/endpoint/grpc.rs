@@ -67,7 +67,7 @@ impl super::Transport for Transport {
     }
 }
 
-/// Adds the replies of a batch, one for each of its items.
+/// Adds the replies of a batch, one for each item.
 pub(crate) fn listed(reply: Result<v1::NextManyResponse, Status>, items: usize, replies: &mut Vec<Reply>) {
     let reply = reply.and_then(|reply| {
         let fits = reply.values.len() == items && reply.prevs.len() == items;

@@ -1,4 +1,4 @@
-//! JSON over HTTP/1.1: one connection for each worker, one call at a time.
+//! JSON over HTTP/1.1: one connection per worker, one call at a time.
 
 use std::io;
 use std::pin::Pin;
@@ -122,7 +122,7 @@ fn replies(body: &serde_json::Value, items: usize) -> io::Result<Vec<Reply>> {
     })
 }
 
-/// The reply for a request that was refused as a whole.
+/// Converts the refusal of a whole request to a reply.
 fn refused(body: &serde_json::Value) -> Reply {
     let code = body["code"].as_str().unwrap_or("unknown");
     failure(&code.to_uppercase(), body["message"].as_str().unwrap_or_default(), code == "deadline_exceeded")

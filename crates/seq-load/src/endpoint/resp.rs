@@ -1,4 +1,4 @@
-//! The Redis protocol: a round is one write of pipelined `INCR` commands, and as many replies.
+//! The Redis protocol: a round is a single write of pipelined `INCR` commands, followed by their replies.
 
 use std::io;
 use std::time::Duration;
@@ -65,7 +65,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Sends the round and adds its replies; after an error those not received are missing.
+    /// Sends the round and adds its replies; after an error, the replies not received are missing.
     async fn exchange(&mut self, uids: &[u64], replies: &mut Vec<Reply>) -> io::Result<()> {
         if self.stream.is_none() {
             self.dial().await?;
@@ -115,18 +115,18 @@ impl super::Transport for Transport {
             Ok(Err(error)) => failure(ClientReason::ConnectionLost.name(), &error.to_string(), true),
             Err(_) => failure(ClientReason::DeadlineExceeded.name(), "no reply in time", true),
         };
-        // Late replies belong to this round: the next one reconnects.
+        // Late replies would belong to this round, so the next round reconnects.
         self.stream = None;
         replies.resize(all, error);
     }
 }
 
-/// Length of the first line.
+/// Returns the length of the first line.
 fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| pair == b"\r\n")
 }
 
-/// One reply, without its line end.
+/// Decodes a reply, given without its line end.
 fn reply(line: &[u8]) -> io::Result<Reply> {
     let text = || String::from_utf8_lossy(line).into_owned();
     match line.split_first() {

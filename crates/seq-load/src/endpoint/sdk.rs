@@ -16,7 +16,7 @@ impl Transport {
         Transport { client, batch }
     }
 
-    /// A batch of 1 is a call for one uid; any other is a call for many, whatever its length.
+    /// Sends a call. A single uid is sent as a call for one uid if the batch size is 1; otherwise the call is a batch.
     async fn call(&self, uids: &[u64]) -> Vec<Reply> {
         match uids {
             [uid] if self.batch == 1 => vec![reply(self.client.next(*uid).await)],

@@ -14,7 +14,7 @@ use super::grpc::listed;
 use super::{EndpointOptions, failed, refused_item};
 use crate::reply::Reply;
 
-/// Most messages of a round: as many as `bench --pipeline` takes.
+/// Most messages of a round: the limit of `bench --pipeline`.
 const MAX_ROUND: usize = 4_096;
 
 pub(crate) struct Transport {
@@ -26,12 +26,12 @@ pub(crate) struct Transport {
     open: Option<Open>,
     /// Tag of the next message.
     tag: u64,
-    /// The responses to a round's messages, in request order; kept to reuse its memory.
+    /// Responses to a round's messages, in request order; kept to reuse the memory.
     outcomes: Vec<Option<Outcome>>,
 }
 
 struct Open {
-    /// At most the messages of a round are in it: the last round is complete.
+    /// Has at most the messages of the current round, because the previous round is complete.
     messages: mpsc::Sender<v1::NextStreamRequest>,
     replies: Streaming<v1::NextStreamResponse>,
 }
@@ -49,7 +49,7 @@ impl Transport {
         })
     }
 
-    /// Sends a round's messages and receives their responses; ends early if the stream does.
+    /// Sends a round's messages and receives their responses; ends early if the stream ends.
     async fn exchange(&mut self, uids: &[u64]) -> Result<(), Status> {
         let timeout_ms = u32::try_from(self.deadline.as_millis()).unwrap_or(u32::MAX);
         let first = self.tag;

@@ -1,8 +1,8 @@
 //! Sends a trace's messages concurrently and checks every reply against the history.
 //!
-//! A message is done when every member has a number. Members without one are retried in a new call; the old call stays
-//! in the history as "maybe". So a replay continues across a killed and restarted server, and gives up only after a
-//! message has failed for the whole timeout.
+//! A message is done when every member has a number. Members without a number are retried in a new call; the old call
+//! stays in the history as "maybe". So a replay continues across a killed and restarted server, and gives up only after
+//! a message has failed for the whole timeout.
 //!
 //! Workers are futures on one thread: they share the state without a lock, and never borrow it across an `await`.
 
@@ -25,20 +25,20 @@ use crate::silence::Silence;
 #[cfg(test)]
 mod tests;
 
-/// First backoff before the missing members of a message are retried; a healthy server needs none.
+/// First backoff before a retry of a message's missing members; with a healthy server there are no retries.
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 
-/// Longest backoff: a restarted server is used soon.
+/// Longest backoff: short, so that a restarted server is used soon.
 const RETRY_LONGEST: Duration = Duration::from_millis(500);
 
 /// Options of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayOptions {
-    /// Factor of the recorded speed; `None` is as fast as replies come.
+    /// Factor of the recorded speed; `None` sends as fast as replies arrive.
     pub speed: Option<f64>,
-    /// Messages sent in all.
+    /// Maximum number of messages to send.
     pub limit: usize,
-    /// How long one message is retried.
+    /// How long a message is retried.
     pub timeout: Duration,
 }
 
@@ -46,53 +46,53 @@ pub struct ReplayOptions {
 #[derive(Debug)]
 pub struct Drive<'a, T> {
     trace: &'a Trace,
-    /// The uids of each group, in the form of requests.
+    /// Uids of each group, in the form of requests.
     uids: Vec<Vec<u64>>,
     transports: RefCell<Vec<T>>,
     options: ReplayOptions,
     began: Instant,
     stopping: Cell<bool>,
-    /// Notified when no new message may be sent: messages not due yet are dropped.
+    /// Notified when no new message may be sent; messages not due yet are dropped.
     stopped: Notify,
     next: Cell<usize>,
     state: RefCell<State>,
 }
 
-/// The results so far.
+/// Results so far.
 #[derive(Debug)]
 pub struct State {
-    /// The history.
+    /// Order checker with the history.
     pub checker: Checker,
     /// Latency of the calls.
     pub latency: Latency,
-    /// Messages of which every member has a number.
+    /// Number of messages whose members all have a number.
     pub messages: u64,
-    /// Calls sent again for members that got no number.
+    /// Number of calls sent again for members without a number.
     pub retried: u64,
-    /// Calls in which a counter may have advanced without a reply.
+    /// Number of calls in which a counter may have advanced without a reply.
     pub unknown_calls: u64,
-    /// Failed items, by reason; each was retried.
+    /// Failed items by reason; each was retried.
     pub reasons: Reasons,
     /// Time from one successful call to the next.
     pub silence: Silence,
-    /// The failure that ended the replay.
+    /// Failure that ended the replay.
     pub gave_up: Option<GaveUp>,
 }
 
-/// A message that failed for good.
+/// A message that failed permanently.
 #[derive(Clone, Debug)]
 pub struct GaveUp {
     /// A member without a number.
     pub uid: Uid,
-    /// The last failure.
+    /// Last failure of the message.
     pub failure: Rc<Failure>,
-    /// How long it was retried.
+    /// How long the message was retried.
     pub after: Duration,
 }
 
 impl<'a, T: Transport> Drive<'a, T> {
-    /// A replay of `trace`, not started, with one message in flight for each of `transports`, whose batches hold a
-    /// whole group; `checker` has the high-water marks of earlier runs.
+    /// Creates a replay of `trace`, without starting it. Each of `transports` has one message in flight, and its batch
+    /// size must fit the largest group. `checker` has the high-water marks of earlier runs.
     pub fn new(trace: &'a Trace, transports: Vec<T>, options: ReplayOptions, checker: Checker) -> Drive<'a, T> {
         let state = State {
             checker,
@@ -120,7 +120,7 @@ impl<'a, T: Transport> Drive<'a, T> {
     /// Sends all messages; completes when the last call has ended.
     ///
     /// # Cancel safety
-    /// Dropping it abandons the calls in flight.
+    /// Dropping the future abandons the calls in flight.
     pub async fn run(&self) {
         join_all(self.transports.take().into_iter().map(|transport| self.work(transport))).await;
     }
@@ -131,12 +131,12 @@ impl<'a, T: Transport> Drive<'a, T> {
         self.stopped.notify_waiters();
     }
 
-    /// Messages done, for a progress bar.
+    /// Returns the number of messages done, for a progress bar.
     pub fn messages_done(&self) -> u64 {
         self.state.borrow().messages
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
@@ -204,7 +204,7 @@ impl<'a, T: Transport> Drive<'a, T> {
         false
     }
 
-    /// Sends one call; records it in the history before it is sent and after it ended.
+    /// Sends a call; records it in the history before it is sent and after it ended.
     async fn call(&self, transport: &mut T, users: &[User], uids: &[u64]) -> Vec<Reply> {
         let sent = self.began.elapsed();
         let call = self.state.borrow_mut().checker.start(sent, users.iter().copied());
@@ -229,7 +229,7 @@ impl State {
     }
 }
 
-/// The users without a number, with the worst failure: one that cannot be retried before all others.
+/// Returns the users without a number, with the worst failure: a permanent failure if there is any.
 fn missing(users: &[User], replies: &[Reply]) -> Option<(Vec<User>, Rc<Failure>)> {
     let mut missing = Vec::new();
     let mut worst: Option<&Rc<Failure>> = None;

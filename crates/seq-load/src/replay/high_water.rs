@@ -1,7 +1,7 @@
-//! High-water marks: the largest number of every uid, carried from one run to the next. The second run checks every
-//! reply against them, so the order is checked over the joined history.
+//! High-water marks: the largest number of every uid, carried from one run to the next. The next run checks every reply
+//! against them, so the order is checked over the joined history.
 //!
-//! The file is CSV, `uid,value`, replaced as a whole when a run ends.
+//! The file is CSV, `uid,value`, and is replaced as a whole when a run ends.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ pub enum HighWaterError {
         /// The cause.
         source: csv::Error,
     },
-    /// A line is not two whole numbers.
+    /// A line does not consist of two whole numbers.
     #[error("{}:{line}: not a uid and a sequence number", file.display())]
     Line {
         /// The file.
@@ -36,10 +36,10 @@ pub enum HighWaterError {
     },
 }
 
-/// Reads high-water marks; a file that does not exist has none.
+/// Reads high-water marks. A missing file has none.
 ///
 /// # Errors
-/// [`HighWaterError`] names the file and the line.
+/// [`HighWaterError`], which names the file and the line.
 pub fn load(path: &Path) -> Result<HighWaterMarks, HighWaterError> {
     let mut floors = HighWaterMarks::new();
     let fail = |source| HighWaterError::Read { file: path.to_owned(), source };
@@ -64,7 +64,7 @@ pub fn load(path: &Path) -> Result<HighWaterMarks, HighWaterError> {
     Ok(floors)
 }
 
-/// A file that replaces another one atomically: a reader sees the old marks or the new ones.
+/// A file that replaces another atomically: a reader sees either the old marks or the new marks.
 #[derive(Debug)]
 pub struct Replacement {
     path: PathBuf,
@@ -73,10 +73,10 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Creates a file beside the one at `path`, which is unchanged.
+    /// Creates a new file next to the file at `path`, which does not change.
     ///
     /// # Errors
-    /// When the directory cannot be written.
+    /// If the directory is not writable.
     pub fn create(path: &Path) -> io::Result<Replacement> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
@@ -87,7 +87,7 @@ impl Replacement {
     /// Writes the marks and replaces the old file.
     ///
     /// # Errors
-    /// When the disk write fails.
+    /// If the disk write fails.
     pub fn save(self, floors: &HighWaterMarks) -> io::Result<()> {
         let mut file = BufWriter::new(self.file);
         writeln!(file, "{},{}", HEADER[0], HEADER[1])?;

@@ -1,7 +1,7 @@
 //! Reads a recorded message trace: the sender and the group of each message, with its second.
 //!
 //! A trace is CSV, plain or gzip, with the header `second,group,sender` and whole numbers, ascending by second. The
-//! members of a group are all senders that appear in it anywhere in the file. Every error names the file and the line.
+//! members of a group are all its senders in the whole file. Every error names the file and the line.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -13,7 +13,7 @@ use seq_core::Uid;
 use seq_core::limits::MAX_ITEMS;
 use seq_order::User;
 
-/// Limit on the messages of a trace: they are kept in memory, 16 bytes each and 40 while reading.
+/// Limit on the messages of a trace, because they are kept in memory: 16 bytes each, and 40 while reading.
 const MAX_MESSAGES: usize = 50_000_000;
 
 /// The columns of a trace.
@@ -25,15 +25,15 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// A trace, ready to be replayed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// The messages, in time order.
+    /// The messages in time order.
     pub messages: Vec<Message>,
     /// The members of each group, ascending.
     pub groups: Vec<Vec<User>>,
-    /// The uid each [`User`] stands for, ascending.
+    /// The uid of each [`User`], ascending.
     pub uids: Vec<Uid>,
 }
 
-/// One message: every member of its group gets a number.
+/// A message, for which every member of its group gets a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Seconds since the start of the trace.
@@ -42,17 +42,17 @@ pub struct Message {
     pub group: u32,
 }
 
-/// A file that is not a trace.
+/// The error of a file that is not a trace.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{}", file.display(), line.map_or(String::new(), |line| format!(":{line}")))]
 pub struct TraceError {
     file: PathBuf,
-    /// From 1; the header is line 1. `None` when the file cannot be opened.
+    /// Line from 1; the header is line 1. `None` if the file cannot be opened.
     line: Option<u64>,
     source: Flaw,
 }
 
-/// What is wrong with a line.
+/// A flaw of a line or of the file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Flaw {
     #[error("cannot be read")]
@@ -61,13 +61,13 @@ pub(crate) enum Flaw {
     Csv(#[source] csv::Error),
     #[error("the header must be \"second,group,sender\", not {found:?}")]
     Header { found: String },
-    #[error("a line has 3 columns, this one has {columns}")]
+    #[error("the line has {columns} columns, not 3")]
     Columns { columns: usize },
     #[error("{column} must be a whole number of at most 64 bits, not {text:?}")]
     Number { column: &'static str, text: String },
     #[error("second {second} comes after second {previous}: lines must ascend by time")]
     Order { second: u64, previous: u64 },
-    #[error("group {group} has more members than one call takes, {MAX_ITEMS}")]
+    #[error("group {group} has more than {MAX_ITEMS} members, the limit of a call")]
     GroupTooLarge { group: u64 },
     #[error("more than {MAX_MESSAGES} messages")]
     TooLong,
@@ -76,7 +76,7 @@ pub(crate) enum Flaw {
 }
 
 impl Trace {
-    /// Reads a trace from a file, or from standard input where it is named `-`.
+    /// Reads a trace from a file, or from standard input if the path is `-`.
     ///
     /// # Errors
     /// [`TraceError`] with the first flaw.
@@ -96,23 +96,23 @@ impl Trace {
         read(&mut BufReader::new(File::open(path).map_err(|error| fail(None, Flaw::Read(error)))?))
     }
 
-    /// Numbers that the whole trace allocates: one for every member of every message.
+    /// Returns the count of numbers that the whole trace allocates: one for every member of every message.
     #[cfg(test)]
     pub(crate) fn numbers(&self) -> u64 {
         self.messages.iter().map(|message| self.members(message).len() as u64).sum()
     }
 
-    /// The users that get a number for a message.
+    /// Returns the users that get a number for a message.
     pub fn members(&self, message: &Message) -> &[User] {
         &self.groups[message.group as usize]
     }
 
-    /// The uid a user stands for.
+    /// Returns the uid of a user.
     pub fn uid(&self, user: User) -> Uid {
         self.uids[user.0 as usize]
     }
 
-    /// Every user with its uid.
+    /// Returns every user with its uid.
     pub fn users(&self) -> impl Iterator<Item = (User, Uid)> {
         self.uids.iter().enumerate().map(|(index, uid)| (User(index as u32), *uid))
     }
@@ -138,13 +138,13 @@ impl Trace {
     }
 }
 
-/// State of the reader: members are collected as they appear.
+/// State of the reader, which collects members as they appear.
 #[derive(Debug, Default)]
 struct Rows {
     messages: Vec<Message>,
     groups: HashMap<u64, u32>,
     users: HashMap<u64, u32>,
-    /// The members of each group, by order of first appearance in the file.
+    /// Members of each group, numbered by first appearance in the file.
     members: Vec<HashSet<u32>>,
 }
 
@@ -245,7 +245,7 @@ mod tests {
         check(b"", expect![[r#"1: the header must be "second,group,sender", not """#]]);
         check(b"second,sender\n", expect![[r#"1: the header must be "second,group,sender", not "second,sender""#]]);
         check(b"second,group,sender\n", expect!["1: no message in the file"]);
-        check(b"second,group,sender\n1,2\n", expect!["2: a line has 3 columns, this one has 2"]);
+        check(b"second,group,sender\n1,2\n", expect!["2: the line has 2 columns, not 3"]);
         check(
             b"second,group,sender\n1,2,3\n1,2,-3\n",
             expect![[r#"3: sender must be a whole number of at most 64 bits, not "-3""#]],
@@ -290,6 +290,6 @@ mod tests {
         for sender in 0..=MAX_ITEMS {
             text += &format!("0,4,{sender}\n");
         }
-        check(text.as_bytes(), expect!["10002: group 4 has more members than one call takes, 10000"]);
+        check(text.as_bytes(), expect!["10002: group 4 has more than 10000 members, the limit of a call"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Replays against in-memory services: correct ones, failing ones, and ones that violate the order.
+//! Replays against correct services in memory, failing services, and services that violate the order.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ fn failed(retryable: bool, lost: u32) -> Reply {
     Reply::Failed(Rc::new(Failure { reason: reason.to_owned(), message: "no".to_owned(), retryable, lost }))
 }
 
-/// 600 messages in two groups of 4 and 3 members that share one.
+/// Returns 600 messages in two groups of 4 and 3 members that share one member.
 fn trace() -> Trace {
     Trace {
         messages: (0..600).map(|at| Message { second: 100 + at / 10, group: (at % 2) as u32 }).collect(),
@@ -57,7 +57,7 @@ fn trace() -> Trace {
     }
 }
 
-/// Messages in flight.
+/// Number of messages in flight.
 const WORKERS: usize = 8;
 
 const OPTIONS: ReplayOptions = ReplayOptions { speed: None, limit: usize::MAX, timeout: Duration::from_secs(60) };
@@ -149,7 +149,7 @@ async fn stopping_drops_messages_that_are_not_due() {
     });
     futures::future::join(run, stop).await;
     assert_eq!(drive.elapsed(), Duration::from_secs(1));
-    // The ten of the first second, without the eight that waited for the next one.
+    // The ten messages of the first second, without the eight that waited for the next second.
     assert_eq!(drive.messages_done(), 10);
 }
 
