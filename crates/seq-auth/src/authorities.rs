@@ -1,4 +1,4 @@
-//! The authorities of a cluster alone: for callers without a certificate, which prove themselves by a token.
+//! The authorities of a cluster without a certificate, for callers that prove their identity with a token.
 
 use std::fmt;
 use std::io;
@@ -16,12 +16,12 @@ use crate::dialing::Dialing;
 use crate::expected::ExpectedServer;
 use crate::verify::Accepted;
 
-/// Checks the nodes of a cluster, and proves nothing itself. Clones are the same.
+/// Checks the nodes of a cluster, and presents no certificate itself. Clones share their state.
 #[derive(Clone)]
 pub struct Authorities(Arc<Dialing>);
 
 impl Authorities {
-    /// Reads the files, but for the certificate. They are not read again.
+    /// Reads all files except the certificate. They are not read again later.
     ///
     /// # Errors
     /// A file is missing or damaged.
@@ -33,7 +33,7 @@ impl Authorities {
                 .map_err(|_| CredentialsError::Revocations { path: files.revocations.clone() })?,
             None => Vec::new(),
         };
-        // An authority is of one cluster, so what it signed is.
+        // An authority belongs to one cluster, so its signatures need no check of the cluster.
         let accepted = Arc::new(Accepted { cluster: None, revoked: revoked.into_iter().collect() });
         let unusable = |error: &dyn fmt::Display| unusable(&files.bundle, error);
         let mut roots = RootCertStore::empty();
@@ -55,12 +55,12 @@ impl fmt::Debug for Authorities {
     }
 }
 
-/// What a caller makes connections with.
+/// A caller's means of making connections.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// A certificate of its own, and the authorities.
+    /// The caller's own certificate, and the authorities.
     Credentials(Credentials),
-    /// The authorities alone.
+    /// Only the authorities.
     Authorities(Authorities),
 }
 

@@ -1,7 +1,7 @@
 //! The certificate authority of a cluster: makes certificates, renews itself, and revokes.
 //!
-//! Keys are ECDSA on P-256, which every TLS library has. A certificate is never made for a given key: each one gets a
-//! new key, so a rotation ends the use of a key that leaked unseen.
+//! Keys are ECDSA on P-256, which every TLS library supports. A certificate is never made for a given key: each
+//! certificate gets a new key, so a rotation ends the use of a key that leaked unnoticed.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -20,16 +20,17 @@ use zeroize::Zeroizing;
 use crate::certificate::{CertificateError, chain, hexadecimal, parse, time};
 use crate::identity::{Identity, IdentityError, name};
 
-/// How far before its making a certificate is valid: the clocks of other machines may be behind.
+/// Time by which a certificate's validity begins before its creation, because the clocks of other machines may be
+/// behind.
 const BACKDATED: Duration = Duration::from_secs(5 * 60);
 
-/// Validity of a list of revocations; a list that is older is still used.
+/// Validity of a list of revocations; older lists are still used.
 const LIST_VALIDITY: Duration = Duration::from_secs(10 * 365 * DAY);
 
-/// Longest validity: longer than any key is used.
+/// Longest validity: longer than any key is in use.
 const MAX_VALIDITY: Duration = Duration::from_secs(50 * 365 * DAY);
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY: u64 = 24 * 3600;
 
 /// Common name of an authority.
@@ -38,7 +39,7 @@ const COMMON_NAME: &str = "seqsvr certificate authority";
 /// An authority with its private key.
 pub struct Authority {
     cluster: String,
-    /// Its certificate, and behind it those of former authorities that are still valid, in PEM.
+    /// The authority's certificate, followed by the certificates of former authorities that are still valid, in PEM.
     bundle: String,
     issuer: Issuer<'static, KeyPair>,
     not_after: SystemTime,
@@ -48,18 +49,18 @@ pub struct Authority {
 pub struct Issued {
     /// The certificate.
     pub certificate: String,
-    /// The private key; its memory is cleared.
+    /// The private key; its memory is cleared on drop.
     pub key: Zeroizing<String>,
 }
 
-/// A certificate to be made.
+/// A request for a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The holder.
+    /// Identity of the holder.
     pub identity: Identity,
-    /// DNS names and IP addresses that clients dial it as.
+    /// DNS names and IP addresses that clients may dial the holder at.
     pub hosts: Vec<String>,
-    /// How long it is valid.
+    /// Length of the validity, from now on.
     pub validity: Duration,
 }
 
@@ -67,7 +68,7 @@ impl Authority {
     /// Makes an authority for a cluster.
     ///
     /// # Errors
-    /// The cluster's name is none, or `validity` is out of range.
+    /// The cluster's name is invalid, or `validity` is out of range.
     pub fn create(cluster: &str, validity: Duration, now: SystemTime) -> Result<Authority, AuthorityError> {
         let cluster = name("cluster", cluster)?;
         let key = KeyPair::generate()?;
@@ -83,10 +84,10 @@ impl Authority {
         Ok(Authority { cluster, bundle, issuer, not_after: now + validity })
     }
 
-    /// Reads an authority that [`Authority::to_pem`] wrote: its key, and its bundle.
+    /// Reads an authority from the output of [`Authority::to_pem`]: its key and its bundle.
     ///
     /// # Errors
-    /// A part is missing or damaged, or the key is another certificate's.
+    /// A part is missing or damaged, or the key belongs to another certificate.
     pub fn from_pem(pem: &str) -> Result<Authority, AuthorityError> {
         let first = chain(pem)?.remove(0);
         let parsed = parse(&first)?;
@@ -102,8 +103,8 @@ impl Authority {
         Ok(Authority { cluster, bundle, issuer, not_after })
     }
 
-    /// The successor of this authority, with a key of its own. Its bundle has this one's certificates too, so that what
-    /// they signed stays valid, except expired ones.
+    /// Makes the successor of this authority, with its own key. Its bundle also has this authority's unexpired
+    /// certificates, so that certificates signed by them stay valid.
     ///
     /// # Errors
     /// As [`Authority::create`].
@@ -118,26 +119,26 @@ impl Authority {
         Ok(next)
     }
 
-    /// The cluster.
+    /// Returns the cluster.
     #[must_use]
     pub fn cluster(&self) -> &str {
         &self.cluster
     }
 
-    /// The certificates to trust, in PEM: this authority's first.
+    /// Returns the certificates to trust, in PEM; the first is this authority's own.
     #[must_use]
     pub fn bundle(&self) -> &str {
         &self.bundle
     }
 
-    /// The private key and the bundle, in PEM.
+    /// Returns the private key and the bundle, in PEM.
     #[must_use]
     pub fn to_pem(&self) -> Zeroizing<String> {
         let key = Zeroizing::new(self.issuer.key().serialize_pem());
         Zeroizing::new(format!("{}{}", *key, self.bundle))
     }
 
-    /// When it expires, and with it all that it signed.
+    /// Returns when the authority expires, together with all certificates that it signed.
     #[must_use]
     pub fn not_after(&self) -> SystemTime {
         self.not_after
@@ -146,7 +147,7 @@ impl Authority {
     /// Makes a certificate with a new key.
     ///
     /// # Errors
-    /// The identity is of another cluster, a host is none, or the certificate would outlive the authority.
+    /// The identity is of another cluster, a host is invalid, or the certificate would outlive the authority.
     pub fn issue(&self, request: &Request, now: SystemTime) -> Result<Issued, AuthorityError> {
         let Request { identity, hosts, validity } = request;
         if identity.cluster() != self.cluster {
@@ -173,10 +174,11 @@ impl Authority {
         Ok(Issued { certificate, key: Zeroizing::new(key.serialize_pem()) })
     }
 
-    /// A list of revocations with the serials of `former`, in PEM, and these. `number` orders the lists.
+    /// Returns a list of revocations with the serials of the list `former`, in PEM, and with `serials`. The time of the
+    /// list is its number, which orders the lists.
     ///
     /// # Errors
-    /// `former` is none, or a serial is none.
+    /// `former` is not a list of revocations, or a serial is invalid.
     pub fn revoke(&self, former: Option<&str>, serials: &[String], now: SystemTime) -> Result<String, AuthorityError> {
         let mut revoked = former.map(revoked).transpose()?.unwrap_or_default();
         revoked.extend(serials.iter().cloned());
@@ -200,17 +202,17 @@ impl Authority {
     }
 }
 
-/// The serials in a list of revocations, in hexadecimal.
+/// Returns the serials in a list of revocations, in hexadecimal.
 ///
 /// # Errors
-/// The text is no list in PEM.
+/// The text is not a list of revocations in PEM.
 pub fn revoked(pem: &str) -> Result<Vec<String>, AuthorityError> {
     let der = CertificateRevocationListDer::from_pem_slice(pem.as_bytes()).map_err(|_| AuthorityError::NoList)?;
     let (_, list) = CertificateRevocationList::from_der(&der).map_err(|_| AuthorityError::NoList)?;
     Ok(list.iter_revoked_certificates().map(|revoked| hexadecimal(revoked.raw_serial())).collect())
 }
 
-/// When the first authority of a bundle in PEM expires, and with it all that it signed.
+/// Returns when the first authority of a PEM bundle expires, together with all certificates that it signed.
 ///
 /// # Errors
 /// The text has no certificate.
@@ -218,7 +220,7 @@ pub fn not_after(bundle: &str) -> Result<SystemTime, AuthorityError> {
     Ok(time(parse(&chain(bundle)?[0])?.validity().not_after))
 }
 
-/// As [`revoked`], for a list that one of `authorities` must have signed.
+/// As [`revoked`], for a list that must be signed by one of `authorities`.
 pub(crate) fn revoked_by(pem: &str, authorities: &[CertificateDer<'_>]) -> Result<Vec<String>, AuthorityError> {
     let der = CertificateRevocationListDer::from_pem_slice(pem.as_bytes()).map_err(|_| AuthorityError::NoList)?;
     let (_, list) = CertificateRevocationList::from_der(&der).map_err(|_| AuthorityError::NoList)?;
@@ -231,7 +233,7 @@ pub(crate) fn revoked_by(pem: &str, authorities: &[CertificateDer<'_>]) -> Resul
     revoked(pem)
 }
 
-/// The sections of a text in PEM that are certificates.
+/// Returns the certificate sections of a PEM text.
 fn sections(pem: &str) -> impl Iterator<Item = &str> {
     let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
     pem.split_inclusive(end).filter_map(move |section| section.find(begin).map(|at| &section[at..]))
@@ -267,22 +269,22 @@ fn bytes_of(serial: &str) -> Result<Vec<u8>, AuthorityError> {
     bytes.filter(|bytes| !bytes.is_empty()).ok_or_else(|| AuthorityError::Serial { serial: serial.to_owned() })
 }
 
-/// Why an authority does not make, or is not read.
+/// Reason for not making a certificate, or for not reading an authority.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorityError {
-    /// No name of a cluster.
+    /// The cluster's name is invalid.
     #[error(transparent)]
     Cluster(#[from] IdentityError),
-    /// The certificate is no authority's.
-    #[error("the first certificate is not one that `seqsvr cert ca` made")]
+    /// The first certificate is not an authority's.
+    #[error("the first certificate was not made by `seqsvr cert ca`")]
     NoAuthority,
-    /// No private key.
+    /// The text has no private key.
     #[error("no private key in PEM: a section -----BEGIN PRIVATE KEY----- is missing or damaged")]
     NoKey,
-    /// The key of another certificate.
-    #[error("the private key is not the one of the first certificate")]
+    /// The private key belongs to another certificate.
+    #[error("the private key does not belong to the first certificate")]
     OtherKey,
-    /// Another cluster's identity.
+    /// The identity is of another cluster.
     #[error("{identity} is not of cluster {cluster:?}, whose authority this is")]
     OtherCluster {
         /// The identity.
@@ -290,40 +292,40 @@ pub enum AuthorityError {
         /// The authority's cluster.
         cluster: String,
     },
-    /// A certificate that is valid for longer than its authority.
-    #[error("the certificate of {identity} would be valid for longer than the authority: rotate that first")]
+    /// The certificate would be valid for longer than its authority.
+    #[error("the certificate of {identity} would be valid for longer than the authority: rotate the authority first")]
     Outlives {
         /// The identity.
         identity: Identity,
     },
-    /// A validity out of range.
+    /// The validity is out of range.
     #[error("a validity of {} days is not from 1 day to {} years", validity.as_secs() / DAY, MAX_VALIDITY.as_secs() / DAY / 365)]
     Validity {
-        /// The validity.
+        /// The requested validity.
         validity: Duration,
     },
-    /// No host.
+    /// The text is not a host.
     #[error("{host:?} is neither a DNS name nor an IP address; wildcards are not allowed")]
     Host {
-        /// The text.
+        /// The invalid text.
         host: String,
     },
-    /// No serial.
+    /// The text is not a serial.
     #[error("{serial:?} is no serial: hexadecimal digits in pairs")]
     Serial {
-        /// The text.
+        /// The invalid text.
         serial: String,
     },
-    /// No list of revocations.
+    /// The text is not a list of revocations.
     #[error("no list of revocations in PEM")]
     NoList,
-    /// A list of revocations of another authority.
+    /// The list of revocations is signed by another authority.
     #[error("the list of revocations is of another authority")]
     OtherList,
-    /// A text is no certificate.
+    /// The text is not a certificate.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// The library that makes certificates failed.
+    /// The library for certificates failed.
     #[error("cannot make the certificate: {0}")]
     Make(#[from] rcgen::Error),
 }
@@ -366,7 +368,9 @@ mod tests {
         let mut other = request("client/c");
         other.identity = "seqsvr://other/client/c".parse().unwrap();
         assert!(refused(&other).contains("not of cluster \"im\""));
-        assert!(refused(&Request { validity: 101 * DAY, ..request("client/c") }).contains("rotate that first"));
+        assert!(
+            refused(&Request { validity: 101 * DAY, ..request("client/c") }).contains("rotate the authority first")
+        );
         for host in ["*.example.org", "", "a b", "a/b"] {
             let request = Request { hosts: vec![host.into()], ..request("client/c") };
             assert!(refused(&request).contains("wildcards are not allowed"), "{host:?}");

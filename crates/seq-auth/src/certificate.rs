@@ -1,4 +1,4 @@
-//! Reads certificates: the identity in one, its validity, its hosts.
+//! Reads certificates: identity, validity and hosts.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -12,18 +12,18 @@ use x509_parser::time::ASN1Time;
 
 use crate::identity::{Identity, IdentityError};
 
-/// What a certificate states. That it is signed by an authority is checked elsewhere, when a connection opens.
+/// The contents of a certificate. The signature of an authority is checked elsewhere, when a connection opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// The holder.
+    /// Identity of the holder.
     pub identity: Identity,
-    /// The hosts that a client may dial the holder as: DNS names and IP addresses.
+    /// Hosts that a client may dial the holder at: DNS names and IP addresses.
     pub hosts: Vec<String>,
     /// Number of the certificate within its authority, in hexadecimal.
     pub serial: String,
-    /// Valid from here on.
+    /// Start of the validity.
     pub not_before: SystemTime,
-    /// Valid up to here.
+    /// End of the validity.
     pub not_after: SystemTime,
     /// SHA-256 of the certificate, in hexadecimal.
     pub sha256: String,
@@ -33,7 +33,7 @@ impl Certificate {
     /// Reads a certificate.
     ///
     /// # Errors
-    /// It is none, or does not have exactly one identity.
+    /// The bytes are not a certificate, or it does not have exactly one identity.
     pub fn read(der: &CertificateDer<'_>) -> Result<Certificate, CertificateError> {
         let parsed = parse(der)?;
         let names = names(&parsed)?;
@@ -59,25 +59,25 @@ impl Certificate {
         })
     }
 
-    /// Reads the first certificate of a file in PEM, the holder's own.
+    /// Reads the first certificate of a PEM file, which is the holder's own.
     ///
     /// # Errors
-    /// As [`Certificate::read`], or the text has no certificate.
+    /// As [`Certificate::read`]; also if the text has no certificate.
     pub fn from_pem(pem: &str) -> Result<Certificate, CertificateError> {
         Certificate::read(&chain(pem)?[0])
     }
 
-    /// How long it is valid from `now` on; zero for an expired one.
+    /// Returns the remaining validity at `now`; zero if the certificate has expired.
     #[must_use]
     pub fn left(&self, now: SystemTime) -> Duration {
         self.not_after.duration_since(now).unwrap_or_default()
     }
 }
 
-/// The certificates of a text in PEM, at least one.
+/// Returns the certificates of a PEM text, at least one.
 ///
 /// # Errors
-/// There is none, or a section is damaged.
+/// There is no certificate, or a section is damaged.
 pub fn chain(pem: &str) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     match all {
@@ -108,7 +108,7 @@ fn host(name: &GeneralName<'_>) -> Option<String> {
     }
 }
 
-/// Times before 1970 count as 1970.
+/// Converts a time of a certificate; times before 1970 count as 1970.
 pub(crate) fn time(time: ASN1Time) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or(0))
 }
@@ -117,27 +117,27 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Why a certificate is not used.
+/// Reason for not using a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// No section of PEM that is a certificate.
+    /// The text has no undamaged PEM section with a certificate.
     #[error("no certificate in PEM: a section -----BEGIN CERTIFICATE----- is missing or damaged")]
     NoPem,
-    /// The bytes are no certificate.
+    /// The bytes are not a certificate.
     #[error("no certificate: its bytes are damaged")]
     NoCertificate,
-    /// No identity.
+    /// The certificate has no identity.
     #[error("the certificate has no identity: a URI seqsvr://CLUSTER/ROLE/NAME among its subject alternative names")]
     NoIdentity,
-    /// More than one identity.
+    /// The certificate has more than one identity.
     #[error("the certificate has two identities, {one:?} and {other:?}: it must have one")]
     TwoIdentities {
         /// The first URI.
         one: String,
-        /// The second one.
+        /// The second URI.
         other: String,
     },
-    /// What stands in the place of the identity is none.
+    /// The URI of the certificate is not an identity.
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }

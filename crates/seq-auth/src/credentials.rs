@@ -1,8 +1,8 @@
-//! The credentials of a process: its certificate, its key, and the authorities it trusts, read from files and read
-//! again when these change.
+//! The credentials of a process: its certificate, its key and its trusted authorities. They are read from files, and
+//! again when the files change.
 //!
-//! TLS 1.3 only. A connection keeps the credentials that it began with: a reload counts for the next one, and ends only
-//! those of holders that it revokes.
+//! TLS 1.3 only. A connection keeps the credentials that it began with: a reload takes effect for new connections, and
+//! ends only connections of holders that it revokes.
 
 use std::fmt;
 use std::io;
@@ -33,22 +33,23 @@ use crate::identity::Identity;
 use crate::standing::Standing;
 use crate::verify::{Accepted, Clients};
 
-/// The application protocols of a server, in its order of preference. A client of Redis offers none.
+/// Application protocols of a server, in its order of preference. A Redis client does not offer any.
 const SERVER_PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// The files of a process.
+/// Files of a process' credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
-    /// The certificates to trust.
+    /// Certificates of the trusted authorities.
     pub bundle: PathBuf,
-    /// The own certificate and its key.
+    /// The process' own certificate and its key.
     pub certificate: PathBuf,
-    /// The revocations; the file may be missing.
+    /// List of revocations; the file may be missing.
     pub revocations: PathBuf,
 }
 
 impl Files {
-    /// The files in a directory as `seqsvr cert` writes them, for a holder in its short form, `store/im-a/s1`.
+    /// Returns the files that `seqsvr cert` writes to a directory for a holder, given in its short form, e.g.
+    /// `store/im-a/s1`.
     #[must_use]
     pub fn in_dir(dir: &Path, holder: &str) -> Files {
         Files {
@@ -63,12 +64,12 @@ impl Files {
         Ok(Contents { bundle, certificate: read(&self.certificate)?, revocations })
     }
 
-    /// The text of the authorities.
+    /// Reads the text of the authorities.
     pub(crate) fn read_bundle(&self) -> Result<Zeroizing<String>, CredentialsError> {
         read(&self.bundle)
     }
 
-    /// The text of the revocations, where the file is there.
+    /// Reads the text of the revocations; returns `None` if there is no file.
     pub(crate) fn read_revocations(&self) -> Result<Option<Zeroizing<String>>, CredentialsError> {
         match read(&self.revocations) {
             Err(CredentialsError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -82,7 +83,7 @@ fn read(path: &Path) -> Result<Zeroizing<String>, CredentialsError> {
     text.map_err(|source| CredentialsError::Unreadable { path: path.to_owned(), source })
 }
 
-/// The texts of the files.
+/// Texts of the files.
 #[derive(PartialEq, Eq)]
 struct Contents {
     bundle: Zeroizing<String>,
@@ -97,11 +98,11 @@ pub struct Credentials(Arc<Inner>);
 struct Inner {
     files: Files,
     current: ArcSwap<Current>,
-    /// Number of the reading that `current` is of, from 1 on; increased after `current` is replaced.
+    /// Number of the reading that made `current`, from 1; increased after `current` is replaced.
     reading: AtomicU64,
 }
 
-/// What one reading of the files made.
+/// Result of one reading of the files.
 struct Current {
     contents: Contents,
     certificate: Certificate,
@@ -114,9 +115,9 @@ struct Current {
 /// Whether a port accepts connections without a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCertificate {
-    /// It does not.
+    /// The port requires a certificate.
     Required,
-    /// It does; a certificate that is presented is checked.
+    /// The port requires none, but checks a presented certificate.
     Optional,
 }
 
@@ -124,18 +125,19 @@ impl Credentials {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file is missing or damaged, or the certificate is not of the authorities in the bundle, or has another key.
+    /// A file is missing or damaged, the bundle's authorities did not sign the certificate, or the key belongs to
+    /// another certificate.
     pub fn load(files: Files) -> Result<Credentials, CredentialsError> {
         let current = Current::new(&files, files.read()?)?;
         Ok(Credentials(Arc::new(Inner { files, current: ArcSwap::from_pointee(current), reading: AtomicU64::new(1) })))
     }
 
-    /// Reads the files again; returns whether they have changed. Connections that are open stay open, but for those of
+    /// Reads the files again; returns whether they have changed. Open connections stay open, except connections of
     /// revoked holders: see [`Standing`].
     ///
     /// # Errors
-    /// As [`Credentials::load`], or the certificate is new and another holder's, or expired, or not valid yet; what was
-    /// loaded stays in use.
+    /// As [`Credentials::load`]; also if the certificate is new and belongs to another holder, has expired or is not
+    /// yet valid. On an error the loaded credentials stay in use.
     pub fn reload(&self) -> Result<bool, CredentialsError> {
         let contents = self.0.files.read()?;
         let before = self.0.current.load();
@@ -150,7 +152,7 @@ impl Credentials {
                 holder: before.certificate.identity.to_string(),
             });
         }
-        // Revocations and authorities count beside a certificate that expired meanwhile, too.
+        // New revocations and authorities are adopted even if the certificate in use has expired.
         if next.contents.certificate != before.contents.certificate {
             self.check_times(&next.certificate)?;
         }
@@ -172,13 +174,13 @@ impl Credentials {
         }
     }
 
-    /// The files that are read.
+    /// Returns the files of the credentials.
     #[must_use]
     pub fn files(&self) -> &Files {
         &self.0.files
     }
 
-    /// The own certificate.
+    /// Returns the process' own certificate.
     #[must_use]
     pub fn certificate(&self) -> Certificate {
         self.0.current.load().certificate.clone()
@@ -192,13 +194,13 @@ impl Credentials {
         self.0.current.load().accepted.revoked.contains(serial)
     }
 
-    /// Follows whether the peer of an accepted connection is still accepted.
+    /// Returns a check of whether the peer of an accepted connection is still accepted.
     #[must_use]
     pub fn follow<S>(&self, stream: &server::TlsStream<S>) -> Standing {
         Standing::new(self.clone(), stream)
     }
 
-    /// Begins the handshake of an accepted connection. Cancel safe: dropped, it ends the connection.
+    /// Begins the handshake of an accepted connection. Cancel safe: dropping the future ends the connection.
     pub fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, clients: ClientCertificate, stream: S) -> Accept<S> {
         let current = self.0.current.load();
         let config = match clients {
@@ -209,11 +211,11 @@ impl Credentials {
     }
 
     /// Makes the handshake of a connection to the expected server at `host`, a DNS name or an IP address. Cancel safe:
-    /// dropped, it ends the connection.
+    /// dropping the future ends the connection.
     ///
     /// # Errors
-    /// The host is none, the peer does not prove that it is the expected server of the cluster at that host
-    /// ([`rejection`](crate::rejection) has the cause), or the connection ends.
+    /// `host` is invalid, the peer does not prove that it is the expected server of the cluster at that host
+    /// ([`rejection`](crate::rejection) returns the cause), or the connection ends.
     pub async fn connect<S>(
         &self,
         host: &str,
@@ -229,18 +231,18 @@ impl Credentials {
     }
 }
 
-/// The identity of the peer of an accepted connection; `None` where it presented no certificate.
+/// Returns the identity of the peer of an accepted connection; `None` if it presented no certificate.
 #[must_use]
 pub fn peer<S>(stream: &server::TlsStream<S>) -> Option<Identity> {
     let presented = stream.get_ref().1.peer_certificates()?.first()?;
     Certificate::read(presented).ok().map(|certificate| certificate.identity)
 }
 
-/// Checks that the certificate of the peer of an accepted connection has not expired: the handshake of a session that
-/// is resumed does not. (A revocation is a new reading of the files, which ends all sessions.)
+/// Checks that the certificate of the peer of an accepted connection has not expired, because the handshake of a
+/// resumed session does not check it. (A revocation is a new reading of the files, which ends all sessions.)
 ///
 /// # Errors
-/// It has expired.
+/// The certificate has expired.
 pub fn check_validity<S>(stream: &server::TlsStream<S>) -> io::Result<()> {
     let presented = stream.get_ref().1.peer_certificates().and_then(|chain| Certificate::read(chain.first()?).ok());
     match presented.filter(|certificate| certificate.left(now()).is_zero()) {
@@ -251,7 +253,7 @@ pub fn check_validity<S>(stream: &server::TlsStream<S>) -> io::Result<()> {
     }
 }
 
-/// The time that certificates are compared with, in whole seconds.
+/// Returns the current time in whole seconds, for comparison with the times of certificates.
 pub(crate) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(UnixTime::now().as_secs())
 }
@@ -260,7 +262,7 @@ fn whole_seconds(later: SystemTime, earlier: SystemTime) -> Duration {
     Duration::from_secs(later.duration_since(earlier).unwrap_or_default().as_secs())
 }
 
-/// Whether a connection resumed an earlier session, and its peer was not checked again.
+/// Returns whether a connection resumed an earlier session, so that its peer was not checked again.
 #[must_use]
 pub fn is_resumed<S>(stream: &client::TlsStream<S>) -> bool {
     stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
@@ -313,7 +315,7 @@ impl Current {
     }
 }
 
-/// The cryptography of connections, with the cipher of least cost first: AES-128 needs ten rounds where AES-256 needs
+/// Returns the cryptography of connections, with the cheapest cipher first: AES-128 needs ten rounds and AES-256 needs
 /// 14, and neither can be broken.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     let cipher_suites = vec![TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256];
@@ -337,13 +339,13 @@ fn serving(
     let mut config = builder.with_client_cert_verifier(verifier).with_single_cert(own, key)?;
     config.ignore_client_order = true;
     config.alpn_protocols = SERVER_PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-    // Sessions are resumed from what the client keeps, so their number is no matter of this process' memory. A reload
-    // makes new keys for it: a holder that was accepted before is checked again. See also `check_validity`.
+    // The client keeps the state of a session, so the number of sessions does not affect this process' memory. A reload
+    // makes new keys for the tickets, so a holder that was accepted before is checked again. See also `check_validity`.
     config.ticketer = aws_lc_rs::Ticketer::new()?;
     Ok(Arc::new(config))
 }
 
-/// The TLS library refuses what it was given.
+/// A configuration refused by the TLS library.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     #[error(transparent)]
@@ -352,10 +354,10 @@ pub(crate) enum TlsError {
     Verifier(#[from] rustls::client::VerifierBuilderError),
 }
 
-/// Why credentials are not used.
+/// Reason for not using credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// A file is missing, or may not be read.
+    /// A file is missing or may not be read.
     #[error("{}: cannot be read: {source}", path.display())]
     Unreadable {
         /// The file.
@@ -363,12 +365,12 @@ pub enum CredentialsError {
         /// The cause.
         source: io::Error,
     },
-    /// A file is not what it should be.
+    /// A file is damaged.
     #[error("{}: {source}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault in the file.
         source: CertificateError,
     },
     /// The list of revocations is damaged, or no authority of the bundle signed it.
@@ -382,33 +384,33 @@ pub enum CredentialsError {
     Unusable {
         /// The file with the own certificate.
         path: PathBuf,
-        /// What does not fit.
+        /// Description of the mismatch.
         why: String,
     },
-    /// The certificate of another holder.
+    /// The certificate belongs to another holder.
     #[error("{}: the certificate is of {found}, and this process is {holder}", path.display())]
     OtherHolder {
         /// The file.
         path: PathBuf,
-        /// Its holder.
+        /// Holder of the certificate.
         found: String,
         /// The holder of the credentials in use.
         holder: String,
     },
-    /// A new certificate that has expired.
+    /// The new certificate has expired.
     #[error("{}: the certificate expired {ago:?} ago: `seqsvr cert rotate` renews it", path.display())]
     Expired {
         /// The file.
         path: PathBuf,
-        /// How long ago it did.
+        /// Time since its expiry.
         ago: Duration,
     },
-    /// A new certificate that is not valid yet.
+    /// The new certificate is not valid yet.
     #[error("{}: the certificate is valid only in {until:?}: is the clock of this machine right?", path.display())]
     NotYetValid {
         /// The file.
         path: PathBuf,
-        /// How long it is until then.
+        /// Time until it becomes valid.
         until: Duration,
     },
 }

@@ -1,7 +1,7 @@
-//! TLS of connections to servers: one configuration for each expectation.
+//! TLS of connections to servers, with one configuration for each expectation.
 //!
-//! **Invariant:** a session is resumed only under the expectation that its full handshake was checked with, because
-//! each configuration has a verifier and a cache of sessions of its own: a resumed handshake shows no certificate.
+//! **Invariant:** a session is resumed only under the expectation that its full handshake was checked with. A resumed
+//! handshake shows no certificate, so each configuration has its own verifier and its own cache of sessions.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,15 +19,15 @@ use crate::credentials::{TlsError, provider};
 use crate::expected::ExpectedServer;
 use crate::verify::{Accepted, Rejected, Servers};
 
-/// Most expectations with sessions that can be resumed: two roles of more sets than one cluster has in use. Connections
-/// under further ones make full handshakes.
+/// Most expectations with resumable sessions: two roles of more sets than a cluster uses. Connections under further
+/// expectations make full handshakes.
 pub(crate) const MAX_RESUMED_EXPECTATIONS: usize = 128;
 
-/// Most sessions of one expectation: one for each host with nodes of the largest usual set. An older one costs a full
-/// handshake.
+/// Most sessions per expectation: one for each host with nodes of the largest usual set. A session dropped beyond the
+/// limit costs a full handshake.
 const MAX_SESSIONS: usize = 64;
 
-/// What is presented to servers: a certificate with its chain, and its key.
+/// The process' own certificate with its chain, and its key, for presentation to servers.
 pub(crate) type Own = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// Makes the handshakes of connections to servers.
@@ -35,14 +35,14 @@ pub(crate) type Own = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 pub(crate) struct Dialing {
     chains: Arc<WebPkiServerVerifier>,
     accepted: Arc<Accepted>,
-    /// For any server.
+    /// Configuration for any server.
     any: Arc<ClientConfig>,
-    /// For the other expectations, made on first use. At most [`MAX_RESUMED_EXPECTATIONS`].
+    /// Configurations for the other expectations, made on first use. At most [`MAX_RESUMED_EXPECTATIONS`].
     restricted: Mutex<BTreeMap<ExpectedServer, Arc<ClientConfig>>>,
 }
 
 impl Dialing {
-    /// Connections of a client with a certificate of its own, or without one.
+    /// Prepares connections of a client with its own certificate, or without a certificate.
     pub(crate) fn new(
         roots: &Arc<RootCertStore>,
         accepted: &Arc<Accepted>,
@@ -59,7 +59,7 @@ impl Dialing {
         Ok(Dialing { chains, accepted: accepted.clone(), any, restricted: Mutex::default() })
     }
 
-    /// The configuration for an expectation.
+    /// Returns the configuration for an expectation.
     fn config(&self, expected: &ExpectedServer) -> Arc<ClientConfig> {
         if *expected == ExpectedServer::any() {
             return self.any.clone();
@@ -83,7 +83,7 @@ impl Dialing {
     }
 
     /// Makes the handshake of a connection to the expected server at `host`, a DNS name or an IP address. Cancel safe:
-    /// dropped, it ends the connection.
+    /// dropping the future ends the connection.
     pub(crate) async fn connect<S>(
         &self,
         host: &str,
@@ -101,8 +101,8 @@ impl Dialing {
     }
 }
 
-/// The rejection of a server that failed a handshake of [`Trust::connect`](crate::Trust::connect); `None`: it failed
-/// for another cause.
+/// Returns why a server was rejected in a failed handshake of [`Trust::connect`](crate::Trust::connect); `None` if the
+/// handshake failed for another cause.
 #[must_use]
 pub fn rejection(failed: &io::Error) -> Option<&Rejected> {
     match failed.get_ref()?.downcast_ref()? {

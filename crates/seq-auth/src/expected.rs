@@ -1,20 +1,20 @@
 //! The server that a dialer expects at an address.
 //!
-//! A valid certificate of the cluster proves that its holder is some node. It does not prove that the holder is the
-//! node that the dialer means: a node of another set that takes over an address, or that another node names as one of a
-//! set, has a valid certificate as well. A dialer that knows what it dials therefore states role and set.
+//! A valid certificate of the cluster proves that its holder is some node, not that it is the node the dialer means: a
+//! node of another set also has a valid certificate, e.g. after it took over an address, or if another node names it as
+//! a node of the set. A dialer that knows its target therefore states role and set.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::identity::{Identity, Role};
 
-/// The server that a dialer expects: its role, and its set where the name is known. The default is any server.
+/// The server that a dialer expects: its role, and its set if the name is known. The default is any server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExpectedServer {
-    /// The role; `None`: every role that serves.
+    /// Expected role; `None` for every role that serves.
     role: Option<Role>,
-    /// The name of the set, never empty; `None`: every set, and servers of no set.
+    /// Name of the expected set, never empty; `None` for every set, and for servers that belong to no set.
     set: Option<Arc<str>>,
 }
 
@@ -37,14 +37,14 @@ impl ExpectedServer {
         ExpectedServer { role: Some(Role::Alloc), set: None }
     }
 
-    /// Restricts the expectation to one set. An empty `name` is of a set whose name is not known yet, and restricts
+    /// Restricts the expectation to one set. An empty `name` stands for a set whose name is not known yet and restricts
     /// nothing.
     #[must_use]
     pub fn of_set(self, name: &str) -> ExpectedServer {
         ExpectedServer { set: (!name.is_empty()).then(|| name.into()), ..self }
     }
 
-    /// Whether the holder of a certificate is such a server.
+    /// Returns whether the holder of a certificate meets the expectation.
     #[must_use]
     pub fn accepts(&self, identity: &Identity) -> bool {
         let is_role = self.role.is_none_or(|role| identity.role() == role);

@@ -1,6 +1,6 @@
 //! Identities: the name of a certificate's holder within a cluster.
 //!
-//! An identity is written as one URI, the only subject alternative name of its kind in a certificate:
+//! An identity is written as a URI, which must be the only URI among a certificate's subject alternative names:
 //!
 //! | holder | URI |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | an allocator | `seqsvr://CLUSTER/alloc/SET/NODE` |
 //! | a proxy, an operator, a client, a reader of metrics | `seqsvr://CLUSTER/ROLE/NAME` |
 //!
-//! Common names are ignored: where one doubles as a user name, a certificate made for another purpose becomes a login
-//! (CVE-2018-16886 of etcd).
+//! Common names are ignored: if a common name doubles as a user name, a certificate made for another purpose becomes a
+//! login (CVE-2018-16886 of etcd).
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,10 +17,10 @@ use std::str::FromStr;
 /// The scheme of the URI.
 const SCHEME: &str = "seqsvr://";
 
-/// Most bytes of a cluster's, set's or node's name, as in set files.
+/// Maximum length of a cluster's, set's or node's name in bytes, the same as in set files.
 pub const MAX_NAME_BYTES: usize = 63;
 
-/// What a holder may be.
+/// Role of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// A member of a set's store.
@@ -41,7 +41,7 @@ impl Role {
     /// All roles.
     pub const ALL: [Role; 6] = [Role::Store, Role::Alloc, Role::Proxy, Role::Operator, Role::Client, Role::Metrics];
 
-    /// The role as in a URI.
+    /// Returns the role's name in a URI.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,13 +54,14 @@ impl Role {
         }
     }
 
-    /// Whether holders accept connections, so that their certificates are for servers as well.
+    /// Returns whether holders with this role accept connections, and their certificates are therefore valid for
+    /// servers too.
     #[must_use]
     pub fn serves(self) -> bool {
         matches!(self, Role::Store | Role::Alloc | Role::Proxy)
     }
 
-    /// Whether a holder belongs to a set, which its name begins with.
+    /// Returns whether holders with this role belong to a set, whose name then precedes the node's name.
     #[must_use]
     pub fn is_of_set(self) -> bool {
         matches!(self, Role::Store | Role::Alloc)
@@ -78,16 +79,16 @@ impl fmt::Display for Role {
 pub struct Identity {
     cluster: String,
     role: Role,
-    /// **Invariant:** present exactly where [`Role::is_of_set`].
+    /// **Invariant:** present if and only if [`Role::is_of_set`].
     set: Option<String>,
     name: String,
 }
 
 impl Identity {
-    /// A node of a set.
+    /// Creates the identity of a set's node.
     ///
     /// # Errors
-    /// The role is not one of a set's nodes, or a name is none.
+    /// The role is not a role of a set's nodes, or a name is invalid.
     pub fn of_node(cluster: &str, role: Role, set: &str, node: &str) -> Result<Identity, IdentityError> {
         if !role.is_of_set() {
             return Err(IdentityError::Set { role });
@@ -96,10 +97,10 @@ impl Identity {
         Ok(Identity { cluster: name("cluster", cluster)?, role, set, name: name("node", node)? })
     }
 
-    /// A holder that belongs to no set.
+    /// Creates the identity of a holder that belongs to no set.
     ///
     /// # Errors
-    /// The role is one of a set's nodes, or a name is none.
+    /// The role is a role of a set's nodes, or a name is invalid.
     pub fn of_cluster(cluster: &str, role: Role, holder: &str) -> Result<Identity, IdentityError> {
         if role.is_of_set() {
             return Err(IdentityError::NoSet { role });
@@ -107,7 +108,7 @@ impl Identity {
         Ok(Identity { cluster: name("cluster", cluster)?, role, set: None, name: name("holder", holder)? })
     }
 
-    /// An identity of this cluster from its short form, `ROLE/NAME` or `ROLE/SET/NODE`.
+    /// Creates an identity of this cluster from its short form, `ROLE/NAME` or `ROLE/SET/NODE`.
     ///
     /// # Errors
     /// As [`Identity::from_str`].
@@ -115,31 +116,31 @@ impl Identity {
         format!("{SCHEME}{cluster}/{short}").parse()
     }
 
-    /// The cluster.
+    /// Returns the cluster.
     #[must_use]
     pub fn cluster(&self) -> &str {
         &self.cluster
     }
 
-    /// The role.
+    /// Returns the role.
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// The set of a store member or an allocator.
+    /// Returns the set; `None` unless the holder is a store member or an allocator.
     #[must_use]
     pub fn set(&self) -> Option<&str> {
         self.set.as_deref()
     }
 
-    /// The node's or holder's name.
+    /// Returns the node's or holder's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The identity without its cluster, as [`Identity::in_cluster`] reads it.
+    /// Returns the identity without its cluster, in the form that [`Identity::in_cluster`] reads.
     #[must_use]
     pub fn short(&self) -> String {
         match &self.set {
@@ -172,7 +173,8 @@ impl FromStr for Identity {
     }
 }
 
-/// Checks one name. No separators, no wildcards, no letters that look like others: a name is compared byte by byte.
+/// Checks a name. It has no separators, no wildcards and no letters that look like others, because names are compared
+/// byte by byte.
 pub(crate) fn name(what: &'static str, text: &str) -> Result<String, IdentityError> {
     let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.@".contains(&byte);
     let bounds = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
@@ -183,48 +185,48 @@ pub(crate) fn name(what: &'static str, text: &str) -> Result<String, IdentityErr
     }
 }
 
-/// Why a text is no identity.
+/// Reason why a text is not an identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// Another scheme.
+    /// The URI has another scheme.
     #[error("{uri:?} does not begin with {SCHEME}")]
     Scheme {
         /// The URI.
         uri: String,
     },
-    /// Too few parts, or too many.
+    /// The URI has too few parts or too many.
     #[error("{uri:?} is not {SCHEME}CLUSTER/ROLE/NAME, or {SCHEME}CLUSTER/ROLE/SET/NODE for a store or an alloc")]
     Parts {
         /// The URI.
         uri: String,
     },
-    /// No such role.
+    /// There is no such role.
     #[error("{role:?} is no role: store, alloc, proxy, operator, client, metrics")]
     Role {
-        /// The text in the place of the role.
+        /// The text in place of the role.
         role: String,
     },
-    /// A node of a set without its set.
+    /// The set is missing for a node of a set.
     #[error("{role} is a role of a set's nodes: write {role}/SET/NODE")]
     NoSet {
         /// The role.
         role: Role,
     },
-    /// A set for a holder that belongs to none.
+    /// There is a set for a holder that belongs to none.
     #[error("{role} is no role of a set's nodes: write {role}/NAME")]
     Set {
         /// The role.
         role: Role,
     },
-    /// No name.
+    /// A part is not a valid name.
     #[error(
         "{text:?} is no name of a {what}: 1 to {MAX_NAME_BYTES} lower-case letters, digits and -_.@, beginning with a letter \
          or a digit"
     )]
     Name {
-        /// The part that it names.
+        /// The named part, e.g. `cluster`.
         what: &'static str,
-        /// The text.
+        /// The invalid text.
         text: String,
     },
 }

@@ -1,7 +1,8 @@
 //! Identities of a cluster: in certificates, and on connections.
 //!
-//! [`identity`] names holders, [`certificate`] reads them, [`authority`] makes certificates, and [`credentials`] proves
-//! an own identity to peers and checks theirs: [`ExpectedServer`] is which server a dialer accepts.
+//! [`identity`] names holders, [`certificate`] reads certificates, [`authority`] makes them, and [`credentials`] proves
+//! the process' own identity to its peers and checks theirs. An [`ExpectedServer`] states which servers a dialer
+//! accepts.
 
 pub mod authorities;
 pub mod authority;

@@ -1,8 +1,9 @@
-//! Whether the holder at the other end of an open connection is still accepted: a revocation ends its connections, and
-//! the expiry of its certificate ends those of an AllocSvr at a store.
+//! Checks whether the peer of an open connection is still accepted: a revocation ends the holder's connections, and the
+//! expiry of an AllocSvr's certificate ends its connections to a store.
 //!
-//! An AllocSvr that nobody can dial would else renew its lease for as long as its connections to the store last. Other
-//! holders keep theirs: a store whose members were cut off from each other at one time would have no majority.
+//! Without the expiry check, an AllocSvr that no other process can dial would renew its lease as long as its
+//! connections to the store last. Other holders keep theirs: a store whose members were all disconnected at the same
+//! time would have no majority.
 
 use std::io;
 use std::sync::atomic::Ordering::Acquire;
@@ -14,21 +15,21 @@ use crate::certificate::Certificate;
 use crate::credentials::{Credentials, now};
 use crate::identity::Role;
 
-/// The peer of an open connection, and what was read of revocations when it was last checked.
+/// The peer of an open connection, and the state of its last check.
 pub struct Standing {
     credentials: Credentials,
-    /// Its certificate; `None` where it presented none.
+    /// Certificate of the peer; `None` if the peer did not present any.
     presented: Option<Certificate>,
-    /// The reading of the files that the check was made with.
+    /// Number of the reading of the files that the last check used.
     reading: u64,
-    /// When the connection ends at the latest.
+    /// Latest end of the connection; `None` if it has no limit.
     ends: Option<SystemTime>,
 }
 
 impl Standing {
     pub(crate) fn new<S>(credentials: Credentials, stream: &TlsStream<S>) -> Standing {
         let presented = stream.get_ref().1.peer_certificates().and_then(|chain| Certificate::read(chain.first()?).ok());
-        // Not that of the handshake, which may have begun before a later one.
+        // Not the reading of the handshake, which may have begun before a later reading.
         let ends = presented.as_ref().filter(|peer| {
             (credentials.certificate().identity.role(), peer.identity.role()) == (Role::Store, Role::Alloc)
         });
@@ -36,10 +37,10 @@ impl Standing {
         Standing { credentials, presented, reading: 0, ends }
     }
 
-    /// Checks it again where the files have changed. Without a change it costs one load of an atomic.
+    /// Checks the peer again if the files have changed. Without a change it costs one load of an atomic.
     ///
     /// # Errors
-    /// Its certificate was revoked; or it has expired, and the connection is one of an AllocSvr to a store.
+    /// The peer's certificate was revoked, or it has expired and the connection is from an AllocSvr to a store.
     #[inline]
     pub fn check(&mut self) -> io::Result<()> {
         if self.ends.is_some_and(|end| now() >= end) {

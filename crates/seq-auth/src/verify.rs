@@ -1,7 +1,7 @@
-//! Decides whether the holder of a certificate is one that this process talks to.
+//! Decides whether this process accepts the holder of a certificate.
 //!
-//! rustls checks the chain, the validity, the use and the host. Here: the cluster, the role, the revocations, and of a
-//! server, whether it is the one that the dialer expects.
+//! rustls checks the chain, the validity, the use and the host. This module checks the cluster, the role, the
+//! revocations, and whether a server is the expected server of the dialer.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,36 +18,36 @@ use crate::certificate::{Certificate, CertificateError};
 use crate::expected::ExpectedServer;
 use crate::identity::Identity;
 
-/// The holders that are accepted.
+/// The accepted holders.
 #[derive(Debug)]
 pub(crate) struct Accepted {
-    /// Their cluster; `None` for that of the authorities.
+    /// Cluster of the holders; `None` accepts the cluster of the authorities.
     pub(crate) cluster: Option<String>,
-    /// Serials of certificates that are not accepted any more, in hexadecimal.
+    /// Serials of revoked certificates, in hexadecimal.
     pub(crate) revoked: HashSet<String>,
 }
 
-/// Why a holder is not accepted.
+/// Reason for not accepting a holder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     /// The certificate has no identity.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// Another cluster's.
+    /// The holder is of another cluster.
     #[error("the certificate of {identity} is of another cluster than {cluster:?}")]
     OtherCluster {
         /// The holder.
         identity: Identity,
-        /// The own cluster.
+        /// The process' own cluster.
         cluster: String,
     },
-    /// A server that is no node.
+    /// The server's certificate is not of a node.
     #[error("the certificate of {identity} is no server's: {} is no node", identity.role())]
     NoServer {
         /// The holder.
         identity: Identity,
     },
-    /// A server of another role or set than the dialer expects.
+    /// The server has another role or set than the dialer expects.
     #[error("the certificate is of {identity}, and a {expected} is expected")]
     OtherServer {
         /// The holder.
@@ -55,7 +55,7 @@ pub enum Rejected {
         /// The expected server.
         expected: ExpectedServer,
     },
-    /// Revoked.
+    /// The certificate is revoked.
     #[error("the certificate of {identity} with serial {serial} is revoked")]
     Revoked {
         /// The holder.
@@ -89,7 +89,7 @@ impl Accepted {
     }
 }
 
-/// What the peer learns is only the kind of the fault; the own log has all of it.
+/// Converts a rejection to a TLS error. The peer learns only the kind of fault; the process' own log has the details.
 fn rejected(rejected: Rejected) -> rustls::Error {
     let error = match &rejected {
         Rejected::Revoked { .. } => TlsCertificateError::Revoked,

@@ -1,4 +1,4 @@
-//! Handshakes between holders of certificates that are good, and of others.
+//! Handshakes between holders of good certificates, and of others.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -48,7 +48,7 @@ impl Place {
     }
 }
 
-/// A handshake, and a message each way; returns the peer as the server knows it.
+/// Makes a handshake and sends a message each way; returns the peer's identity as seen by the server.
 async fn meet(
     server: &Credentials,
     clients: ClientCertificate,
@@ -59,7 +59,7 @@ async fn meet(
     met.map(|(peer, _)| peer)
 }
 
-/// As [`meet`], of a client that expects a server; returns as well whether it resumed a session.
+/// As [`meet`], with a client that expects a server; also returns whether it resumed a session.
 async fn meet_expected(
     server: &Credentials,
     clients: ClientCertificate,
@@ -102,7 +102,7 @@ async fn holders_of_one_cluster_know_each_other() {
         let peer = meet(&store, ClientCertificate::Required, &operator, host).await.unwrap();
         assert_eq!(peer, Some("seqsvr://im/operator/alice".parse().unwrap()));
     }
-    // Resumed: the second handshake of a client sends no certificate, and its identity is known still.
+    // The second handshake resumes the session: the client sends no certificate, and its identity is still known.
     let peer = meet(&store, ClientCertificate::Optional, &operator, HOST).await.unwrap();
     assert_eq!(peer, Some("seqsvr://im/operator/alice".parse().unwrap()));
 }
@@ -113,18 +113,18 @@ async fn strangers_are_refused_in_the_handshake() {
     let store = place.credentials("store/im-a/s1");
     let bundles = [place.authority.bundle(), other.authority.bundle(), impostor.authority.bundle()].concat();
 
-    // Of another cluster, and of another authority for a cluster of this name.
+    // One is of another cluster, the other of another authority for a cluster with the same name.
     for stranger in [&other, &impostor] {
         let client = stranger.credentials("client/c");
         let text = refused(&store, &client, HOST).await;
         assert!(text.contains("UnknownIssuer") || text.contains("BadSignature"), "{text}");
-        // A client that trusts all is refused by the server.
+        // The server refuses a client that trusts both.
         let files = stranger.files("client/d", now());
         fs::write(&files.bundle, &bundles).unwrap();
         let text = refused(&store, &Credentials::load(files).unwrap(), HOST).await;
         assert!(text.contains("server: Some"), "{text}");
     }
-    // The authority is trusted, the cluster is not the own one.
+    // The authority is trusted, but the cluster is not the server's own.
     let files = place.files("store/im-a/s2", now());
     fs::write(&files.bundle, &bundles).unwrap();
     let trusts_all = Credentials::load(files.clone()).unwrap();
@@ -133,7 +133,7 @@ async fn strangers_are_refused_in_the_handshake() {
     let text = refused(&trusts_all, &Credentials::load(other_files).unwrap(), HOST).await;
     assert!(text.contains("OtherCluster"), "{text}");
 
-    // Another host, and a server that is no node.
+    // Dials another host, and a server that is not a node.
     let client = place.credentials("client/c");
     let text = refused(&store, &client, "else.example.org").await;
     assert!(text.contains("NotValidForName"), "{text}");
@@ -158,7 +158,7 @@ async fn a_certificate_counts_between_its_times_and_until_it_is_revoked() {
     let list = place.authority.revoke(None, &[client.certificate().serial], now()).unwrap();
     fs::write(&store.files().revocations, list).unwrap();
     assert!(store.reload().unwrap());
-    // Not by way of the session from before, either.
+    // The session from before the revocation is not resumed either.
     assert!(refused(&store, &client, HOST).await.contains("Revoked"));
     meet(&store, ClientCertificate::Required, &place.credentials("client/d"), HOST).await.unwrap();
 }
@@ -235,7 +235,7 @@ async fn files_are_read_again_and_damaged_ones_change_nothing() {
         let error = refused(change);
         assert!(error.contains(what), "{what}: {error}");
     }
-    // What is in use may expire; other files beside it are read still.
+    // The certificate in use may expire; changes of the other files are still read.
     let short = Credentials::load(place.files("store/im-a/s1", now() - 11 * DAY)).unwrap();
     fs::write(&short.files().bundle, [place.authority.bundle(), Place::new("im").authority.bundle()].concat()).unwrap();
     assert!(short.reload().unwrap());
@@ -305,7 +305,7 @@ async fn an_open_connection_of_an_allocator_to_a_store_ends_when_its_certificate
     assert!(lasting.iter_mut().all(|standing| standing.check().is_ok()));
 }
 
-/// A handshake of a client that expects a server; returns whether it resumed a session.
+/// Makes a handshake of a client that expects a server; returns whether it resumed a session.
 async fn dial(server: &Credentials, client: &Credentials, expected: &ExpectedServer) -> Result<bool, String> {
     let met = meet_expected(server, ClientCertificate::Required, (client, expected), HOST).await;
     met.map(|(_, resumed)| resumed)
@@ -346,14 +346,14 @@ async fn a_session_is_resumed_only_under_the_expectation_that_it_was_checked_wit
         assert!(!dial(&store, &client, expected).await.unwrap(), "no session of another expectation: {expected}");
         assert!(dial(&store, &client, expected).await.unwrap(), "{expected}");
     }
-    // The client has sessions with this server by now.
+    // The client has sessions with this server at this point.
     for expected in [ExpectedServer::alloc(), ExpectedServer::store().of_set("im-b")] {
         for _ in 0..2 {
             let text = dial(&store, &client, &expected).await.unwrap_err();
             assert!(text.contains("OtherServer"), "{expected}: {text}");
         }
     }
-    // A caller without a certificate of its own checks as well, and the cause can be read from the error.
+    // A caller without its own certificate checks the server as well, and the error states the cause.
     let authorities = Authorities::load(store.files()).unwrap();
     let trusts: [Trust; 2] = [client.into(), authorities.into()];
     for trust in trusts {
