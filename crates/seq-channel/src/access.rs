@@ -1,4 +1,4 @@
-//! How a caller reaches the nodes of a cluster: over TLS or without it, with a token or without one.
+//! Access of a caller to the nodes of a cluster: with or without TLS, with or without a token.
 
 use std::io;
 
@@ -11,39 +11,39 @@ use crate::bearer::Bearer;
 use crate::pool::Pool;
 use crate::tls;
 
-/// A connection without a protocol, over TLS or without it.
+/// A connection without a protocol, with or without TLS.
 pub type Socket = Either<TcpStream, Box<ClientStream<TcpStream>>>;
 
-/// What a caller makes its connections with. Clones are the same.
+/// The means by which a caller makes connections. Clones are equal.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Checks the nodes, and may have a certificate of its own; without it there is no TLS.
+    /// Checks the nodes, and may present the caller's own certificate; without it there is no TLS.
     pub trust: Option<Trust>,
-    /// The token that requests for numbers carry.
+    /// Token of the requests for numbers.
     pub bearer: Option<Bearer>,
 }
 
 impl Access {
-    /// Makes connections of gRPC.
+    /// Returns a connector for gRPC.
     #[must_use]
     pub fn dial(&self) -> Dial {
         self.trust.clone().map_or_else(Dial::tcp, tls::dial)
     }
 
-    /// A pool with so many connections to each node.
+    /// Creates a pool with `connections` connections to each node.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If called outside of a tokio runtime.
     #[must_use]
     pub fn pool(&self, connections: usize) -> Pool {
         Pool::of_caller(connections, self.dial(), self.bearer.clone())
     }
 
-    /// Connects to `addr`, as `host:port`, for a protocol that its user speaks by itself; TLS negotiates `protocol`.
-    /// Cancel safe: dropped, it ends the connection.
+    /// Connects to `addr`, given as `host:port`, for a protocol that the caller implements; TLS negotiates `protocol`.
+    /// Cancel safe: dropping the future ends the connection.
     ///
     /// # Errors
-    /// The address is none, nothing listens there, or the handshake fails.
+    /// The address is invalid, no process listens there, or the handshake fails.
     pub async fn connect(&self, addr: &str, protocol: Option<&'static [u8]>) -> io::Result<Socket> {
         match &self.trust {
             None => tls::tcp(addr).await.map(Either::Left),

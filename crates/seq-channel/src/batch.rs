@@ -1,19 +1,18 @@
 //! Batching of calls for numbers: concurrent calls share the messages of one `NextStream` per node.
 //!
 //! A round trip costs a hundred times as much as a number. There is no batching delay: a call that finds the queue
-//! empty is sent at once, and calls that arrive while the sender is busy are its next message. On a runtime of one
-//! thread, a message holds what all its tasks enqueued in one turn.
+//! empty is sent at once, and calls that arrive while the sender is busy form its next message. On a runtime with a
+//! single thread, a message has all calls that the tasks enqueued in one turn.
 //!
 //! No call waits for the items of another: messages set `now_only`, and an item that would have to wait, or that
 //! another node owns, is refused with `WOULD_WAIT`. Its caller sends it again as a unary request.
 //!
-//! The SDK coalesces its calls with it (docs/adr/0009-coalescing.md), and AllocSvrs forward with it
+//! The SDK coalesces its calls with this module (docs/adr/0009-coalescing.md), and AllocSvrs forward with it
 //! (docs/adr/0012-forwarding-over-streams.md).
 //!
-//! Modules, each using only those before it: [`response`] is the part of a response that belongs to one call; [`queue`]
-//! holds the pending and the in-flight calls, without any I/O; [`shared_queue`] is the queue as callers and stream
-//! share it; [`stream`] is the task between queue and wire; [`node_batcher`] is the entry point for the calls to one
-//! node, and owns its task.
+//! Modules, each using only earlier modules: [`response`] is a call's part of a response; [`queue`] has the pending and
+//! the in-flight calls, without any I/O; [`shared_queue`] shares the queue between callers and stream; [`stream`] is
+//! the task between queue and wire; [`node_batcher`] is the entry point for the calls to one node, and owns its task.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ pub use node_batcher::{NodeBatcher, QueueFull};
 pub use queue::{Bounds, Call, CallItems, Item, Outcome};
 pub use response::{Allocated, Response};
 
-/// The batchers of one pool, by address of the node; created by the first call to it.
+/// The batchers of a pool, by address of the node; the first call to a node creates its batcher.
 #[derive(Debug)]
 pub struct Batchers {
     bounds: Bounds,
@@ -41,19 +40,20 @@ pub struct Batchers {
 }
 
 impl Batchers {
-    /// No batcher yet; their streams use connections of `pool`.
+    /// Creates an empty collection; the batchers' streams use connections of `pool`.
     #[must_use]
     pub fn new(bounds: Bounds, pool: Pool) -> Batchers {
         Batchers { bounds, pool, by_addr: RwLock::default() }
     }
 
-    /// The batcher of a node, as `host:port`, if there is one.
+    /// Returns the batcher of a node, given as `host:port`, if there is one.
     #[must_use]
     pub fn get(&self, addr: &str) -> Option<Arc<NodeBatcher>> {
         self.by_addr.read().get(addr).cloned()
     }
 
-    /// The batcher of a node, as `host:port`; a new one, if there is none. [`Batchers::retain`] bounds their number.
+    /// Returns the batcher of a node, given as `host:port`; creates it if there is none. [`Batchers::retain`] bounds
+    /// their number.
     pub fn get_or_create(&self, addr: &str) -> Arc<NodeBatcher> {
         if let Some(batcher) = self.get(addr) {
             return batcher;
@@ -63,7 +63,7 @@ impl Batchers {
         self.by_addr.write().entry(addr.clone()).or_insert_with(new).clone()
     }
 
-    /// Drops the batchers of addresses for which `keep` is false. Their calls run to completion.
+    /// Drops the batchers of addresses for which `keep` returns `false`. Their calls run to completion.
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
         self.by_addr.write().retain(|addr, _| keep(addr));
     }

@@ -9,23 +9,23 @@ use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::http::{HeaderValue, Request, Response};
 use tonic::transport::{Channel, Error};
 
-/// What the header begins with.
+/// Prefix of the header's value.
 const SCHEME: &str = "Bearer ";
 
-/// The token of a tenant, as requests carry it. Clones are the same.
+/// The token of a tenant, in the form of a header. Clones are equal.
 #[derive(Clone)]
 pub struct Bearer(HeaderValue);
 
-/// The text is no token.
+/// Error of a text that is not a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a token is of visible ASCII characters: TENANT.SECRET")]
 pub struct BadToken;
 
 impl Bearer {
-    /// The token that `seqsvr tenant token` made.
+    /// Parses a token made by `seqsvr tenant token`.
     ///
     /// # Errors
-    /// [`BadToken`]
+    /// [`BadToken`] for any other text.
     pub fn new(token: &str) -> Result<Bearer, BadToken> {
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) || !token.contains('.') {
             return Err(BadToken);
@@ -35,13 +35,13 @@ impl Bearer {
         Ok(Bearer(value))
     }
 
-    /// The value of an `authorization` header.
+    /// Returns the value of an `authorization` header.
     #[must_use]
     pub fn header(&self) -> &HeaderValue {
         &self.0
     }
 
-    /// The token itself: `TENANT.SECRET`.
+    /// Returns the token itself: `TENANT.SECRET`.
     ///
     /// # Panics
     /// Never: a token is of ASCII characters.
@@ -58,7 +58,7 @@ impl fmt::Debug for Bearer {
     }
 }
 
-/// A connection whose requests carry a token, where there is one.
+/// A channel whose requests carry a token, if there is one.
 #[derive(Clone, Debug)]
 pub struct CallerChannel {
     channel: Channel,

@@ -1,15 +1,15 @@
 //! Classification of a failed request by its connection: not processed, broken, or failed by a server.
 //!
-//! Invariant: a request counts as not processed only when the connection proves it; everything else may have been
+//! Invariant: a request counts as not processed only if the connection proves it; any other request may have been
 //! processed.
 
 use std::error::Error;
 
 use tonic::Status;
 
-/// Whether a failed request was certainly not processed: the dial failed, the connection closed before the request was
-/// sent, or the server rejected the stream unprocessed, as at its shutdown (GOAWAY with an earlier last stream, or
-/// REFUSED_STREAM). A retry of such a request is free of risk.
+/// Returns whether a failed request was certainly not processed: the dial failed, the connection closed before the
+/// request was sent, or the server rejected the stream unprocessed, e.g. at its shutdown (GOAWAY with an earlier last
+/// stream, or REFUSED_STREAM). Such a request can be retried without risk.
 #[must_use]
 pub fn not_processed(status: &Status) -> bool {
     causes(status).any(|error| {
@@ -19,33 +19,33 @@ pub fn not_processed(status: &Status) -> bool {
     })
 }
 
-/// Whether the peer rejected the stream unprocessed. A GOAWAY fails only the streams after the last one that it names;
-/// the others continue, and fail with the connection.
+/// Returns whether the peer rejected the stream unprocessed. A GOAWAY fails only streams after the last stream that it
+/// names; earlier streams continue, and fail with the connection.
 fn is_rejected_stream(error: &h2::Error) -> bool {
     let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
     error.is_remote() && (error.is_go_away() || refused)
 }
 
-/// Whether a failed request failed in the connection, before a server responded. False for a refusal by a server.
+/// Returns whether a request failed in the connection, before a server responded. `false` for a refusal by a server.
 #[must_use]
 pub fn is_transport(status: &Status) -> bool {
     // Only errors created on this side have a source; a status from a server has none.
     status.source().is_some()
 }
 
-/// Whether a failed request failed because its connection broke, not because of its timeout.
+/// Returns whether a request failed because its connection broke, not because of its timeout.
 #[must_use]
 pub fn is_broken(status: &Status) -> bool {
     is_transport(status) && !caused_by::<tonic::TimeoutExpired>(status)
 }
 
-/// Whether an error of type `E` is among the sources of a status.
+/// Returns whether an error of type `E` is among the sources of a status.
 #[must_use]
 pub fn caused_by<E: Error + 'static>(status: &Status) -> bool {
     causes(status).any(|error| error.is::<E>())
 }
 
-/// The chain of sources of a status, nearest first.
+/// Returns the chain of sources of a status, nearest first.
 fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(status.source(), |&error| error.source())
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use crate::Pool;
 
-    /// The status of a request to a server that reads it, sends these frames, if any, and closes the connection.
+    /// Returns the status of a request to a server that reads it, sends the frames, if any, and closes the connection.
     async fn status_after(frames: impl Fn([u8; 4]) -> Vec<u8> + Send + 'static) -> Status {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let pool = Pool::with_connections(1);
@@ -68,7 +68,7 @@ mod tests {
             let (mut connection, _) = listener.accept().await.unwrap();
             let stream = until_headers(&mut connection).await;
             connection.write_all(&frames(stream)).await.unwrap();
-            // The end of the connection follows the frames.
+            // The connection ends after the frames.
             connection.shutdown().await.unwrap();
             let _ = connection.read_to_end(&mut Vec::new()).await;
         };
@@ -95,7 +95,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_rejected_stream_counts_as_not_processed() {
-        // GOAWAY without an error, with 0 as the last stream that was processed.
+        // GOAWAY without an error, with 0 as the last processed stream.
         let left_out = status_after(|_| vec![0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await;
         assert!(not_processed(&left_out), "{left_out:?}");
         let refused = status_after(|[a, b, c, d]| vec![0, 0, 4, 3, 0, a, b, c, d, 0, 0, 0, 7]).await;

@@ -1,10 +1,10 @@
-//! gRPC channels to nodes: a [`Pool`] by address, the [`Dial`] that makes their connections, what a failed request
-//! proves about its connection, and [`batch`], the stream that concurrent calls to a node share.
+//! gRPC channels to nodes: a [`Pool`] by address, the [`Dial`] that makes its connections, the conclusions from a
+//! failed request about its connection, and [`batch`], the stream that concurrent calls to a node share.
 //!
-//! The SDK uses it for calls, servers for requests among themselves.
+//! The SDK uses this crate for its calls, servers for requests among themselves.
 //!
-//! **Architecture Invariant:** it decides nothing about a call. Which failure is retried, where, and what a refusal
-//! means, is decided by its users.
+//! **Architecture Invariant:** this crate decides nothing about a call. Its users decide which failures are retried, on
+//! which node, and how a refusal is handled.
 
 mod access;
 pub mod batch;

@@ -1,20 +1,20 @@
-//! Connection pool, by address: connections are dialled on first use, shared by all callers, and dropped when the
-//! address is in no route any more.
+//! Connection pool by address: connections are dialled on first use, shared by all callers, and dropped when no route
+//! has their address any more.
 //!
-//! Each node has a few connections, used round-robin. A broken connection is dialled again by the next request; HTTP/2
-//! pings detect a half-open one. An address that could not be reached recently is *suspect*: requests go to another one
-//! if there is one.
+//! Each node has a few connections, used round-robin. The next request dials a broken connection again; HTTP/2 pings
+//! detect a half-open connection. An address that was recently unreachable is *suspect*: requests go to another address
+//! if possible.
 //!
-//! **Runtime:** the tokio runtime that the pool was created on drives every connection, whichever thread sends the
-//! request. A server with a runtime per core creates a pool on each, so that no request leaves its core. Requests hang
+//! **Runtime:** the tokio runtime in which the pool was created drives every connection, even if other threads send the
+//! requests. A server with a runtime per core creates a pool on each, so that no request leaves its core. Requests hang
 //! while that runtime is not running, and fail once it has shut down.
 //!
-//! **Servers:** each address has one expected server, and connections that accept another one are never returned for
-//! it. Over TLS it is checked each time that a connection is made.
+//! **Servers:** each address has one expected server, and the pool never returns a connection for the address that was
+//! made for another expectation. Over TLS the server is checked on every dial.
 //!
 //! **Tasks:** the pool owns the tasks of its connections. Dropping its last handle aborts them: requests in flight on
-//! its channels fail, and later ones cannot dial. The tasks of an address dropped by [`Pool::retain`] end with the last
-//! clone of their channel.
+//! its channels fail, and later requests cannot dial. The tasks of an address dropped by [`Pool::retain`] end with the
+//! last clone of their channel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,31 +30,31 @@ use crate::bearer::{Bearer, CallerChannel};
 use crate::tasks::ConnectionTasks;
 use crate::{Dial, ExpectedServer};
 
-/// Default number of connections to one node: enough that one connection's task is not the bottleneck, few enough that
-/// 1,000 clients do not exhaust a node's file descriptors.
+/// Default number of connections to a node: enough that the task of a single connection is not the bottleneck, few
+/// enough that 1,000 clients do not exhaust a node's file descriptors.
 pub const CONNECTIONS: usize = 4;
 
-/// Most connections to one node.
+/// Most connections to a node.
 pub const MAX_CONNECTIONS: usize = 64;
 
 /// Most addresses in a pool: the nodes of four full sets.
 pub const MAX_ADDRESSES: usize = 4 * seq_core::limits::MAX_NODES;
 
-/// Timeout of a dial: shorter than two SYN retransmissions; another node can serve the request instead.
+/// Timeout of a dial: shorter than two SYN retransmissions, because another node can serve the request instead.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Interval of pings on a connection, also an idle one. A half-open connection is detected within this plus
-/// [`KEEP_ALIVE_TIMEOUT`], before the sections of a lost host have a new owner: no request waits longer than for the
-/// owner.
+/// Interval of pings on a connection, even if it is idle. A half-open connection is detected within this interval plus
+/// [`KEEP_ALIVE_TIMEOUT`], before the sections of a lost host have a new owner, so no request waits longer for the
+/// connection than for the owner.
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(500);
 
 /// Timeout of a ping: longer than a busy node leaves its sockets unread.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// How long an address stays suspect after a failure: about one request a second then probes whether it is back.
+/// How long an address stays suspect after a failure; about one request per second then probes it.
 pub const SUSPECT_FOR: Duration = Duration::from_secs(1);
 
-/// Connections by address. Clones are handles on the same pool.
+/// Connections by address. Clones are handles of the same pool.
 #[derive(Clone, Debug)]
 pub struct Pool {
     inner: Arc<Inner>,
@@ -63,16 +63,16 @@ pub struct Pool {
 #[derive(Debug)]
 struct Inner {
     connections: usize,
-    /// Expects the server of every address without an entry in `expected`.
+    /// Its expectation applies to every address without an entry in `expected`.
     dial: Dial,
-    /// The servers at single addresses.
+    /// Expectations for single addresses.
     expected: RwLock<BTreeMap<Box<str>, ExpectedServer>>,
     bearer: Option<Bearer>,
-    /// The tasks that drive the connections; dropping the pool aborts them.
+    /// Tasks that drive the connections; dropping the pool aborts them.
     tasks: ConnectionTasks,
-    /// Times in this pool are milliseconds since this instant.
+    /// Origin of the pool's time, which is in milliseconds.
     made: Instant,
-    /// Ordered, for deterministic simulation: connections that end together, as with the pool, end in the same order.
+    /// Ordered for deterministic simulation: connections that end together, e.g. with the pool, end in a fixed order.
     nodes: RwLock<BTreeMap<Box<str>, Node>>,
 }
 
@@ -83,7 +83,7 @@ struct Node {
     channels: Box<[Channel]>,
     /// Round-robin counter.
     turn: AtomicUsize,
-    /// End of the node's time as suspect, in milliseconds of the pool's time; 0 if it is not.
+    /// End of the node's time as suspect, in milliseconds of the pool's time; 0 if it is not suspect.
     suspect_until_ms: AtomicU64,
 }
 
@@ -105,28 +105,28 @@ pub enum PoolError {
 }
 
 impl Pool {
-    /// A pool with [`CONNECTIONS`] connections to each node, driven by the current runtime.
+    /// Creates a pool with [`CONNECTIONS`] connections to each node, driven by the current runtime.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If called outside of a tokio runtime.
     #[must_use]
     pub fn new() -> Pool {
         Pool::with_connections(CONNECTIONS)
     }
 
-    /// A pool with `connections` connections to each node, brought into `1 ..=` [`MAX_CONNECTIONS`].
+    /// Creates a pool with `connections` connections to each node, clamped to `1 ..=` [`MAX_CONNECTIONS`].
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If called outside of a tokio runtime.
     #[must_use]
     pub fn with_connections(connections: usize) -> Pool {
         Pool::with_dial(connections, Dial::tcp())
     }
 
-    /// A pool with `connections` connections to each node, made by `dial`.
+    /// Creates a pool with `connections` connections to each node, made by `dial`.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If called outside of a tokio runtime.
     #[must_use]
     pub fn with_dial(connections: usize, dial: Dial) -> Pool {
         Pool::of_caller(connections, dial, None)
@@ -135,7 +135,7 @@ impl Pool {
     /// As [`Pool::with_dial`], for a caller that sends a token with its requests for numbers.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If called outside of a tokio runtime.
     #[must_use]
     pub fn of_caller(connections: usize, dial: Dial, bearer: Option<Bearer>) -> Pool {
         let inner = Inner {
@@ -150,15 +150,15 @@ impl Pool {
         Pool { inner: Arc::new(inner) }
     }
 
-    /// A connection to `addr`, as `host:port`. Does not block: the first request on it dials.
+    /// Returns a connection to `addr`, given as `host:port`. Does not block: the first request on the connection dials.
     ///
     /// # Errors
-    /// [`PoolError`]; an unreachable address is an error of the request instead.
+    /// [`PoolError`]. An unreachable address is an error of the request instead.
     pub fn get(&self, addr: &str) -> Result<Channel, PoolError> {
         if let Some(node) = self.inner.nodes.read().get(addr) {
             return Ok(node.next());
         }
-        // Held over the insertion: `expect` finds the node, or the node is opened with the new expectation.
+        // Held until the insertion, so that `expect` finds the node, or the node is opened with the new expectation.
         let mut nodes = self.inner.nodes.write();
         let node = self.inner.open(addr)?;
         if nodes.len() >= MAX_ADDRESSES && !nodes.contains_key(addr) {
@@ -167,7 +167,7 @@ impl Pool {
         Ok(nodes.entry(addr.into()).or_insert(node).next())
     }
 
-    /// As [`Pool::get`], for requests for numbers: they carry the token of the pool's caller.
+    /// As [`Pool::get`], for requests for numbers, which carry the token of the pool's caller.
     ///
     /// # Errors
     /// As [`Pool::get`].
@@ -175,14 +175,14 @@ impl Pool {
         Ok(CallerChannel::new(self.get(addr)?, self.inner.bearer.clone()))
     }
 
-    /// Drops the addresses for which `keep` is false. Requests on their connections run to completion.
+    /// Drops the addresses for which `keep` returns `false`. Requests on their connections run to completion.
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
         self.inner.nodes.write().retain(|addr, _| keep(addr));
     }
 
-    /// Replaces the servers that are expected at single addresses; at all others it is the one of the pool's dial.
-    /// Drops the addresses whose connections accept another server now, and returns them. Requests on their connections
-    /// run to completion.
+    /// Replaces the expectations for single addresses; all other addresses have the expectation of the pool's dial.
+    /// Drops the addresses whose expectation has changed, and returns them. Requests on their connections run to
+    /// completion.
     pub fn expect(&self, expected: BTreeMap<Box<str>, ExpectedServer>) -> Vec<Box<str>> {
         let mut nodes = self.inner.nodes.write();
         *self.inner.expected.write() = expected;
@@ -194,14 +194,14 @@ impl Pool {
         changed
     }
 
-    /// Marks `addr` suspect: it could not be reached just now.
+    /// Marks `addr` as suspect, because it has just been unreachable.
     pub fn suspect(&self, addr: &str) {
         if let Some(node) = self.inner.nodes.read().get(addr) {
             node.suspect_until_ms.store(self.inner.now_ms() + SUSPECT_FOR.as_millis() as u64, Relaxed);
         }
     }
 
-    /// Whether `addr` could not be reached recently.
+    /// Returns whether `addr` was recently unreachable.
     #[must_use]
     pub fn is_suspect(&self, addr: &str) -> bool {
         // The clock is read only for a node that has failed before, which is rare.
@@ -211,19 +211,19 @@ impl Pool {
         })
     }
 
-    /// The runtime that drives the connections.
+    /// Returns the runtime that drives the connections.
     #[must_use]
     pub fn runtime(&self) -> &Handle {
         self.inner.tasks.runtime()
     }
 
-    /// Number of addresses in the pool.
+    /// Returns the number of addresses in the pool.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.nodes.read().len()
     }
 
-    /// Whether the pool holds no address.
+    /// Returns whether the pool has no address.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -237,7 +237,7 @@ impl Default for Pool {
 }
 
 impl Inner {
-    /// The server that is expected at an address.
+    /// Returns the expected server at an address.
     fn expected(&self, addr: &str) -> ExpectedServer {
         self.expected.read().get(addr).unwrap_or_else(|| self.dial.expected()).clone()
     }
@@ -248,7 +248,7 @@ impl Inner {
             return Err(bad());
         }
         let endpoint = Endpoint::from_shared(format!("http://{addr}")).map_err(|_| bad())?;
-        // Exactly host and port: no user, path or query that would change the target.
+        // Exactly host and port: a user, path or query would change the target.
         let uri = endpoint.uri();
         let exact = uri.authority().is_some_and(|authority| authority.as_str() == addr && !addr.contains('@'));
         if !exact || uri.port_u16().is_none_or(|port| port == 0) || uri.host().is_none_or(str::is_empty) {

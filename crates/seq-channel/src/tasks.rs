@@ -1,6 +1,6 @@
 //! The tasks that drive a pool's connections.
 //!
-//! Invariant: each of them is in one set, and dropping the set aborts them all. No task outlives its pool.
+//! Invariant: the tasks of a pool are in one set, and dropping the set aborts them all. No task outlives its pool.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -9,14 +9,14 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-/// The tasks of a pool's connections, all on one runtime.
+/// Tasks of a pool's connections, all on one runtime.
 #[derive(Debug)]
 pub(crate) struct ConnectionTasks {
     runtime: Handle,
     tasks: Arc<Mutex<JoinSet<()>>>,
 }
 
-/// Adds tasks to the set for as long as it exists. The tasks hold it, so it must not keep the set alive.
+/// Adds tasks to the set as long as the set exists. The tasks hold it, so it must not keep the set alive.
 #[derive(Clone, Debug)]
 pub(crate) struct Spawner {
     runtime: Handle,
@@ -24,17 +24,17 @@ pub(crate) struct Spawner {
 }
 
 impl ConnectionTasks {
-    /// No task yet.
+    /// Creates an empty set of tasks.
     pub(crate) fn on(runtime: Handle) -> ConnectionTasks {
         ConnectionTasks { runtime, tasks: Arc::default() }
     }
 
-    /// The runtime of the tasks.
+    /// Returns the runtime of the tasks.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
-    /// The executor for endpoints.
+    /// Returns the executor for endpoints.
     pub(crate) fn spawner(&self) -> Spawner {
         Spawner { runtime: self.runtime.clone(), tasks: Arc::downgrade(&self.tasks) }
     }
@@ -42,10 +42,10 @@ impl ConnectionTasks {
 
 impl hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for Spawner {
     fn execute(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        // Without its set the task is dropped, which closes its connection.
+        // The set is gone, so the task is dropped, which closes its connection.
         let Some(tasks) = self.tasks.upgrade() else { return };
         let mut tasks = tasks.lock();
-        // Removes the tasks that have ended, so the set is as large as the number of connections.
+        // Removes the tasks that have ended, to bound the set by the number of connections.
         while tasks.try_join_next().is_some() {}
         tasks.spawn_on(task, &self.runtime);
     }

@@ -17,13 +17,12 @@ use tonic::transport::Endpoint;
 /// The application protocol of gRPC.
 const HTTP2: &[u8] = b"h2";
 
-/// Interval of log lines about one address with another server than the expected one: a dialer tries again about once a
-/// second, for as long as the fault lasts.
+/// Interval of log lines about an address with an unexpected server: a dialer tries again about once per second as long
+/// as the fault lasts.
 const REPEAT_EVERY: Duration = Duration::from_secs(60);
 
-/// Makes connections over TLS, with the certificate of `trust` where it has one, to the expected servers of its cluster
-/// only. A server is at the host that its address names. What is read again from the files counts for the next
-/// connection.
+/// Returns a connector over TLS, which presents the certificate of `trust`, if any, and accepts only the expected
+/// servers of its cluster, at the host that the address names. A reload of the files takes effect for new connections.
 #[must_use]
 pub fn dial(trust: impl Into<Trust>) -> Dial {
     let trust = trust.into();
@@ -40,8 +39,8 @@ pub fn dial(trust: impl Into<Trust>) -> Dial {
     })
 }
 
-/// Connects to the expected server at `addr`, as `host:port`, over TLS. The error of another server names it, the
-/// expected one and the address.
+/// Connects to the expected server at `addr`, given as `host:port`, over TLS. The error for an unexpected server names
+/// the server, the expectation and the address.
 pub(crate) async fn connect(
     trust: &Trust,
     addr: &str,
@@ -61,26 +60,25 @@ pub(crate) async fn connect(
     })
 }
 
-/// A dialer did not accept the server at an address.
+/// Error of a dialer that did not accept the server at an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{addr}: {rejected}")]
 pub struct ServerRefused {
-    /// The address, as `host:port`.
+    /// The address as `host:port`.
     pub addr: String,
     /// The reason, with the identity in the server's certificate.
     pub rejected: seq_auth::Rejected,
 }
 
-/// Rate limit of the log lines about the servers that one channel refused.
+/// Rate limit of the log lines about refused servers of one channel.
 #[derive(Debug, Default)]
 struct Refusals {
-    /// The time of the last line.
+    /// Time of the last line.
     logged: Mutex<Option<Instant>>,
 }
 
 impl Refusals {
-    /// Logs the refusal of a server, the first at once and then one each [`REPEAT_EVERY`]. Other errors are logged by
-    /// callers.
+    /// Logs the refusal of a server, at first at once and then every [`REPEAT_EVERY`]. The callers log other errors.
     fn log(&self, error: &io::Error) {
         let Some(refused) = error.get_ref().and_then(|cause| cause.downcast_ref::<ServerRefused>()) else { return };
         let mut logged = self.logged.lock();
@@ -93,10 +91,10 @@ impl Refusals {
     }
 }
 
-/// Connects to `addr`, as `host:port`.
+/// Connects to `addr`, given as `host:port`.
 pub(crate) async fn tcp(addr: &str) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(addr).await?;
-    // A small message could otherwise wait 40 ms for the acknowledgement of the one before it.
+    // A small message could otherwise wait 40 ms for the acknowledgement of the previous message.
     stream.set_nodelay(true)?;
     Ok(stream)
 }

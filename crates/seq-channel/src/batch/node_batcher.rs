@@ -21,20 +21,20 @@ use crate::pool::Pool;
 pub struct NodeBatcher {
     addr: Arc<str>,
     pool: Pool,
-    /// Items of all calls.
+    /// Limit on the items of all calls.
     items: usize,
-    /// One permit per item. The caller holds them, so a dropped call releases them at once, in whatever state it is.
+    /// One permit per item. The caller holds them, so a dropped call releases them at once, in any state.
     permits: Semaphore,
     queue: Arc<SharedQueue>,
-    /// The task of the newest stream; the one before it has ended.
+    /// Task of the newest stream; the task of the previous stream has ended.
     task: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
-/// Error of a call that the queue has no room for; nothing was sent.
+/// Error of a call that does not fit the queue; no item was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{items} items for one node are pending or in flight already")]
 pub struct QueueFull {
-    /// The bound.
+    /// The limit on the items of all calls.
     pub items: usize,
 }
 
@@ -50,15 +50,15 @@ impl NodeBatcher {
         }
     }
 
-    /// The node's address.
+    /// Returns the node's address.
     #[must_use]
     pub fn addr(&self) -> &Arc<str> {
         &self.addr
     }
 
-    /// Enqueues a call and waits for its outcome. Waits for its permits first when too many are taken.
+    /// Enqueues a call and waits for its outcome. If too many permits are taken, waits for its permits first.
     ///
-    /// Cancel safe: a dropped call that is still pending is not sent; the reply to one that was sent is discarded.
+    /// Cancel safe: a dropped call that is still pending is not sent; if it was sent, its reply is discarded.
     pub async fn send(&self, call: Call) -> Outcome {
         let items = call.items.len() as u32;
         let permit = match self.permits.try_acquire_many(items) {
@@ -71,10 +71,10 @@ impl NodeBatcher {
         self.enqueue(call, permit).await
     }
 
-    /// As [`NodeBatcher::send`], but never waits for a permit. Cancel safe as well.
+    /// As [`NodeBatcher::send`], but never waits for a permit. Also cancel safe.
     ///
     /// # Errors
-    /// [`QueueFull`].
+    /// [`QueueFull`] if there are not enough permits.
     pub async fn try_send(&self, call: Call) -> Result<Outcome, QueueFull> {
         match self.permits.try_acquire_many(call.items.len() as u32) {
             Ok(permit) => Ok(self.enqueue(call, permit).await),
@@ -100,7 +100,7 @@ impl NodeBatcher {
         if let Some(generation) = open {
             self.open(generation);
         }
-        // The queue completes every call. One that it drops anyway is unexpected, and may have been sent.
+        // The queue completes every call. If it drops a call after all, the call may have been sent.
         outcome
             .await
             .unwrap_or_else(|_| Outcome::Failed { status: stream::ended("the batcher dropped the call"), sent: true })
@@ -110,7 +110,7 @@ impl NodeBatcher {
         match self.pool.get_for_caller(&self.addr) {
             Ok(channel) => {
                 let client = SequenceServiceClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
-                // Held over the start: the task of the next stream cannot be stored before this one.
+                // Held until the task is stored, so that the task of the next stream cannot be stored first.
                 let mut task = self.task.lock();
                 *task = Some(stream::start(self.queue.clone(), generation, client, self.pool.runtime()));
             }

@@ -1,8 +1,9 @@
-//! The queue of calls to one node: pending calls, in-flight messages with their calls, and the outcome of each. No I/O
-//! and no clock.
+//! The queue of calls to one node: pending calls, in-flight messages with their calls, and the outcome of each call. No
+//! I/O and no clock.
 //!
 //! Invariant: an enqueued call gets exactly one [`Outcome`], unless its caller dropped it. Until then it is either
-//! pending or in one message, with all its items in order; it never moves back, so it is sent at most once.
+//! pending or in a single message, with all its items in order. It never moves back to pending, so it is sent at most
+//! once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -19,34 +20,34 @@ use super::response::{Message, Response};
 /// Limits of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Items of all calls, pending and in flight.
+    /// Limit on the items of all calls, pending and in flight.
     pub items: usize,
-    /// Items in one message; a call with more of them is a message of its own.
+    /// Limit on the items per message; a call with more items is sent as a separate message.
     pub message: usize,
-    /// Messages in flight.
+    /// Limit on the messages in flight.
     pub in_flight: usize,
 }
 
 impl Bounds {
-    /// For callers of which each waits for its own response.
+    /// Limits for callers that each wait for their own response.
     pub const DEFAULT: Bounds = Bounds {
-        // More concurrent calls to one node than a busy process makes; at some 200 bytes each they take 13 MiB.
+        // More than the concurrent calls of a busy process to one node; at some 200 bytes each they take 13 MiB.
         items: 65_536,
-        // The cost of a message is negligible next to a thousand items, and the first of them does not wait long for
+        // The cost of a message is negligible compared to a thousand items, and the first item does not wait long for
         // the last.
         message: 1_024,
-        // Half of the messages that a node accepts from a stream. A responsive node is far below it; for a slow one,
-        // pending calls accumulate.
+        // Half of the messages that a node accepts from a stream. The calls to a responsive node stay far below it; for
+        // a slow node, pending calls accumulate.
         in_flight: 256,
     };
 }
 
-/// An item of a call: numbers for one uid.
+/// An item of a call, which requests numbers for one uid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// The user.
+    /// The requested uid.
     pub uid: u64,
-    /// Number of numbers.
+    /// Number of requested numbers.
     pub count: u32,
     /// Newest epoch of the uid's section that the caller has seen; 0 for none.
     pub epoch: u64,
@@ -55,42 +56,42 @@ pub struct Item {
 /// The items of a call, in order.
 #[derive(Clone, Debug)]
 pub enum CallItems {
-    /// One item.
+    /// A single item.
     One(Item),
-    /// Several, up to [`seq_core::limits::MAX_ITEMS`].
+    /// Several items, up to [`seq_core::limits::MAX_ITEMS`].
     Many(Box<[Item]>),
 }
 
 /// A call.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Its items: they are sent in one message, in order.
+    /// Items of the call, sent in one message and in order.
     pub items: CallItems,
-    /// How often servers have forwarded it, this time included.
+    /// Number of servers that have forwarded the call, including this forwarding.
     pub hops: u32,
-    /// Version of the caller's routes; `None`: it keeps none.
+    /// Version of the caller's routes; `None` if the caller keeps no routes.
     pub route_version: Option<u64>,
-    /// When the caller stops waiting.
+    /// End of the caller's wait.
     pub deadline: Instant,
 }
 
 /// The outcome of a call.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The node responded, item by item.
+    /// The node responded to each item.
     Response(Response),
     /// The node refused the whole message.
     Refused(Box<v1::ItemError>),
     /// The stream ended without a response.
     Failed {
-        /// The end of the stream.
+        /// Status of the stream's end.
         status: Status,
         /// Whether the node may have processed the call.
         sent: bool,
     },
     /// The deadline passed.
     TimedOut {
-        /// Whether the node may have processed the call, or may yet.
+        /// Whether the node may have processed the call, or may still process it.
         sent: bool,
     },
     /// The response violates the protocol.
@@ -99,26 +100,26 @@ pub enum Outcome {
     Unsupported,
 }
 
-/// Number of a stream; each opening of one increments it.
+/// Number of a stream, incremented when the next stream is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Generation(u64);
 
-/// How a stream ended.
+/// Kind of a stream's end.
 #[derive(Debug)]
 pub(super) enum StreamEnd {
-    /// It was open, and ended.
+    /// The stream was open and broke.
     Broke(Status),
-    /// The node ended it with a status of success: it has responded to every message that it processed.
+    /// The node ended the stream with a status of success: it has responded to every message that it processed.
     Closed(Status),
-    /// It never opened, and none of its messages was processed.
+    /// The stream never opened, and none of its messages was processed.
     NeverSent(Status),
-    /// The node does not implement the method. It is not tried again before the instant.
+    /// The node does not implement the method. No stream is opened before `until`.
     Unsupported { until: Instant },
-    /// The batcher's runtime shut down; no further stream can be opened.
+    /// The batcher's runtime has shut down; no further stream can be opened.
     RuntimeGone(Status),
 }
 
-/// Where a call's outcome goes, and until when.
+/// The receiver and the deadline of a call's outcome.
 #[derive(Debug)]
 pub(super) struct Waiter {
     /// Number of the call's items.
@@ -135,7 +136,7 @@ pub(super) struct CallQueue {
     pending: VecDeque<(Call, Waiter)>,
     /// Items of the calls in `pending`.
     pending_items: usize,
-    /// By tag. Calls are in the order of the message's items.
+    /// Calls of each message in the order of the message's items, by tag.
     in_flight: BTreeMap<u64, Vec<Waiter>>,
     next_tag: u64,
     generation: Generation,
@@ -144,19 +145,19 @@ pub(super) struct CallQueue {
     /// Whether the stream of this generation delivered a response.
     responded: bool,
     unsupported_until: Option<Instant>,
-    /// Wakes the sender, if it found nothing to send.
+    /// Waker of the sender, if it found no message to send.
     sender: Option<Waker>,
-    /// When to check for expired calls: at or before the earliest deadline in the queue.
+    /// Time of the next check for expired calls: at or before the earliest deadline in the queue.
     timer: Option<Instant>,
 }
 
 /// Effects of enqueuing a call.
 #[derive(Debug, Default)]
 pub(super) struct Enqueued {
-    /// The stream to open.
+    /// Generation of the stream to open.
     pub(super) open: Option<Generation>,
     pub(super) wake: Option<Waker>,
-    /// The timer is due earlier than before.
+    /// Whether the timer is due earlier than before.
     pub(super) timer_moved: bool,
 }
 
@@ -164,18 +165,18 @@ pub(super) struct Enqueued {
 #[derive(Debug)]
 pub(super) enum NextMessage {
     Ready(v1::NextStreamRequest),
-    /// Nothing to send now; the waker is registered.
+    /// There is no message to send now; the waker is registered.
     Pending,
-    /// The stream has ended: its generation is not the current one.
+    /// The stream has ended: its generation is not the current generation.
     Closed,
 }
 
 /// Effects of the end of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
-    /// The calls that fail, each with whether the node may have processed it.
+    /// The failed calls, each with whether the node may have processed it.
     pub(super) failed: Vec<(Waiter, bool)>,
-    /// The stream to open for the pending calls.
+    /// Generation of the stream to open for the pending calls.
     pub(super) open: Option<Generation>,
 }
 
@@ -196,7 +197,7 @@ impl CallQueue {
         }
     }
 
-    /// Whether the node was recently found not to implement streams.
+    /// Returns whether the node was recently found not to implement streams.
     pub(super) fn is_unsupported(&self, now: impl FnOnce() -> Instant) -> bool {
         self.unsupported_until.is_some_and(|until| now() < until)
     }
@@ -204,7 +205,8 @@ impl CallQueue {
     /// Adds a pending call.
     pub(super) fn enqueue(&mut self, call: Call, reply: oneshot::Sender<Outcome>) -> Enqueued {
         if self.pending_items >= 2 * self.bounds.items {
-            // At most half of these have a caller that still waits; drops the others before the queue grows.
+            // At most half of the pending items have a caller that still waits; drops the others before the queue
+            // grows.
             self.retain_pending(|waiter| waiter.is_wanted());
         }
         let timer_moved = self.timer.is_none_or(|timer| call.deadline < timer);
@@ -218,7 +220,7 @@ impl CallQueue {
         Enqueued { open, wake: self.sender.take(), timer_moved }
     }
 
-    /// Builds a message of the pending calls, up to the limit of a message.
+    /// Builds a message from the pending calls, up to the limit of a message.
     pub(super) fn next_message(
         &mut self,
         generation: Generation,
@@ -255,8 +257,8 @@ impl CallQueue {
         NextMessage::Pending
     }
 
-    /// Removes the calls of a message that got its response, and the sender's waker if calls are pending. `None`: no
-    /// such message is in flight.
+    /// Removes the calls of a message that got its response, and the sender's waker if calls are pending. Returns
+    /// `None` if no such message is in flight.
     pub(super) fn take_message(&mut self, tag: u64) -> Option<(Vec<Waiter>, Option<Waker>)> {
         let calls = self.in_flight.remove(&tag)?;
         self.responded = true;
@@ -264,7 +266,7 @@ impl CallQueue {
         Some((calls, wake))
     }
 
-    /// Removes the calls whose deadline has passed, each with whether it was sent.
+    /// Removes the calls whose deadline has passed. Returns them, each with whether it was sent.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<(oneshot::Sender<Outcome>, bool)> {
         let mut expired = Vec::new();
         let mut next: Option<Instant> = None;
@@ -286,13 +288,13 @@ impl CallQueue {
         expired
     }
 
-    /// When to check for expired calls.
+    /// Returns the time of the next check for expired calls.
     pub(super) fn timer(&self) -> Option<Instant> {
         self.timer
     }
 
-    /// Ends a stream. The pending calls wait for the next one if this one delivered a response before it broke, and
-    /// otherwise fail unsent: another node may be reachable.
+    /// Ends a stream. If it delivered a response before it broke, the pending calls wait for the next stream; otherwise
+    /// they fail unsent, because another node may be reachable.
     pub(super) fn end(&mut self, generation: Generation, end: &StreamEnd) -> Ended {
         let mut ended = Ended::default();
         if !self.open || generation != self.generation {
@@ -335,7 +337,7 @@ impl CallQueue {
 }
 
 impl CallItems {
-    /// The items.
+    /// Returns the items.
     #[must_use]
     pub fn as_slice(&self) -> &[Item] {
         match self {
@@ -350,12 +352,12 @@ impl CallItems {
 }
 
 impl Waiter {
-    /// Whether the caller still waits for the outcome.
+    /// Returns whether the caller still waits for the outcome.
     fn is_wanted(&self) -> bool {
         self.reply.as_ref().is_some_and(|reply| !reply.is_canceled())
     }
 
-    /// Completes the call, unless it is complete already or its caller dropped it.
+    /// Completes the call, unless it is already complete or its caller dropped it.
     pub(super) fn complete(self, outcome: Outcome) {
         if let Some(reply) = self.reply {
             _ = reply.send(outcome);
@@ -363,17 +365,18 @@ impl Waiter {
     }
 }
 
-/// A message while calls are added to it.
+/// A message under construction.
 struct MessageBuilder {
     uids: Vec<u64>,
     epochs: Vec<u64>,
     /// Empty while every count is 1.
     counts: Vec<u32>,
-    /// The highest of the calls: the receiver sends none of them on, so it only has to see that they were forwarded.
+    /// Largest number of hops of the calls. The receiver forwards none of them, so it only needs to see that they were
+    /// forwarded.
     hops: u32,
-    /// The oldest version of the callers; 0 requests the whole table.
+    /// The callers' oldest version; 0 requests the whole table.
     route_version: Option<u64>,
-    /// The latest of the calls.
+    /// Latest deadline of the calls.
     deadline: Option<Instant>,
 }
 
@@ -425,10 +428,10 @@ impl MessageBuilder {
     }
 }
 
-/// The longest timeout of a message.
+/// Longest timeout of a message.
 const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Completes every call of a message from its outcome.
+/// Completes every call of a message with the message's outcome.
 pub(super) fn complete(calls: Vec<Waiter>, outcome: Option<MessageOutcome>) {
     let invalid = match outcome {
         Some(MessageOutcome::Response(response)) => {

@@ -1,6 +1,6 @@
-//! The response to a message, divided among the calls in it: each gets the range of its items, nothing is copied.
+//! The response to a message, divided among its calls: each call gets the range of its items, without a copy.
 //!
-//! Invariant: the lists of a [`Response`] have an entry for each of its items. A message that breaks the protocol is
+//! Invariant: the lists of a [`Response`] have an entry for each of its items. A message that violates the protocol is
 //! refused as a whole before it is divided.
 
 use std::ops::Range;
@@ -9,23 +9,23 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use seq_proto::v1;
 
-/// The results of one call's items.
+/// Results of one call's items.
 #[derive(Clone, Debug)]
 pub struct Response {
     message: Arc<Message>,
     items: Range<usize>,
 }
 
-/// Numbers that the node allocated for an item; not validated.
+/// Numbers that the node allocated for an item, not validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocated {
     /// The last number.
     pub value: u64,
-    /// The number before the first one; 0 if unknown.
+    /// The number before the first number; 0 if unknown.
     pub prev: u64,
-    /// Epoch of the ownership that allocated them.
+    /// Epoch of the ownership that allocated the numbers.
     pub epoch: u64,
-    /// Attempts with unknown outcome that nodes made before.
+    /// Nodes' earlier attempts with unknown outcome.
     pub lost: u32,
 }
 
@@ -33,9 +33,9 @@ pub struct Allocated {
 #[derive(Debug)]
 pub(super) struct Message {
     response: v1::NextManyResponse,
-    /// Whether there were routes.
+    /// Whether the response had routes.
     has_routes: bool,
-    /// `None` once a caller has taken them.
+    /// Routes of the response; `None` after a caller has taken them.
     routes: Mutex<Option<v1::Routes>>,
 }
 
@@ -43,7 +43,7 @@ impl Message {
     /// Checks the response to a message of `items` items.
     ///
     /// # Errors
-    /// What in it violates the protocol.
+    /// A description of the response's violation of the protocol.
     pub(super) fn checked(mut response: v1::NextManyResponse, items: usize) -> Result<Arc<Message>, &'static str> {
         let v1::NextManyResponse { values, prevs, epochs, errors, lost, .. } = &response;
         if [values, prevs, epochs].iter().any(|list| list.len() != items) {
@@ -63,14 +63,15 @@ impl Message {
         Ok(Arc::new(Message { has_routes: routes.is_some(), response, routes: Mutex::new(routes) }))
     }
 
-    /// The part of a call.
+    /// Returns a call's part of the response.
     pub(super) fn part(self: &Arc<Message>, items: Range<usize>) -> Response {
         Response { message: self.clone(), items }
     }
 }
 
 impl Response {
-    /// The results, in the order of the call's items: numbers, or the refusal, whose index is that in the message.
+    /// Returns the results in the order of the call's items: numbers, or a refusal, whose index is relative to the
+    /// message.
     pub fn results(&self) -> impl Iterator<Item = Result<Allocated, &v1::ItemError>> {
         let v1::NextManyResponse { values, prevs, epochs, errors, lost, .. } = &self.message.response;
         let first = errors.partition_point(|item| (item.index as usize) < self.items.start);
@@ -84,14 +85,14 @@ impl Response {
         })
     }
 
-    /// Takes the routes in the response to the message; `None` for all its callers but the first.
+    /// Takes the routes of the response to the message; returns `None` except for the first caller.
     #[must_use]
     pub fn take_routes(&self) -> Option<v1::Routes> {
         if self.message.has_routes { self.message.routes.lock().take() } else { None }
     }
 }
 
-/// Cold: attempts are lost only when an owner is.
+/// Cold, because attempts are lost only together with an owner.
 #[cold]
 fn attempts(lost: &v1::LostAttempts, index: usize) -> u32 {
     let at = lost.indexes.binary_search(&(index as u32));

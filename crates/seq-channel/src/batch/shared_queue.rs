@@ -1,5 +1,5 @@
-//! The queue of one node as its callers and the stream task share it: completes the calls that a stream's end or a
-//! deadline fails, outside of the lock.
+//! The queue of one node, shared by its callers and the stream task. Completes failed calls outside of the lock when a
+//! stream ends or a deadline passes.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::queue::{Bounds, CallQueue, Generation, Outcome, StreamEnd};
 
-/// The queue as shared by callers and the stream task.
+/// Queue of one node, shared by its callers and the stream task.
 #[derive(Debug)]
 pub(super) struct SharedQueue {
     pub(super) calls: Mutex<CallQueue>,
@@ -16,13 +16,13 @@ pub(super) struct SharedQueue {
 }
 
 impl SharedQueue {
-    /// No call yet.
+    /// Creates an empty queue.
     pub(super) fn new(bounds: Bounds) -> SharedQueue {
         SharedQueue { calls: Mutex::new(CallQueue::new(bounds)), timer_moved: Notify::new() }
     }
 
-    /// Ends a stream and completes the calls that fail with it. Returns the generation to open next, if calls are
-    /// pending.
+    /// Ends a stream and completes the calls that fail with it. Returns the generation of the stream to open next, if
+    /// calls are pending.
     pub(super) fn end(&self, generation: Generation, end: StreamEnd) -> Option<Generation> {
         let ended = self.calls.lock().end(generation, &end);
         for (waiter, sent) in ended.failed {
@@ -41,7 +41,7 @@ impl SharedQueue {
     pub(super) fn expire(&self, now: Instant) {
         let expired = self.calls.lock().expire(now);
         for (reply, sent) in expired {
-            // Fails for a call that was dropped meanwhile.
+            // Fails if the call was dropped in the meantime.
             _ = reply.send(Outcome::TimedOut { sent });
         }
     }

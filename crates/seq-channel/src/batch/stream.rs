@@ -1,8 +1,8 @@
 //! The task between a queue and a `NextStream`: opens the stream, completes calls from its responses, expires calls,
 //! and reopens the stream while calls are pending.
 //!
-//! [`Messages`] builds the messages when the connection polls it for one: HTTP/2 flow control is the back-pressure, and
-//! while its windows are full, pending calls accumulate.
+//! [`Messages`] builds a message when the connection polls for it: HTTP/2 flow control is the back-pressure, and
+//! pending calls accumulate while its windows are full.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -22,28 +22,29 @@ use super::shared_queue::SharedQueue;
 use crate::bearer::CallerChannel;
 use crate::failure;
 
-/// Interval before the next attempt to open a stream to a node that does not implement them: only a restart changes
-/// that.
+/// Interval before the next attempt to open a stream to a node that does not implement streams, which only a restart of
+/// the node can change.
 const UNSUPPORTED_FOR: Duration = Duration::from_secs(60);
 
-/// A stream that ended without a status for the calls in it.
+/// Cause of a stream's end that carries no status for its calls.
 #[derive(Debug, thiserror::Error)]
 #[error("the stream ended: {0}")]
 struct StreamEnded(String);
 
-/// Starts the task of one generation; dropping the handle aborts it.
+/// Starts the task of a generation; dropping the handle aborts it.
 pub(super) fn start(
     queue: Arc<SharedQueue>,
     generation: Generation,
     client: SequenceServiceClient<CallerChannel>,
     runtime: &Handle,
 ) -> AbortOnDropHandle<()> {
-    // Built before the spawn: a runtime that has shut down drops the future unpolled, and `Task::drop` ends the stream.
+    // Built before the spawn, because a runtime that has shut down drops the future unpolled, and `Task::drop` then
+    // ends the stream.
     let task = Task { queue, generation };
     AbortOnDropHandle::new(runtime.spawn(task.run(client)))
 }
 
-/// A status that callers treat as a connection failure.
+/// Returns a status that callers treat as a connection failure.
 pub(super) fn ended(reason: &str) -> Status {
     Status::from_error(Box::new(StreamEnded(reason.to_owned())))
 }
@@ -65,7 +66,7 @@ impl Task {
         }
     }
 
-    /// Runs one stream and the queue's timer.
+    /// Runs a stream and the queue's timer.
     async fn serve(&self, client: SequenceServiceClient<CallerChannel>) -> StreamEnd {
         let mut stream = pin!(run_stream(&self.queue, self.generation, client));
         loop {
@@ -87,7 +88,7 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        // No effect if the task has ended the generation already.
+        // Has no effect if the task has already ended the generation.
         self.queue.end(self.generation, StreamEnd::RuntimeGone(ended("the batcher's runtime has shut down")));
     }
 }
@@ -124,7 +125,7 @@ async fn run_stream(
     }
 }
 
-/// Turns the codes that a server sets for a stream as a whole, not for its calls, into a connection failure.
+/// Converts a code that a server sets for a stream as a whole, not for its calls, to a connection failure.
 fn as_break(status: Status) -> Status {
     match status.code() {
         Code::Cancelled | Code::DeadlineExceeded | Code::Unknown | Code::Internal
@@ -136,7 +137,7 @@ fn as_break(status: Status) -> Status {
     }
 }
 
-/// The messages that a stream sends.
+/// The messages of a stream.
 struct Messages {
     queue: Arc<SharedQueue>,
     generation: Generation,

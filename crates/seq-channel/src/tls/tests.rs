@@ -1,4 +1,4 @@
-//! Dials over TLS to servers with the certificate of another role or set.
+//! Dials over TLS to servers whose certificate has another role or set.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -21,7 +21,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// The first bytes of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A cluster's authority and the directory of its certificates.
+/// Authority of a cluster, and the directory of its certificates.
 struct Cluster {
     authority: Authority,
     dir: tempfile::TempDir,
@@ -71,8 +71,8 @@ impl Server {
         stream.read_exact(&mut preface).await.is_ok_and(|_| preface == *PREFACE)
     }
 
-    /// A request of a pool to this server, which ends its connection without a response: the failure of the request,
-    /// and whether the server received it.
+    /// Sends a request of a pool to this server, which ends its connection without a response. Returns the failure of
+    /// the request, and whether the server received it.
     async fn request(&self, pool: &Pool) -> (Status, bool) {
         let mut client = SequenceServiceClient::new(pool.get(&self.addr).unwrap());
         let request = client.get_routes(v1::GetRoutesRequest { known_version: 0 });
@@ -81,7 +81,7 @@ impl Server {
     }
 }
 
-/// All causes of a failed request in one text.
+/// Returns all causes of a failed request as one text.
 fn causes(failed: &Status) -> String {
     let causes = std::iter::successors(failed.source(), |&cause| cause.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
@@ -108,7 +108,7 @@ async fn no_request_reaches_a_server_with_another_role_or_set() {
         (ExpectedServer::alloc(), "role alloc and any set"),
     ] {
         let pool = Pool::with_dial(1, dial.expecting(expected));
-        // Each time that the connection is made.
+        // Checked on every dial.
         for _ in 0..2 {
             let (failed, received) = store_of_c.request(&pool).await;
             assert!(!received);
@@ -132,7 +132,7 @@ async fn connections_are_kept_for_one_expectation() {
         let expected = expected.iter().map(|expected| (Box::from(server.addr.as_str()), expected.clone()));
         pool.expect(expected.collect::<BTreeMap<_, _>>()).len()
     };
-    // The routes state that the address is one of set im-b.
+    // The routes state that the address belongs to set im-b.
     assert_eq!(expect(&[ExpectedServer::alloc().of_set("im-b")]), 1);
     assert!(!server.request(&pool).await.1);
     assert_eq!(expect(&[ExpectedServer::alloc().of_set("im-b")]), 0, "nothing has changed");

@@ -59,12 +59,12 @@ impl Bench {
         }
     }
 
-    /// The tag and the uids of the next message.
+    /// Returns the tag and the uids of the next message.
     fn next_message(&mut self) -> Option<(u64, Vec<u64>)> {
         self.message().map(|message| (message.tag, message.request.unwrap().uids))
     }
 
-    /// Completes a message of these uids: the number of each uid is the uid.
+    /// Completes a message with these uids; the number of each uid equals the uid.
     fn respond(&mut self, tag: u64, uids: &[u64]) {
         let (calls, _) = self.queue.take_message(tag).expect("a message in flight");
         let zeros = vec![0; uids.len()];
@@ -82,7 +82,7 @@ fn values(response: &Response) -> Vec<u64> {
     response.results().map(|result| result.unwrap().value).collect()
 }
 
-/// The outcome of a call, in short.
+/// Returns a short form of a call's outcome.
 fn outcome_of(outcome: &mut Caller) -> &'static str {
     match outcome.try_recv().expect("a queue does not lose its calls") {
         None => "-",
@@ -272,7 +272,7 @@ fn refusals_reach_their_calls_and_routes_the_first_caller_that_takes_them() {
     let Ok(Some(Outcome::Response(response))) = allocated.try_recv() else { panic!() };
     let numbers = super::super::Allocated { value: 3, prev: 0, epoch: 1, lost: 4 };
     assert_eq!((response.results().collect::<Vec<_>>(), response.take_routes()), (vec![Ok(numbers)], None));
-    // A response that does not match the message fails all of its calls.
+    // A response that does not match the message fails all its calls.
     let lost = |indexes, attempts| Some(v1::LostAttempts { indexes, attempts });
     for bad in [
         v1::NextManyResponse { values: vec![1, 2], ..answer.clone() },
@@ -311,7 +311,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// The uids of a call: no other call has them.
+/// Returns uids that no other call has.
 fn uids(call: usize, items: u64) -> Vec<u64> {
     (0..items).map(|item| call as u64 * 10 + item).collect()
 }
@@ -399,7 +399,7 @@ proptest! {
             match caller.try_recv() {
                 Ok(Some(Outcome::Response(response))) => prop_assert_eq!(values(&response), uids),
                 Ok(Some(Outcome::TimedOut { sent: was } | Outcome::Failed { sent: was, .. })) => {
-                    // A failed dial sent nothing, even if a message had been built.
+                    // A failed dial sent no call, even if a message had been built.
                     prop_assert!(!was || sent.contains(&uids[0]));
                 }
                 other => prop_assert!(false, "{:?} got {:?}", uids, other),
