@@ -1,5 +1,6 @@
-//! The rules for Prometheus, the routes of Alertmanager and the dashboards: their metrics are in the catalogue or
-//! recorded, alerts have runbooks and cases, routes name alerts that there are, and promtool and amtool accept them.
+//! Checks the Prometheus rules, the Alertmanager routes and the dashboards: their metrics are in the catalogue or
+//! recorded, every alert has a runbook and a test case, routes name existing alerts, and promtool and amtool accept the
+//! files.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,23 +21,23 @@ const ROUTES: &str = "deploy/prometheus/alertmanager.yaml";
 
 const RUNBOOK: &str = "docs/runbook/";
 
-/// The start of a dashboard's links to the runbook.
+/// Prefix of a dashboard's links to the runbook.
 const LINK: &str = "${runbook}/";
 
-/// The start of the name of every alert.
+/// Prefix of every alert's name.
 const ALERT: &str = "Seqsvr";
 const CATALOGUE: &str = "crates/seq-api/src/metrics.rs";
 
-/// The start of the name of every metric.
+/// Prefix of every metric's name.
 const PREFIX: &str = "seqsvr_";
 
-/// The start of the name of every recorded series.
+/// Prefix of every recorded series' name.
 const RECORDED: &str = "seqsvr:";
 
-/// What a histogram's series have after its name.
+/// Suffixes of the series of a histogram.
 const SERIES: [&str; 3] = ["_bucket", "_sum", "_count"];
 
-/// Checks the rules and routes, and runs promtool and amtool on them where they are installed.
+/// Checks the rules and routes, and runs promtool and amtool on them if they are installed.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let (mut findings, sources) = (Vec::new(), source::read_all(root)?);
     check(&sources, &mut findings);
@@ -107,7 +108,7 @@ fn check(sources: &[Source], findings: &mut Vec<Finding>) {
         let path = rules.path.replace(RULES, CASES);
         let cases = text(&path).unwrap_or_default();
         for (number, alert, runbook) in alerts(&rules.text) {
-            // One that expects the alert, beside those in which it is silent.
+            // There may also be cases in which the alert is silent, but in at least one it must fire.
             if !values(cases, "alertname:").any(|(number, name)| name == alert && fires(cases, number)) {
                 findings.push(Finding::new(&path, 0, format!("{alert} has no case in which it fires")));
             }
@@ -123,8 +124,8 @@ fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Faults in a line of a dashboard: a query of all sets, whose lines lie on top of each other, or a
-/// link to no heading of the runbook.
+/// Returns the fault of a dashboard's line: a query over all sets, whose curves would overlap, or a link to a heading
+/// that the runbook does not have.
 fn flaw_of_dashboard<'a>(line: &str, anchors: impl Fn(&str) -> Option<BTreeSet<String>> + 'a) -> Option<String> {
     let line = line.trim();
     if line.starts_with("\"expr\":") && metrics(line).count() > line.matches("set=~\\\"$set\\\"").count() {
@@ -138,12 +139,12 @@ fn flaw_of_dashboard<'a>(line: &str, anchors: impl Fn(&str) -> Option<BTreeSet<S
     (!is_known).then(|| format!("the link {link} is to no heading of {RUNBOOK}"))
 }
 
-/// Whether the case whose alert is named in this line expects it.
+/// Returns whether the case that names its alert in this line expects the alert.
 fn fires(cases: &str, number: usize) -> bool {
     cases.lines().nth(number).is_some_and(|line| line.trim() == "exp_alerts:")
 }
 
-/// The names of metrics in a line, of recorded ones as well.
+/// Returns the metric names in a line, including names of recorded series.
 fn metrics(line: &str) -> impl Iterator<Item = &str> {
     let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'));
     words.filter(|word| word.starts_with(PREFIX) || word.starts_with(RECORDED))
@@ -153,13 +154,13 @@ fn is_known(name: &str, known: &BTreeSet<&str>) -> bool {
     known.contains(name) || SERIES.iter().filter_map(|end| name.strip_suffix(end)).any(|name| known.contains(name))
 }
 
-/// The values of a key, with their lines.
+/// Returns the values of a key, with their lines.
 fn values<'a>(text: &'a str, key: &'static str) -> impl Iterator<Item = (usize, &'a str)> {
     let lines = (1..).zip(text.lines().map(|line| line.trim_start().trim_start_matches("- ")));
     lines.filter_map(move |(number, line)| Some((number, line.strip_prefix(key)?.trim())))
 }
 
-/// The alerts with their lines, and the runbook of each.
+/// Returns the alerts with their lines and runbooks.
 fn alerts(rules: &str) -> Vec<(usize, &str, Option<&str>)> {
     let runbooks: Vec<_> = values(rules, "runbook:").collect();
     let alerts: Vec<_> = values(rules, "alert:").collect();

@@ -1,7 +1,7 @@
-//! The gate: everything that must hold before a change lands. Reads, builds and tests; writes nothing but `target/`.
+//! The gate: all checks that must pass before a change lands. It reads, builds and tests, and writes only to `target/`.
 //!
-//! Steps run in sequence, the cheap ones first. The first failure ends the gate and is reported with the command that
-//! repeats the step.
+//! Steps run in sequence, cheap steps first. The first failure ends the gate; its report has the command that repeats
+//! the step.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::{alerts, fuzz, layers, tidy, turmoil, wire};
 /// Selection of steps.
 #[derive(Args)]
 pub(crate) struct CheckArgs {
-    /// Only these steps, in the gate's order.
+    /// Run only these steps, in the gate's order.
     #[arg(long, value_delimiter = ',', value_name = "STEP")]
     only: Vec<String>,
     /// Skip these steps.
@@ -38,7 +38,7 @@ enum Run {
     Cargo { args: &'static str, env: &'static [(&'static str, &'static str)] },
 }
 
-/// The documentation is for contributors: it includes private items, so links to them resolve.
+/// The documentation is for contributors, so it includes private items, and links to them resolve.
 const RUSTDOCFLAGS: &str = "-D warnings -A rustdoc::private-intra-doc-links";
 
 const STEPS: &[Step] = &[
@@ -50,7 +50,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "deny",
         what: "licences, sources and bans of dependencies",
-        // Advisories need their database from the network; deny.toml records those that are known.
+        // Advisories need a database from the network; deny.toml records the known advisories.
         run: Run::Cargo { args: "deny --locked check bans licenses sources", env: &[] },
     },
     Step {
@@ -92,7 +92,7 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Runs the chosen steps and prints how long each took.
+/// Runs the chosen steps and prints the duration of each.
 pub(crate) fn run(root: &Path, args: &CheckArgs) -> anyhow::Result<()> {
     for name in args.only.iter().chain(&args.skip) {
         anyhow::ensure!(STEPS.iter().any(|step| step.name == name), "no step `{name}`: see `cargo xtask check --list`");
@@ -140,7 +140,7 @@ impl Step {
         }
     }
 
-    /// The command that repeats the step.
+    /// Returns the command that repeats the step.
     fn command(&self) -> String {
         match self.run {
             Run::Here(_) => format!("cargo xtask {}", self.name),

@@ -1,7 +1,7 @@
 //! Packages: a static binary with its manual pages, completions and units, as tar.gz, .deb and container image, and the
-//! list of what it is built from.
+//! list of the binary's components.
 //!
-//! Invariant: the files depend on the commit and the toolchain only, not on the time, the user or the place of the
+//! Invariant: the files depend only on the commit and the toolchain, not on the time, the user or the place of the
 //! checkout.
 
 use std::fs;
@@ -15,38 +15,38 @@ use sha2::{Digest, Sha256};
 mod image;
 pub(crate) mod sbom;
 
-/// The name of the package and of its crate.
+/// Name of the package and of its crate.
 const PACKAGE: &str = "seqsvr";
 
-/// The version of cargo-deb that the packages are made with.
+/// Version of cargo-deb that makes the packages.
 const CARGO_DEB: &str = "3.8.0";
 
-/// The one platform of the packages.
+/// Platform of the packages; there is no other.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 #[derive(Args)]
 pub(crate) struct DistArgs {
-    /// Where the packages go.
+    /// Directory for the packages.
     #[arg(long, value_name = "DIR", default_value = "target/packages")]
     out: PathBuf,
-    /// Packages this binary instead of building one, for tests of the packages themselves; without a list of what it is
-    /// built from, which is not known.
+    /// Packages this binary instead of building one, for tests of the packages themselves; without the list of its
+    /// components, which are unknown.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// The packages' revision: the number after the version, which a rebuild of one version increments.
+    /// The packages' revision: the number after the version, which increases with each rebuild of the same version.
     #[arg(long, value_name = "N", default_value_t = 1)]
     revision: u32,
 }
 
-/// One build of the packages.
+/// A build of the packages.
 struct Dist {
     root: PathBuf,
-    /// Where the packages go.
+    /// Directory for the packages.
     out: PathBuf,
-    /// The files of the packages: the binary, and what it prints.
+    /// Directory of the packages' files: the binary and its generated files.
     staged: PathBuf,
     version: String,
-    /// Time of the commit, which all files carry, in seconds since 1970.
+    /// Time of the commit in seconds since 1970, and the time of all files.
     epoch: String,
 }
 
@@ -81,8 +81,8 @@ pub(crate) fn run(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
 }
 
 impl Dist {
-    /// Builds the binary: static, so that it runs on any distribution and in an empty image. glibc has the resolvers of
-    /// files and DNS built in since 2.34.
+    /// Builds the binary. It is static, so that it runs on any distribution and in an empty image; glibc has built-in
+    /// resolvers for files and DNS since 2.34.
     fn build(&self) -> anyhow::Result<PathBuf> {
         let dir = crate::target_dir(&self.root).join("dist-static");
         let cargo_home = text_of(Command::new("sh").args(["-c", "echo ${CARGO_HOME:-$HOME/.cargo}"]))?;
@@ -122,13 +122,13 @@ impl Dist {
             let completions = text_of(Command::new(&seqsvr).args(["completions", shell]))?;
             fs::write(self.staged.join("completions").join(file), completions + "\n")?;
         }
-        // The directory of documents is never empty: the Debian package has all of it.
+        // The directory of documents is never empty, because the Debian package includes all its files.
         fs::copy(self.root.join("CHANGELOG.md"), self.staged.join("doc/CHANGELOG.md"))?;
         Ok(())
     }
 
-    /// Writes the list of what the binary is built from beside the packages and among their documents. Returns its
-    /// name.
+    /// Writes the list of the binary's components next to the packages and to their documents. Returns the file name of
+    /// the list.
     fn sbom(&self) -> anyhow::Result<String> {
         let file = sbom::name(&self.version);
         sbom::write(&self.root, &self.epoch, &self.out.join(&file))?;
@@ -136,7 +136,7 @@ impl Dist {
         Ok(file)
     }
 
-    /// The archive for other distributions. Returns its name.
+    /// Makes the archive for other distributions. Returns its file name.
     fn archive(&self) -> anyhow::Result<String> {
         let name = format!("seqsvr-{}-{TARGET}", self.version);
         let dir = self.staged.join("archive").join(&name);
@@ -158,12 +158,12 @@ impl Dist {
         let file = format!("{name}.tar.gz");
         let tar = self.out.join(format!("{name}.tar"));
         self.tar(&self.staged.join("archive"), &name, &tar)?;
-        // Without a name and a time in its header.
+        // Without a name and a time in the gzip header.
         run_to_end(Command::new("gzip").args(["-9nf"]).arg(&tar))?;
         Ok(file)
     }
 
-    /// Packs `what` of a directory, with the owner, times and order that any build gives it.
+    /// Packs the path `what` of a directory with reproducible owner, times and order.
     fn tar(&self, dir: &Path, what: &str, to: &Path) -> anyhow::Result<()> {
         let mut tar = Command::new("tar");
         tar.args(["--sort=name", "--format=gnu", "--owner=0", "--group=0", "--numeric-owner", "--mode=u+w,go-w"]);
@@ -171,21 +171,21 @@ impl Dist {
         run_to_end(&mut tar)
     }
 
-    /// The Debian package, as `[package.metadata.deb]` of the crate describes it. Returns its name.
+    /// Makes the Debian package described by `[package.metadata.deb]` of the crate. Returns its file name.
     fn deb(&self, revision: u32) -> anyhow::Result<String> {
         let file = format!("{PACKAGE}_{}-{revision}_amd64.deb", self.version);
         let mut cargo = crate::cargo(&self.root);
         cargo.args(["deb", "--package", PACKAGE, "--no-build", "--no-strip", "--no-separate-debug-symbols"]);
         cargo.args(["--deb-revision", &revision.to_string(), "--output"]).arg(self.out.join(&file));
         cargo.env("SOURCE_DATE_EPOCH", &self.epoch).env("CARGO_TARGET_DIR", crate::target_dir(&self.root));
-        // It warns of each file that is not below target/release.
+        // cargo-deb warns about each file that is not below target/release.
         run_to_end(&mut cargo)
             .with_context(|| format!("is it installed? cargo install --locked cargo-deb@{CARGO_DEB}"))?;
         Ok(file)
     }
 }
 
-/// The time that all files carry, in seconds since 1970: `SOURCE_DATE_EPOCH`, or that of the commit.
+/// Returns the time of all files in seconds since 1970: `SOURCE_DATE_EPOCH`, or the time of the commit.
 fn epoch(root: &Path) -> anyhow::Result<String> {
     match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(epoch) => {
@@ -201,7 +201,7 @@ fn rfc3339(epoch: &str) -> anyhow::Result<String> {
         .context("the time of the commit")
 }
 
-/// The version of all crates.
+/// Returns the version of all crates.
 fn version(root: &Path) -> anyhow::Result<String> {
     let metadata = cargo_metadata::MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec()?;
     let seqsvr = metadata
@@ -222,7 +222,7 @@ fn run_to_end(command: &mut Command) -> anyhow::Result<()> {
     text_of(command).map(drop)
 }
 
-/// Runs a command that must succeed; returns what it printed, without the space around it.
+/// Runs a command that must succeed; returns its trimmed output.
 fn text_of(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| format!("starting {:?}", command.get_program()))?;
     let error = String::from_utf8_lossy(&output.stderr);

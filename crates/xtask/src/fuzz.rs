@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use clap::Args;
 
-/// The targets: binaries of `tests/fuzz/`.
+/// Fuzz targets: binaries of `tests/fuzz/`.
 const TARGETS: &[&str] = &["apply", "control", "handover", "raft", "wire", "messages", "json", "resp", "record"];
 
-/// The committed corpus, a directory for each target; and the dictionary.
+/// Committed corpus, with a directory for each target, and the dictionary.
 const CORPUS: &str = "tests/fuzz/corpus";
 const DICTIONARY: &str = "tests/fuzz/fuzz.dict";
 
@@ -31,15 +31,15 @@ const MAX_SHOWN: usize = 8 * 1024;
 /// Duration and targets.
 #[derive(Args)]
 pub(crate) struct FuzzArgs {
-    /// Seconds for each target.
+    /// Seconds per target.
     #[arg(long, default_value_t = 10)]
     seconds: u32,
-    /// Only this target.
+    /// Run only this target.
     #[arg(long)]
     target: Option<String>,
 }
 
-/// Runs every target, or the given one.
+/// Runs every target, or the given target.
 pub(crate) fn run(root: &Path, args: &FuzzArgs) -> anyhow::Result<()> {
     if let Some(target) = &args.target {
         anyhow::ensure!(TARGETS.contains(&target.as_str()), "no target `{target}`: there are {}", TARGETS.join(", "));
@@ -52,7 +52,7 @@ pub(crate) fn run(root: &Path, args: &FuzzArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The statistics of a run, from libFuzzer's report.
+/// Statistics of a run, from libFuzzer's report.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sums {
     executions: u64,
@@ -70,13 +70,13 @@ fn sums(report: &str) -> Sums {
     Sums { executions: after("#"), edges: after(" cov: "), inputs: after(" corp: ") }
 }
 
-/// Runs every target as long as the gate has time for.
+/// Runs every target for the time that the gate allows.
 pub(crate) fn run_briefly(root: &Path) -> anyhow::Result<()> {
     run(root, &FuzzArgs { seconds: 5, target: None })
 }
 
-/// Builds with the host as an explicit target, so build scripts and macros are not instrumented. Returns the directory
-/// of the binaries.
+/// Builds with the host as an explicit target, so that build scripts and macros are not instrumented. Returns the
+/// directory of the binaries.
 fn build(root: &Path) -> anyhow::Result<std::path::PathBuf> {
     let host = host()?;
     let status = crate::cargo(root)
@@ -117,7 +117,7 @@ fn fuzz(root: &Path, binary: &Path, target: &str, seconds: u32) -> anyhow::Resul
     Ok(sums(&report))
 }
 
-/// The triple that the compiler runs on.
+/// Returns the host triple of the compiler.
 fn host() -> anyhow::Result<String> {
     let output = Command::new("rustc").arg("-vV").output().context("starting rustc")?;
     let text = String::from_utf8(output.stdout)?;

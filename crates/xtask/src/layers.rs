@@ -1,7 +1,7 @@
 //! Allowed dependencies between crates: compares the table with `cargo metadata`.
 //!
-//! A new edge fails until it is added here, where a review sees it; an unused table entry fails as well, so the table
-//! stays accurate. `public` checks that fenced types are in no public signature.
+//! A new edge fails until it is added here, where a review sees it. An unused table entry fails as well, so the table
+//! stays accurate. `public` checks that no public signature has a fenced type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::source;
 
 mod public;
 
-/// The crates that one crate of the workspace may use.
+/// The crates that a crate of the workspace may use.
 struct Layer {
     name: &'static str,
     /// Crates of the workspace in its dependencies.
@@ -22,7 +22,7 @@ struct Layer {
     tests_use: &'static [&'static str],
 }
 
-/// From the bottom up. Servers never link each other: they communicate through `proto/`.
+/// The crates from the bottom up. Servers never link each other: they communicate through `proto/`.
 const LAYERS: &[Layer] = &[
     Layer { name: "seq-core", uses: &[], tests_use: &[] },
     Layer { name: "seq-order", uses: &[], tests_use: &[] },
@@ -86,14 +86,14 @@ const LAYERS: &[Layer] = &[
     Layer { name: "xtask", uses: &[], tests_use: &[] },
 ];
 
-/// Libraries that only these crates may use, so a bug or a change in one of them is handled in one place.
+/// Libraries that only these crates may use, so that a bug or a change in a library is handled in one place.
 const FENCED: &[(&str, &[&str])] = &[
     ("anyhow", &["seq-compare", "seqsvr", "xtask"]),
     ("clap", &["seq-compare", "seq-growth", "seqsvr", "xtask"]),
     ("consistent_hash", &["seq-core"]),
     ("openraft", &["seq-raft"]),
-    // The log's own records, and the bodies of commands and states: those are derived where their types are, in the
-    // private module `encoding` of seq-store.
+    // The log's own records, and the bodies of commands and states. Bodies are derived together with their types, in
+    // the private module `encoding` of seq-store.
     ("rkyv", &["seq-raft", "seq-store"]),
     ("sled", &["seq-raft"]),
     ("tonic-prost", &["seq-compare", "seq-proto"]),
@@ -109,7 +109,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     report::conclude("layers", findings)
 }
 
-/// The dependencies of a crate: for the build, and for tests only.
+/// Dependencies of a crate: for the build, and for tests only.
 #[derive(Debug, Default)]
 struct Edges {
     built: BTreeSet<String>,
@@ -187,7 +187,7 @@ mod tests {
     const TABLE: &[Layer] =
         &[Layer { name: "low", uses: &[], tests_use: &[] }, Layer { name: "high", uses: &["low"], tests_use: &[] }];
 
-    /// A workspace of crates with what they are built from and what their tests use.
+    /// Makes a workspace of crates, each with its dependencies for the build and for tests.
     fn workspace(crates: &[(&str, &[&str], &[&str])]) -> BTreeMap<String, Edges> {
         let set = |names: &[&str]| names.iter().map(ToString::to_string).collect();
         let edges = |(name, built, tests): &(&str, &[&str], &[&str])| {

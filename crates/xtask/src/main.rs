@@ -29,24 +29,24 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything that must hold before a change lands: format, lints, docs, tests, and the checks below.
+    /// Runs all checks that must pass before a change lands: format, lints, docs, tests, and the checks below.
     Check(check::CheckArgs),
-    /// Builds the packages: tar.gz, .deb, container image, a list of what they are built from, and their checksums.
+    /// Builds the packages: tar.gz, .deb, container image, a list of the binary's components, and checksums.
     Dist(dist::DistArgs),
-    /// Writes the list of what the program is built from, in the CycloneDX format.
+    /// Writes the list of the binary's components, in the CycloneDX format.
     Sbom(dist::sbom::SbomArgs),
-    /// Sizes, module heads, comments in the protos, links, numbering of the ADRs.
+    /// Checks sizes, module heads, sentences of comments, comments in the protos, links and the numbering of the ADRs.
     Tidy,
     /// Runs each fuzz target for some seconds.
     Fuzz(fuzz::FuzzArgs),
-    /// The allowed dependencies between the crates of this workspace.
+    /// Checks the dependencies between the crates of this workspace.
     Layers,
     /// Runs the real services on a simulated network, under faults, for a few seeds.
     Turmoil,
-    /// The protos against those of the last release.
+    /// Compares the protos with the last release.
     Wire(wire::WireArgs),
-    /// Rates of words in comments and documents, and the places of words that docs/glossary.md does not use: a report,
-    /// not a check.
+    /// Prints rates of words in comments and documents, rates of stiff sentences for each crate, and the places of
+    /// words that docs/glossary.md does not use. `tidy` checks the rates of sentences.
     Words(words::WordsArgs),
 }
 
@@ -72,20 +72,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// The root of the workspace, whatever the current directory.
+/// Returns the root of the workspace, independent of the current directory.
 fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.ancestors().nth(2).expect("xtask lies in `crates/`").to_owned()
 }
 
-/// The cargo that runs this program, in the workspace, with an empty stdin.
+/// Returns a command of the cargo that runs this program, in the workspace, with an empty stdin.
 fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).stdin(Stdio::null());
     command
 }
 
-/// The target directory of cargo.
+/// Returns the target directory of cargo.
 fn target_dir(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }

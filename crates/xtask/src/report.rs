@@ -9,7 +9,7 @@ pub(crate) struct Finding {
     pub(crate) path: String,
     /// Line, from 1; 0 for the whole file.
     pub(crate) line: usize,
-    /// What is wrong and what to do.
+    /// Description of the violation, with advice.
     pub(crate) message: String,
 }
 

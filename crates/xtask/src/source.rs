@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Directories of build outputs and downloads, which are skipped.
+/// Skipped directories, which have build outputs and downloads.
 const SKIPPED: &[&str] = &[".git", "target", "artifacts", "corpus", "coverage", "node_modules", "__pycache__"];
 
-/// One text file.
+/// A text file.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// Path from the root, with `/` between the parts.
@@ -18,25 +18,25 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Whether the file's name ends in `.extension`.
+    /// Returns whether the file's name ends in `.extension`.
     pub(crate) fn is(&self, extension: &str) -> bool {
         Path::new(&self.path).extension().is_some_and(|found| found == extension)
     }
 
-    /// Whether the file is Rust that only tests, benches or fuzzers compile.
+    /// Returns whether the file is Rust that only tests, benches or fuzzers compile.
     pub(crate) fn is_test(&self) -> bool {
         let dirs = ["tests/", "benches/"];
         let in_dir = dirs.iter().any(|dir| self.path.starts_with(dir) || self.path.contains(&format!("/{dir}")));
         in_dir || self.path.ends_with("/tests.rs") || self.path.ends_with("_tests.rs")
     }
 
-    /// The lines with their numbers, from 1.
+    /// Returns the lines with their numbers, from 1.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         (1..).zip(self.text.lines())
     }
 }
 
-/// Reads every text file below `root`, sorted by path. Files that are not UTF-8 are skipped as data.
+/// Reads every text file below `root`, sorted by path. Skips files that are not UTF-8, because they are data.
 pub(crate) fn read_all(root: &Path) -> anyhow::Result<Vec<Source>> {
     let mut sources = Vec::new();
     walk(root, root, &mut sources)?;
@@ -66,7 +66,7 @@ fn walk(root: &Path, dir: &Path, sources: &mut Vec<Source>) -> anyhow::Result<()
 
 #[cfg(test)]
 impl Source {
-    /// A file for a test.
+    /// Makes a file for a test.
     pub(crate) fn planted(path: &str, text: &str) -> Source {
         Source { path: path.to_owned(), text: text.to_owned() }
     }

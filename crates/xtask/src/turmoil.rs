@@ -1,13 +1,13 @@
-//! Runs the simulated worlds of `tests/turmoil`, a separate workspace, because it is built with its own cfg.
+//! Runs the simulated worlds of `tests/turmoil`, which is a separate workspace because it is built with its own cfg.
 
 use std::path::Path;
 
 use anyhow::Context;
 
-/// The directory of the workspace. Cargo reads the cfg from a file there, so it runs there.
+/// Directory of the workspace, and working directory of cargo, which reads the cfg from a file there.
 const DIR: &str = "tests/turmoil";
 
-/// Checks the format and runs each world for as many seeds as the gate has time for.
+/// Checks the format and runs each world for the number of seeds that the gate allows.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     for args in [&["fmt", "--check"] as &[&str], &["test", "--locked", "--", "--nocapture"]] {
         let status = crate::cargo(&root.join(DIR))

@@ -1,9 +1,9 @@
-//! The protos against those of the last release: nothing that a node of it sends or expects has changed.
+//! Compares the protos with the last release: no message or method that its nodes send or expect has changed.
 //!
-//! Nodes of two neighbouring releases run together during an upgrade. `proto/released.txt` lists what the last release
-//! has: one line for each field, value of an enum, and method. A line may go only where its number is reserved; new
-//! ones are free, and a field may become `optional`: the bytes are the same, but its receiver must expect that the last
-//! release leaves out a zero. A release writes the list anew: `cargo xtask wire --write`.
+//! Nodes of two neighbouring releases run together during an upgrade. `proto/released.txt` lists the surface of the
+//! last release: one line for each field, enum value and method. A line may only be removed if its number is reserved.
+//! New lines are allowed, and a field may become `optional`: its encoding stays the same, but its receiver must expect
+//! that the last release omits a zero. Every release writes the list anew: `cargo xtask wire --write`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,10 +21,10 @@ use crate::tidy;
 /// Path of the list.
 const RELEASED: &str = "proto/released.txt";
 
-/// What to do with the list.
+/// Arguments of `wire`.
 #[derive(Args)]
 pub(crate) struct WireArgs {
-    /// Replaces the list by what the protos have now, at a release.
+    /// Replace the list with the current protos, at a release.
     #[arg(long)]
     write: bool,
 }
@@ -41,7 +41,7 @@ pub(crate) fn run(root: &Path, args: &WireArgs) -> anyhow::Result<()> {
     report::conclude("wire", surface.broken(&released))
 }
 
-/// The check, as a step of the gate.
+/// Runs the check as a step of the gate.
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     run(root, &WireArgs { write: false })
 }
@@ -52,12 +52,12 @@ fn compile(dir: &Path) -> anyhow::Result<DescriptorPool> {
     Ok(compiler.descriptor_pool())
 }
 
-/// What nodes of another release depend on.
+/// The surface that nodes of another release depend on.
 #[derive(Debug, Default)]
 struct Surface {
-    /// One for each field, value and method.
+    /// One line for each field, value and method.
     lines: BTreeSet<String>,
-    /// The beginnings of lines whose number is reserved.
+    /// Prefixes of lines whose number is reserved.
     reserved: BTreeSet<String>,
 }
 
@@ -102,7 +102,7 @@ impl Surface {
         self.lines.extend(service.methods().map(of));
     }
 
-    /// The lines of the released list that no longer hold.
+    /// Returns findings for the lines of the released list that no longer hold.
     fn broken(&self, released: &str) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (number, line) in (1..).zip(released.lines()) {
@@ -120,14 +120,14 @@ impl Surface {
     }
 }
 
-/// The line of a plain field as an optional one.
+/// Returns the line of a plain field in its optional form.
 fn optional(line: &str) -> Option<String> {
     let words: Vec<_> = line.split(' ').collect();
     let ["field", message, number, name, kind] = words[..] else { return None };
     Some(format!("field {message} {number} {name} optional {kind}"))
 }
 
-/// Number, name, cardinality, type and oneof of a field. The name is part of the JSON endpoint.
+/// Returns number, name, cardinality, type and oneof of a field. The name is part of the JSON endpoint.
 fn describe(field: &FieldDescriptor) -> String {
     let cardinality = match field.cardinality() {
         Cardinality::Repeated => "repeated ",
@@ -163,7 +163,7 @@ mod tests {
         Surface::of(&compiler.descriptor_pool())
     }
 
-    /// One file that lies in memory.
+    /// A file in memory.
     struct Texts(protox::prost_reflect::prost_types::FileDescriptorSet);
 
     impl protox::file::FileResolver for Texts {

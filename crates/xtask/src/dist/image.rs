@@ -1,6 +1,6 @@
-//! The container image, as an archive in the layout of OCI (image-spec 1.1): one layer with the binary alone.
+//! The container image, as an archive in the OCI layout (image-spec 1.1): a single layer with only the binary.
 //!
-//! `podman load` and `docker load` (25 and later) read it. No registry and no container engine is needed to make it.
+//! `podman load` and `docker load` (25 and later) read it. Making it needs neither a registry nor a container engine.
 
 use std::fs;
 use std::path::Path;
@@ -10,18 +10,17 @@ use serde_json::{Value, json};
 
 use super::{Dist, TARGET, run_to_end, sha256};
 
-/// User and group of the processes, which no file of the image belongs to: 65532 is "nonroot" in the images of
-/// distroless.
+/// User and group of the processes, which own no file of the image: 65532 is "nonroot" in the distroless images.
 const USER: &str = "65532:65532";
 
-/// Writes the archive; returns its name.
+/// Writes the archive; returns its file name.
 pub(super) fn write(dist: &Dist) -> anyhow::Result<String> {
     let layout = dist.staged.join("image");
     let blobs = layout.join("blobs/sha256");
     fs::create_dir_all(&blobs)?;
 
     let layer = layer(dist)?;
-    // The identity of a layer is that of its content; its digest is that of what is transferred.
+    // The id of a layer is the digest of its content; its own digest is that of the compressed archive.
     let diff_id = sha256(&layer)?;
     run_to_end(Command::new("gzip").args(["-9nf"]).arg(&layer))?;
     let layer = layer.with_extension("tar.gz");
@@ -77,7 +76,7 @@ pub(super) fn write(dist: &Dist) -> anyhow::Result<String> {
     Ok(file)
 }
 
-/// The only layer: the binary, and a directory for data that belongs to the user of the processes.
+/// Makes the only layer: the binary, and a data directory that belongs to the user of the processes.
 fn layer(dist: &Dist) -> anyhow::Result<std::path::PathBuf> {
     let root = dist.staged.join("layer");
     fs::create_dir_all(root.join("data"))?;
@@ -86,7 +85,7 @@ fn layer(dist: &Dist) -> anyhow::Result<std::path::PathBuf> {
     let mut command = Command::new("tar");
     command.args(["--sort=name", "--format=gnu", "--numeric-owner"]).arg(format!("--mtime=@{}", dist.epoch));
     command.args(["-cf"]).arg(&tar).arg("-C").arg(&root);
-    // tar gives one owner to all files that it adds.
+    // tar uses the same owner for all files that it adds in a run.
     run_to_end(command.args(["--owner=0", "--group=0", "--mode=0755", "seqsvr"]))?;
     let mut command = Command::new("tar");
     command.args(["--format=gnu", "--numeric-owner"]).arg(format!("--mtime=@{}", dist.epoch));

@@ -1,7 +1,7 @@
-//! The list of what the binary is built from, in the CycloneDX format.
+//! The list of the binary's components, in the CycloneDX format.
 //!
-//! Invariant: it depends on the sources only. The tool leaves a random number, the time and the path of the checkout in
-//! it; they are taken out here.
+//! Invariant: the list depends only on the sources. The tool's output also has a random number, the time and the path
+//! of the checkout; this module removes them.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,11 @@ use serde_json::Value;
 
 use super::{TARGET, text_of, version};
 
-/// The version of cargo-cyclonedx that the lists are made with.
+/// Version of cargo-cyclonedx that makes the lists.
 const CARGO_CYCLONEDX: &str = "0.5.9";
 
-/// What the tool names its files, each beside the manifest of a crate. Nothing else in the repository has the name.
+/// Stem of the tool's output files, each next to the manifest of a crate. No other file in the repository has this
+/// name.
 const FILE: &str = "seqsvr-list";
 
 #[derive(Args)]
@@ -25,7 +26,7 @@ pub(crate) struct SbomArgs {
     out: std::path::PathBuf,
 }
 
-/// Writes the list of the sources as they are.
+/// Writes the list for the sources in their current state.
 pub(crate) fn run(root: &Path, args: &SbomArgs) -> anyhow::Result<()> {
     let epoch = super::epoch(root)?;
     write(root, &epoch, &std::path::absolute(&args.out)?)?;
@@ -33,7 +34,7 @@ pub(crate) fn run(root: &Path, args: &SbomArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The name of the list of a version.
+/// Returns the file name of a version's list.
 pub(super) fn name(version: &str) -> String {
     format!("seqsvr-{version}-{TARGET}.cdx.json")
 }
@@ -42,7 +43,7 @@ pub(super) fn name(version: &str) -> String {
 pub(super) fn write(root: &Path, epoch: &str, to: &Path) -> anyhow::Result<()> {
     let metadata = cargo_metadata::MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec()?;
     let written = list(root);
-    // The tool writes one for each crate of the workspace, into the sources.
+    // The tool writes a list for each crate of the workspace, next to the crate's sources.
     let mut text = None;
     for package in &metadata.packages {
         let Some(dir) = package.manifest_path.parent() else { continue };
@@ -61,7 +62,7 @@ pub(super) fn write(root: &Path, epoch: &str, to: &Path) -> anyhow::Result<()> {
     fs::write(to, text).with_context(|| format!("cannot write {}", to.display()))
 }
 
-/// Lets the tool write its files.
+/// Runs the tool, which writes its files.
 fn list(root: &Path) -> anyhow::Result<()> {
     let mut cargo = crate::cargo(root);
     cargo.args([
@@ -79,9 +80,9 @@ fn list(root: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("is it installed? cargo install --locked cargo-cyclonedx@{CARGO_CYCLONEDX}"))
 }
 
-/// The list without what differs between two runs.
+/// Returns the list without the fields that differ between two runs.
 fn reproducible(text: &str, root: &Path, epoch: &str) -> anyhow::Result<Value> {
-    // References of the workspace's own crates have their paths: `path+file:///srv/seqsvr/crates/seq-kit#0.1.0`.
+    // References to the workspace's own crates have their paths: `path+file:///srv/seqsvr/crates/seq-kit#0.1.0`.
     let root = format!("file://{}/", root.display());
     let mut list: Value = serde_json::from_str(&text.replace(&root, "file:///seqsvr/"))?;
     let fields = list.as_object_mut().context("the list is no object")?;

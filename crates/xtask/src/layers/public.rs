@@ -1,14 +1,14 @@
-//! Public signatures without types of the libraries that stay behind one crate: openraft, sled, rkyv.
+//! Checks that public signatures have no types of libraries that are fenced by a single crate: openraft, sled, rkyv.
 //!
-//! Reads text, no types: an item that is `pub` (the compiler refuses one that is not reachable), up to its body. Names
-//! of a library are its paths, what a file imports from it, and the crate's own aliases of such names.
+//! The check reads text, not types: every `pub` item up to its body (the compiler refuses a `pub` item that is not
+//! reachable). Names of a library are its paths, a file's imports from it, and the crate's own aliases of such names.
 
 use std::collections::BTreeSet;
 
 use crate::report::Finding;
 use crate::source::Source;
 
-/// The libraries, and the file with the crate's aliases of their types.
+/// Fenced libraries, and the file with the crate's aliases of their types.
 const LIBRARIES: &[&str] = &["openraft", "rkyv", "sled"];
 const ALIASES: &str = "crates/seq-raft/src/types.rs";
 
@@ -36,13 +36,13 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Names of the aliases that are declared for types of a library.
+/// Returns the names of the aliases that are declared for types of a library.
 fn aliases(source: &Source) -> BTreeSet<String> {
     let declared = source.text.lines().filter_map(|line| line.trim().strip_prefix("pub(crate) type "));
     declared.filter_map(|rest| words(rest).next().map(str::to_owned)).chain(["TypeConfig".to_owned()]).collect()
 }
 
-/// Names of types that a file imports from these paths.
+/// Returns the names of types that a file imports from these paths.
 fn imported(source: &Source, paths: &[&str]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut statement = String::new();
@@ -61,7 +61,7 @@ fn imported(source: &Source, paths: &[&str]) -> BTreeSet<String> {
     names
 }
 
-/// The signatures of public items with their lines: up to the body, and of enums and traits with the body.
+/// Returns the signatures of public items with their lines: up to the body, for enums and traits including the body.
 fn signatures(text: &str) -> Vec<(usize, String)> {
     let lines: Vec<&str> = text.lines().take_while(|line| !line.starts_with("mod tests {")).collect();
     let mut found = Vec::new();
@@ -96,7 +96,7 @@ fn signatures(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// A tuple struct without the fields that are not public.
+/// Returns the signature of a tuple struct without its private fields.
 fn private_fields_removed(item: &str, signature: String) -> String {
     match signature.split_once('(') {
         Some((head, fields)) if item == "struct" => {

@@ -1,5 +1,5 @@
-//! Nested `clippy.toml` files. Clippy reads only the nearest one, so the file of a crate must repeat every ban of the
-//! root, or lift it in a comment: `# lifted: path: why`.
+//! Checks nested `clippy.toml` files. Clippy reads only the nearest file, so the file of a crate must repeat every ban
+//! of the root, or lift it in a comment: `# lifted: path: why`.
 
 use crate::report::Finding;
 use crate::source::Source;
@@ -22,7 +22,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// The banned paths, and the settings that are one line.
+/// Returns the banned paths, and the settings of a single line.
 fn rules(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| match line.trim().strip_prefix("{ path = \"") {
         Some(rest) => rest.split_once('"').map(|(path, _)| path),

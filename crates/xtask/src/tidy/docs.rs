@@ -1,17 +1,17 @@
-//! Documents: links resolve, named Rust files exist, and the decision records are numbered without a gap.
+//! Checks documents: links resolve, named Rust files exist, and decision records are numbered without a gap.
 
 use std::collections::BTreeSet;
 
 use crate::report::Finding;
 use crate::source::Source;
 
-/// The directory of the decision records.
+/// Directory of the decision records.
 const ADR_DIR: &str = "docs/adr/";
 
-/// A file name used as a pattern.
+/// A file name that stands for a pattern.
 const PATTERN: &str = "foo/tests.rs";
 
-/// The parts every decision record has.
+/// Headings that every decision record has.
 const ADR_PARTS: &[&str] = &["## Context", "## Decision", "## Consequences"];
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
@@ -46,7 +46,7 @@ fn check_links(source: &Source, sources: &[Source], findings: &mut Vec<Finding>)
     }
 }
 
-/// A Rust file that a document names in back-ticks exists; the name may leave out the directories in front.
+/// Checks that a Rust file named in back-ticks exists. The name may omit leading directories.
 fn check_named_files(source: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
     for (number, line) in prose(&source.text) {
         let quoted = line.split('`').skip(1).step_by(2);
@@ -59,11 +59,11 @@ fn check_named_files(source: &Source, sources: &[Source], findings: &mut Vec<Fin
     }
 }
 
-/// The targets of `[text](target)` outside of code, with their line.
+/// Returns the targets of `[text](target)` outside of code, with their lines.
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
-        // Every second part is between back-ticks. The text of a link may be, its target begins after them.
+        // Every second part is in back-ticks. A link's text may be in back-ticks; its target follows them.
         for part in line.split('`').step_by(2) {
             let targets = part.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
             found.extend(targets.map(|(target, _)| (number, target)));
@@ -72,7 +72,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// The lines outside of fenced blocks.
+/// Returns the lines outside of fenced blocks.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -82,7 +82,8 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The anchors of the headings, as a renderer derives them: lower case, words joined by `-`, other characters dropped.
+/// Returns the anchors of the headings as a renderer derives them: lower case, words joined by `-`, other characters
+/// dropped.
 pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     let slug = |heading: &str| {
         let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
@@ -91,7 +92,7 @@ pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| slug(line.trim_start_matches('#'))).collect()
 }
 
-/// The path that `link` in the file `from` names, from the root; `None` when it leads above the root.
+/// Resolves a link in the file `from` to a path from the root; `None` if it leads above the root.
 fn resolve(from: &str, link: &str) -> Option<String> {
     if link.is_empty() {
         return Some(from.to_owned());
@@ -110,8 +111,8 @@ fn resolve(from: &str, link: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Decision records are `NNNN-title.md`, numbered from 0001 without a gap, with the number in the heading and the same
-/// parts. 0000 is the template.
+/// Checks that decision records are named `NNNN-title.md`, are numbered from 0001 without a gap, and have the number in
+/// the heading and the same parts. 0000 is the template.
 fn check_adrs(sources: &[Source], findings: &mut Vec<Finding>) {
     let mut expected = 0_u32;
     for source in sources {

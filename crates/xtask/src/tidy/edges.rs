@@ -1,31 +1,31 @@
-//! The edges of the process: only the binary prints, exits and reads the environment, the last in one file; no task
-//! group is dropped with its tasks running; the kit names no metric of the program.
+//! Checks the edges of the process: only the binary prints, exits and reads the environment, which it reads in one
+//! file; no task group is dropped while its tasks run; the kit names no metric of the program.
 //!
-//! Clippy cannot hold these rules: its bans are for a whole crate with its tests, and they differ by file.
+//! Clippy cannot check these rules: its bans apply to a whole crate with its tests, and these rules differ by file.
 
 use crate::report::Finding;
 use crate::source::Source;
 
 /// Code that only some files may contain.
 struct Edge {
-    /// What the code contains, each split in two, because this file is checked as well.
+    /// Substrings of the code, each split in two because this file is checked as well.
     marks: &'static [(&'static str, &'static str)],
-    /// Beginnings, and ends, of the paths of the files that may.
+    /// Prefixes and suffixes of the paths of files that may contain the code.
     allowed: &'static [&'static str],
-    /// What to do instead.
+    /// Advice in the finding.
     instead: &'static str,
 }
 
 const EDGES: &[Edge] = &[
     Edge {
         marks: &[("print", "!("), ("println", "!("), ("stdout", "()"), ("stderr", "()")],
-        // The logger writes to stderr; a failed disk leaves its last words there, because the log may be filtered.
+        // The logger writes to stderr, and so does a failed disk before the abort, because the log may be filtered.
         allowed: &["crates/seqsvr/", "/telemetry.rs", "/storage/abort.rs"],
         instead: "only the binary prints: return the text, or log it",
     },
     Edge {
         marks: &[("process::", "exit("), ("process::", "abort(")],
-        // After a failed sync nothing may run, not even a destructor.
+        // No code may run after a failed sync, not even a destructor.
         allowed: &["crates/seqsvr/", "/storage/abort.rs"],
         instead: "only the binary ends the process: return an error",
     },
@@ -41,7 +41,7 @@ const EDGES: &[Edge] = &[
     },
 ];
 
-/// The crate that knows no product, and what it may not contain.
+/// Path of the crate that knows no product, and the text that it may not contain.
 const KIT: (&str, &str) = ("crates/seq-kit/", concat!("seqsvr", "_"));
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
@@ -66,13 +66,13 @@ impl Edge {
     }
 }
 
-/// Whether a file is built into the product.
+/// Returns whether a file is built into the product.
 fn is_product(source: &Source) -> bool {
     let in_source = source.path.starts_with("crates/") && source.path.contains("/src/");
     source.is("rs") && in_source && !source.is_test() && !source.path.starts_with("crates/xtask/")
 }
 
-/// The lines before the unit tests, without comments.
+/// Returns the lines before the unit tests, without comments.
 fn code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     let lines = source.lines().take_while(|(_, line)| *line != "#[cfg(test)]");
     lines.filter(|(_, line)| !line.trim_start().starts_with("//"))

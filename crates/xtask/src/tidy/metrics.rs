@@ -1,4 +1,5 @@
-//! Metrics: the table in the documentation equals the catalogue in the code, row by row, and every metric is recorded.
+//! Checks the metrics: the table in the documentation equals the catalogue in the code, row by row, and every metric is
+//! recorded.
 
 use crate::report::Finding;
 use crate::source::Source;
@@ -6,10 +7,11 @@ use crate::source::Source;
 const CATALOGUE: &str = "crates/seq-api/src/metrics.rs";
 const TABLE: &str = "docs/operations.md";
 
-/// The start of a metric's row.
+/// Prefix of a metric's row.
 const ROW: &str = "| `seqsvr_";
 
-/// A metric recorded by a literal name, not by a constant. In two parts, because this file is checked as well.
+/// Code that records a metric by a literal name instead of a constant. In two parts, because this file is checked as
+/// well.
 const LITERAL: &str = concat!("!(", "\"seqsvr_");
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
@@ -38,7 +40,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// A row for each entry of the catalogue: `/// help` above `NAME = "name", Kind, Unit, ["label", ...]...;`.
+/// Returns a row for each entry of the catalogue: `/// help` above `NAME = "name", Kind, Unit, ["label", ...]...;`.
 fn rows(catalogue: &str) -> Vec<String> {
     let lines: Vec<&str> = catalogue.lines().map(str::trim).collect();
     let entry = |pair: &[&str]| {
@@ -53,13 +55,13 @@ fn rows(catalogue: &str) -> Vec<String> {
     lines.windows(2).filter_map(entry).collect()
 }
 
-/// The names of the metrics.
+/// Returns the names of the metrics.
 pub(crate) fn names(catalogue: &str) -> impl Iterator<Item = &str> {
     let names = catalogue.lines().filter_map(|line| line.split_once(" = \"")?.1.split_once("\", "));
     names.map(|(name, _)| name).filter(|name| name.starts_with("seqsvr_"))
 }
 
-/// The names of the metrics' constants.
+/// Returns the names of the metrics' constants.
 fn constants(catalogue: &str) -> impl Iterator<Item = &str> {
     catalogue.lines().filter_map(|line| line.trim().split_once(" = \"seqsvr_").map(|(constant, _)| constant))
 }

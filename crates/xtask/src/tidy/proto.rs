@@ -1,5 +1,5 @@
-//! Documentation of the protos: every element has a comment above it, comments of numbers state what they count and
-//! their range, and names follow one style.
+//! Checks the documentation of the protos: every element has a comment above it, a number's comment states its meaning
+//! and its range, and names follow one style.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,8 +23,8 @@ const MESSAGE_ONEOF: i32 = 8;
 const ENUM_VALUE: i32 = 2;
 const SERVICE_METHOD: i32 = 2;
 
-/// Words that state what a number counts. A comment on a number has one of them, or a range, which has a digit, or
-/// names in back-ticks the field that defines it.
+/// Words that state the meaning of a number. A number's comment must have such a word, a range, which has a digit, or
+/// the name of the field that defines it, in back-ticks.
 const COUNTING: &[&str] =
     &["number", "index", "version", "epoch", "uid", "user", "section", "count", "term", "bytes", "since", "`"];
 
@@ -41,7 +41,7 @@ pub(super) fn check(dir: &Path, findings: &mut Vec<Finding>) -> anyhow::Result<(
     Ok(())
 }
 
-/// The paths of all protos below `dir`, from there.
+/// Returns the paths of all protos below `dir`, relative to `dir`.
 pub(crate) fn files(dir: &Path) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     list(dir, dir, &mut names)?;
@@ -82,7 +82,7 @@ fn lint(file: &FileDescriptorProto, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Line and leading comment of each element, by its path.
+/// Returns the line and the leading comment of each element, by its path.
 fn places(file: &FileDescriptorProto) -> HashMap<Vec<i32>, (usize, String)> {
     let locations = file.source_code_info.iter().flat_map(|info| &info.location);
     let place = |span: &[i32]| span.first().map_or(0, |line| *line as usize + 1);
@@ -192,7 +192,7 @@ fn is_number(kind: Type) -> bool {
 mod tests {
     use super::*;
 
-    /// Lints one file of package `seqsvr.v1` with this text after its head.
+    /// Lints a file of this package with this text after its head.
     fn findings(package: &str, body: &str) -> Vec<String> {
         let file = format!("syntax = \"proto3\";\npackage {package};\n{body}");
         let parsed = protox::compile_text(&file);
@@ -204,7 +204,7 @@ mod tests {
     mod protox {
         use super::FileDescriptorProto;
 
-        /// Compiles one text as `seqsvr/v1/a.proto`, with its comments.
+        /// Compiles a text as `seqsvr/v1/a.proto`, with its comments.
         pub(super) fn compile_text(text: &str) -> FileDescriptorProto {
             let file = ::protox::file::File::from_source("seqsvr/v1/a.proto", text).unwrap();
             file.file_descriptor_proto().clone()

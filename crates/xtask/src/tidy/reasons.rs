@@ -1,4 +1,4 @@
-//! Reasons of refusals: each name is written once, in the enum; other product code uses the variant.
+//! Checks the reasons of refusals: each name is written once, in the enum; other product code uses the variant.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::source::Source;
 
 const REASONS: &str = "crates/seq-proto/src/reason.rs";
 
-/// The line that begins the tests of a file; tests state names to pin what is on the wire.
+/// First line of a file's tests, which may use names to pin the encoding.
 const TESTS: &str = "#[cfg(test)]";
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
@@ -26,13 +26,13 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// The names in the enum: `Variant = "NAME", ...`.
+/// Returns the names in the enum: `Variant = "NAME", ...`.
 fn names(reasons: &str) -> BTreeSet<&str> {
     let code = reasons.lines().filter(|line| !line.trim_start().starts_with("//"));
     code.filter_map(|line| line.split_once(" = \"")?.1.split_once("\", [")).map(|(name, _)| name).collect()
 }
 
-/// The string literals of a line.
+/// Returns the string literals of a line.
 fn literals(line: &str) -> impl Iterator<Item = &str> {
     line.split('"').skip(1).step_by(2)
 }

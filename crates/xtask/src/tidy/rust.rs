@@ -1,12 +1,12 @@
-//! Rust files: a module comment at the top, a limit on the size, no marks of unfinished work.
+//! Checks Rust files: a module comment at the top, a limit on the size, no marks of unfinished work.
 
 use crate::report::Finding;
 use crate::source::Source;
 
-/// Limit on the lines of a file without its tests: a longer one has more than one purpose.
+/// Limit on the lines of a file without its tests: a longer file has more than one purpose.
 const MAX_LINES: usize = 900;
 
-/// Files that exceeded the limit when the rule was added, with their own limit. Entries only shrink or go.
+/// Files that exceeded the limit when the rule was added, with their own limits. Entries may only shrink or be removed.
 const RATCHET: &[(&str, usize)] = &[];
 
 /// Marks of unfinished work, which belongs in an issue.
@@ -65,7 +65,7 @@ fn check_ratchet(sources: &[Source], ratchet: &[(&str, usize)], findings: &mut V
     }
 }
 
-/// Number of lines before the file's unit tests.
+/// Returns the number of lines before the file's unit tests.
 fn product_lines(source: &Source) -> usize {
     let lines: Vec<&str> = source.text.lines().collect();
     let tests = lines.windows(2).position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod tests {"));

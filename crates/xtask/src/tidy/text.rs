@@ -1,9 +1,9 @@
-//! Text files: no paths of one machine, no trailing white space, one line break at the end.
+//! Checks text files: no paths of one machine, no trailing white space, one line break at the end.
 
 use crate::report::Finding;
 use crate::source::Source;
 
-/// Forbidden texts, with the reason. Written in parts, because this file is checked as well.
+/// Forbidden texts with their reasons. Written in parts, because this file is checked as well.
 const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("/wo", "rk/"), "a path of one machine"),
     (concat!("/ro", "ot/"), "a path of one machine"),
@@ -11,7 +11,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("../sha", "red"), "a path outside of the repository"),
 ];
 
-/// Extensions of files whose white space is checked; others may be data.
+/// Extensions of files whose white space is checked; other files may be data.
 const CLEAN: &[&str] = &["rs", "toml", "proto", "md", "sh", "yml", "yaml"];
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
