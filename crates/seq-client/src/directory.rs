@@ -232,7 +232,7 @@ impl Directory {
         self.clusters[index].layout.locate(Uid(uid)).ok().map(|(section, _)| (index, section))
     }
 
-    /// Checks cheaply, before any conversion or copy, whether routes hold news: those of most responses do not.
+    /// Checks cheaply, before any conversion or copy, whether routes are new: the routes of most responses are not.
     fn would_change(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> bool {
         self.by_id(SetId(routes.set_id))
             .is_none_or(|set| set.version.0 < routes.version || seed.is_some_and(|seed| !set.has_seed(seed)))

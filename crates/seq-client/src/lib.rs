@@ -10,7 +10,7 @@
 //!
 //! let client = Client::connect("http://127.0.0.1:7100").await?;
 //!
-//! // The next number of user 42, and the one before it.
+//! // The next number of user 42, and the number before it.
 //! let next = client.next(42).await?;
 //! println!("{} after {}", next.value, next.prev);
 //!

@@ -9,6 +9,7 @@ mod dist;
 mod fuzz;
 mod layers;
 mod report;
+mod sentences;
 mod source;
 mod tidy;
 mod turmoil;

@@ -9,6 +9,7 @@ mod metrics;
 mod proto;
 mod reasons;
 mod rust;
+mod sentences;
 mod text;
 
 use std::path::Path;
@@ -16,6 +17,7 @@ use std::path::Path;
 pub(crate) use docs::anchors;
 pub(crate) use metrics::names as metric_names;
 pub(crate) use proto::files as proto_files;
+pub(crate) use sentences::limits_of as sentence_limits;
 
 use crate::report;
 use crate::source;
@@ -30,6 +32,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     edges::check(&sources, &mut findings);
     metrics::check(&sources, &mut findings);
     reasons::check(&sources, &mut findings);
+    sentences::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
     proto::check(&root.join("proto"), &mut findings)?;
     report::conclude("tidy", findings)

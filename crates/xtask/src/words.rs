@@ -1,5 +1,5 @@
-//! Word report: rates of a few words per thousand lines of comments and documents, and the places of the words that the
-//! glossary does not use. A report, not a check.
+//! Word report: rates of a few words per thousand lines of comments and documents, rates of stiff sentences in each
+//! crate, and the places of the words that the glossary does not use. A report; `tidy` checks the rates of sentences.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,15 +7,17 @@ use std::path::Path;
 use anyhow::Context;
 use clap::Args;
 
+use crate::sentences::{self, PATTERNS};
 use crate::source::{self, Source};
+use crate::tidy;
 
-/// The page with the table of words that are not used.
+/// Page with the table of words that are not used.
 const GLOSSARY: &str = "docs/glossary.md";
 
-/// The heading of that table.
+/// Heading of that table.
 const HEADING: &str = "## Words that are not used";
 
-/// Words whose rates are printed: words for people first, then words of the field.
+/// Words with printed rates: words for people first, then words of the field.
 const RATES: [(&str, &[&str]); 4] = [
     ("somebody, nobody", &["somebody", "nobody", "everybody", "anybody"]),
     ("who(ever)", &["who", "whom", "whoever"]),
@@ -29,10 +31,10 @@ const RATES: [(&str, &[&str]); 4] = [
 /// Arguments of `words`.
 #[derive(Args)]
 pub(crate) struct WordsArgs {
-    /// Only files whose path begins with this.
+    /// Only files whose path begins with PATH.
     #[arg(value_name = "PATH", default_value = "")]
     under: String,
-    /// Print every place, not only the files with the most.
+    /// Print every place, not only the files with the most places.
     #[arg(long)]
     places: bool,
 }
@@ -60,6 +62,8 @@ pub(crate) fn run(root: &Path, args: &WordsArgs) -> anyhow::Result<()> {
         let found: usize = words.iter().map(|word| lines.iter().filter(|line| has(line.text, word)).count()).sum();
         println!("  {:>6.1}  {name}", found as f64 * 1_000.0 / lines.len().max(1) as f64);
     }
+    let of_args = || sources.iter().filter(|source| source.path.starts_with(&args.under));
+    print_sentences(of_args(), args.places);
     println!("\nwords that the glossary does not use:");
     for word in replaced {
         let places: Vec<&Prose<'_>> = lines.iter().filter(|line| has(line.text, &word)).collect();
@@ -73,7 +77,22 @@ pub(crate) fn run(root: &Path, args: &WordsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first column of the glossary's table.
+/// Prints the rates of sentences in each crate with their limits, and the places if requested.
+fn print_sentences<'a>(sources: impl Iterator<Item = &'a Source> + Clone, places: bool) {
+    println!("\nsentences without a noun, for each thousand lines of comments, with the limits:");
+    println!("  {:<33}{}", "", PATTERNS.map(|pattern| format!("  {pattern:<24}")).concat());
+    for (name, counts) in sentences::of_crates(sources.clone()) {
+        let rates = counts.rates().into_iter().zip(tidy::sentence_limits(&name));
+        let rates: String = rates.map(|(rate, limit)| format!("  {:<24}", format!("{rate:.1} of {limit}"))).collect();
+        println!("  {name:<20} {:>6} lines{}", counts.lines, rates.trim_end());
+    }
+    for place in sources.filter(|_| places).flat_map(sentences::places) {
+        let found = PATTERNS.iter().zip(place.found).filter(|(_, found)| *found > 0).map(|(name, _)| *name);
+        println!("  {}:{}: {}: {}", place.path, place.line, found.collect::<Vec<_>>().join("; "), place.text.trim());
+    }
+}
+
+/// Returns the words in the first column of the glossary's table.
 fn replaced(glossary: &str) -> Vec<String> {
     let table = glossary.lines().skip_while(|line| *line != HEADING).filter(|line| line.starts_with("| `"));
     table
@@ -83,7 +102,7 @@ fn replaced(glossary: &str) -> Vec<String> {
         .collect()
 }
 
-/// The comments of a source file, or all lines of a document.
+/// Returns the comments of a source file, or all lines of a document.
 fn prose(source: &Source) -> Vec<Prose<'_>> {
     let document = source.is("md");
     let comment: &[&str] = match () {
@@ -101,7 +120,7 @@ fn prose(source: &Source) -> Vec<Prose<'_>> {
         .collect()
 }
 
-/// Whether the text has the word, as a whole and in any case.
+/// Returns whether the text has the whole word, in any case.
 fn has(text: &str, word: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let part = |found: char| found.is_ascii_alphanumeric() || found == '_';
@@ -109,7 +128,7 @@ fn has(text: &str, word: &str) -> bool {
         .any(|(at, found)| !text[..at].ends_with(part) && !text[at + found.len()..].starts_with(part))
 }
 
-/// The files with the most places.
+/// Returns the files with the most places.
 fn summary(places: &[&Prose<'_>]) -> String {
     let mut files: BTreeMap<&str, usize> = BTreeMap::new();
     for place in places {
