@@ -1,4 +1,4 @@
-//! The certificate authority of a cluster: makes certificates, renews itself, and revokes.
+//! The certificate authority of a cluster: makes certificates, revokes them, and makes its own successor.
 //!
 //! Keys are ECDSA on P-256, which every TLS library supports. A certificate is never made for a given key: each
 //! certificate gets a new key, so a rotation ends the use of a key that leaked unnoticed.

@@ -82,7 +82,7 @@ struct Running {
 }
 
 impl Default for FakeSet {
-    /// One server for uids `0..1_000_000` in sections of 1,000.
+    /// Returns a set with one server for uids `0..1_000_000` in sections of 1,000.
     fn default() -> Self {
         FakeSet { name: "fake".to_owned(), uids: 0..1_000_000, section_size: 1_000, servers: 1 }
     }

@@ -4,7 +4,7 @@ use seq_channel::{CallerChannel, Pool, PoolError};
 use seq_core::limits::MAX_RESPONSE_BYTES;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 
-/// The client of the node at `addr`, over a connection of the pool.
+/// Returns the client of the node at `addr`, over a connection of the pool.
 pub(crate) fn of(pool: &Pool, addr: &str) -> Result<SequenceServiceClient<CallerChannel>, PoolError> {
     Ok(SequenceServiceClient::new(pool.get_for_caller(addr)?).max_decoding_message_size(MAX_RESPONSE_BYTES))
 }

@@ -1,7 +1,7 @@
 //! The first attempt of a call for one uid, in the stream to the owner. Concurrent calls share the messages of the
 //! stream ([`seq_channel::batch`]).
 //!
-//! Only the first attempt of a call, to the owner, is coalesced. Retries and requests to a node that forwards are unary
+//! Only this first attempt, to the owner, is coalesced. Retries and requests to a node that forwards are unary
 //! (docs/adr/0009-coalescing.md).
 
 use seq_channel::batch::{Call, CallItems, Item, Outcome};

@@ -42,20 +42,20 @@ pub enum Ended<'a> {
     },
     /// A read of the last number.
     Current {
-        /// The user.
+        /// User whose last number was read.
         user: User,
         /// Start and end of the call.
         times: (Duration, Duration),
-        /// The result.
+        /// Number that was read, or the error.
         result: &'a Result<Current, CallError>,
     },
     /// An advance of a user.
     Advance {
-        /// The user.
+        /// User that was advanced.
         user: User,
         /// The requested number.
         to: u64,
-        /// The outcome.
+        /// Outcome for the order checker.
         outcome: Advancing,
     },
     /// A request for a number without the SDK.

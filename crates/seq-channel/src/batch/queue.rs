@@ -62,7 +62,7 @@ pub enum CallItems {
     Many(Box<[Item]>),
 }
 
-/// A call.
+/// A call for numbers of one or several uids.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// Items of the call, sent in one message and in order.
