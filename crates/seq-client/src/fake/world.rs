@@ -41,7 +41,7 @@ struct SetState {
     table: RouteTable,
     /// Number of running servers.
     running: usize,
-    /// Whether the set's table follows moves of sections from this set and between other sets.
+    /// Whether the set's table follows moves between other sets; it always follows moves to and from this set.
     learns: bool,
     /// Whether the set's servers forward to other sets; otherwise they refuse with `MOVED`.
     forwards: bool,
