@@ -1,14 +1,14 @@
 //! Comparison of the applied state between members: finds a member whose state differs.
 //!
-//! Members apply the same entries in the same order, so behind the same entry their states are equal. A damaged memory,
-//! a directory that began with another state, or a release that applies a command in another way breaks that silently.
-//! So the leader marks an entry at an interval (a [`RaiseFormat`](crate::encoding::Record::RaiseFormat) to the format
-//! that the group has already, which every release reads and which changes nothing). Each member takes the SHA-256 of
-//! its state behind that entry, in the group's format, and asks the others for theirs. A member that a majority of the
-//! voters contradicts stops for good; where there is no such majority, nobody can tell which state is right, and all
-//! members report the difference.
+//! Members apply the same entries in the same order, so their states are equal after the same entry. Damaged memory, a
+//! directory that began with another state, or a release that applies a command differently breaks that silently. So
+//! the leader marks an entry at an interval. The mark is a [`RaiseFormat`](crate::encoding::Record::RaiseFormat) to the
+//! group's current format, which every release reads and which changes nothing. Each member takes the SHA-256 of its
+//! state after that entry, in the group's format, and requests the digests of the other members. A member that a
+//! majority of the voters contradicts stops permanently. Without such a majority it is unknown which state is right,
+//! and all members report the difference.
 //!
-//! **Invariant:** a member stops by its own comparison alone, and only against a majority of the voters: neither the
+//! **Invariant:** a member stops only by its own comparison, and only against a majority of the voters: neither the
 //! leader nor any other single member can stop it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,10 +22,10 @@ mod task;
 
 pub(crate) use task::{Comparison, check_mark};
 
-/// Digests that a member keeps: so many intervals may a member be behind the others and still be compared.
+/// Number of digests that a member keeps: it may be this many intervals behind the others and still be compared.
 pub(crate) const KEPT: usize = 8;
 
-/// The digest of the state behind one entry of the log.
+/// Digest of the state after one log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateDigest {
     /// Index of the entry.
@@ -35,7 +35,7 @@ pub(crate) struct StateDigest {
 }
 
 impl StateDigest {
-    /// Reads the digests in a message. A hostile member may send anything: its digests only count for itself.
+    /// Reads the digests in a message. A hostile member may send any digests: they count for that member alone.
     fn read(digests: Vec<v1::StateDigest>) -> Vec<StateDigest> {
         let read = |v1::StateDigest { index, sha256 }: v1::StateDigest| {
             Some(StateDigest { index, sha256: sha256.try_into().ok()? })
@@ -48,26 +48,26 @@ impl StateDigest {
     }
 }
 
-/// A state that was copied behind a marked entry, to be digested beside applying.
+/// State copied at a marked entry. It is digested concurrently with applying.
 pub(crate) type Due = Box<dyn FnOnce() -> StateDigest + Send>;
 
-/// The digests of one member, the copy that the next one is taken from, and the difference that was found last.
+/// Digests of one member, the copy for the next digest, and the last difference found.
 #[derive(Default)]
 pub(crate) struct Digests {
-    /// The newest copy. An older copy without a digest is dropped: a start applies many marked entries at
+    /// The newest copy. It replaces an older copy that is not digested yet: a start applies many marked entries at
     /// once.
     due: Mutex<Option<Due>>,
     changed: Notify,
     /// Ascending by index, at most [`KEPT`].
     kept: Mutex<VecDeque<StateDigest>>,
     difference: Mutex<Option<Difference>>,
-    /// Digests that members have sent by themselves: a member that was outvoted responds no more. No member is outvoted
-    /// by them.
+    /// Digests that members have sent unasked, because a member that was outvoted no longer responds. They outvote no
+    /// member.
     heard: Mutex<BTreeMap<u64, Vec<StateDigest>>>,
 }
 
 impl Digests {
-    /// The state behind a marked entry is to be digested.
+    /// Enqueues the copy of the state at a marked entry.
     pub(crate) fn mark(&self, due: Due) {
         *self.due.lock() = Some(due);
         self.changed.notify_one();
@@ -91,12 +91,12 @@ impl Digests {
         }
     }
 
-    /// A member of the group sends its digests.
+    /// Records the digests that a member of the group has sent.
     pub(crate) fn hear(&self, from: u64, digests: Vec<v1::StateDigest>) {
         self.heard.lock().insert(from, StateDigest::read(digests));
     }
 
-    /// The digests of the other members: responses, and for a silent member the digests that it sent before.
+    /// Returns the digests of the other members: the responses, and for a silent member its last recorded digests.
     fn with_heard(&self, mut responses: BTreeMap<u64, Vec<StateDigest>>) -> BTreeMap<u64, Vec<StateDigest>> {
         for (from, digests) in &*self.heard.lock() {
             responses.entry(*from).or_insert_with(|| digests.clone());
@@ -104,23 +104,23 @@ impl Digests {
         responses
     }
 
-    /// The newest digests, ascending by index.
+    /// Returns the newest digests, ascending by index.
     pub(crate) fn kept(&self) -> Vec<StateDigest> {
         self.kept.lock().iter().copied().collect()
     }
 
-    /// The difference that was found last; `None` once all voters have the same state again.
+    /// Returns the last difference found; `None` once all voters have the same state again.
     pub(crate) fn difference(&self) -> Option<Difference> {
         self.difference.lock().clone()
     }
 }
 
-/// Members whose states differ behind one entry.
+/// Members whose states differ after one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     /// Index of the entry.
     pub(crate) index: u64,
-    /// Raft ids by the digest that they have; two or more.
+    /// Raft ids by digest; two or more digests.
     pub(crate) members: BTreeMap<[u8; 32], BTreeSet<u64>>,
 }
 
@@ -141,23 +141,23 @@ impl fmt::Display for Difference {
 /// Result of comparing digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// No other member has a digest of an entry that this one has digested.
+    /// No other member has a digest of an entry that this member has digested.
     Unknown,
-    /// Some other member has the same state, and none has another one.
+    /// Some other member has the same state, and no member has a different state.
     Same,
-    /// Every voter has the same state behind one entry.
+    /// Every voter has the same state after one entry.
     AllSame {
         /// Index of the newest such entry.
         index: u64,
     },
-    /// Members differ, and no majority contradicts this one.
+    /// Members differ, and no majority contradicts this member.
     Differs(Difference),
-    /// A majority of the voters has one state, and this member has another one.
+    /// A majority of the voters has one state, and this member has a different state.
     Outvoted(Difference),
 }
 
-/// Compares the digests of member `me` with the digests of all members, `digests`, which includes its own. Each entry
-/// is judged by itself: a member that is behind is compared at an older one.
+/// Compares the digests of member `me` with those of all members in `digests`, which include its own. Each entry is
+/// judged separately: a member that is behind is compared at an older entry.
 pub(crate) fn judge(me: u64, voters: &BTreeSet<u64>, digests: &BTreeMap<u64, Vec<StateDigest>>) -> Verdict {
     let mut verdict = Verdict::Unknown;
     let mine = digests.get(&me).map_or(&[][..], Vec::as_slice);
@@ -185,8 +185,8 @@ pub(crate) fn judge(me: u64, voters: &BTreeSet<u64>, digests: &BTreeMap<u64, Vec
 }
 
 impl Digests {
-    /// Takes over a verdict. A difference stays until every voter has the same state behind a later entry: a member
-    /// that stopped because of it responds no more.
+    /// Records a verdict. A difference stays until every voter has the same state after a later entry, because a member
+    /// that stopped for the difference no longer responds.
     fn note(&self, verdict: &Verdict) {
         let mut known = self.difference.lock();
         match verdict {

@@ -21,7 +21,7 @@ pub struct Peer {
 /// Configuration of one member.
 #[derive(Clone, Debug)]
 pub struct RaftConfig {
-    /// Name of the cluster; a data directory belongs to one cluster for good.
+    /// Name of the cluster; a data directory belongs permanently to one cluster.
     pub cluster: String,
     /// Name of the set, in metrics, logs and requests of operators.
     pub set: String,
@@ -29,17 +29,17 @@ pub struct RaftConfig {
     pub id: u64,
     /// Name of this member in the set file.
     pub node: String,
-    /// Where its data lies.
+    /// Location of its data.
     pub data: DataDir,
-    /// The members of the set file, this one among them. Their addresses are newer than those of the replicated list.
+    /// Members of the set file, this member included. Their addresses are newer than those of the replicated list.
     pub peers: Vec<Peer>,
-    /// Waits to be added to a group that exists; never forms one.
+    /// Whether this member waits to be added to an existing group, and never forms a group.
     pub join: bool,
     /// Times and sizes.
     pub options: RaftOptions,
-    /// Whether this member raises the group's format while it leads, as soon as every member reads its own newest one.
-    /// Else an operator does.
+    /// Whether this member raises the group's format while it leads, as soon as every member reads its newest format.
+    /// Otherwise an operator raises it.
     pub auto_upgrade: bool,
-    /// How other members are reached.
+    /// Connector to other members.
     pub dial: Dial,
 }

@@ -1,11 +1,11 @@
 //! Encoding of stored records: one module per format version, and the readers that choose among them.
 //!
-//! Types of the rules are never archived themselves: renaming a field there must not change what is on disk. A format
-//! that was ever released is never edited; a change of it is a new module, a new version number and a conversion.
+//! Types of the state machine are never archived directly: renaming a field there must not change the bytes on disk. A
+//! released format is never edited; a change of it is a new module, a new version number and a conversion.
 //!
-//! Writers of the log's own records write the newest format, readers read all of them. Commands and states are bodies
-//! of the state machine's own formats, and the one that is written is the group's: every member reads it, and it is
-//! raised by a [`Record::RaiseFormat`] once all members read the next one.
+//! Writers of the log's own records write the newest format, and readers read every format. Commands and states are
+//! bodies in the state machine's own formats. They are written in the group's format, which every member reads; a
+//! [`Record::RaiseFormat`] raises it once all members read the next format.
 
 pub(crate) mod envelope;
 pub(crate) mod v4;
@@ -16,7 +16,7 @@ use crate::state_machine::StateMachine;
 use crate::types::{EncodedCommand, Entry, LogId, MAX_COMMAND_BYTES, Vote};
 use envelope::{Kind, Opened, ReadError};
 
-/// The format that is written.
+/// The format of new records.
 pub(crate) use v4 as newest;
 
 pub(crate) use v4::{Identity, Manifest, Snapshot, Watermark};
@@ -25,30 +25,30 @@ pub(crate) use v4::{Identity, Manifest, Snapshot, Watermark};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a command of {bytes} bytes is larger than the {MAX_COMMAND_BYTES} an entry may hold; send it in parts")]
 pub struct CommandTooLarge {
-    /// Its encoded length.
+    /// Encoded length.
     pub bytes: usize,
 }
 
-/// What one record of an entry does.
+/// Effect of one record of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<C> {
     /// Changes the state.
     Command {
-        /// The format that it is written in.
+        /// Format of the encoded command.
         format: u16,
         /// The command.
         command: C,
     },
-    /// Raises the format in which the group's commands and states are written from there on, and marks an entry behind
-    /// which members compare their states; a raise to the format that the group has already only marks. On the wire it
-    /// is a command of that format without a body: a member that does not read the format refuses it by that name.
+    /// Raises the format of the group's commands and states from this entry on, and marks the entry after which members
+    /// compare their states; a raise to the current format only marks. On the wire it is a command of the new format
+    /// without a body, so a member that does not read the format refuses it by its version.
     RaiseFormat(u16),
 }
 
 /// Encodes a command in the group's format.
 ///
 /// # Errors
-/// [`CommandTooLarge`]; the proposer bounds its batches.
+/// [`CommandTooLarge`]; the proposer bounds its batches separately.
 pub(crate) fn write_command<M: StateMachine>(
     format: u16,
     command: &M::Command,
@@ -79,12 +79,13 @@ pub(crate) fn read_record<M: StateMachine>(record: &[u8]) -> Result<Record<M::Co
 /// Reads the records of one entry, in order.
 ///
 /// # Errors
-/// That of the first record which cannot be read; no record at all is one.
+/// The error of the first unreadable record. An empty entry has an unreadable record.
 pub(crate) fn read_batch<M: StateMachine>(records: &[u8]) -> Result<Vec<Record<M::Command>>, ReadError> {
     split(records).map(read_record::<M>).collect()
 }
 
-/// The records of one entry, at least one. What is no whole record is the last one, which its reader refuses.
+/// Splits an entry into its records, at least one. An incomplete record becomes the last item, and its reader refuses
+/// it.
 fn split(records: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(records);
     std::iter::from_fn(move || {
@@ -96,10 +97,10 @@ fn split(records: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Checks that an entry's commands are of formats that this machine reads.
+/// Checks that this machine reads the format of each command of an entry.
 ///
 /// # Errors
-/// That of the first one that is not.
+/// The error of the first command of another format.
 pub(crate) fn check_formats<M: StateMachine>(records: &[u8]) -> Result<(), ReadError> {
     split(records)
         .try_for_each(|record| envelope::open(Kind::Command, record)?.check_version(M::OLDEST_FORMAT..=M::FORMAT))
@@ -122,7 +123,7 @@ pub(crate) fn read_vote(record: &[u8]) -> Result<Vote, ReadError> {
     Ok(open(Kind::Vote, record)?.decode::<v4::Vote>()?.into_library())
 }
 
-/// Writes a log id as a record of its own; the kind is its meaning.
+/// Writes a log id as a record of its own; `kind` gives its meaning.
 pub(crate) fn write_log_id(kind: Kind, id: &LogId) -> Vec<u8> {
     envelope::seal(kind, newest::VERSION, &newest::LogId::from(id))
 }
@@ -131,7 +132,7 @@ pub(crate) fn read_log_id(kind: Kind, record: &[u8]) -> Result<LogId, ReadError>
     Ok(open(kind, record)?.decode::<v4::LogId>()?.into_library())
 }
 
-/// Writes one of the records that are the same in memory and on disk.
+/// Defines the writer and reader of a record whose type is the same in memory and on disk.
 macro_rules! plain {
     ($write:ident, $read:ident, $record:ident) => {
         pub(crate) fn $write(record: &$record) -> Vec<u8> {
@@ -149,7 +150,7 @@ plain!(write_manifest, read_manifest, Manifest);
 plain!(write_snapshot, read_snapshot, Snapshot);
 plain!(write_watermark, read_watermark, Watermark);
 
-/// Checks the frame and that the format is known.
+/// Checks the frame, and that the format is known.
 fn open(kind: Kind, record: &[u8]) -> Result<Opened<'_>, ReadError> {
     let opened = envelope::open(kind, record)?;
     opened.check_version(v4::VERSION..=newest::VERSION)?;

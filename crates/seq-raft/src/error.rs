@@ -8,7 +8,7 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error("data directory")]
     Storage(#[from] OpenError),
-    /// Another member refuses this one.
+    /// Another member refuses this member.
     #[error("store {by} refuses: {why}")]
     Refused {
         /// Raft id of the other member.
@@ -24,7 +24,7 @@ pub enum StartError {
         /// The reason in its refusal.
         why: String,
     },
-    /// There is a group, and this member is not of it.
+    /// The peers have formed a group, and this member is not part of it.
     #[error(
         "store {by} is of a group that has no store {id}: start this one with --join, and add it with \
          `seqsvr store add {id}`"
@@ -32,19 +32,19 @@ pub enum StartError {
     NotAMember {
         /// Raft id of the other member.
         by: u64,
-        /// Raft id of this one.
+        /// Raft id of this member.
         id: u64,
     },
     /// The Raft library cannot start.
     #[error("raft: {what}")]
     Raft {
-        /// Its error.
+        /// Error text of the Raft library.
         what: String,
     },
 }
 
 impl StartError {
-    /// An error of the Raft library.
+    /// Converts an error of the Raft library.
     pub(crate) fn raft(error: &impl std::fmt::Display) -> StartError {
         StartError::Raft { what: error.to_string() }
     }

@@ -1,19 +1,20 @@
-//! Why this member must stop for good: a verdict of its peers or of its own checks, set once and watched by its task.
+//! Reason why this member must stop permanently: a verdict of its peers or of its own checks, set once and watched by
+//! its task.
 
 use tokio::sync::watch;
 
-/// Why this member takes no part any more.
+/// Reason why this member no longer takes part in the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Eviction {
-    /// The list of members names another data directory under its id.
+    /// The list of members names another data directory for this member's id.
     OtherDataDirectory(String),
-    /// It lacks what it acknowledged to another member.
+    /// The directory lacks entries that this member acknowledged to another member.
     AcknowledgedDataLost(String),
-    /// A leader's log contradicts what is committed here.
+    /// A leader's log contradicts entries that are committed here.
     Contradicted(String),
-    /// A majority of the voters has another state behind the same entry of the log.
+    /// A majority of the voters has a different state after the same log entry.
     Outvoted(String),
-    /// It was removed from the group.
+    /// This member was removed from the group.
     Removed(String),
 }
 

@@ -1,4 +1,5 @@
-//! Entry points of the fuzzer: any bytes are read as stored records and Raft messages, or refused; never a panic.
+//! Entry points of the fuzzer: arbitrary bytes are read as stored records and Raft messages, or refused, without a
+//! panic.
 
 use std::sync::Arc;
 
@@ -15,16 +16,17 @@ use crate::transport::client::{self, SnapshotHeader, TransferLeader};
 use crate::transport::validation::Validate;
 use crate::types::{Entry, LeaderId, LogId, Payload, TypeConfig, Vote};
 
-/// Entries of the log that messages meet: those of leader 1 in term 3, up to half of them committed.
+/// Entries of the log that receives the messages: written by leader 1 in term 3, up to half of them committed.
 const ENTRIES: u64 = 8;
 
 /// Longest content of one message of [`raft`]; two bytes hold its length.
 const MAX_CONTENT: usize = u16::MAX as usize;
 
-/// Whether a record can be read.
+/// Returns whether a record can be read.
 type Reader = fn(&[u8]) -> bool;
 
-/// Every kind of record, and several commands in one entry, with its reader and the format that is written.
+/// Returns every kind of record with its written format and its reader; the last row reads several commands in one
+/// entry.
 fn readers<M: StateMachine>() -> [(Kind, u16, Reader); 10] {
     let log = newest::VERSION;
     [
@@ -41,8 +43,8 @@ fn readers<M: StateMachine>() -> [(Kind, u16, Reader); 10] {
     ]
 }
 
-/// Reads `data` as a record of the kind that its first byte chooses: as it is, and as the body of a record whose frame
-/// is right, because no fuzzer finds a checksum; and as a state.
+/// Reads `data` as a record of the kind that its first byte chooses: once as it is, and once as the body of a record
+/// with a valid frame, because a fuzzer finds no checksums. Reads it also as a state.
 pub fn record<M: StateMachine>(data: &[u8]) {
     let Some((kind, body)) = data.split_first() else { return };
     let readers = readers::<M>();
@@ -53,12 +55,12 @@ pub fn record<M: StateMachine>(data: &[u8]) {
     let _ = M::decode(M::FORMAT, body);
 }
 
-/// Takes `data` for a sequence of Raft messages to member 2, each a byte that chooses the kind, the sender (1 to 4),
-/// two bytes of length (little-endian) and the content in postcard. What passes the validation is done to a log, as the
-/// Raft library does.
+/// Reads `data` as a sequence of Raft messages to member 2. Each consists of a byte that chooses the kind, the sender
+/// (1 to 4), two bytes of length (little-endian) and the content in postcard. Messages that pass the validation are
+/// applied to a log as the Raft library applies them.
 ///
 /// # Panics
-/// When the validation lets through what breaks the log.
+/// When the validation accepts a message that breaks the log.
 pub fn raft<M: StateMachine>(data: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(messages::<M>(data));
@@ -110,7 +112,7 @@ async fn filled<M: StateMachine>() -> (LogStore, Arc<dyn Replica>) {
     (log, replica)
 }
 
-/// The content, where it can be read and is valid.
+/// Decodes the content; `None` if it is unreadable or invalid.
 fn valid<M: serde::de::DeserializeOwned + Validate>(log: &LogReader, from: u64, content: &[u8]) -> Option<M> {
     let message: M = client::decode(content).ok()?;
     message.validate(from, log).is_ok().then_some(message)
@@ -122,7 +124,7 @@ async fn vote(log: &mut LogStore, reader: &LogReader, vote: Vote) {
     }
 }
 
-/// What the library does with a request to append: it adopts the vote, cuts what conflicts, and appends the rest.
+/// Handles a request to append as the library does: adopts the vote, cuts conflicting entries, and appends the rest.
 async fn append(log: &mut LogStore, reader: &LogReader, from: u64, content: &[u8]) {
     let Some(request) = valid::<AppendEntriesRequest<TypeConfig>>(reader, from, content) else { return };
     let own = reader.position();

@@ -1,4 +1,4 @@
-//! A service that listens before it is loaded: until it is opened, calls are refused with a retry hint.
+//! A service that listens before it is loaded: until the gate opens, calls are refused with a retry hint.
 //!
 //! A member that starts with an empty data directory must respond to the probes of other empty members before it may
 //! join a group itself.
@@ -12,29 +12,29 @@ use tonic::Status;
 pub struct Gate<T>(Arc<OnceLock<T>>);
 
 impl<T> Gate<T> {
-    /// A gate without a service.
+    /// Creates a gate without a service.
     #[must_use]
     pub fn closed() -> Gate<T> {
         Gate(Arc::default())
     }
 
-    /// Sets the service.
+    /// Sets the service, which opens the gate.
     ///
     /// # Panics
-    /// When it is set already.
+    /// When the gate is already open.
     pub fn open(&self, service: T) {
         assert!(self.0.set(service).is_ok(), "a gate opens once");
     }
 
-    /// The service.
+    /// Returns the service.
     ///
     /// # Errors
-    /// `STARTING` while there is none.
+    /// `STARTING` while the gate is closed.
     pub fn get(&self) -> Result<&T, Status> {
         self.peek().ok_or_else(|| Reason::Starting.status("this member of the store is starting"))
     }
 
-    /// The service, where it is open.
+    /// Returns the service if the gate is open.
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
         self.0.get()

@@ -1,4 +1,4 @@
-//! Handle on a running member: proposals, the applied state, and what its services need to know of the group.
+//! Handle on a running member: proposals, the applied state, and the view of the group that its services need.
 
 use std::fmt;
 
@@ -40,49 +40,49 @@ impl<M: StateMachine> RaftHandle<M> {
     /// committed.
     ///
     /// # Errors
-    /// [`ProposeError`]; some of its cases leave open whether the command is applied.
+    /// [`ProposeError`]; some of its cases leave open whether the command will be applied.
     pub async fn propose(&self, command: &M::Command) -> Result<M::Output, ProposeError> {
         let written = || encoding::write_command::<M>(self.state.format(), command);
         Ok(self.proposer.propose_anew(written).await?.downcast())
     }
 
-    /// The applied state.
+    /// Returns the applied state.
     #[must_use]
     pub fn state(&self) -> &AppliedState<M> {
         &self.state
     }
 
-    /// Raft id of this member.
+    /// Returns the Raft id of this member.
     #[must_use]
     pub fn id(&self) -> u64 {
         *self.raft.node_id()
     }
 
-    /// Raft id of the leader, where this member knows one.
+    /// Returns the Raft id of the leader, if this member knows it.
     #[must_use]
     pub fn leader(&self) -> Option<u64> {
         self.raft.metrics().borrow_watched().current_leader
     }
 
-    /// Whether this member leads.
+    /// Returns whether this member leads.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.raft.is_leader()
     }
 
-    /// The term that this member leads, as far as it knows.
+    /// Returns the term that this member leads, to its knowledge.
     #[must_use]
     pub fn leads(&self) -> Option<u64> {
         self.quorum.leads()
     }
 
-    /// Whether this member sees a majority.
+    /// Returns whether this member sees a majority.
     #[must_use]
     pub fn quorum(&self) -> QuorumStatus {
         self.quorum.status()
     }
 
-    /// Refuses what needs an entry to be committed while this leader has no majority, or no leader is known.
+    /// Refuses a request that needs a committed entry, while this leader has no majority or no leader is known.
     ///
     /// # Errors
     /// `NO_MAJORITY` or `NO_LEADER`.
@@ -90,13 +90,13 @@ impl<M: StateMachine> RaftHandle<M> {
         Refusal::check_quorum(&self.quorum.status()).map_err(Status::from)
     }
 
-    /// The refusal of a member that follows, with the leader where it knows one.
+    /// Returns the refusal of a follower, with the leader if it is known.
     #[must_use]
     pub fn not_leader(&self) -> ProposeError {
         self.proposer.not_leader()
     }
 
-    /// The leader and its address, where another member leads as far as this one knows.
+    /// Returns id and address of the leader, if this member knows another member as leader.
     #[must_use]
     pub fn other_leader(&self) -> Option<(u64, String)> {
         let metrics = self.raft.server_metrics();
@@ -106,7 +106,7 @@ impl<M: StateMachine> RaftHandle<M> {
         Some((leader, self.proposer.addr(leader, member)?))
     }
 
-    /// Addresses of all members, this one first.
+    /// Returns the addresses of all members, this member first.
     #[must_use]
     pub fn member_addrs(&self) -> Vec<String> {
         let metrics = self.raft.server_metrics();
@@ -117,43 +117,44 @@ impl<M: StateMachine> RaftHandle<M> {
         mine.chain(nodes().filter(|(id, _)| *id != metrics.id)).filter_map(addr).collect()
     }
 
-    /// A connection to another member, with the timeouts of the Raft transport; made lazily.
+    /// Creates a lazy connection to another member, with the timeouts of the Raft transport.
     ///
     /// # Errors
-    /// The address is none.
+    /// When the address is invalid.
     pub fn connect(&self, addr: &str) -> Result<Channel, tonic::transport::Error> {
         link::connect(&self.dial, addr, self.timeouts)
     }
 
-    /// As [`RaftHandle::connect`], to a server that is no member of this group.
+    /// Connects as [`RaftHandle::connect`] does, to a server outside this group.
     ///
     /// # Errors
-    /// The address is none.
+    /// When the address is invalid.
     pub fn connect_expecting(&self, addr: &str, expected: ExpectedServer) -> Result<Channel, tonic::transport::Error> {
         link::connect(&self.dial.expecting(expected), addr, self.timeouts)
     }
 
-    /// Transfers leadership to the voter with the longest log beside this leader; returns which. Whether it took over
-    /// may stay unknown here.
+    /// Transfers leadership to the other voter with the longest log, and returns its Raft id. Whether the voter took
+    /// over may stay unknown here.
     ///
     /// # Errors
-    /// [`NotTransferred`] where this member does not lead, no other voter has caught up, or members are being changed.
+    /// [`NotTransferred`] if this member does not lead, no other voter has caught up, or a membership change is in
+    /// progress.
     pub async fn transfer_leadership(&self) -> Result<u64, NotTransferred> {
         self.changes.transfer_to_any().await.map_err(|error| NotTransferred { why: error.to_string() })
     }
 
-    /// Raises the group's format to the newest one of this member's program, once every member has reported that it
-    /// reads it. A member that has not responded lately is waited for as long as makes it silent.
+    /// Raises the group's format to the newest format of this member's program, once every member has reported that it
+    /// reads that format. Waits for a member that has not responded recently until it counts as silent.
     ///
     /// # Errors
-    /// [`NotRaised`] where this member does not lead, a member reads only older formats, or one is silent.
+    /// [`NotRaised`] if this member does not lead, or a member is silent or reads only older formats.
     pub async fn raise_format(&self) -> Result<FormatRaise, NotRaised> {
         let raised = self.changes.raise_format(REQUIRES_NO_PLAN).await;
         raised.map(|(raise, _)| raise).map_err(|error| NotRaised { why: error.to_string() })
     }
 
-    /// Begins a change of an operator that is compared with what its plan rests on: what was proposed before is applied
-    /// when this returns, and no other change is compared or made until the guard is dropped.
+    /// Begins a change by an operator, to be compared with the facts that its plan rests on. When this returns, all
+    /// earlier proposals are applied; until the guard is dropped, no other change is compared or made.
     ///
     /// # Errors
     /// `CHANGE_IN_PROGRESS`, or the reason why this member cannot propose.
@@ -161,28 +162,28 @@ impl<M: StateMachine> RaftHandle<M> {
         self.changes.exclusive().await.map_err(Status::from)
     }
 
-    /// What operators and probes see of this member.
+    /// Returns the status for operators and probes.
     #[must_use]
     pub fn status(&self) -> RaftStatus {
         let mut status = RaftStatus::new(&self.raft, &self.quorum, self.state.replica().digests(), *self.disk.lock());
         for member in &mut status.members {
-            // A member that moved is where this member's set file has it, as messages to it are.
+            // The set file of this member has the current address of a moved member, and messages to it go there.
             member.addr = self.proposer.addr(member.id, None).unwrap_or_else(|| member.addr.clone());
         }
         status
     }
 
-    /// Notified of changes: of leadership, term, members, and applied entries.
+    /// Returns a notifier of changes of leadership, term, members and applied entries.
     #[must_use]
     pub fn changes(&self) -> Changes {
         Changes(self.raft.metrics())
     }
 
-    /// Transfers leadership where this member has it, and stops the Raft library.
+    /// Transfers leadership if this member has it, and stops the Raft library.
     pub(crate) async fn stop(&self, stopping: impl FnOnce()) {
         transfer::step_down(&self.raft).await;
         stopping();
-        // Its only error is a panic of Raft's task, which the watch has logged.
+        // The only error is a panic of Raft's task, which `watch` has logged.
         let _ = self.raft.shutdown().await;
     }
 }
@@ -224,19 +225,19 @@ pub struct NotRaised {
     pub why: String,
 }
 
-/// The Raft library has stopped; the member's group shuts down.
+/// Error of a stopped Raft library; the member's group of tasks shuts down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the Raft library has stopped")]
 pub struct Stopped;
 
-/// Notifies of changes of one member. Changes between two waits count as one.
+/// Notifier of changes of one member. Changes between two waits count as one change.
 pub struct Changes(WatchReceiverOf<TypeConfig, RaftMetrics<TypeConfig>>);
 
 impl Changes {
     /// Waits for the next change. Cancel safe.
     ///
     /// # Errors
-    /// [`Stopped`] when there will be none.
+    /// [`Stopped`] when no change can follow.
     pub async fn changed(&mut self) -> Result<(), Stopped> {
         self.0.changed().await.map_err(|_| Stopped)
     }

@@ -1,4 +1,4 @@
-//! Leadership of a member: whether it has a majority, its transfer to another member, and the disk that it depends on.
+//! Leadership of a member: its majority, its transfer to another member, and the disk that it depends on.
 
 pub(crate) mod quorum;
 pub(crate) mod slow_disk;

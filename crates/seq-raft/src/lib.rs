@@ -1,7 +1,8 @@
-//! A replicated log for one [`StateMachine`]: a command goes in, every member applies it, the proposer gets its output.
+//! A replicated log for one [`StateMachine`]: a command is proposed, every member applies it, the proposer gets its
+//! output.
 //!
 //! A member is started in steps: [`RaftNode::prepare`] locks its data directory, [`RaftNode::load`] probes the peers
-//! and loads what is stored, [`LoadedNode::run`] starts the Raft library. [`RaftHandle`] proposes commands and reads
+//! and loads the stored data, [`LoadedNode::run`] starts the Raft library. [`RaftHandle`] proposes commands and reads
 //! the applied state.
 //!
 //! | folder | subject |
@@ -15,8 +16,8 @@
 //!
 //! **Architecture Invariant:** no type of openraft, sled or rkyv is public here; `cargo xtask layers` checks it.
 //!
-//! **Architecture Invariant:** an output is returned for a committed and applied command only. Nothing is returned from
-//! what a member merely expects, and no clock decides what is applied.
+//! **Architecture Invariant:** an output is returned only for a committed and applied command. No result rests on a
+//! member's expectation, and no clock decides which commands are applied.
 
 mod comparison;
 mod config;

@@ -1,13 +1,13 @@
-//! Membership of an id in the group, decided from what is committed.
+//! Membership of an id in the group, decided from committed entries.
 //!
 //! A member numbers the lists of members by the position of their entries in the log. A message carries the number of
 //! the newest list that names its sender. A receiver whose newest committed list has a greater number and does not name
-//! the sender concludes that the sender was removed; one whose list has a smaller number is behind, and must accept the
-//! message: the sender may be the leader that it needs.
+//! the sender concludes that the sender was removed. A receiver whose list has a smaller number is behind, and must
+//! accept the message: the sender may be the leader that it needs.
 //!
-//! **Invariant:** only what is removed for good is reported as removed. The lists that name an id are neighbours in the
-//! log: its first one was proposed when the id was new, it is claimed before it leaves, and a claimed id is not added
-//! again.
+//! **Invariant:** a member is reported as removed only if its removal is permanent. The lists that name an id are
+//! neighbours in the log: the first of them was proposed when the id was new, the id is claimed before it leaves, and a
+//! claimed id is not added again.
 
 use std::sync::OnceLock;
 
@@ -20,23 +20,23 @@ use crate::nonce::Fingerprint;
 use crate::storage::{Raft, Replica};
 use crate::types::{StoredMembership, TypeConfig};
 
-/// The number of a list of members: its entry's position in the log, from 1; 0 for none.
+/// Returns the number of a list of members: its entry's position in the log, from 1; 0 for none.
 pub(crate) fn number(membership: &StoredMembership) -> u64 {
     membership.log_id().as_ref().map_or(0, |id| id.index() + 1)
 }
 
-/// The newest list of members in this member's own log. Watched once the Raft library runs; 0 before.
+/// Newest list of members in this member's own log. Watched once the Raft library runs; its number is 0 before.
 #[derive(Default)]
 pub(crate) struct OwnMembership(OnceLock<WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>>);
 
 impl OwnMembership {
-    /// Reads from this instance from now on.
+    /// Watches the lists of this instance from now on.
     pub(crate) fn watch(&self, raft: &Raft) {
-        // A receiver and not the instance, which holds the network, which holds this.
+        // Holds a receiver, because the instance holds the network, and the network holds this value.
         assert!(self.0.set(raft.server_metrics()).is_ok(), "there is one instance");
     }
 
-    /// Number of the newest list of members that names this one; 0 when none does.
+    /// Returns the number of the newest list of members that names this member; 0 when no list does.
     pub(crate) fn number(&self) -> u64 {
         let Some(metrics) = self.0.get() else { return 0 };
         let metrics = metrics.borrow_watched();
@@ -48,20 +48,20 @@ impl OwnMembership {
 /// Membership of an id in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MembershipStatus {
-    /// There is no group here yet.
+    /// This member knows no group yet.
     NoGroup,
-    /// The group never had it.
+    /// The group never had the id.
     UnknownMember,
-    /// The group has it, or it comes with the number of a newer list that does.
+    /// The group has the id, or the sender knows a newer list that names it.
     Member,
-    /// The group has its id with another data directory.
+    /// The group has the id with another data directory.
     OtherDirectory,
-    /// The group had it.
+    /// The group had the id.
     Removed,
 }
 
 impl MembershipStatus {
-    /// The wire's value. Another directory is refused, not sent.
+    /// Returns the value for the wire. [`MembershipStatus::OtherDirectory`] has none: it is sent as a refusal.
     pub(crate) fn to_wire(self) -> v1::MembershipStatus {
         match self {
             MembershipStatus::OtherDirectory => v1::MembershipStatus::Unspecified,
@@ -78,15 +78,15 @@ impl MembershipStatus {
 struct Known {
     /// Number of the newest committed list.
     newest: u64,
-    /// Whether that list, or one after it that may not be committed, names the id in question, and the directory with
-    /// it.
+    /// Whether the data directory is the one in that list, or in a later list that may not be committed; `None` when
+    /// neither names the id.
     named: Option<bool>,
     /// Whether the id is claimed.
     claimed: bool,
 }
 
-/// Membership of `id` with this data directory, by what is applied here. `theirs` is the number that came with the
-/// message.
+/// Returns the membership of `id` with this data directory, by the entries applied here. `theirs` is the list number in
+/// the message.
 pub(crate) fn status_of(
     raft: &Raft,
     replica: &dyn Replica,
@@ -96,7 +96,7 @@ pub(crate) fn status_of(
 ) -> MembershipStatus {
     let fingerprint = |list: &StoredMembership| list.membership().get_node(&id).map(|member| member.fingerprint);
     let effective = fingerprint(&raft.server_metrics().borrow_watched().membership_config);
-    // Read together: an id is claimed only after a list that names it was applied.
+    // Reads both under one lock, because an id is claimed only after a list that names it was applied.
     let known = replica.read_members(|members, ids| Known {
         newest: number(members),
         named: fingerprint(members).or(effective).map(|named| named == directory),
@@ -115,7 +115,7 @@ fn decide(known: Known, theirs: u64) -> MembershipStatus {
         0 => MembershipStatus::UnknownMember,
         theirs if theirs > newest => MembershipStatus::Member,
         theirs if theirs < newest => MembershipStatus::Removed,
-        // The list of that number is the one here, and it does not name the sender.
+        // The sender's list is the newest list here, which does not name the sender.
         _ => MembershipStatus::UnknownMember,
     }
 }
@@ -130,16 +130,16 @@ mod tests {
         let known = |newest, named, claimed| Known { newest, named, claimed };
         for (known, theirs, expected) in [
             (known(0, NO, false), 0, MembershipStatus::NoGroup),
-            // The first list of all reaches members that have none.
+            // The very first list reaches members that have no list.
             (known(0, NO, false), 1, MembershipStatus::Member),
             (known(5, Some(true), false), 0, MembershipStatus::Member),
             (known(5, Some(true), true), 3, MembershipStatus::Member),
-            // An emptied disk, whatever number it sends.
+            // An emptied disk, with any number.
             (known(5, Some(false), false), 0, MembershipStatus::OtherDirectory),
             (known(5, Some(false), true), 9, MembershipStatus::OtherDirectory),
             (known(5, NO, false), 0, MembershipStatus::UnknownMember),
             (known(5, NO, true), 0, MembershipStatus::Removed),
-            // The member here is behind: it must accept the leader that its list does not name.
+            // This member is behind: it must accept the leader that its list does not name.
             (known(5, NO, false), 9, MembershipStatus::Member),
             (known(5, NO, true), 4, MembershipStatus::Removed),
             (known(5, NO, false), 4, MembershipStatus::Removed),

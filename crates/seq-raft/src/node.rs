@@ -1,9 +1,9 @@
 //! A member of the group, from its configuration to its end.
 //!
-//! The order of the start is its safety: the identity of the data directory, then (with an empty one) whether the
-//! others know this id with another directory, then loading, then (with data) whether the others have acknowledgements
-//! of more than there is, then the services, and the Raft library last of all. Nothing durable is made and no vote is
-//! granted before the others were probed.
+//! The order of the start is its safety. First comes the identity of the data directory; then, with an empty directory,
+//! a probe whether the others know this id with another directory; then loading; then, with data, a probe whether the
+//! others have acknowledgements of more entries than are stored here; then the services; and the Raft library last. No
+//! durable change is made and no vote is granted before the other members were probed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,10 +37,10 @@ use crate::transport::identity::Identity;
 use crate::transport::link::LinkTimeouts;
 use crate::transport::server::{self, RaftServer};
 
-/// How long storage may take to write what is left.
+/// Timeout of storage for its last writes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A member whose data directory is locked and known to be its own. Nothing is loaded, and nothing durable is made.
+/// A member whose data directory is locked and known to be its own. No data is loaded, and no durable change is made.
 pub struct RaftNode<M> {
     config: RaftConfig,
     me: Identity,
@@ -55,7 +55,7 @@ impl<M: StateMachine> RaftNode<M> {
     /// Locks the data directory and reads its identity. Calls of the services end when `tasks` shuts down.
     ///
     /// # Errors
-    /// The directory is another cluster's or member's, of a newer format, damaged, or in use.
+    /// The directory belongs to another cluster or member, has a newer format, is damaged, or is in use.
     pub fn prepare(config: RaftConfig, tasks: &TaskGroup) -> Result<RaftNode<M>, StartError> {
         let prepared = storage::prepare(&config.data, &config.cluster, config.id)?.named(&config.set, &config.node);
         let (cluster, id, nonce) = (config.cluster.clone(), config.id, prepared.nonce());
@@ -66,30 +66,30 @@ impl<M: StateMachine> RaftNode<M> {
         Ok(RaftNode { config, me, prepared, server, members, stopping, machine })
     }
 
-    /// Whether the data directory holds nothing yet.
+    /// Returns whether the data directory is still empty.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.prepared.is_fresh()
     }
 
-    /// The service for other members. It must be served before [`RaftNode::load`]: the others may be starting too, and
-    /// probe this one.
+    /// Returns the service for other members. It must be served before [`RaftNode::load`]: other members may be
+    /// starting too, and probe this member.
     #[must_use]
     pub fn server(&self) -> RaftServer {
         self.server.clone()
     }
 
-    /// The service for operators that list and change members.
+    /// Returns the service with which operators list and change members.
     #[must_use]
     pub fn member_admin(&self) -> Gate<MemberAdmin> {
         self.members.clone()
     }
 
-    /// Probes the other members and loads the data; `check` may refuse what is stored while nothing uses it yet.
+    /// Probes the other members and loads the data; `check` may refuse the stored state before any other code uses it.
     /// `observe` is called with the output of each command that is applied from then on.
     ///
     /// # Errors
-    /// [`StartError`], or the error of `check`; the data directory is free again then.
+    /// [`StartError`], or the error of `check`; the data directory is free again in both cases.
     pub async fn load<E: From<StartError>>(
         self,
         observe: Observer<M>,
@@ -125,7 +125,7 @@ impl<M: StateMachine> RaftNode<M> {
     }
 }
 
-/// A loaded member, whose Raft library does not run yet: no message is accepted and no vote granted.
+/// A loaded member, whose Raft library does not run yet: it accepts no message and grants no vote.
 pub struct LoadedNode<M: StateMachine> {
     config: RaftConfig,
     me: Identity,
@@ -141,13 +141,13 @@ pub struct LoadedNode<M: StateMachine> {
 }
 
 impl<M: StateMachine> LoadedNode<M> {
-    /// The handle that the services of the member are made with.
+    /// Returns the handle for the services of the member.
     #[must_use]
     pub fn handle(&self) -> &RaftHandle<M> {
         &self.handle
     }
 
-    /// Opens the services and starts the Raft library. When the member cannot go on, the group shuts down.
+    /// Opens the services and starts the Raft library. If the member cannot continue, the group of tasks shuts down.
     pub fn run(self, tasks: &TaskGroup) -> RunningNode<M> {
         let LoadedNode { config, me, handle, batches, network, server, receiver, members, unreached, stall, closed } =
             self;
@@ -201,7 +201,7 @@ impl<M: StateMachine> LoadedNode<M> {
     }
 }
 
-/// A running member. Dropping it leaves the member running until its group shuts down.
+/// A running member. Dropping it leaves the member running until its group of tasks shuts down.
 pub struct RunningNode<M: StateMachine> {
     handle: RaftHandle<M>,
     evicted: Receiver<Option<Eviction>>,
@@ -209,21 +209,21 @@ pub struct RunningNode<M: StateMachine> {
 }
 
 impl<M: StateMachine> RunningNode<M> {
-    /// The handle on this member.
+    /// Returns the handle on this member.
     #[must_use]
     pub fn handle(&self) -> &RaftHandle<M> {
         &self.handle
     }
 
-    /// Returns, at any time and after the end too, whether this member was removed from its group: it stops then.
+    /// Returns a function that reports, at any time and also after the end, whether this member was removed from its
+    /// group and therefore stops.
     pub fn removal(&self) -> impl Fn() -> bool + Send + Sync + 'static + use<M> {
         let evicted = self.evicted.clone();
         move || matches!(&*evicted.borrow(), Some(Eviction::Removed(_)))
     }
 
-    /// Stops the member: transfers leadership where it has it, ends the group's tasks, stops the Raft library, and
-    /// returns when everything is written and the data directory is free. `dropped` drops all other handles on the
-    /// member.
+    /// Stops the member: transfers leadership if it has it, ends the group's tasks, stops the Raft library, and returns
+    /// when all data is written and the data directory is free. `dropped` drops all other handles on the member.
     ///
     /// # Errors
     /// [`Hung`] when storage did not end in time.
@@ -242,8 +242,8 @@ impl<M: StateMachine> fmt::Debug for RunningNode<M> {
     }
 }
 
-/// Probes the other members about the directory and loads the data, which `check` may refuse; returns also the peers
-/// that were not reached about an empty directory.
+/// Probes the other members about the directory and loads the data, which `check` may refuse. For an empty directory,
+/// returns also the peers that could not be probed.
 async fn open<M: StateMachine, E: From<StartError>>(
     prepared: Prepared,
     (me, config): (&Identity, &RaftConfig),
@@ -274,7 +274,7 @@ async fn open<M: StateMachine, E: From<StartError>>(
 fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Output = ()> + Send + 'static) {
     let stopping = tasks.token();
     tasks.spawn(name, kind, async move {
-        // In this order, because a shutdown also ends what the task watches, and that is no fault then.
+        // Cancellation first, because a shutdown also ends the objects that the task watches, and that is no fault.
         tokio::select! {
             biased;
             () = stopping.cancelled() => {}
@@ -283,7 +283,7 @@ fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Ou
     });
 }
 
-/// Ends when this member cannot go on: the Raft library has stopped, or the others refuse this member for good.
+/// Ends when this member cannot continue: the Raft library has stopped, or the member must stop permanently.
 async fn watch(raft: Raft, mut evicted: Receiver<Option<Eviction>>, tasks: TaskGroup) {
     let mut metrics = raft.server_metrics();
     loop {
@@ -306,7 +306,7 @@ async fn watch(raft: Raft, mut evicted: Receiver<Option<Eviction>>, tasks: TaskG
             }
             Some(Eviction::Removed(why)) => {
                 tracing::warn!(why, "this member was removed from the store and stops");
-                // A planned end: nothing is lost by it.
+                // A planned end, without loss.
                 tasks.cancel();
                 return;
             }

@@ -1,10 +1,10 @@
 //! Identity of a data directory: a secret number, the nonce, and its public fingerprint.
 //!
-//! A member proves that it is the directory that the list of members names by sending its nonce; the list holds only
-//! the fingerprint, a SHA-256 of the nonce. So a reader of a list, a log, a snapshot or a response to `Probe` cannot
-//! pose as a member.
+//! A member sends its nonce as proof that it is the directory in the list of members; the list holds only the
+//! fingerprint, a SHA-256 of the nonce. So a reader of a list, a log, a snapshot or a response to `Probe` cannot pose
+//! as a member.
 //!
-//! **Invariant:** a nonce is sent in Raft messages to members only, and is never part of a log line or of an error.
+//! **Invariant:** a nonce is sent only in Raft messages to members, and is never part of a log line or an error.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ use sha2::{Digest, Sha256};
 /// Bytes of a nonce: 128 random bits cannot be guessed.
 const NONCE_BYTES: usize = 16;
 
-/// Bytes of a fingerprint: those of SHA-256.
+/// Bytes of a fingerprint, a SHA-256.
 pub(crate) const FINGERPRINT_BYTES: usize = 32;
 
-/// The random number of a data directory, drawn when it was made; not 0.
+/// Random number of a data directory, drawn at its creation; not 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nonce([u8; NONCE_BYTES]);
 
 impl Nonce {
-    /// Draws a new one.
+    /// Draws a new nonce.
     ///
     /// # Panics
     /// When the operating system gives no random numbers.
@@ -33,24 +33,24 @@ impl Nonce {
         Nonce(bytes)
     }
 
-    /// That of a member of a restored group, which every member derives from the same secret seed.
+    /// Returns the nonce of a member of a restored group. Every member derives it from the same secret seed.
     pub(crate) fn derived(seed: &[u8; 32], member: u64) -> Nonce {
         let digest = Sha256::new().chain_update(b"seqsvr nonce").chain_update(seed).chain_update(member.to_be_bytes());
         Nonce::from_bytes(&digest.finalize()[..NONCE_BYTES]).expect("a digest does not begin with 128 zero bits")
     }
 
-    /// Reads one from a record or a message; `None` when it has another length or is 0.
+    /// Reads a nonce from a record or a message; `None` when it has another length or is 0.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Nonce> {
         let bytes = <[u8; NONCE_BYTES]>::try_from(bytes).ok()?;
         (bytes != [0; NONCE_BYTES]).then_some(Nonce(bytes))
     }
 
-    /// Its bytes, for a record or a message to a member.
+    /// Returns the bytes, for a record or a message to a member.
     pub(crate) fn bytes(&self) -> [u8; NONCE_BYTES] {
         self.0
     }
 
-    /// Its public part.
+    /// Returns its public fingerprint.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         Fingerprint(Sha256::digest(self.0).into())
     }
@@ -62,26 +62,26 @@ impl fmt::Debug for Nonce {
     }
 }
 
-/// Names a data directory and is no proof of it.
+/// Public name of a data directory; no proof of identity.
 #[derive(Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Fingerprint([u8; FINGERPRINT_BYTES]);
 
 impl Fingerprint {
-    /// Of no directory: not known yet.
+    /// The fingerprint of no directory: not known yet.
     pub(crate) const NONE: Fingerprint = Fingerprint([0; FINGERPRINT_BYTES]);
 
-    /// Reads one from a record or a message; `None` when it has another length or names no directory.
+    /// Reads a fingerprint from a record or a message; `None` when it has another length or names no directory.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Fingerprint> {
         let fingerprint = Fingerprint(bytes.try_into().ok()?);
         (fingerprint != Fingerprint::NONE).then_some(fingerprint)
     }
 
-    /// As it was stored, where a list was checked before it was written.
+    /// Takes stored bytes unchecked; the list was checked before it was written.
     pub(crate) fn stored(bytes: [u8; FINGERPRINT_BYTES]) -> Fingerprint {
         Fingerprint(bytes)
     }
 
-    /// Its bytes, for a record or a message.
+    /// Returns the bytes, for a record or a message.
     pub(crate) fn bytes(&self) -> [u8; FINGERPRINT_BYTES] {
         self.0
     }

@@ -7,34 +7,34 @@ use openraft::{Config, SnapshotPolicy};
 
 use crate::error::StartError;
 
-/// Log entries in one message to a follower: about what arrives while one message is on its way.
+/// Log entries in one message to a follower: about as many as arrive while a message is in flight.
 const MAX_ENTRIES_PER_MESSAGE: u64 = 1_024;
 
-/// Purged entries wait for this many more, so that a purge is worth its sync and still short.
+/// Number of further entries that purgeable entries wait for, so that a purge is worth its sync and still short.
 const PURGE_BATCH: u64 = 256;
 
-/// Pauses between attempts to reach a member: short at first, as a restarted process is back within that.
+/// Pauses between attempts to reach a member: short at first, because a restarted process is back that soon.
 const RECONNECT: &str = "20ms 40ms 80ms ...320ms";
 
-/// Times and sizes of a member. The same on all members, or elections are unfair.
+/// Times and sizes of a member. All members need the same values, or elections are unfair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RaftOptions {
     /// Interval of the leader's heartbeats.
     pub heartbeat: Duration,
-    /// A follower that received nothing of the leader for a random time from here ..
+    /// Lower bound of the random time without a message of the leader, after which a follower stands for election.
     pub election_min: Duration,
-    /// .. to here stands for election.
+    /// Upper bound of that time.
     pub election_max: Duration,
-    /// How long a proposal may wait to be committed.
+    /// How long a proposal may wait for its commit.
     pub commit_timeout: Duration,
     /// How long a snapshot may take to reach a follower and be installed there.
     pub snapshot_timeout: Duration,
     /// Entries applied between two snapshots. With [`RaftOptions::log_retained_entries`] it bounds the log, which is
     /// also held in memory.
     pub snapshot_interval_entries: u64,
-    /// Interval between two entries behind which members compare their states.
+    /// Interval between two entries after which members compare their states.
     pub comparison_interval: Duration,
-    /// Entries kept behind a snapshot, so that a follower that was away shortly needs no snapshot.
+    /// Entries kept behind a snapshot, so that a follower that was briefly away needs no snapshot.
     pub log_retained_entries: u64,
 }
 
@@ -61,9 +61,9 @@ impl RaftOptions {
         ..RaftOptions::DEFAULTS
     };
 
-    /// The longest round trip between two members that these times allow: a heartbeat must be acknowledged before the
-    /// next one is due, and the Raft library waits no longer than that for one. Votes, appends, connections and pings
-    /// have more.
+    /// Returns the longest round trip between two members that these times allow: a heartbeat must be acknowledged
+    /// before the next heartbeat is due, and the Raft library waits no longer for the acknowledgement. Votes, appends,
+    /// connections and pings have more time.
     #[must_use]
     pub fn max_round_trip(&self) -> Duration {
         self.heartbeat.mul_f64(0.9)
@@ -72,7 +72,7 @@ impl RaftOptions {
     /// Checks the relations between the values.
     ///
     /// # Errors
-    /// [`InvalidOptions`] names the relation and why it must hold.
+    /// [`InvalidOptions`] names the violated relation and the reason for it.
     pub fn validate(&self) -> Result<(), InvalidOptions> {
         let relation = |holds: bool, what: &'static str, why: &'static str| {
             if holds { Ok(()) } else { Err(InvalidOptions { what, why }) }
@@ -110,7 +110,7 @@ impl RaftOptions {
         relation(self.snapshot_interval_entries >= 1, "snapshot_interval_entries >= 1", "the log would grow for ever")
     }
 
-    /// The Raft library's configuration; everything not named here is its default.
+    /// Builds the Raft library's configuration; values not named here are its defaults.
     pub(crate) fn library(&self, cluster: &str) -> Result<Arc<Config>, StartError> {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let config = Config {
@@ -123,10 +123,10 @@ impl RaftOptions {
             snapshot_policy: SnapshotPolicy::LogsSinceLast(self.snapshot_interval_entries),
             max_in_snapshot_log_to_keep: self.log_retained_entries,
             purge_batch_size: PURGE_BATCH,
-            // A member that was cut off must not depose the leader when it comes back.
+            // A member that was cut off must not depose the leader when it returns.
             enable_pre_vote: Some(true),
-            // A leader that restarts stands for election: restored without one, it could respond from a state that is
-            // behind.
+            // A leader that restarts stands for election: if its leadership were restored without an election, it could
+            // respond from a stale state.
             enable_leader_restore: Some(false),
             backoff: RECONNECT.to_owned(),
             ..Config::default()
@@ -141,7 +141,7 @@ impl RaftOptions {
 pub struct InvalidOptions {
     /// The relation.
     pub what: &'static str,
-    /// Why it must hold.
+    /// The reason for it.
     pub why: &'static str,
 }
 

@@ -1,8 +1,8 @@
-//! Proposals: the one way into the log. A command is appended, committed and applied; its output is returned.
+//! Proposals: the only way into the log. A command is appended, committed and applied; its output is returned.
 //!
-//! Many proposals are in flight at once; those that wait at the same time share an entry ([`Batches`]). Their number is
-//! bounded, and so is the time that each waits. A proposal that timed out may still be committed, once: every command
-//! can be repeated.
+//! Many proposals are in flight at once, and proposals that wait at the same time share an entry ([`Batches`]). Their
+//! number is bounded, and so is the time that each waits. A proposal that timed out may still be committed, once: every
+//! command can be repeated.
 
 mod batches;
 
@@ -26,29 +26,29 @@ use crate::encoding::CommandTooLarge;
 use crate::storage::Raft;
 use crate::types::{EncodedCommand, Member, Output, TypeConfig};
 
-/// Proposals in flight, those included whose caller went away: at 128 KiB each they hold 512 MiB at the very worst, and
-/// a thousandth of that with the raises of one call of an AllocSvr each.
+/// Bound on proposals in flight, including proposals whose caller went away: at 128 KiB each they hold at most 512 MiB,
+/// and a thousandth of that if each carries the raises of one call of an AllocSvr.
 const MAX_IN_FLIGHT: usize = 4_096;
 
 /// Proposes commands. Clones share the bound on proposals in flight.
 #[derive(Clone)]
 pub(crate) struct Proposer {
     raft: Raft,
-    /// How long proposals take to be committed. Looked up once: names are hashed, and a proposal is short.
+    /// Time from proposal to commit. Looked up once, because a lookup hashes the names and a proposal is short.
     commits: Histogram,
-    /// Addresses of the set file; newer than those of the group's own membership.
+    /// Addresses in the set file; newer than those of the group's own membership.
     addrs: Arc<BTreeMap<u64, String>>,
     permits: Arc<Semaphore>,
-    /// To the task that makes entries. There is room for as many as there are permits.
+    /// Queue to the task that makes entries. It has room for as many commands as there are permits.
     queue: mpsc::Sender<Waiting>,
     timeout: Duration,
     stopping: CancellationToken,
-    /// The member that leadership was transferred to, while this one cannot lead.
+    /// The member that received the leadership, while this member cannot lead.
     redirected: Arc<watch::Sender<Option<u64>>>,
 }
 
 impl Proposer {
-    /// The proposer, and the task that makes entries of what is proposed.
+    /// Creates the proposer, and the task that makes entries of the proposed commands.
     pub(crate) fn new(
         raft: Raft,
         set: &str,
@@ -65,21 +65,21 @@ impl Proposer {
         (Proposer { raft, commits, addrs, permits, queue, timeout, stopping, redirected }, batches)
     }
 
-    /// Redirects all proposals to another member, those that wait as well, until it is called with `None`. The Raft
+    /// Redirects all proposals, waiting proposals included, to another member until it is called with `None`. The Raft
     /// library cannot do so itself while it waits for the disk.
     pub(crate) fn redirect(&self, to: Option<u64>) {
         self.redirected.send_replace(to);
     }
 
-    /// Proposes a command as it is written in the group's format, and writes it anew where a raise of the format has
-    /// overtaken it. Cancel safe; a cancelled proposal may be committed.
+    /// Proposes a command in the group's format, and encodes it again whenever a raise of the format has overtaken it.
+    /// Cancel safe; a cancelled proposal may be committed.
     pub(crate) async fn propose_anew(
         &self,
         written: impl Fn() -> Result<EncodedCommand, CommandTooLarge>,
     ) -> Result<Output, ProposeError> {
         loop {
             let output = self.propose(written()?).await?;
-            // This member has applied the raise, so the command is overtaken once for each.
+            // This member has applied the raise, so each raise overtakes the command at most once.
             if !output.is_overtaken() {
                 return Ok(output);
             }
@@ -92,13 +92,13 @@ impl Proposer {
         let mut redirected = self.redirected.subscribe();
         let leader = *redirected.borrow();
         if let Some(leader) = leader {
-            // It would only hold a permit until the disk has recovered.
+            // The proposal would only hold a permit until the disk has recovered.
             return Err(self.leader_changed(leader));
         }
         let permit = self.permits.clone().try_acquire_owned().map_err(|_| ProposeError::Busy)?;
         let proposed = Instant::now();
         let (respond, response) = oneshot::channel();
-        // There is room for each permit, and the task ends only when the member stops.
+        // The queue has room for each permit, and its task ends only when the member stops.
         self.queue.try_send(Waiting { command, respond, _permit: permit }).map_err(|_| ProposeError::Stopping)?;
         let written = tokio::select! {
             () = self.stopping.cancelled() => return Err(ProposeError::Stopping),
@@ -110,7 +110,7 @@ impl Proposer {
             written = response => match written {
                 Ok(written) => written,
                 Err(_) if self.stopping.is_cancelled() => return Err(ProposeError::Stopping),
-                // Its entry has timed out.
+                // The entry has timed out.
                 Err(_) => return Err(ProposeError::TimedOut { after: self.timeout }),
             },
         };
@@ -119,7 +119,7 @@ impl Proposer {
         Ok(output)
     }
 
-    /// The refusal while proposals are redirected to this member.
+    /// Returns the refusal while proposals are redirected to this member.
     fn leader_changed(&self, leader: u64) -> ProposeError {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -127,7 +127,7 @@ impl Proposer {
         ProposeError::LeaderChanged { leader: self.addr(leader, member) }
     }
 
-    /// The error of a write, with the leader's address where it is known.
+    /// Converts the error of a write, with the leader's address if it is known.
     pub(crate) fn read_error(&self, error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> ProposeError {
         match error {
             RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
@@ -145,7 +145,7 @@ impl Proposer {
         self.addr(forward.leader_id?, forward.leader_node.as_ref())
     }
 
-    /// The refusal of a member that follows, with the leader where it knows one.
+    /// Returns the refusal of a follower, with the leader if it is known.
     pub(crate) fn not_leader(&self) -> ProposeError {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -154,28 +154,28 @@ impl Proposer {
         ProposeError::NotLeader { leader: leader.and_then(|id| self.addr(id, member)) }
     }
 
-    /// Address of a member.
+    /// Returns the address of a member, from the set file if it lists the member.
     pub(crate) fn addr(&self, id: u64, member: Option<&Member>) -> Option<String> {
         self.addrs.get(&id).cloned().or_else(|| member.map(|member| member.addr.clone()))
     }
 }
 
-/// Why a proposal has no output.
+/// Reason why a proposal has no output.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
     /// This member does not lead; nothing was proposed.
     #[error("this member of the store does not lead")]
     NotLeader {
-        /// Address of the leader, where it is known.
+        /// Address of the leader, if it is known.
         leader: Option<String>,
     },
     /// Leadership was lost while the proposal waited.
     #[error("this member of the store no longer leads; the command may still be applied, and can be repeated")]
     LeaderChanged {
-        /// Address of the leader, where it is known.
+        /// Address of the leader, if it is known.
         leader: Option<String>,
     },
-    /// It was not committed in time.
+    /// The proposal was not committed in time.
     #[error("not committed within {after:?}; the command may still be applied, and can be repeated")]
     TimedOut {
         /// The timeout.
@@ -187,13 +187,13 @@ pub enum ProposeError {
     /// The member is stopping.
     #[error("this member of the store is stopping; the command may still be applied, and can be repeated")]
     Stopping,
-    /// The command does not fit an entry; nothing was proposed.
+    /// The command does not fit into an entry; nothing was proposed.
     #[error(transparent)]
     TooLarge(#[from] CommandTooLarge),
     /// The Raft library takes no proposals.
     #[error("this member of the store takes no proposals: {what}")]
     Raft {
-        /// Its error.
+        /// Error text of the Raft library.
         what: String,
     },
 }
@@ -207,7 +207,7 @@ impl From<ProposeError> for Status {
             }
             ProposeError::TimedOut { .. } => Reason::CommitTimedOut.status(text),
             ProposeError::Busy => Reason::TooManyProposals.status(text),
-            // Another member leads about an election later.
+            // Another member leads after about one election.
             ProposeError::Stopping => {
                 status::with_reason(Code::Unavailable, Reason::ShuttingDown, text, [], Retry::Leader.after())
             }

@@ -1,7 +1,7 @@
-//! The runtime of the Raft library: tokio, with random numbers of the generator that the whole program uses.
+//! The runtime of the Raft library: tokio, with random numbers from the generator of the whole program.
 //!
-//! The library draws random numbers only to spread elections. Those of `fastrand` are good enough for that, and a
-//! simulation that seeds the thread's generator repeats them.
+//! The library draws random numbers only to spread elections. `fastrand` is good enough for that, and a simulation that
+//! seeds the thread's generator repeats them.
 
 use std::future::Future;
 use std::io;
@@ -12,11 +12,11 @@ use openraft::AsyncRuntime;
 use openraft::impls::TokioRuntime;
 use openraft::rt::deterministic_rng::DeterministicRng;
 
-/// Tokio, but for [`AsyncRuntime::thread_rng`].
+/// Tokio, except for [`AsyncRuntime::thread_rng`].
 #[derive(Debug)]
 pub(crate) struct Runtime(TokioRuntime);
 
-/// Named for its generator, which can be seeded.
+/// The library's runtime with a seedable generator, under a short name.
 type Seeded = DeterministicRng<TokioRuntime>;
 
 impl AsyncRuntime for Runtime {
@@ -86,7 +86,8 @@ impl AsyncRuntime for Runtime {
 mod tests {
     use super::*;
 
-    /// Not covered by the Raft library's own suite for runtimes: a seed repeats what is drawn, and draws differ.
+    /// The Raft library's own suite for runtimes does not cover this: a seed repeats its numbers, and successive
+    /// numbers differ.
     #[test]
     fn the_threads_seed_repeats_what_is_drawn() {
         let draw = || (0..8).map(|_| format!("{:?}", Runtime::thread_rng())).collect::<Vec<_>>();

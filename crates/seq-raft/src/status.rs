@@ -1,4 +1,4 @@
-//! What operators, probes and metrics see of a member.
+//! Status of a member for operators, probes and metrics.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::membership::changes::MemberChanges;
 use crate::storage::Raft;
 use crate::types::{LogId, TypeConfig};
 
-/// Interval at which gauges are set.
+/// Interval between two updates of the gauges.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Interval at which the data directory is measured: it has some dozens of files.
+/// Interval between two measurements of the data directory, which has some dozens of files.
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// One member of the group, as the reporting member sees it.
@@ -38,14 +38,14 @@ pub struct MemberStatus {
     pub addr: String,
     /// Whether it votes.
     pub voter: bool,
-    /// Index of the last entry that it is known to have; 0 where that is not known.
+    /// Index of the last entry that the member is known to have; 0 if unknown.
     pub matched_index: u64,
     /// Whether it acknowledged the reporting leader within two election times; false on followers.
     pub live: bool,
-    /// The last measured round trip to it; on the leader only.
+    /// Last measured round trip to the member; on the leader only.
     pub round_trip: Option<Duration>,
-    /// Time since it last acknowledged the reporting leader; `None` on followers, for the leader itself, and if it
-    /// never did.
+    /// Time since the member last acknowledged the reporting leader; `None` on followers, for the leader itself, and
+    /// before the first acknowledgement.
     pub silent: Option<Duration>,
 }
 
@@ -54,7 +54,7 @@ pub struct MemberStatus {
 pub struct RaftStatus {
     /// Raft id of the reporting member.
     pub id: u64,
-    /// Raft id of the leader, where it is known.
+    /// Raft id of the leader, if it is known.
     pub leader: Option<u64>,
     /// The newest term.
     pub term: u64,
@@ -70,9 +70,9 @@ pub struct RaftStatus {
     pub quorum: QuorumStatus,
     /// The longest round trip between two members that the timeouts allow.
     pub max_round_trip: Duration,
-    /// Members whose states differ, as this member has found last; empty where none do.
+    /// Description of members whose states differ, by this member's last comparison; empty if there are none.
     pub difference: String,
-    /// The disk of the data directory; `None` in memory, and before the first look.
+    /// Disk of the data directory; `None` in memory, and before the first measurement.
     pub disk: Option<DiskSpace>,
     /// All members.
     pub members: Vec<MemberStatus>,
@@ -81,13 +81,13 @@ pub struct RaftStatus {
 /// Space on the file system of a data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// Bytes that are left for this user.
+    /// Bytes available to this user.
     pub free: u64,
-    /// Bytes of the file system.
+    /// Total bytes of the file system.
     pub total: u64,
 }
 
-/// The space at the last look. Clones are one.
+/// Space at the last measurement, shared by clones.
 pub(crate) type LastDiskSpace = Arc<Mutex<Option<DiskSpace>>>;
 
 impl RaftStatus {
@@ -143,7 +143,7 @@ fn members(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) -> Vec<MemberStat
     membership.nodes().map(member).collect()
 }
 
-/// Sets the gauges of a member until it is dropped.
+/// Updates the gauges of a member until the future is dropped.
 pub(crate) async fn update_gauges(raft: Raft, quorum: Quorum, changes: MemberChanges, digests: Arc<Digests>) {
     let mut tick = tokio::time::interval(GAUGE_INTERVAL);
     loop {
@@ -160,7 +160,8 @@ pub(crate) async fn update_gauges(raft: Raft, quorum: Quorum, changes: MemberCha
     }
 }
 
-/// Sets the gauges of a data directory until it is dropped. A disk that does not respond delays these gauges only.
+/// Updates the gauges of a data directory until the future is dropped. A disk that does not respond delays only these
+/// gauges.
 pub(crate) async fn update_disk_gauges(dir: PathBuf, set: String, node: String, space: LastDiskSpace) {
     let mut tick = tokio::time::interval(DISK_INTERVAL);
     let gauge = |name| metrics::gauge!(name, "set" => set.clone(), "node" => node.clone());
@@ -175,7 +176,7 @@ pub(crate) async fn update_disk_gauges(dir: PathBuf, set: String, node: String, 
     }
 }
 
-/// Bytes of the files in a directory, and the space on its file system.
+/// Returns the bytes of the files in a directory, and the space on its file system.
 fn disk_use(dir: &Path) -> io::Result<(u64, DiskSpace)> {
     let system = rustix::fs::statvfs(dir)?;
     let bytes = |blocks: u64| blocks.saturating_mul(system.f_frsize);
@@ -189,7 +190,7 @@ fn bytes_below(dir: &Path) -> io::Result<u64> {
         bytes += match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path())?,
             Ok(metadata) => metadata.len(),
-            // A snapshot that was replaced meanwhile.
+            // A snapshot that was just replaced.
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(error),
         };
@@ -211,7 +212,7 @@ fn set_gauges(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) {
     gauge(RAFT_QUORUM, u64::from(quorum.status().has_quorum()));
 }
 
-/// Number of voters, and on the leader the number of those that respond, and the round trip to each member.
+/// Sets the number of voters; on the leader also the number of responding voters, and the round trip to each member.
 fn set_member_gauges(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) {
     let (set, node) = quorum.names();
     let voters: Vec<u64> = metrics.membership_config.membership().voter_ids().collect();
@@ -231,12 +232,12 @@ fn set_member_gauges(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) {
     }
 }
 
-/// Whole milliseconds, for the wire.
+/// Converts to whole milliseconds, for the wire.
 pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whole microseconds for the wire, at least one: 0 stands for an unknown round trip.
+/// Converts to whole microseconds for the wire, at least one: 0 stands for an unknown round trip.
 pub(crate) fn us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).max(1)
 }

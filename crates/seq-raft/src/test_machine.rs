@@ -10,17 +10,18 @@ pub(crate) enum Command {
     ClaimId(u64),
 }
 
-/// All words so far, and the claimed ids. Releases differ in the newest format that they read.
+/// All words so far, and the claimed ids. Releases differ in their newest format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Journal<const NEWEST: u16 = OLDEST> {
     pub(crate) words: Vec<Vec<u8>>,
     pub(crate) ids: Vec<u64>,
 }
 
-/// The oldest format. The next one has other numbers for the commands, and the columns of the state in another order.
+/// The oldest format. The next format numbers the commands differently, and has the columns of the state in another
+/// order.
 pub(crate) const OLDEST: u16 = 3;
 
-/// Observes nothing, of any release.
+/// Returns an observer that does nothing.
 pub(crate) fn unobserved() -> Observer<Journal> {
     Box::new(|_| {})
 }
@@ -99,7 +100,7 @@ impl<const NEWEST: u16> StateMachine for Journal<NEWEST> {
     }
 }
 
-/// Numbers of the two commands.
+/// Returns the numbers of `Append` and `ClaimId`.
 fn numbers(format: u16) -> [u8; 2] {
     if format == OLDEST { [0, 1] } else { [2, 3] }
 }

@@ -1,7 +1,8 @@
 //! Parameters of the Raft library: the types of a log entry, of its output, of a member.
 //!
-//! A command is encoded once, by its proposer, and stays bytes in the log, on the wire and on disk; it is decoded where
-//! it is applied. So every member applies what the proposer wrote, and an old entry is read by the format it names.
+//! A command is encoded once, by its proposer, and remains bytes in the log, on the wire and on disk; it is decoded
+//! when it is applied. So every member applies the proposer's bytes, and an old entry is read in the format that it
+//! names.
 
 use std::any::Any;
 use std::fmt;
@@ -24,19 +25,19 @@ openraft::declare_raft_types!(
 
 /// Position of an entry: the leader that made it, and its index.
 pub(crate) type LogId = alias::LogIdOf<TypeConfig>;
-/// The newest leader or candidate that a member accepts.
+/// Newest leader or candidate that a member accepts.
 pub(crate) type Vote = alias::VoteOf<TypeConfig>;
 /// The id of a leader: its term and its node.
 pub(crate) type LeaderId = alias::LeaderIdOf<TypeConfig>;
 /// An entry of the log.
 pub(crate) type Entry = alias::EntryOf<TypeConfig>;
-/// What an entry carries.
+/// Payload of an entry.
 pub(crate) type Payload = alias::PayloadOf<TypeConfig>;
 /// The members of the group.
 pub(crate) type Membership = openraft::Membership<u64, Member>;
 /// The members of the group, with the position of the entry that lists them.
 pub(crate) type StoredMembership = alias::StoredMembershipOf<TypeConfig>;
-/// What a snapshot covers.
+/// Description of a snapshot: the entries that it covers.
 pub(crate) type SnapshotMeta = alias::SnapshotMetaOf<TypeConfig>;
 /// A snapshot with its bytes.
 pub(crate) type Snapshot = alias::SnapshotOf<TypeConfig, Bytes>;
@@ -45,8 +46,9 @@ pub(crate) type Snapshot = alias::SnapshotOf<TypeConfig, Bytes>;
 /// smaller. The log's own limits (parts of a record, batches of replication) are derived from it.
 pub(crate) const MAX_COMMAND_BYTES: usize = 128 * 1024;
 
-/// Most commands in one entry. Applying an entry locks the state once, so readers wait for all of its commands. And
-/// entries, not commands, trigger snapshots: a restart applies up to this many times as many commands.
+/// Most commands in one entry. Applying an entry locks the state once, so readers wait for all of its commands.
+/// Snapshots are triggered by the number of entries, not of commands: a restart applies up to this many times as many
+/// commands.
 pub(crate) const MAX_BATCH_COMMANDS: usize = 32;
 
 /// Most bytes of an entry with several commands; a larger command is an entry of its own. The log is also held in
@@ -63,18 +65,18 @@ pub(crate) struct Member {
     pub(crate) addr: String,
     /// Address of its port for Raft.
     pub(crate) raft_addr: String,
-    /// The data directory that is this member. Every member checks senders against it.
+    /// Data directory of this member. Every member checks senders against it.
     pub(crate) fingerprint: Fingerprint,
 }
 
 impl Member {
-    /// Whether the other one has the same name and addresses.
+    /// Returns whether `other` has the same name and addresses.
     pub(crate) fn is_at(&self, other: &Member) -> bool {
         let of = |member: &Member| [member.name.clone(), member.addr.clone(), member.raft_addr.clone()];
         of(self) == of(other)
     }
 
-    /// Whether an address of the other one is one of this one.
+    /// Returns whether `other` has one of this member's addresses.
     pub(crate) fn shares_address(&self, other: &Member) -> bool {
         let of = |member: &Member| [member.addr.clone(), member.raft_addr.clone()];
         of(self).iter().any(|addr| of(other).contains(addr))
@@ -87,12 +89,12 @@ impl fmt::Display for Member {
     }
 }
 
-/// A command as its proposer encoded it, envelope included; up to [`MAX_COMMAND_BYTES`].
+/// A command encoded by its proposer, envelope included; up to [`MAX_COMMAND_BYTES`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EncodedCommand(Bytes);
 
 impl EncodedCommand {
-    /// The bytes, envelope included.
+    /// Returns the bytes, envelope included.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.0
     }
@@ -103,12 +105,12 @@ impl EncodedCommand {
     }
 }
 
-/// The commands of one entry, at least one: their records one behind the other, in the order in which they are applied.
+/// Commands of one entry, at least one: their records concatenated, in the order in which they are applied.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct EncodedBatch(Bytes);
 
 impl EncodedBatch {
-    /// An entry of these commands. A single one is not copied.
+    /// Creates an entry of these commands. A single command is not copied.
     pub(crate) fn of(commands: &[EncodedCommand]) -> EncodedBatch {
         match commands {
             [command] => EncodedBatch(command.0.clone()),
@@ -116,12 +118,12 @@ impl EncodedBatch {
         }
     }
 
-    /// The records.
+    /// Returns the concatenated records.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.0
     }
 
-    /// Takes bytes from the log or the wire as they are; they are checked where they are decoded.
+    /// Takes bytes from the log or the wire unchecked; the decoder checks them.
     pub(crate) fn from_bytes(bytes: Bytes) -> EncodedBatch {
         EncodedBatch(bytes)
     }
@@ -169,28 +171,28 @@ impl<'de> serde::Deserialize<'de> for EncodedBatch {
     }
 }
 
-/// What applying a command returns, without its type; nothing of a command that a raise of the format has overtaken. The
+/// Result of applying a command, without its type; empty if a raise of the format has overtaken the command. The
 /// library's parameters do not depend on the state machine, so only the code that proposes and applies is generic.
 pub(crate) struct Output(Option<Box<dyn Any + Send + Sync>>);
 
 impl Output {
-    /// Of a command that is void, because it is written in an older format than the group's.
+    /// Output of a command that is void, because its format is older than the group's.
     pub(crate) const OVERTAKEN: Output = Output(None);
 
-    /// The output of a command.
+    /// Wraps the output of a command.
     pub(crate) fn of<T: Send + Sync + 'static>(output: T) -> Output {
         Output(Some(Box::new(output)))
     }
 
-    /// Whether the command is void.
+    /// Returns whether the command is void.
     pub(crate) fn is_overtaken(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The output with its type.
+    /// Returns the output with its type.
     ///
     /// # Panics
-    /// When a command of another state machine was applied: there is one for each log. When it is overtaken.
+    /// When the output belongs to another state machine: each log has one. When the command is overtaken.
     pub(crate) fn downcast<T: 'static>(self) -> T {
         let output = self.0.expect("the proposer writes an overtaken command anew");
         *output.downcast().expect("the state machine that proposes is the one that applies")
@@ -203,11 +205,11 @@ impl fmt::Debug for Output {
     }
 }
 
-/// What applying an entry returns: the output of each of its commands, in order; none for an entry of Raft's own.
+/// Result of applying an entry: the outputs of its commands, in order; none for an entry of Raft itself.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs(pub(crate) Vec<Output>);
 
-/// Error of the two conversions that the Raft library's bounds require and nothing calls.
+/// Error of the two conversions that the Raft library's bounds require and no code calls.
 const OUTPUT_IS_LOCAL: &str = "the output of a command never leaves its process";
 
 impl serde::Serialize for Outputs {

@@ -1,5 +1,5 @@
-//! The task of a member that marks entries while it leads, digests its state behind them, and asks the others for
-//! theirs.
+//! Task of a member that marks entries while it leads, digests its state after each mark, and compares the digests with
+//! those of the other members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::transport::identity::Identity;
 /// Name of the file in the data directory of a member that was outvoted.
 const MARK: &str = "outvoted";
 
-/// Timeout of one call for the digests of a member. A member that does not respond is asked again in the next round.
+/// Timeout of a call for the digests of one member. A silent member is called again in the next round.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Compares the state of this member with the states of the others.
@@ -31,12 +31,12 @@ pub(crate) struct Comparison {
     pub(crate) raft: Raft,
     pub(crate) replica: Arc<dyn Replica>,
     pub(crate) proposer: Proposer,
-    /// Addresses of the set file, which may be newer than the addresses in the list of members.
+    /// Addresses in the set file, which may be newer than the addresses in the list of members.
     pub(crate) addrs: BTreeMap<u64, String>,
     pub(crate) membership: Arc<OwnMembership>,
     pub(crate) evictions: Evictions,
     pub(crate) data: DataDir,
-    /// Interval between two entries that a leader marks.
+    /// Interval between two entries that the leader marks.
     pub(crate) interval: Duration,
 }
 
@@ -59,7 +59,7 @@ impl Comparison {
         }
     }
 
-    /// Marks an entry, where this member leads others and something was applied since the last mark.
+    /// Marks an entry if this member leads other members and an entry was applied since the last mark.
     async fn mark(&self, digests: &Digests) {
         let last = digests.kept().last().map(|digest| digest.index);
         let applied = self.replica.last_applied().map(|id| id.index);
@@ -71,7 +71,7 @@ impl Comparison {
         }
     }
 
-    /// Asks the other members for their digests; returns the difference by which this member was outvoted.
+    /// Requests the digests of the other members; returns the difference by which this member was outvoted.
     async fn compare(&self, digests: &Digests) -> Option<Difference> {
         let mine = digests.kept();
         if mine.is_empty() {
@@ -96,7 +96,7 @@ impl Comparison {
         None
     }
 
-    /// The voters, and the addresses of the other members.
+    /// Returns the voters, and the addresses of the other members.
     fn members(&self) -> (BTreeSet<u64>, BTreeMap<u64, String>) {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -106,7 +106,7 @@ impl Comparison {
         (membership.voter_ids().collect(), others.map(|(id, member)| (*id, addr(id, &member.raft_addr))).collect())
     }
 
-    /// Marks the data directory, so that no later start goes on with its state, and stops the member.
+    /// Marks the data directory, so that no later start uses its state, and stops the member.
     async fn stop(&self, difference: &Difference) {
         let (files, text) = (Files::of(&self.data), difference.to_string());
         let written = self.blocking(move || files.write(MARK, text.as_bytes())).await;
@@ -117,7 +117,7 @@ impl Comparison {
         std::future::pending().await
     }
 
-    /// Runs what takes milliseconds beside the runtime; in a simulation there is no other thread.
+    /// Runs work of some milliseconds outside the async runtime; inline in a simulation, which has no other thread.
     async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         match self.data {
             DataDir::Memory(_) => work(),

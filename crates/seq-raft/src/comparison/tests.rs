@@ -1,12 +1,12 @@
 use super::*;
 
-/// Digests of the entries 10, 20, ..; a letter is a state, and a dot stands for an entry without a digest.
+/// Digests of the entries 10, 20, ..; a letter stands for a state, and a dot for an entry without a digest.
 fn digests(states: &str) -> Vec<StateDigest> {
     let digest = |(place, state): (u64, u8)| StateDigest { index: 10 * place, sha256: [state; 32] };
     (1..).zip(states.bytes()).filter(|(_, state)| *state != b'.').map(digest).collect()
 }
 
-/// The verdict of member 1, given the digests of members 1, 2, ..; the first `voters` of them vote.
+/// Verdict of member 1, given the digests of members 1, 2, ..; the first `voters` of them vote.
 fn verdict(voters: u64, states: &[&str]) -> String {
     let digests = (1..).zip(states.iter().map(|states| digests(states))).collect();
     match judge(1, &(1..=voters).collect(), &digests) {
@@ -26,7 +26,7 @@ fn a_member_is_outvoted_by_a_majority_of_the_voters_only() {
         (3, &["ab", "ab", ""], "same"),
         (3, &["a", "", ""], "unknown"),
         (3, &["", "a", "a"], "unknown"),
-        // Behind different entries nothing is compared.
+        // Digests of different entries are not compared.
         (3, &["a.", ".b", ".b"], "unknown"),
         (
             3,
@@ -38,7 +38,7 @@ fn a_member_is_outvoted_by_a_majority_of_the_voters_only() {
             &["a", "a", "b"],
             "differs: behind log entry 10 the state of stores 1 and 2 is 61616161, that of store 3 is 62626262",
         ),
-        // Neither has a majority: two of four, one of two, three states of three.
+        // No state has a majority: two of four, one of two, three states of three.
         (
             4,
             &["b", "a", "a", "b"],
@@ -62,13 +62,13 @@ fn a_member_is_outvoted_by_a_majority_of_the_voters_only() {
             &["b", "b", "", "a", "a"],
             "differs: behind log entry 10 the state of stores 4 and 5 is 61616161, that of stores 1 and 2 is 62626262",
         ),
-        // Behind the first entry they agree, behind the second they do not.
+        // The states are equal after the first entry and differ after the second.
         (
             3,
             &["ab", "ab", "ac"],
             "differs: behind log entry 20 the state of stores 1 and 2 is 62626262, that of store 3 is 63636363",
         ),
-        // An older entry condemns, too.
+        // An older entry outvotes a member, too.
         (
             3,
             &["xb", "a", "a."],

@@ -1,14 +1,14 @@
-//! The frame around every stored record: kind, format version, length, and a checksum over all of it.
+//! The frame around every stored record: kind, format version, length, and a checksum over the whole record.
 //!
 //! ```text
 //! 0..4 magic   4..6 kind   6..8 format version   8..12 body length   12..16 CRC32C of the rest   16.. body
 //! ```
 //!
-//! Numbers are little-endian. The body is an rkyv archive. Its validation is no checksum (it accepts most flipped
-//! bits), and two types of the same shape read each other without a complaint: hence the checksum and the kind.
+//! Numbers are little-endian. The body is an rkyv archive. Validation of the archive does not replace the checksum and
+//! the kind: it accepts most flipped bits, and two types of the same shape read each other without an error.
 //!
-//! The frame itself has no version: the magic would change with it. The checksum is checked before kind and version, so
-//! that a flipped bit is reported as damage and never as a newer format.
+//! The frame itself has no version: a new frame would get another magic. The checksum is checked before kind and
+//! version, so that a flipped bit is reported as damage and never as a newer format.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -23,14 +23,14 @@ use rkyv::{Archive, Deserialize, Serialize};
 const MAGIC: [u8; 4] = *b"SQSR";
 /// Length of the frame in front of the body.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// Where the checksum stands; it covers everything else.
+/// Position of the checksum, which covers all other bytes.
 const CRC_AT: usize = 12;
 
-/// Kind of a record. The numbers are on disk: one is never given to another kind.
+/// Kind of a record. The numbers are on disk: no number is ever reused for another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {
-    /// A command, as its proposer encoded it; an entry holds one or more.
+    /// A command, encoded by its proposer; an entry holds one or more.
     Command = 1,
     /// An entry of the log.
     Entry = 2,
@@ -40,13 +40,13 @@ pub enum Kind {
     Committed = 4,
     /// The last entry purged from the log.
     Purged = 5,
-    /// Which snapshot is the current one.
+    /// Reference to the current snapshot.
     Manifest = 6,
-    /// The state, and which entries it covers.
+    /// The state, and the entries that it covers.
     Snapshot = 7,
     /// Owner of a data directory.
     Identity = 8,
-    /// Bounds of what was acknowledged.
+    /// Bounds of the acknowledged log, vote and snapshot.
     Watermark = 9,
 }
 
@@ -66,25 +66,25 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A record that cannot be read: what was expected and what is wrong. The reader of the bytes adds their place.
+/// Error of an unreadable record: the expected kind and the fault. The reader of the bytes adds their place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} record of {len} bytes: {fault}")]
 pub struct ReadError {
-    /// What the record should be.
+    /// The expected kind.
     pub kind: Kind,
-    /// Bytes found.
+    /// Number of bytes found.
     pub len: usize,
-    /// What is wrong with it.
+    /// Fault of the record.
     pub fault: Fault,
 }
 
-/// What is wrong with a record.
+/// Fault of a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// Shorter than the frame, or than the length in the frame.
     #[error("truncated, it should have {expected} bytes")]
     Truncated {
-        /// The length in the frame, or that of the frame.
+        /// The length in the frame, or the frame's own length.
         expected: usize,
     },
     /// Longer than the length in the frame.
@@ -99,9 +99,9 @@ pub enum Fault {
     /// The checksum does not match.
     #[error("damaged, its checksum is {found:#010x} and should be {stored:#010x}")]
     Checksum {
-        /// Computed over the bytes.
+        /// The checksum of the bytes.
         found: u32,
-        /// Stored in the frame.
+        /// The checksum in the frame.
         stored: u32,
     },
     /// Another kind of record.
@@ -113,23 +113,23 @@ pub enum Fault {
     /// Written by a newer program.
     #[error("has format version {found}, newer than {newest}, the newest this program reads")]
     NewerFormat {
-        /// Its version.
+        /// Version of the record.
         found: u16,
-        /// The newest that is known.
+        /// Newest version that this program reads.
         newest: u16,
     },
     /// Written by a program whose format is no longer read.
     #[error("has format version {found}, older than {oldest}, the oldest this program reads")]
     OlderFormat {
-        /// Its version.
+        /// Version of the record.
         found: u16,
-        /// The oldest that is known.
+        /// Oldest version that this program reads.
         oldest: u16,
     },
-    /// The checksum holds, but the body is not of the format: a fault of the writer.
+    /// The checksum holds, but the body does not match its format: a fault of the writer.
     #[error("body is malformed, {what}")]
     Malformed {
-        /// What does not hold.
+        /// Description of the mismatch.
         what: String,
     },
 }
@@ -195,7 +195,7 @@ pub(crate) fn open(kind: Kind, record: &[u8]) -> Result<Opened<'_>, ReadError> {
     Ok(Opened { version: u16_at(record, 6), body: &record[HEADER_BYTES..], kind })
 }
 
-/// The whole length of the record that starts with `prefix`, by its frame; `None` when that is no frame.
+/// Returns the whole length of the record that starts with `prefix`, from its frame; `None` if it is no frame.
 pub(crate) fn record_len(prefix: &[u8]) -> Option<usize> {
     let framed = prefix.len() >= HEADER_BYTES && prefix[..4] == MAGIC;
     framed.then(|| HEADER_BYTES + u32_at(prefix, 8) as usize)
@@ -209,23 +209,23 @@ impl Opened<'_> {
         T::Archived:
             for<'a> CheckBytes<HighValidator<'a, rancor::Error>> + Deserialize<T, HighDeserializer<rancor::Error>>,
     {
-        // Bytes from a file or a socket lie at any address; an archive wants an aligned one.
+        // Bytes from a file or a socket lie at any address; an archive needs an aligned address.
         let mut aligned = AlignedVec::<16>::with_capacity(self.body.len());
         aligned.extend_from_slice(self.body);
         rkyv::from_bytes::<T, rancor::Error>(&aligned).map_err(|error| self.malformed(error.to_string()))
     }
 
-    /// The error of a body that contradicts its format.
+    /// Returns the error of a body that contradicts its format.
     pub(crate) fn malformed(&self, what: impl Into<String>) -> ReadError {
         self.fail(Fault::Malformed { what: what.into() })
     }
 
-    /// The body, which another crate decodes.
+    /// Returns the body, in the state machine's own encoding.
     pub(crate) fn body(&self) -> &[u8] {
         self.body
     }
 
-    /// Refuses a version that is not read.
+    /// Refuses a version outside the readable range.
     pub(crate) fn check_version(&self, read: RangeInclusive<u16>) -> Result<(), ReadError> {
         let (found, oldest, newest) = (self.version, *read.start(), *read.end());
         match found {

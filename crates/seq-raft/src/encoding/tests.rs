@@ -1,4 +1,4 @@
-//! The bytes of format 4. Once released they are on the disks of others: when one of these tests fails, the format was
+//! The bytes of format 4. Released formats are on the disks of users: when one of these tests fails, the format was
 //! changed, and the change belongs into a new format version.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +55,7 @@ fn a_command_is_a_body_in_a_frame_and_bounded() {
     expect!["5351535201000300040000001eba57e000ababab"].assert_eq(&hex(encoded.bytes()));
     assert_eq!(read_record::<Journal>(encoded.bytes()).unwrap(), Record::Command { format: OLDEST, command });
     refuses_every_flip(encoded.bytes(), |record| read_record::<Journal>(record).map(drop));
-    // The journal's encoding adds one byte.
+    // The encoding of the journal adds one byte.
     let most = MAX_COMMAND_BYTES - envelope::HEADER_BYTES - 1;
     write_command::<Journal>(OLDEST, &Command::Append(vec![0; most])).unwrap();
     let error = write_command::<Journal>(OLDEST, &Command::Append(vec![0; most + 1])).unwrap_err();
@@ -165,7 +165,7 @@ fn single_records() {
         2900000000000000"#]]
     .assert_eq(&hex(&record));
     assert_eq!(read_log_id(Kind::Committed, &record).unwrap(), id);
-    // The same shape, but not the same thing.
+    // A record of the same shape with another meaning.
     assert!(read_log_id(Kind::Purged, &record).is_err());
 
     let identity = Identity { cluster: "dev".into(), node: 2, nonce: [0x11; 16] };
@@ -246,7 +246,7 @@ fn the_format_of_unreleased_programs_is_refused_by_name() {
         .assert_eq(&read_snapshot(&record).unwrap_err().to_string());
 }
 
-/// Reads anything as every kind of record.
+/// Reads the bytes as every kind of record.
 fn read_as_everything(record: &[u8]) {
     let _ = read_record::<Journal>(record);
     let _ = read_batch::<Journal>(record);
@@ -265,7 +265,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         read_as_everything(&bytes);
-        // The same behind a frame that is right, so that they reach the decoders.
+        // The same bytes in a valid frame, so that they reach the decoders.
         for kind in [Kind::Command, Kind::Entry, Kind::Vote, Kind::Committed, Kind::Manifest, Kind::Snapshot] {
             read_as_everything(&envelope::seal_body(kind, newest::VERSION, &bytes));
         }

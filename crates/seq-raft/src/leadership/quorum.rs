@@ -1,9 +1,9 @@
-//! Whether this member sees a majority: as leader by the voters' acknowledgements, as follower by the messages of its
-//! leader.
+//! Detection whether this member sees a majority: as leader by the voters' acknowledgements, as follower by the
+//! messages of its leader.
 //!
 //! A leader that lost its majority keeps reporting that it leads, and a follower that lost its leader keeps naming it:
-//! the Raft library deposes neither by itself. The result is for probes, operators and logs alone; no entry is
-//! committed and no call of an AllocSvr refused because of it.
+//! the Raft library deposes neither. The status serves only probes, operators and logs; it does not gate commits or
+//! calls of AllocSvrs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,42 +23,42 @@ use crate::types::TypeConfig;
 
 type Instant = openraft::type_config::alias::InstantOf<TypeConfig>;
 
-/// Checks in one election time: a change is noticed soon after it happened.
+/// Checks per election time, so that a change is noticed soon.
 const CHECKS_PER_ELECTION: u32 = 4;
 
-/// Whether one member sees a majority.
+/// Status of one member's majority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuorumStatus {
-    /// It leads, and a majority acknowledged it within an election time.
+    /// The member leads, and a majority acknowledged it within an election time.
     Leads,
-    /// It leads since less than an election time, and no majority acknowledged it yet.
+    /// The member has led for less than an election time, and no majority has acknowledged it yet.
     Begins,
-    /// It leads, and no majority acknowledged it within an election time.
+    /// The member leads, and no majority acknowledged it within an election time.
     NoMajority {
         /// Number of voters.
         voters: usize,
-        /// Those of them that acknowledged lately, this member among them.
+        /// Voters that acknowledged recently, this member included.
         live: usize,
-        /// How long ago a majority last acknowledged.
+        /// Time since a majority last acknowledged.
         lost: Duration,
     },
-    /// It follows a leader whose message it received within an election time.
+    /// The member received a message of its leader within an election time.
     Follows,
-    /// It knows no leader, or received nothing of it within an election time.
+    /// The member knows no leader, or received no message of it within an election time.
     Leaderless {
-        /// How long ago it last received a message of a leader; `None`: not since it started.
+        /// Time since the last message of a leader; `None` if there was none since the start.
         lost: Option<Duration>,
     },
 }
 
 impl QuorumStatus {
-    /// Whether this member leads a majority, or follows a leader whose messages arrive.
+    /// Returns whether this member leads a majority, or follows a leader whose messages arrive.
     #[must_use]
     pub fn has_quorum(&self) -> bool {
         matches!(self, QuorumStatus::Leads | QuorumStatus::Follows)
     }
 
-    /// How long ago a majority was last seen; zero where that is now, or never was.
+    /// Returns the time since a majority was last seen; zero if it is seen now, or was never seen.
     #[must_use]
     pub fn lost(&self) -> Duration {
         match self {
@@ -88,15 +88,15 @@ impl fmt::Display for QuorumStatus {
     }
 }
 
-/// Observes one member's Raft. Clones observe the same member.
+/// Observer of one member's Raft. Clones observe the same member.
 #[derive(Clone)]
 pub(crate) struct Quorum {
     raft: Raft,
     set: Arc<str>,
     node: Arc<str>,
-    /// The longest election time: a leader that is not acknowledged for as long may have been replaced.
+    /// The longest election time: a leader without an acknowledgement for this long may have been replaced.
     within: Duration,
-    /// What the last check found that the library's metrics do not have.
+    /// Results of the last check that are not in the library's metrics.
     noted: Arc<Mutex<Noted>>,
     round_trips: Arc<RoundTrips>,
     /// The longest round trip that the timeouts allow.
@@ -105,9 +105,9 @@ pub(crate) struct Quorum {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Noted {
-    /// When the member last received a message of its leader.
+    /// Time of the last message of its leader.
     received: Option<Instant>,
-    /// Since when it leads, in which term.
+    /// Term that the member leads, and since when.
     leads: Option<(u64, Instant)>,
 }
 
@@ -123,25 +123,25 @@ impl Quorum {
         Quorum { raft, set, node, within, noted: Arc::default(), round_trips, max_round_trip }
     }
 
-    /// The member's status now.
+    /// Returns the member's current status.
     pub(crate) fn status(&self) -> QuorumStatus {
         let metrics = self.raft.metrics().borrow_watched().clone();
         status_of(&metrics, *self.noted.lock(), self.within)
     }
 
-    /// The term that the member leads, as far as it knows.
+    /// Returns the term that the member leads, to its knowledge.
     pub(crate) fn leads(&self) -> Option<u64> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         (metrics.current_leader == Some(metrics.id)).then_some(metrics.current_term)
     }
 
-    /// Names in metrics and logs: of the set, and of the member.
+    /// Returns the names of set and member for metrics and logs.
     pub(crate) fn names(&self) -> (&str, &str) {
         (&self.set, &self.node)
     }
 
-    /// The last measured round trip to a member, on the leader.
+    /// Returns the last measured round trip to a member, on the leader.
     pub(crate) fn round_trip(&self, id: u64) -> Option<Duration> {
         self.round_trips.get(id)
     }
@@ -150,7 +150,7 @@ impl Quorum {
         self.max_round_trip
     }
 
-    /// The members that acknowledged this leader within `within`, itself among them; empty on others.
+    /// Returns the members that acknowledged this leader within `within`, itself included; empty on followers.
     pub(crate) fn live(metrics: &RaftMetrics<TypeConfig>, within: Duration) -> BTreeSet<u64> {
         let Some(acknowledged) = &metrics.heartbeat else { return BTreeSet::new() };
         let lately = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() <= within);
@@ -162,7 +162,7 @@ impl Quorum {
         self.within
     }
 
-    /// Updates what [`Quorum::status`] needs, and logs changes. Runs until it is dropped.
+    /// Updates the inputs of [`Quorum::status`], and logs changes, until the future is dropped.
     pub(crate) async fn watch(self) {
         let mut metrics = self.raft.server_metrics();
         let mut log = Log::new(&self);
@@ -171,7 +171,7 @@ impl Quorum {
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
-                // The Raft library has stopped, and its task logs why.
+                // The Raft library has stopped, and its task logs the reason.
                 changed = metrics.changed() => if changed.is_err() { return std::future::pending().await },
             }
             let received = self.raft.with_raft_state(|state| state.vote_last_modified()).await.ok().flatten();
@@ -222,9 +222,9 @@ struct Log {
     node: Arc<str>,
     leader: Option<u64>,
     quorum: bool,
-    /// Members that do not respond to this leader, each with the number of checks that found it so.
+    /// Members that do not respond to this leader: since when, and the repeats of their log line.
     silent: BTreeMap<u64, (Instant, Repeats)>,
-    /// Since when this member leads; a new leader gives the others time to respond.
+    /// Start of this member's leadership; a new leader gives the other members time to respond.
     leads_since: Option<Instant>,
     slow: BTreeMap<u64, Repeats>,
 }
@@ -269,9 +269,10 @@ impl Log {
         self.note_members(quorum, metrics);
     }
 
-    /// Members that stop responding to this leader, and that respond again: a line each, and one a minute meanwhile.
+    /// Logs members that stop responding to this leader or respond again, and repeats the line of a silent member each
+    /// minute.
     fn note_members(&mut self, quorum: &Quorum, metrics: &RaftMetrics<TypeConfig>) {
-        // Twice the election time, as the commands for members count it.
+        // Twice the election time, which the membership commands use as well.
         let within = quorum.within * 2;
         if self.leads_since.is_none_or(|since| since.elapsed() < within) {
             if self.leads_since.is_none() {
@@ -350,8 +351,8 @@ mod tests {
         metrics
     }
 
-    /// A leader acknowledged by each of these members so many milliseconds ago, by a majority `quorum` milliseconds
-    /// ago.
+    /// Metrics of a leader that a majority acknowledged `quorum` milliseconds ago, and each listed member the given
+    /// number of milliseconds ago.
     fn leading(quorum: Option<u64>, acknowledged: &[(u64, u64)]) -> RaftMetrics<TypeConfig> {
         let at = |ms| Instant::now() - Duration::from_millis(ms);
         let mut metrics = metrics(Some(1), &[1, 2, 3]);
@@ -374,7 +375,7 @@ mod tests {
         assert!(!status.has_quorum());
         let text = status.to_string();
         assert!(text.starts_with("no quorum since 6.0 s: of 3 voters 1 respond and 2 must"), "{text}");
-        // A new leader was not acknowledged yet: that is no loss until an election time is over.
+        // A new leader is not acknowledged yet, which counts as a loss only after an election time.
         assert_eq!(status_of(&leading(None, &[]), led(100), WITHIN), QuorumStatus::Begins);
         assert!(matches!(
             status_of(&leading(None, &[]), led(2_000), WITHIN),

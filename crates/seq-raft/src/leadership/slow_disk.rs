@@ -1,13 +1,13 @@
-//! A leader whose disk does not respond transfers leadership.
+//! Transfer of leadership away from a leader whose disk does not respond.
 //!
-//! Its followers' disks are enough to commit for a while, so no member would depose it: heartbeats need no disk. But
-//! what is queued for its disk is held in memory, it grants no vote, and with one more disk lost nothing would be
-//! committed. A follower's disk that hangs needs no action: the others do not wait for it.
+//! The disks of its followers suffice to commit for a while, and heartbeats need no disk, so no member would depose the
+//! leader. But the writes queued for its disk are held in memory, it grants no vote, and after the loss of one more
+//! disk nothing would be committed. A follower's hanging disk needs no action: the other members do not wait for it.
 //!
-//! Once the Raft library has to save the next leader's vote, it waits for the disk itself and still reports that it
+//! When the Raft library must save the next leader's vote, it waits for the disk itself and still reports that it
 //! leads. So proposals are redirected here.
 //!
-//! The process is not stopped: a disk that recovers finds everything still to be written in its queue, in order.
+//! The process is not stopped: a disk that recovers finds all pending writes in its queue, in order.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use super::transfer::{STEP_DOWN_TIMEOUT, transfer_leader, transfer_target};
 use crate::propose::Proposer;
 use crate::storage::{Raft, Stall};
 
-/// How long one batch may take to be durable. Far above what a working disk needs under any load, and below the time in
-/// which writes should go on elsewhere.
+/// How long one batch may take to become durable: far longer than a working disk needs under any load, and shorter than
+/// writes should wait for another leader.
 const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval of the checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Pause before a transfer is retried, should no member have taken over.
+/// Pause before a transfer is retried if no member has taken over.
 const TRANSFER_RETRY: Duration = Duration::from_secs(2);
 
-/// Watches the disk of a member for ever.
+/// Watches the disk of a member, without end.
 pub(crate) async fn watch(raft: Raft, stall: Stall, proposer: Proposer) {
     let mut transferred: Option<Instant> = None;
     let mut hung_since: Option<Instant> = None;

@@ -1,7 +1,7 @@
-//! Transfer of leadership to a chosen member, so that the group is not without a leader for an election timeout.
+//! Transfer of leadership to a chosen member, so that the group does not lack a leader for an election timeout.
 //!
-//! From the request on, the leader takes no more writes; the target waits until it has the whole log, and stands for
-//! election at once.
+//! From the request on, the leader accepts no more writes; the target waits until it has the whole log, and then stands
+//! for election at once.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use openraft::async_runtime::WatchReceiver;
 
 use crate::storage::Raft;
 
-/// How long a leader that stops waits for another one to take over.
+/// How long a stopping leader waits until another member takes over.
 pub(crate) const STEP_DOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Transfers leadership and waits until another member leads, as far as this one knows; returns which, or `None` when
-/// there is none within `timeout`.
+/// Transfers leadership and waits until another member leads, to this member's knowledge. Returns the new leader, or
+/// `None` if there is none within `timeout`.
 pub(crate) async fn transfer_leader(raft: &Raft, to: u64, timeout: Duration) -> Option<u64> {
     let mut metrics = raft.metrics();
     let me = metrics.borrow_watched().id;
-    // Its only error is that the Raft library has stopped: then this member does not lead.
+    // The only error is that the Raft library has stopped: then this member does not lead.
     raft.trigger().transfer_leader(to).await.ok()?;
     let taken_over = async {
         loop {
@@ -31,7 +31,7 @@ pub(crate) async fn transfer_leader(raft: &Raft, to: u64, timeout: Duration) -> 
     tokio::time::timeout(timeout, taken_over).await.ok().flatten()
 }
 
-/// Makes the follower with the longest log lead, where this member does.
+/// Transfers leadership to the follower with the longest log, if this member leads.
 pub(crate) async fn step_down(raft: &Raft) {
     let Some(target) = transfer_target(raft) else { return };
     if transfer_leader(raft, target, STEP_DOWN_TIMEOUT).await.is_none() {
@@ -39,9 +39,10 @@ pub(crate) async fn step_down(raft: &Raft) {
     }
 }
 
-/// The voter with the longest log beside this member, where this one leads.
+/// Returns the other voter with the longest log, if this member leads.
 pub(crate) fn transfer_target(raft: &Raft) -> Option<u64> {
-    // First: it borrows the metrics, too, and two borrows of one thread deadlock when a writer waits in between.
+    // Checked before the metrics are borrowed: it borrows them, too, and two borrows of one thread deadlock when a
+    // writer waits in between.
     if !raft.is_leader() {
         return None;
     }

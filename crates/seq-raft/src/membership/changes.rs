@@ -1,9 +1,9 @@
 //! Membership changes, made by the leader.
 //!
-//! Each step may be repeated and leaves the group whole: adding a learner is one entry; a change of votes is two, and
-//! when the leader is lost between them, [`MemberChanges::complete_joint_changes`] beside the next one makes the
-//! second. One change is made at a time, each from the list of members that it was planned on, and only if what its
-//! plan rests on still holds (`preconditions`).
+//! Each step may be repeated and leaves the group operational: adding a learner takes one entry, and a change of votes
+//! takes two. If the leader is lost between the two, [`MemberChanges::complete_joint_changes`] of the next leader
+//! writes the second. One change is made at a time, each from the list of members that it was planned on, and only if
+//! the preconditions of its plan still hold (`preconditions`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,21 +28,21 @@ use crate::propose::{ProposeError, Proposer};
 use crate::storage::{Raft, Replica};
 use crate::types::{LogId, Member, StoredMembership};
 
-/// How long a transfer of leadership may take: the target may first have to receive the end of the log.
+/// Timeout of a transfer of leadership: the target may first have to receive the end of the log.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Pause before an unfinished change is retried.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// A member that has not responded to the leader for this many of the longest election timeouts is not live.
+/// Number of longest election timeouts without a response to the leader, after which a member is not live.
 const SILENT_ELECTIONS: u32 = 2;
 
-/// How often a leader checks whether a silent member has responded; about a heartbeat.
+/// Interval at which a leader checks whether a silent member has responded; about a heartbeat.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 type Changes = ChangeMembers<u64, Member>;
 
-/// Makes membership changes. Clones make one at a time.
+/// Makes membership changes, one at a time; clones share the limit.
 #[derive(Clone)]
 pub(crate) struct MemberChanges {
     pub(super) raft: Raft,
@@ -50,11 +50,11 @@ pub(crate) struct MemberChanges {
     pub(super) proposer: Proposer,
     prober: Prober,
     pub(super) formats: Formats,
-    /// How long one entry may take to be committed.
+    /// Timeout of the commit of one entry.
     pub(super) commit_timeout: Duration,
-    /// A member that has not responded for this long is not live.
+    /// Time without a response after which a member is not live.
     live_within: Duration,
-    /// Held while a change of an operator is compared and made, also one that is not about members.
+    /// Held while any change by an operator is compared and made, even if it does not concern members.
     pub(super) one: Arc<Mutex<()>>,
 }
 
@@ -65,16 +65,16 @@ pub(crate) struct Observed {
     /// The term that this leader leads.
     pub(crate) term: u64,
     pub(crate) last_log_index: u64,
-    /// How many entries of the leader's log each member is not known to have.
+    /// Number of entries of the leader's log that each member is not known to have.
     pub(crate) lags: BTreeMap<u64, u64>,
 }
 
 /// The voters after a change.
 pub(crate) struct ChangedVoters {
     pub(crate) voters: BTreeSet<u64>,
-    /// Whether the request changed anything.
+    /// Whether the request changed the voters.
     pub(crate) changed: bool,
-    /// The plan as it was before.
+    /// Fingerprint of the plan before the change.
     pub(crate) fingerprint: PlanFingerprint,
 }
 
@@ -91,16 +91,16 @@ impl MemberChanges {
         MemberChanges { raft, replica, proposer, prober, formats, commit_timeout, live_within, one: Arc::default() }
     }
 
-    /// Returns the address at which this member dials another one: that of its set file, else that of the list of
+    /// Returns the address at which this member dials another member: from its set file, otherwise from the list of
     /// members.
     pub(crate) fn addr(&self, id: u64, member: &Member) -> String {
         self.proposer.addr(id, Some(member)).unwrap_or_default()
     }
 
-    /// The members as the leader observes them now.
+    /// Returns the members as the leader observes them now.
     ///
     /// # Errors
-    /// This member does not lead.
+    /// When this member does not lead.
     pub(crate) fn observe(&self) -> Result<Observed, ChangeError> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let (true, Some(replication), Some(acknowledged)) =
@@ -122,7 +122,7 @@ impl MemberChanges {
             let live =
                 mine || acknowledged.get(id).copied().flatten().is_some_and(|at| at.elapsed() <= self.live_within);
             let matched = replication.get(id).copied().flatten();
-            // Counted in entries, so one that has nothing lacks the one at 0 as well.
+            // Counted in entries, because a member without any entry lacks entry 0 as well.
             let lag =
                 if mine { 0 } else { (last + 1).saturating_sub(matched.map_or(0, |matched| matched.index() + 1)) };
             observed.lags.insert(*id, lag);
@@ -135,7 +135,7 @@ impl MemberChanges {
         Ok(observed)
     }
 
-    /// Adds members without a vote; returns the ids of those that are new, and the plan as it was before.
+    /// Adds members without a vote; returns the ids of the new members, and the plan before the change.
     pub(crate) async fn add(
         &self,
         wanted: BTreeMap<u64, Member>,
@@ -154,7 +154,7 @@ impl MemberChanges {
         if !new.is_empty() {
             required.check(plan)?;
         }
-        // The list names the data directory of each member: only that one is the member.
+        // The list names the data directory of each member, which alone identifies it.
         for (id, member) in &mut new {
             member.fingerprint = self.directory(*id, &member.raft_addr).await?;
         }
@@ -168,16 +168,16 @@ impl MemberChanges {
         Ok((ids, plan))
     }
 
-    /// Claims an id for a member, unless it is claimed already: an id belongs to one disk for good.
+    /// Claims an id for a member, unless it is claimed already: an id belongs permanently to one disk.
     async fn claim(&self, id: u64) -> Result<(), ProposeError> {
         if self.replica.read_members(|_, ids| ids.binary_search(&id).is_ok()) {
             return Ok(());
         }
-        // Its output is dropped: an id that was claimed in between is as good.
+        // The output is dropped: an id that was claimed in between serves as well.
         self.proposer.propose_anew(|| self.replica.claim_member_id(id)).await.map(drop)
     }
 
-    /// The data directory of a store that is to become a member; it may be starting at this moment.
+    /// Returns the data directory of a store that will become a member; the store may still be starting.
     async fn directory(&self, id: u64, addr: &str) -> Result<Fingerprint, ChangeError> {
         let deadline = tokio::time::Instant::now() + self.commit_timeout;
         loop {
@@ -192,8 +192,8 @@ impl MemberChanges {
         }
     }
 
-    /// Changes the voters, if the plan of the request is the one that it requires. Where they are as requested already,
-    /// it requires none: a repeat finds its own change.
+    /// Changes the voters, if the plan of the request is the required plan. No plan is required if the voters are
+    /// already as requested, so that a repeat finds its own change.
     pub(crate) async fn change(&self, request: &MembershipRequest) -> Result<ChangedVoters, ChangeError> {
         if request.dry_run {
             let (observed, plan) = self.checked(|group| group.plan(request)).await?;
@@ -219,7 +219,7 @@ impl MemberChanges {
                 Err(self.proposer.not_leader().into())
             }
             Plan::Change { promote, demote, drop, voters } => {
-                // An id is claimed before it leaves, however it became a member.
+                // An id is claimed before its member leaves, however it became a member.
                 for id in demote.iter().chain(&drop).chain(&promote) {
                     self.claim(*id).await?;
                 }
@@ -239,7 +239,7 @@ impl MemberChanges {
         }
     }
 
-    /// Transfers leadership to a voter; returns the leader, and the plan as it was before.
+    /// Transfers leadership to a voter; returns the leader, and the plan before the change.
     pub(crate) async fn transfer_to(
         &self,
         to: u64,
@@ -261,8 +261,8 @@ impl MemberChanges {
         }
     }
 
-    /// Transfers leadership to the voter with the longest log beside this leader; returns which. Whether it took over
-    /// may stay unknown here: messages of the others may not arrive.
+    /// Transfers leadership to the other voter with the longest log, and returns its id. Whether the voter took over
+    /// may stay unknown here: messages of other members may not arrive.
     pub(crate) async fn transfer_to_any(&self) -> Result<u64, ChangeError> {
         let _one = self.begin()?;
         let observed = self.observe()?;
@@ -271,8 +271,8 @@ impl MemberChanges {
         Ok(to)
     }
 
-    /// Completes changes whose leader was lost between their two entries, while this member leads. Runs until it is
-    /// dropped.
+    /// Completes changes whose leader was lost between their two entries, while this member leads. Runs until the
+    /// future is dropped.
     pub(crate) async fn complete_joint_changes(self) {
         let mut metrics = self.raft.server_metrics();
         loop {
@@ -284,14 +284,14 @@ impl MemberChanges {
                     tokio::time::sleep(RETRY).await;
                 }
             } else if metrics.changed().await.is_err() {
-                // The Raft library has stopped, and its task logs why.
+                // The Raft library has stopped, and its task logs the reason.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Checks what the leader observes. One that leads for a short time only may not have a response of every member
-    /// yet, so a refusal for silence is returned only after the time that makes a member silent.
+    /// Checks the group as the leader observes it. A new leader may not have a response of every member yet, so a
+    /// refusal for silence is returned only after the time in which a member counts as live.
     pub(super) async fn checked<T>(
         &self,
         check: impl Fn(&Group) -> Result<T, Refusal>,
@@ -325,7 +325,7 @@ impl MemberChanges {
                     if observed.list.membership().get_joint_config().len() == 1 {
                         return Ok(observed);
                     }
-                    // An empty change makes one list of two.
+                    // An empty change replaces the joint list by its second set.
                     self.write(ChangeMembers::AddVoterIds(BTreeSet::new()), &observed.list).await?;
                     continue;
                 }
@@ -338,11 +338,11 @@ impl MemberChanges {
         tokio::time::timeout(self.commit_timeout, settling).await.map_err(late)?
     }
 
-    /// Writes one change, provided that the newest list of members is `from`.
+    /// Writes one change, if the newest list of members is `from`.
     async fn write(&self, changes: Changes, from: &StoredMembership) -> Result<(), ChangeError> {
         let last_membership_log_id: Option<LogId> = *from.log_id();
         let conditions = [Precondition::LastMembershipLogId { last_membership_log_id }];
-        // A removed member is no learner afterwards: its id is used up.
+        // A removed member does not become a learner: its id is used up.
         let written = self.raft.change_membership_if(changes, false, conditions);
         let late = |_| ProposeError::TimedOut { after: self.commit_timeout };
         match tokio::time::timeout(self.commit_timeout, written).await.map_err(late)? {
@@ -356,7 +356,7 @@ impl MemberChanges {
     }
 }
 
-/// Those of the members to add that are none yet.
+/// Returns the members to add that are not in the list yet.
 fn new_members(observed: &Observed, wanted: BTreeMap<u64, Member>) -> Result<BTreeMap<u64, Member>, Refusal> {
     let membership = observed.list.membership();
     let mut new = BTreeMap::new();
@@ -378,7 +378,7 @@ fn new_members(observed: &Observed, wanted: BTreeMap<u64, Member>) -> Result<BTr
     Ok(new)
 }
 
-/// Why a change was not made, or not to its end.
+/// Reason why a change was not made, or not completed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChangeError {
     #[error(transparent)]

@@ -1,11 +1,11 @@
-//! The group's format: the leader raises it once every member has reported that it reads the next one.
+//! The group's format: the leader raises it once every member has reported that it reads the next format.
 //!
-//! Until then commands and states are written as the former release reads them, so that it can return, member by
-//! member.
+//! Until then commands and states are written in a format that the former release reads, so that members can return to
+//! that release one by one.
 //!
-//! **Invariant:** the format is raised only when each member has reported, after the raise was requested, that it reads
-//! it. A member whose release goes back in that moment finds the raise in its log and does not go on, by name; it loses
-//! nothing.
+//! **Invariant:** the format is raised only after each member has reported, since the raise was requested, that it
+//! reads the new format. A member that returns to an older release in that moment finds the raise in its log and
+//! refuses to continue, with an error that names the format; it loses no data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,43 +18,42 @@ use super::changes::{ChangeError, MemberChanges};
 use crate::encoding;
 use crate::transport::formats::ReportedFormats;
 
-/// Pause between two attempts of a leader that raises the format by itself.
+/// Pause between two attempts of a leader that raises the format on its own.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// No dry run, and no plan is required: for what a leader raises by itself.
+/// No dry run and no required plan: for a raise without an operator.
 pub(crate) const REQUIRES_NO_PLAN: (bool, PlanFingerprint) = (false, PlanFingerprint::NONE);
 
-/// The formats that the members read.
+/// Formats that the members read.
 #[derive(Clone)]
 pub(crate) struct Formats {
-    /// The newest one of this program.
+    /// Newest format of this program.
     pub(crate) mine: u16,
-    /// Those of the other members.
+    /// Newest formats that the other members reported.
     pub(crate) reported: Arc<ReportedFormats>,
 }
 
 /// A raise of the group's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatRaise {
-    /// The format before.
+    /// The previous format.
     pub from: u16,
-    /// The newest one of the leader's program, which is the group's now; the same as `from` when there was nothing to
-    /// do.
+    /// The group's new format, the newest of the leader's program; the same as `from` if the group already had it.
     pub to: u16,
 }
 
 impl MemberChanges {
-    /// The group's format.
+    /// Returns the group's format.
     pub(crate) fn format(&self) -> u16 {
         self.replica.format()
     }
 
-    /// The newest format of this member's program.
+    /// Returns the newest format of this member's program.
     pub(crate) fn own_format(&self) -> u16 {
         self.formats.mine
     }
 
-    /// The newest format that a member reads, as it has last reported; 0 where that is not known.
+    /// Returns the newest format that a member reads, as last reported; 0 if unknown.
     pub(crate) fn newest_format(&self, id: u64) -> u16 {
         if id == *self.raft.node_id() {
             return self.formats.mine;
@@ -62,8 +61,8 @@ impl MemberChanges {
         self.formats.reported.newest(id).map_or(0, |reported| self.replica.newest_of(reported))
     }
 
-    /// Raises the group's format to the newest one that this leader's program reads; with `dry_run` only checks whether
-    /// that can be done. Returns also the plan as it was before.
+    /// Raises the group's format to the newest format that this leader's program reads; with `dry_run` only checks
+    /// whether a raise is possible. Returns also the plan before the change.
     pub(crate) async fn raise_format(
         &self,
         (dry_run, required): (bool, PlanFingerprint),
@@ -90,7 +89,8 @@ impl MemberChanges {
     }
 }
 
-/// Raises the format while this member leads, as soon as every member reads the next one. Runs until it is dropped.
+/// Raises the format while this member leads, as soon as every member reads the next format. Runs until the future is
+/// dropped.
 pub(crate) async fn raise_when_read(changes: MemberChanges) {
     let mut metrics = changes.raft.server_metrics();
     loop {
@@ -100,7 +100,7 @@ pub(crate) async fn raise_when_read(changes: MemberChanges) {
             }
             tokio::time::sleep(INTERVAL).await;
         } else if metrics.changed().await.is_err() {
-            // The Raft library has stopped, and its task logs why.
+            // The Raft library has stopped, and its task logs the reason.
             std::future::pending::<()>().await;
         }
     }

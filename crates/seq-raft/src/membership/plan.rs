@@ -1,7 +1,7 @@
-//! Plans of membership changes: what an operator requests, checked against what the leader observes.
+//! Plans of membership changes: an operator's request, checked against the group that the leader observes.
 //!
-//! **Invariant:** no plan leaves voters of which a majority does not respond, and a vote is given only to a member that
-//! has about the whole log. So a change that was begun can end, and writes go on meanwhile.
+//! **Invariant:** a plan leaves voters of which a majority responds, and a vote is given only to a member that has
+//! nearly the whole log. So a change that was begun can end, and writes continue in the meantime.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,11 @@ use tonic::Status;
 
 use crate::leadership::quorum::QuorumStatus;
 
-/// Entries that a new voter may lack at most. Half a second of many writes, and fewer than are kept behind a snapshot,
-/// so that what is missing comes from the log.
+/// Most entries that a new voter may lack. Half a second of many writes, and fewer than are kept behind a snapshot, so
+/// that the missing entries come from the log.
 pub(crate) const MAX_LAG: u64 = 4_000;
 
-/// Most voters of a store: past five, a write waits for more disks and is no safer in practice.
+/// Most voters of a store: beyond five, a write waits for more disks and is no safer in practice.
 pub(crate) const MAX_VOTERS: usize = *limits::STORE_COUNTS.last().expect("there are sizes");
 
 type Ids = BTreeSet<u64>;
@@ -27,11 +27,11 @@ pub(crate) struct Group {
     pub(crate) leader: u64,
     pub(crate) voters: Ids,
     pub(crate) learners: Ids,
-    /// Those that responded lately, the leader among them.
+    /// Members that responded recently, the leader included.
     pub(crate) live: Ids,
-    /// Live ones that lack at most [`MAX_LAG`] entries.
+    /// Live members that lack at most [`MAX_LAG`] entries.
     pub(crate) caught_up: Ids,
-    /// Every id that a member ever had, as far as the state records it.
+    /// Every id that a member ever had, by the record in the state.
     pub(crate) used: Ids,
 }
 
@@ -41,18 +41,18 @@ pub(crate) struct MembershipRequest {
     pub(crate) add: Ids,
     pub(crate) remove: Ids,
     pub(crate) allow_even: bool,
-    /// Assumes that members to add are there, live, and have the whole log; nothing is changed.
+    /// Assumes that members to add are present, live, and have the whole log; makes no change.
     pub(crate) dry_run: bool,
-    /// The plan that the change requires.
+    /// Fingerprint of the plan that the change requires.
     pub(crate) required: Fingerprint,
 }
 
 /// Steps of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// The members are as requested.
+    /// The members are already as requested.
     Nothing,
-    /// The leader is to be removed, so another member leads first.
+    /// The leader will be removed, so another member must lead first.
     TransferLeader {
         /// The next leader.
         to: u64,
@@ -65,7 +65,7 @@ pub(crate) enum Plan {
         demote: Ids,
         /// Learners that are removed.
         drop: Ids,
-        /// The voters after it.
+        /// The voters after the change.
         voters: Ids,
     },
 }
@@ -99,19 +99,19 @@ impl Group {
         Ok(Plan::Change { promote, demote, drop, voters })
     }
 
-    /// The next leader where this one is removed: a voter that stays and has the log.
+    /// Returns the next leader if the current leader is removed: a caught-up voter that stays.
     fn successor(&self, leaving: &Ids) -> Result<u64, Refusal> {
         let stays = |id: &&u64| **id != self.leader && !leaving.contains(id) && self.voters.contains(id);
         self.caught_up.iter().find(stays).copied().ok_or(Refusal::NoSuccessor)
     }
 
-    /// The live voter beside the leader that lacks the fewest entries of the leader's log.
+    /// Returns the live voter, other than the leader, that lacks the fewest entries of the leader's log.
     pub(crate) fn longest_log(&self, lags: &BTreeMap<u64, u64>) -> Result<u64, Refusal> {
         let others = self.caught_up.iter().filter(|id| **id != self.leader && self.voters.contains(id));
         others.copied().min_by_key(|id| lags.get(id).copied().unwrap_or(u64::MAX)).ok_or(Refusal::NoSuccessor)
     }
 
-    /// Whether leadership may go to a member.
+    /// Checks whether a member may receive the leadership.
     pub(crate) fn check_successor(&self, to: u64) -> Result<(), Refusal> {
         if !self.voters.contains(&to) {
             return Err(if self.learners.contains(&to) {
@@ -120,14 +120,14 @@ impl Group {
                 Refusal::UnknownMember { id: to }
             });
         }
-        // A leader that transfers leadership takes no writes until the other one has them all.
+        // A leader that transfers leadership accepts no writes until the target has all of them.
         if to != self.leader && !self.caught_up.contains(&to) {
             return Err(Refusal::NotCaughtUp { id: to });
         }
         Ok(())
     }
 
-    /// Whether a new member may have an id.
+    /// Checks whether a new member may have an id.
     pub(crate) fn check_new_id(&self, id: u64) -> Result<(), Refusal> {
         if id == 0 {
             return Err(Refusal::BadId);
@@ -135,8 +135,8 @@ impl Group {
         if self.used.contains(&id) { Err(Refusal::UsedId { id }) } else { Ok(()) }
     }
 
-    /// Whether every member reads the newest format of the leader's program. `newest`: what another member has
-    /// reported.
+    /// Checks whether every member reads the newest format of the leader's program. `newest` returns the newest format
+    /// that another member has reported.
     pub(crate) fn check_format(&self, to: u16, newest: impl Fn(u64) -> Option<u16>) -> Result<(), Refusal> {
         let others = self.voters.union(&self.learners).filter(|id| **id != self.leader);
         for id in others.copied() {
@@ -180,7 +180,7 @@ impl Group {
     }
 }
 
-/// Why a change is not made. Nothing was done then.
+/// Reason why a change is refused. No change was made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("the request is about set {given:?}, and this is the store of set {mine:?}")]
@@ -240,8 +240,8 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Refuses a request for the leader where none is known, or where the known one was silent lately: another member
-    /// may know.
+    /// Refuses a request for the leader if no leader is known, or the known leader was silent recently: another member
+    /// may know the leader.
     pub(crate) fn check_leader(status: &QuorumStatus) -> Result<(), Refusal> {
         match status {
             QuorumStatus::Leaderless { .. } | QuorumStatus::Begins => Err(Refusal::NoLeader { status: status.clone() }),
@@ -249,7 +249,7 @@ impl Refusal {
         }
     }
 
-    /// Refuses what needs an entry to be committed while the leader has no majority: it would wait for nothing.
+    /// Refuses a request that needs a committed entry while the leader has no majority: it would wait in vain.
     pub(crate) fn check_quorum(status: &QuorumStatus) -> Result<(), Refusal> {
         match status {
             QuorumStatus::NoMajority { .. } => Err(Refusal::NoQuorum { status: status.clone() }),
@@ -257,7 +257,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the only reason is that a member has not responded, or has not caught up, so far.
+    /// Returns whether the only reason is that a member has not responded, or has not caught up, so far.
     pub(crate) fn is_for_silence(&self) -> bool {
         matches!(
             self,

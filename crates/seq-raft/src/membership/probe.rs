@@ -1,10 +1,11 @@
-//! Peer probes: a member asks the others whether their list of members names its data directory, whether they have
-//! acknowledgements of it that it lost, and whether there is a group.
+//! Peer probes: a member requests from its peers whether their list of members names its data directory, whether they
+//! have acknowledgements that it has lost, and whether a group exists.
 //!
-//! A group is formed once, by the store with the lowest id of the set file, with an empty log, and only after every
-//! other store of the file has responded that it belongs to none and has named its data directory: the first list of
-//! members names the directory of each. So a store that is added later never forms a second group beside the first one,
-//! whatever its id, and whichever others are down at that moment. One that is started to join never forms any.
+//! A group is formed once, by the store with the lowest id in the set file, with an empty log, and only after every
+//! other store of the file has responded that it belongs to no group and has named its data directory: the first list
+//! of members names the directory of each member. So a store that is added later never forms a second group next to the
+//! first, regardless of its id and of which other stores are down at that moment. A store that is started to join never
+//! forms a group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::transport::client;
 use crate::transport::identity::{Identity, PeerRefusal};
 use crate::types::Member;
 
-/// Timeout of one probe. A peer that cannot be reached is not waited for.
+/// Timeout of one probe. An unreachable peer does not delay the others.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Pause between two rounds of probes of a running member.
@@ -35,23 +36,23 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause between two rounds of probes before the group is formed: its stores start at about the same time.
 const FORM_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The responses to one round of probes.
+/// Responses to one round of probes.
 #[derive(Debug, Default)]
 struct Responses {
     /// Peers without a response.
     unreached: BTreeMap<u64, String>,
-    /// The data directories of those that belong to no group and have one for good.
+    /// Data directories of the peers that belong to no group and have a permanent directory.
     directories: BTreeMap<u64, Fingerprint>,
-    /// A peer whose group this member is not of.
+    /// A peer whose group does not include this member.
     unknown_to: Option<u64>,
-    /// A peer that has this member in its group.
+    /// A peer whose group includes this member.
     member_of: Option<u64>,
     /// Number of peers that belong to no group.
     groupless: usize,
 }
 
 impl Responses {
-    /// A member that was started without `--join` must be of the group where there is one.
+    /// Refuses a member that was started without `--join` if a group exists and does not include it.
     fn check_member(&self, id: u64) -> Result<(), StartError> {
         match self.unknown_to {
             Some(by) if self.member_of.is_none() => Err(StartError::NotAMember { by, id }),
@@ -60,7 +61,7 @@ impl Responses {
     }
 }
 
-/// Probes others. `membership` is the number of the newest list of members that names this one.
+/// Probes peers. `membership` is the number of the newest list of members that names this member.
 async fn probe_all(
     me: &Identity,
     membership: u64,
@@ -99,7 +100,7 @@ async fn probe_all(
     Ok(responses)
 }
 
-/// Probes for an empty directory, before anything durable is made; returns the peers that could not be reached.
+/// Probes on behalf of an empty directory, before any durable change; returns the peers that could not be reached.
 pub(crate) async fn probe_for_fresh(
     me: &Identity,
     dial: &Dial,
@@ -114,8 +115,8 @@ pub(crate) async fn probe_for_fresh(
     Ok(responses.unreached)
 }
 
-/// Probes for a directory with data, before any vote is given: a member with acknowledgements of more than it has
-/// refuses it. Peers that cannot be reached are not waited for.
+/// Probes on behalf of a directory with data, before any vote is granted: a peer with acknowledgements of more than the
+/// directory holds refuses it. Does not wait for unreachable peers.
 pub(crate) async fn probe_for_data(
     me: &Identity,
     position: &Position,
@@ -126,7 +127,7 @@ pub(crate) async fn probe_for_data(
     probe_all(me, 0, Some(position), dial, stores).await.map(drop)
 }
 
-/// Reads the data directory's fingerprint of a store that is to become a member.
+/// Reads the fingerprint of the data directory of a store that will become a member.
 #[derive(Clone)]
 pub(crate) struct Prober {
     pub(crate) me: Identity,
@@ -134,10 +135,10 @@ pub(crate) struct Prober {
 }
 
 impl Prober {
-    /// The fingerprint of the data directory of store `id`, and the newest format that it reads.
+    /// Returns the fingerprint of the data directory of store `id`, and the newest format that the store reads.
     ///
     /// # Errors
-    /// Why it cannot become a member.
+    /// The reason why the store cannot become a member.
     pub(crate) async fn directory(&self, id: u64, addr: &str) -> Result<(Fingerprint, u32), String> {
         let others = [(id, addr.to_owned())];
         let mut responses = client::probe(|to| self.me.probe(to, 0, None), &self.dial, others, TIMEOUT).await;
@@ -149,23 +150,23 @@ impl Prober {
     }
 }
 
-/// Forms the group where that is due, then probes peers while this member has no vote, sees no leader, or has peers
-/// that were not reached at the start.
+/// Forms the group if that is due, then probes peers while this member has no vote, sees no leader, or has peers that
+/// were not reached at the start.
 pub(crate) struct PeerProbe {
     pub(crate) me: Identity,
     pub(crate) dial: Dial,
     pub(crate) raft: Raft,
     pub(crate) peers: Vec<Peer>,
     pub(crate) join: bool,
-    /// Peers that were not reached at the start of an empty directory. Meanwhile no harm is done: where the list of
-    /// members names another directory, neither a request reaches this one nor does a response of it count.
+    /// Peers that were not reached at the start of an empty directory. They do no harm until they are reached: if the
+    /// list of members names another directory, this directory receives no request and its responses do not count.
     pub(crate) unreached: BTreeMap<u64, String>,
     pub(crate) membership: Arc<OwnMembership>,
     pub(crate) evictions: Evictions,
 }
 
 impl PeerProbe {
-    /// Runs until it is dropped; ends when this member may not go on.
+    /// Runs until the future is dropped; ends when this member may not continue.
     pub(crate) async fn run(mut self) {
         if let Err(error) = self.form().await {
             return tracing::error!(error = %error, "this member is not of the store's group");
@@ -185,7 +186,7 @@ impl PeerProbe {
                 false => responses.check_member(self.me.id).map(|()| responses),
             });
             match checked {
-                // While in doubt all are probed anyway.
+                // All peers are probed anyway while in doubt.
                 Ok(responses) => self.unreached = responses.unreached,
                 Err(StartError::Removed { why, .. }) => {
                     self.evictions.send_replace(Some(Eviction::Removed(why)));
@@ -196,7 +197,7 @@ impl PeerProbe {
         }
     }
 
-    /// Forms the group, where this member is the one that does.
+    /// Forms the group, if that is the task of this member.
     async fn form(&mut self) -> Result<(), StartError> {
         let failed = |what| StartError::Raft { what };
         let others: BTreeMap<u64, String> = self.others().collect();
@@ -226,7 +227,7 @@ impl PeerProbe {
         }
     }
 
-    /// Without a vote or a leader, this member may have been removed without receiving that entry.
+    /// Returns whether this member has no vote or no leader: it may have been removed without receiving that entry.
     fn is_doubtful(&self) -> bool {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -234,13 +235,13 @@ impl PeerProbe {
         !votes || metrics.current_leader.is_none()
     }
 
-    /// The other stores of the set file.
+    /// Returns the other stores of the set file.
     fn others(&self) -> impl Iterator<Item = (u64, String)> {
         let others = self.peers.iter().filter(|peer| peer.id != self.me.id);
         others.map(|peer| (peer.id, peer.raft_addr.clone()))
     }
 
-    /// The other members, and the other stores of the set file, whose addresses are newer.
+    /// Returns the other members, and the other stores of the set file, whose addresses are newer.
     fn all_peers(&self) -> BTreeMap<u64, String> {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -258,7 +259,7 @@ async fn form_group(raft: &Raft, peers: &[Peer], directories: &BTreeMap<u64, Fin
     let members = peers.iter().map(member).collect::<Result<BTreeMap<u64, Member>, String>>()?;
     match raft.initialize(members).await {
         Ok(()) => Ok(()),
-        // A message of another member came in between: the group exists.
+        // A message of another member arrived in between: the group exists.
         Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
         Err(error) => Err(error.to_string()),
     }

@@ -1,4 +1,4 @@
-//! The service through which operators list and change members: checks the form of a request, and reports the result.
+//! Service with which operators list and change members: checks the form of a request, and reports the result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::types::Member;
 
 /// The open service.
 pub struct MemberAdmin {
-    /// Name of the set, which requests repeat.
+    /// Name of the set, which requests must repeat.
     pub(crate) set: Arc<str>,
     pub(crate) changes: MemberChanges,
     pub(crate) quorum: Quorum,
@@ -45,7 +45,7 @@ impl MemberAdmin {
         let member = |(id, member): (&u64, &Member)| MemberState {
             id: *id,
             name: member.name.clone(),
-            // Where this member dials it, as its status has it.
+            // The address that this member dials, as in its status.
             addr: self.changes.addr(*id, member),
             voter: observed.group.voters.contains(id),
             live: observed.group.live.contains(id),
@@ -155,7 +155,7 @@ fn read(members: Vec<NewMember>) -> Result<BTreeMap<u64, Member>, Refusal> {
                 return Err(Refusal::BadAddr { id, addr: addr.clone() });
             }
         }
-        // Requested from the member itself once the whole request is checked.
+        // The fingerprint is requested from the member itself once the whole request is checked.
         read.insert(id, Member { name, addr, raft_addr, fingerprint: nonce::Fingerprint::NONE });
     }
     Ok(read)

@@ -1,5 +1,5 @@
-//! A group of three on loopback with the journal of the tests: proposals, restarts, and a change of voters that lost
-//! its leader between its two entries.
+//! A group of three on loopback with the test journal: proposals, restarts, and a change of voters that lost its leader
+//! between its two entries.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -27,7 +27,7 @@ use crate::types::{Membership, Payload, TypeConfig, Vote};
 mod formats;
 mod states;
 
-/// How long anything may take on a slow, busy machine.
+/// Timeout of each wait on a slow, busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Three members on loopback, and the data directory of each.
@@ -95,7 +95,7 @@ async fn stop(members: Vec<RunningNode<Journal>>, tasks: &TaskGroup) {
     tasks.shutdown(TIMEOUT).await.unwrap();
 }
 
-/// Waits until a condition holds for a member, which is checked after each change.
+/// Waits until a condition, checked after each change, holds for a member.
 async fn until<M: StateMachine, T>(member: &RaftHandle<M>, mut check: impl FnMut(&RaftHandle<M>) -> Option<T>) -> T {
     let mut changes = member.changes();
     let held = async {
@@ -112,7 +112,7 @@ async fn until<M: StateMachine, T>(member: &RaftHandle<M>, mut check: impl FnMut
 async fn leader(members: &[RunningNode<Journal>]) -> &RaftHandle<Journal> {
     let id = until(members[0].handle(), RaftHandle::leader).await;
     let leader = members.iter().map(RunningNode::handle).find(|member| member.id() == id).unwrap();
-    // Acknowledged by a majority: before that it accepts no proposal.
+    // Without the acknowledgement of a majority it accepts no proposal.
     until(leader, |member| (member.quorum() == QuorumStatus::Leads).then_some(())).await;
     leader
 }
@@ -148,9 +148,9 @@ async fn proposals_that_wait_share_entries_and_each_has_its_own_output() {
         .map(|number| if number == 7 { too_large.clone() } else { Command::Append(word(number)) })
         .collect();
     let mut outputs = futures::future::join_all(commands.iter().map(|command| leader.propose(command))).await;
-    // Refused alone.
+    // It is refused alone.
     assert!(matches!(outputs.remove(7), Err(ProposeError::TooLarge(_))));
-    // They arrive in this order, and nothing else is proposed.
+    // The others arrive in this order, and no other command is proposed.
     let expected: Vec<_> = (1..PROPOSALS).map(Ok).collect();
     assert_eq!(outputs, expected);
     let words: Vec<_> = (0..PROPOSALS).filter(|number| *number != 7).map(word).collect();
@@ -176,7 +176,7 @@ async fn a_proposal_whose_leader_changes_is_applied_once_at_most() {
     let next = transferred.unwrap();
     let next = members.iter().map(RunningNode::handle).find(|member| member.id() == next).unwrap();
     until(next, |member| (member.quorum() == QuorumStatus::Leads).then_some(())).await;
-    // Applied behind all that the former leader has committed.
+    // Applied after all entries that the former leader has committed.
     next.propose(&Command::Append(b"last".to_vec())).await.unwrap();
     let mut words = next.state().read(|journal| journal.words.clone());
     for (command, outcome) in commands.iter().zip(first.into_iter().chain(second)) {
@@ -200,12 +200,12 @@ async fn a_change_of_voters_that_lost_its_leader_is_completed_by_the_next_one() 
     let tasks = TaskGroup::new();
     let members = three(&tasks).await;
     let leader = leader(&members).await;
-    // No change of voters is made before an entry of the leader's own term is committed.
+    // The library makes no change of voters before an entry of the leader's own term is committed.
     leader.propose(&Command::Append(b"of this term".to_vec())).await.unwrap();
     let list = leader.raft.server_metrics().borrow_watched().membership_config.clone();
     let nodes: BTreeMap<_, _> = list.membership().nodes().map(|(id, member)| (*id, member.clone())).collect();
     let (old, new) = (BTreeSet::from([1, 2, 3]), BTreeSet::from([leader.id()]));
-    // The first entry of a change, and no task that waits to make the second.
+    // Writes the first entry of a change; no task waits to write the second.
     let joint = Membership::new(vec![old, new.clone()], nodes).unwrap();
     let conditions = [Precondition::LastMembershipLogId { last_membership_log_id: *list.log_id() }];
     leader.raft.append_membership(joint, Payload::Blank, conditions).await.unwrap();
@@ -236,7 +236,7 @@ async fn a_member_that_sends_as_another_one_is_refused() {
     let members = nodes.into_iter().zip(ports).map(|(node, port)| run(node, port, &tasks));
     let members = futures::future::join_all(members).await;
     leader(&members).await;
-    // It proves by its data directory that it is store 2; the certificate is another matter.
+    // The message proves store 2 by its data directory; the certificate is checked separately.
     let send = async |holder: Option<&str>| {
         let payload = client::encode(&VoteRequest::<TypeConfig>::new(Vote::new(0, 2), None));
         let mut request = Request::new(sender.message(1, mine.fingerprint(), 1, payload));
@@ -252,7 +252,7 @@ async fn a_member_that_sends_as_another_one_is_refused() {
     stop(members, &tasks).await;
 }
 
-/// Each member forms its directory by itself; together they are a group that goes on from the state.
+/// Each member forms its directory on its own; together they are a group that continues from the state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restored_members_form_a_group_that_continues_from_the_state() {
     let (tasks, dir) = (TaskGroup::new(), tempfile::tempdir().unwrap());
@@ -292,7 +292,7 @@ fn a_directory_with_contents_is_not_formed() {
     let form = || form_restored(dir.path(), 1, &group(&peers), state.clone());
     form().unwrap();
     assert!(matches!(form(), Err(OpenError::NotEmpty { .. })), "formed already");
-    // An interrupted one has no identity: it is neither data nor empty.
+    // An interrupted creation leaves no identity: the directory is neither valid nor empty.
     std::fs::remove_file(dir.path().join("identity")).unwrap();
     assert!(matches!(form(), Err(OpenError::NotEmpty { .. })));
     let refused = storage::prepare(&DataDir::Path(dir.path().to_owned()), "test", 1);

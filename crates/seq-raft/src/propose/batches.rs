@@ -1,11 +1,11 @@
-//! Group commit of proposals: commands that wait at the same time share an entry of the log.
+//! Group commit of proposals: waiting commands share an entry of the log.
 //!
-//! While fewer than [`ENTRIES_IN_FLIGHT`] entries are in flight, a command is proposed at once. Otherwise it waits for
-//! the first of them to be applied, and the next entry carries all that wait, up to the bounds of a batch. A full batch
-//! does not wait, so the number of entries in flight bounds no throughput.
+//! While fewer than [`ENTRIES_IN_FLIGHT`] entries are in flight, a command is proposed at once. Otherwise it waits
+//! until the first of these entries is applied, and the next entry carries all waiting commands, up to the bounds of a
+//! batch. A full batch does not wait, so the number of entries in flight does not limit throughput.
 //!
-//! **Invariant:** commands are proposed in the order of their arrival, each in one entry at most, and each has its own
-//! output or the error of its entry as the response.
+//! **Invariant:** commands are proposed in the order of their arrival, each in at most one entry, and each receives its
+//! own output or the error of its entry.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,27 +19,27 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use crate::storage::Raft;
 use crate::types::{EncodedBatch, EncodedCommand, MAX_BATCH_BYTES, MAX_BATCH_COMMANDS, Output, Outputs, TypeConfig};
 
-/// Entries in flight beside which a command that does not fill a batch waits. One is replicated and synced while the
-/// next one is made; each more makes batches smaller.
+/// Number of entries in flight at which a smaller than full batch waits. One entry is replicated and synced while the
+/// next is made; more entries in flight would make batches smaller.
 const ENTRIES_IN_FLIGHT: usize = 2;
 
 /// Why an entry was not applied.
 pub(super) type WriteError = RaftError<TypeConfig, ClientWriteError<TypeConfig>>;
 
-/// A command that waits for its entry, and for what becomes of it.
+/// A command that waits for its entry and for its output.
 pub(super) struct Waiting {
     pub(super) command: EncodedCommand,
     /// Closed when the caller went away.
     pub(super) respond: oneshot::Sender<Result<Output, WriteError>>,
-    /// Held until the entry is applied or given up, so the bound on proposals covers those whose caller went away.
+    /// Held until the entry is applied or given up, so that the bound covers proposals whose caller went away.
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
-/// The task that makes entries of the commands that are proposed.
+/// Task that makes entries of the proposed commands.
 pub(crate) struct Batches {
     raft: Raft,
     arriving: mpsc::Receiver<Waiting>,
-    /// How long an entry may take. Its callers started to wait before, so each has timed out by then.
+    /// Timeout of an entry. Its callers began to wait earlier, so all of them have timed out by then.
     timeout: Duration,
 }
 
@@ -63,7 +63,7 @@ impl Batches {
     }
 }
 
-/// [`Batches::run`] without the Raft library: `write` proposes an entry, and returns nothing when that timed out.
+/// Runs [`Batches::run`] without the Raft library: `write` proposes an entry, and returns `None` on a timeout.
 async fn run<W>(mut arriving: mpsc::Receiver<Waiting>, leads: impl Fn() -> bool, write: impl Fn(EncodedBatch) -> W)
 where
     W: Future<Output = Option<Result<Outputs, WriteError>>>,
@@ -83,7 +83,7 @@ where
         while let Ok(next) = arriving.try_recv() {
             queue.push(next);
         }
-        // A member that does not lead refuses at once, whatever became of its entries.
+        // A member that does not lead refuses at once, and does not wait for its entries in flight.
         while queue.is_full() || (!queue.is_empty() && (in_flight.len() < ENTRIES_IN_FLIGHT || !leads())) {
             let batch = queue.next_batch();
             if !batch.is_empty() {
@@ -95,9 +95,9 @@ where
     }
 }
 
-/// Gives each caller its own output, or the error of the entry.
+/// Sends each caller its own output, or the error of the entry.
 fn respond(batch: Vec<Waiting>, written: Option<Result<Outputs, WriteError>>) {
-    // The callers have timed out, too.
+    // The callers have timed out as well.
     let Some(written) = written else { return };
     match written {
         Ok(Outputs(outputs)) => {
@@ -115,7 +115,7 @@ fn respond(batch: Vec<Waiting>, written: Option<Result<Outputs, WriteError>>) {
     }
 }
 
-/// Commands that are not proposed yet, in order of their arrival. Less than a full batch between two turns of the task.
+/// Commands that are not proposed yet, in order of arrival; less than a full batch between two iterations of the task.
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
@@ -132,12 +132,12 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// Whether later commands could not enlarge the next batch much.
+    /// Returns whether later commands could not enlarge the next batch much.
     fn is_full(&self) -> bool {
         self.waiting.len() >= MAX_BATCH_COMMANDS || self.bytes >= MAX_BATCH_BYTES
     }
 
-    /// Takes the commands of one entry. Those whose caller went away are dropped; so the batch may be empty.
+    /// Takes the commands of one entry. Drops commands whose caller went away, so the batch may be empty.
     fn next_batch(&mut self) -> Vec<Waiting> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while let Some(next) = self.waiting.pop_front() {

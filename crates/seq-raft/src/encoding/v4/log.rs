@@ -32,10 +32,10 @@ pub(crate) struct StoredMembership {
     members: Membership,
 }
 
-/// The members; `ids`, `names`, `addrs`, `raft_addrs` and `fingerprints` are of the same length.
+/// The members; `ids`, `names`, `addrs`, `raft_addrs` and `fingerprints` have the same length.
 #[derive(Archive, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
-    /// The voters; two sets during a change.
+    /// Sets of voters; two sets during a change.
     configs: Vec<Vec<u64>>,
     ids: Vec<u64>,
     names: Vec<String>,
@@ -51,11 +51,11 @@ pub(crate) struct Entry {
     payload: EntryPayload,
 }
 
-/// What an entry carries. The order of the variants is the format.
+/// Payload of an entry. The order of the variants is part of the format.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 enum EntryPayload {
     Blank,
-    /// Records of commands, one behind the other.
+    /// Concatenated records of commands.
     Commands(Vec<u8>),
     Membership(Membership),
 }
@@ -120,7 +120,7 @@ impl Membership {
             return Err("the members' columns differ in length");
         }
         if self.configs.is_empty() {
-            // Only the membership of a store without any entry has no voters.
+            // Only the membership of an empty store has no voters.
             return if self.ids.is_empty() { Ok(types::Membership::default()) } else { Err("members without voters") };
         }
         let configs: Vec<BTreeSet<u64>> = self.configs.into_iter().map(|ids| ids.into_iter().collect()).collect();

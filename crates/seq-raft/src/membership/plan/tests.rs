@@ -1,4 +1,4 @@
-//! Every rule of a plan, with the case that just passes and the one that just does not.
+//! Each rule of a plan, with a case that just passes and a case that just fails.
 
 use super::*;
 
@@ -124,7 +124,7 @@ fn a_majority_of_the_voters_that_stay_must_answer() {
 fn a_leader_hands_over_before_it_goes() {
     let group = learner(three(), 4, true);
     assert_eq!(group.plan(&request([4], [1])), Ok(Plan::TransferLeader { to: 2 }));
-    // A learner has no vote yet, and 2 does not respond.
+    // A learner has no vote yet, and store 2 does not respond.
     assert_eq!(dead(group.clone(), 2).plan(&request([4], [1])), Ok(Plan::TransferLeader { to: 3 }));
     let mut behind = group;
     behind.caught_up = ids([1, 4]);

@@ -1,4 +1,4 @@
-//! Members of two releases in one group: the former one reads formats to [`OLDEST`], the later one to [`NEXT`].
+//! Members of two releases in one group: the former reads formats to [`OLDEST`], the later to [`NEXT`].
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -25,7 +25,7 @@ impl<M: StateMachine> Member<M> {
     }
 }
 
-/// The disks and ports of three members, which outlive them.
+/// Disks and ports of three members, which outlive the members.
 struct Places {
     ports: Vec<TcpListener>,
     peers: Vec<Peer>,
@@ -48,7 +48,7 @@ impl Places {
         Member { node, tasks }
     }
 
-    /// The error of a member that does not start.
+    /// Returns the error of a member that does not start.
     async fn refused<const NEWEST: u16>(&self, id: u64) -> String {
         let disk = self.disks[id as usize - 1].clone();
         let node = prepare::<NEWEST>(id, self.peers.clone(), disk, &TaskGroup::new());
@@ -58,9 +58,9 @@ impl Places {
     }
 }
 
-/// A member of any release, to propose at.
+/// A member of any release that accepts proposals.
 trait Appends: Sync {
-    /// Whether the command was applied.
+    /// Returns whether the command was applied.
     fn append<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, bool>;
 }
 
@@ -70,7 +70,7 @@ impl<const NEWEST: u16> Appends for Member<Journal<NEWEST>> {
     }
 }
 
-/// Proposes a word at the leader, whichever it is.
+/// Proposes a word at the current leader.
 async fn append(members: [&dyn Appends; 3], word: &str) {
     let command = Command::Append(word.into());
     let proposed = async {
@@ -86,21 +86,21 @@ async fn append(members: [&dyn Appends; 3], word: &str) {
     tokio::time::timeout(TIMEOUT, proposed).await.expect("there is a leader in time");
 }
 
-/// Waits until a member has applied these words; returns the group's format as it applied it.
+/// Waits until a member has applied these words; returns the group's format at that point.
 async fn has_words<const NEWEST: u16>(member: &Member<Journal<NEWEST>>, expected: &[&str]) -> u16 {
     let words: Vec<Vec<u8>> = expected.iter().map(|word| word.as_bytes().to_vec()).collect();
     let state = |member: &RaftHandle<Journal<NEWEST>>| member.state().read(|journal| journal.words.clone());
     until(member.node.handle(), |member| (state(member) == words).then_some(member.state().format())).await
 }
 
-/// Takes the leadership from a member that has it.
+/// Transfers leadership away from a member, if it leads.
 async fn lead_without<M: StateMachine>(member: &Member<M>) {
     if member.node.handle().is_leader() {
         member.node.handle().transfer_leadership().await.unwrap();
     }
 }
 
-/// Waits until one of the members leads.
+/// Waits until either member leads.
 async fn leading(members: [&Member<Later>; 2]) -> &RaftHandle<Later> {
     let leads = |member: &RaftHandle<Later>| member.quorum() == QuorumStatus::Leads;
     let [one, other] = members.map(|member| member.node.handle());
@@ -130,7 +130,7 @@ async fn the_format_is_raised_once_all_members_read_the_next_one_and_never_goes_
     lead_without(&s3).await;
     let refusal = leading([&s1, &s2]).await.raise_format().await.unwrap_err().to_string();
     assert_eq!(refusal, "store 3 runs a release that reads formats up to 3, and 4 is to be written: upgrade it first");
-    // A member that is down may come back as either.
+    // A member that is down may return with either release.
     s3.stop().await;
     let refusal = leading([&s1, &s2]).await.raise_format().await.unwrap_err().to_string();
     assert!(refusal.starts_with("store 3 does not respond"), "{refusal}");
@@ -152,7 +152,7 @@ async fn the_format_is_raised_once_all_members_read_the_next_one_and_never_goes_
         assert_eq!(has_words(member, &["one", "two", "three"]).await, NEXT);
     }
 
-    // The former release finds the raise in its log, and one without that entry is refused by the others.
+    // The former release finds the raise in its log, and the others refuse a member without that entry.
     s3.stop().await;
     let refusal = places.refused::<OLDEST>(3).await;
     assert!(refusal.contains("has format version 4, newer than 3, the newest this program reads"), "{refusal}");
@@ -175,7 +175,7 @@ async fn a_command_that_a_raise_overtakes_is_void_and_written_anew() {
     let overtaken = written().unwrap();
     leader.raise_format().await.unwrap();
     assert!(leader.proposer.propose(overtaken.clone()).await.unwrap().is_overtaken());
-    // The first attempt is the one from before.
+    // The first attempt proposes the command encoded before the raise.
     let first = std::sync::Mutex::new(Some(overtaken));
     let output = leader.proposer.propose_anew(|| first.lock().unwrap().take().map_or_else(written, Ok)).await;
     assert_eq!(output.unwrap().downcast::<usize>(), 2);

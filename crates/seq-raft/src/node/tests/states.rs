@@ -1,18 +1,18 @@
-//! Members whose states differ: a majority of equal states outvotes the others, and without one all report the
-//! difference.
+//! Members whose states differ: a majority of equal states outvotes the others, and without a majority all members
+//! report the difference.
 
 use super::*;
 use crate::storage::LoadError;
 
-/// A member of a restored group whose directory begins with these words, with tasks of its own.
+/// A member of a restored group whose directory begins with given words, with its own tasks.
 struct Restored {
     place: std::path::PathBuf,
     tasks: TaskGroup,
     member: RunningNode<Journal>,
 }
 
-/// Starts a group whose members begin with these words each: as if their directories had been formed from several
-/// files, past the check of their identities.
+/// Starts a group whose members begin with different words, as if their directories had been formed from several files
+/// without the check of their identities.
 async fn restored(dir: &std::path::Path, words: &[&[u8]]) -> (Vec<Restored>, Vec<Peer>) {
     let ports: Vec<TcpListener> = words.iter().map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let addr = |port: &TcpListener| port.local_addr().unwrap().to_string();
@@ -47,7 +47,7 @@ async fn members_with_equal_states_agree() {
     let (members, _) = restored(dir.path(), &[b"same", b"same", b"same"]).await;
     let handles: Vec<&RaftHandle<Journal>> = members.iter().map(|member| member.member.handle()).collect();
     let kept = |member: &RaftHandle<Journal>| member.state.replica().digests().kept();
-    // Nothing is marked behind a mark until something else is applied.
+    // No further entry is marked until another command is applied.
     let first = until(handles[0], |member| kept(member).first().copied()).await;
     let id = until(handles[0], RaftHandle::leader).await;
     let leader = *handles.iter().find(|member| member.id() == id).unwrap();
@@ -75,7 +75,7 @@ async fn a_member_that_the_majority_contradicts_stops_and_does_not_start_again()
     let refused = storage::prepare(&DataDir::Path(place), "test", 3).err().unwrap();
     let OpenError::Load(error @ LoadError::Outvoted { .. }) = refused else { panic!("{refused}") };
     assert!(error.to_string().contains("stores 1 and 2"), "{error}");
-    // The others go on, and know why.
+    // The others continue, and report the difference.
     for member in &members {
         assert!(difference(&member.member).await.contains("store 3"));
     }

@@ -1,4 +1,4 @@
-//! The task with a log that the test acknowledges itself.
+//! The task with a log that the test acknowledges.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,13 +10,13 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
-/// Bounds what a test lets wait.
+/// Bound on the commands that a test leaves waiting.
 const PERMITS: usize = 1_000;
 
 type Written = Option<Result<Outputs, WriteError>>;
 type Response = oneshot::Receiver<Result<Output, WriteError>>;
 
-/// An entry that was proposed, in bytes, and its acknowledgement.
+/// A proposed entry, in bytes, and its acknowledgement.
 struct Proposed {
     entry: Bytes,
     acknowledge: oneshot::Sender<Written>,
@@ -31,7 +31,7 @@ struct Test {
 }
 
 impl Test {
-    /// Runs a test beside the task.
+    /// Runs a test concurrently with the task.
     async fn run(test: impl AsyncFnOnce(&mut Test)) {
         let (queue, arriving) = mpsc::channel(PERMITS);
         let (proposing, proposed) = mpsc::channel(PERMITS);
@@ -60,12 +60,12 @@ impl Test {
         response
     }
 
-    /// The next entry.
+    /// Receives the next entry.
     async fn entry(&mut self) -> Proposed {
         self.proposed.recv().await.unwrap()
     }
 
-    /// No entry is proposed, although the task has run.
+    /// Checks that no entry is proposed, although the task has run.
     async fn no_entry(&mut self) {
         for _ in 0..10 {
             tokio::task::yield_now().await;
@@ -73,7 +73,7 @@ impl Test {
         assert!(self.proposed.try_recv().is_err(), "commands wait");
     }
 
-    /// Entries that keep later commands waiting.
+    /// Proposes entries that keep later commands waiting.
     async fn busy(&mut self) -> Vec<(Response, Proposed)> {
         let mut entries = Vec::new();
         for _ in 0..ENTRIES_IN_FLIGHT {
@@ -85,7 +85,7 @@ impl Test {
 }
 
 impl Proposed {
-    /// Applies the entry; the output of each command is its number.
+    /// Applies the entry; the output of each command is its position.
     fn apply(self, commands: usize) {
         let outputs = (0..commands).map(Output::of).collect();
         self.acknowledge.send(Some(Ok(Outputs(outputs)))).unwrap();
@@ -132,7 +132,7 @@ async fn a_full_batch_does_not_wait_and_holds_the_bounds() {
         let _many: Vec<_> = (0..MAX_BATCH_COMMANDS + 1).map(|_| test.propose("y")).collect();
         assert_eq!(test.entry().await.entry, "y".repeat(MAX_BATCH_COMMANDS));
         test.no_entry().await;
-        // The one left over, and as many as fit beside it.
+        // The command left over, and as many further commands as fit.
         let half = "z".repeat(MAX_BATCH_BYTES / 2);
         let _large = [test.propose(half.clone()), test.propose(half.clone())];
         assert_eq!(test.entry().await.entry.len(), 1 + half.len());
@@ -156,7 +156,7 @@ async fn the_error_of_an_entry_is_that_of_each_of_its_commands() {
         for response in waiting {
             assert_eq!(response.await.unwrap().unwrap_err(), lost);
         }
-        // An entry without an acknowledgement in time.
+        // An entry without a timely acknowledgement.
         let response = test.propose("c");
         test.entry().await.acknowledge.send(None).unwrap();
         assert!(response.await.is_err());
@@ -173,7 +173,7 @@ async fn a_command_whose_caller_went_away_is_proposed_once_at_most() {
         busy.pop().unwrap().1.apply(1);
         let proposed = test.entry().await;
         assert_eq!(proposed.entry, "ac");
-        // In flight already: it is applied, and its neighbour has its own output.
+        // Command a is in flight already: it is applied, and its neighbour has its own output.
         drop(a);
         proposed.apply(2);
         assert_eq!(output(c).await, 1);
