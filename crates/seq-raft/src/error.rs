@@ -2,7 +2,7 @@
 
 use crate::storage::OpenError;
 
-/// Why a member does not start.
+/// Reason why a member does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The data directory cannot be used.
@@ -26,7 +26,7 @@ pub enum StartError {
     },
     /// The peers have formed a group, and this member is not part of it.
     #[error(
-        "store {by} is of a group that has no store {id}: start this one with --join, and add it with \
+        "store {by} belongs to a group without store {id}: start this store with --join, and add it with \
          `seqsvr store add {id}`"
     )]
     NotAMember {

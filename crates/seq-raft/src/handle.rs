@@ -209,7 +209,7 @@ impl<M: StateMachine> fmt::Debug for RaftHandle<M> {
     }
 }
 
-/// Why leadership was not transferred.
+/// Reason why leadership was not transferred.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct NotTransferred {
@@ -217,7 +217,7 @@ pub struct NotTransferred {
     pub why: String,
 }
 
-/// Why the group's format was not raised.
+/// Reason why the group's format was not raised.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct NotRaised {

@@ -1,19 +1,20 @@
 //! Durable storage of a member: log, vote, snapshots, and the identity of the data directory.
 //!
-//! [`prepare`] locks a data directory and reads its identity; [`Prepared::open`] loads and checks everything.
-//! [`form_restored`] makes one that begins with a state, and [`read_survivor`] reads that of a member which is stopped.
+//! [`prepare`] locks a data directory and reads its identity; [`Prepared::open`] loads and checks its contents.
+//! [`form_restored`] creates a directory that begins with a state, and [`read_survivor`] reads the directory of a
+//! stopped member.
 //!
 //! | in the directory | content | module |
 //! |---|---|---|
 //! | `lock` | held by the process that uses it | [`identity`] |
 //! | `identity` | cluster, node, nonce | [`identity`] |
-//! | `acknowledged` | bounds of what was acknowledged to others | [`watermark`] |
+//! | `acknowledged` | bounds of the acknowledged data | [`watermark`] |
 //! | `log/` | sled: entries, vote, committed and purged log id, the snapshot's manifest | [`sled_backend`] |
 //! | `snapshot-*` | the applied state | [`snapshot`] |
-//! | `outvoted` | why its state must not be used | [`comparison`] |
+//! | `outvoted` | reason why the state must not be used | [`comparison`] |
 //!
-//! **Architecture Invariant:** nothing is acknowledged before it is durable, and a start never goes on with less than
-//! what was acknowledged: damage anywhere is refused by name.
+//! **Architecture Invariant:** no write is acknowledged before it is durable, and a start never continues with less
+//! than the acknowledged data: damage is refused with its place.
 
 use std::fmt;
 use std::fs::File;
@@ -63,16 +64,16 @@ use sled_backend::{SledBackend, Syncer};
 use snapshot::{Contents, Snapshots};
 use watermark::WatermarkFile;
 
-/// Where a member keeps its data.
+/// Location of a member's data.
 #[derive(Clone, Debug)]
 pub enum DataDir {
-    /// A directory; it is made when it is missing.
+    /// A directory; it is created if it is missing.
     Path(PathBuf),
     /// Memory. It survives a simulated restart as long as the caller keeps the handle.
     Memory(Arc<MemoryDisk>),
 }
 
-/// A data directory that is locked and known to be this member's, not loaded yet.
+/// A data directory that is locked and known to be this member's, but not loaded yet.
 pub(crate) struct Prepared {
     data: DataDir,
     files: Files,
@@ -90,19 +91,19 @@ pub(crate) struct Opened<M: StateMachine> {
     pub(crate) machine: Machine,
     /// The applied state, for the services to read.
     pub(crate) state: AppliedState<M>,
-    /// Number of the data directory, see [`Prepared::nonce`].
+    /// Nonce of the data directory, see [`Prepared::nonce`].
     #[cfg_attr(not(test), expect(dead_code, reason = "tests compare it over restarts"))]
     pub(crate) nonce: Nonce,
-    /// How long the writing thread has waited for the disk.
+    /// Time that the writing thread has waited for the disk.
     pub(crate) stall: Stall,
-    /// Completes when everything is written and the directory is free again.
+    /// Completes when all data is written and the directory is free again.
     pub(crate) closed: Closed,
 }
 
-/// Locks a data directory, makes it when it is missing, and reads its identity.
+/// Locks a data directory, creates it if it is missing, and reads its identity.
 ///
 /// # Errors
-/// It is another cluster's or node's, of a newer format, damaged, or in use.
+/// The directory belongs to another cluster or node, has a newer format, is damaged, or is in use.
 pub(crate) fn prepare(data: &DataDir, cluster: &str, node: u64) -> Result<Prepared, OpenError> {
     let lock = identity::lock(data)?;
     let files = Files::of(data);
@@ -112,32 +113,33 @@ pub(crate) fn prepare(data: &DataDir, cluster: &str, node: u64) -> Result<Prepar
 }
 
 impl Prepared {
-    /// Secret number of the data directory: distinguishes it from every other directory of the same node.
+    /// Returns the secret nonce of the data directory, which distinguishes it from all other directories of the same
+    /// node.
     ///
-    /// That of a fresh directory is drawn anew by each [`prepare`] until one is opened, so no peer may store it before.
+    /// Each [`prepare`] draws a new nonce for a fresh directory until one is opened, so no peer may store it before.
     pub(crate) fn nonce(&self) -> Nonce {
         Nonce::from_bytes(&self.identity.nonce).expect("checked when it was read")
     }
 
-    /// Whether the directory holds nothing yet.
+    /// Returns whether the directory is still empty.
     pub(crate) fn is_fresh(&self) -> bool {
         self.is_fresh
     }
 
-    /// Names the member in metrics, as the set file does. Unnamed, it is the cluster and the node's id.
+    /// Sets the member's name in metrics, as in the set file. The default is the cluster and the node's id.
     pub(crate) fn named(self, set: &str, node: &str) -> Prepared {
         Prepared { gauges: Some(Gauges::of(set, node)), ..self }
     }
 
-    /// Makes the identity of a fresh directory durable, then loads and checks everything. Blocks while it reads.
+    /// Makes the identity of a fresh directory durable, then loads and checks all contents. Blocks while it reads.
     ///
     /// # Errors
-    /// What is damaged, missing or lost, and where.
+    /// The damaged, missing or lost data, and its place.
     pub(crate) fn open<M: StateMachine>(self, observe: Observer<M>) -> Result<Opened<M>, OpenError> {
         self.open_with(observe, |file| Box::new(file))
     }
 
-    /// [`Prepared::open`] with a replacement for what syncs the log's file.
+    /// Opens as [`Prepared::open`], with a replacement for the [`Syncer`] of the log's file.
     pub(crate) fn open_with<M: StateMachine>(
         self,
         observe: Observer<M>,
@@ -207,7 +209,7 @@ impl<M: StateMachine> fmt::Debug for Opened<M> {
     }
 }
 
-/// Completes when storage is closed. Owns the thread that writes.
+/// Completes when storage is closed. Owns the writing thread.
 #[derive(Debug)]
 pub(crate) struct Closed {
     wait: oneshot::Receiver<()>,
@@ -215,12 +217,12 @@ pub(crate) struct Closed {
 }
 
 impl Closed {
-    /// Waits until the last handle is dropped, all is written, the directory is free, and the thread has ended.
+    /// Waits until the last handle is dropped, all data is written, the directory is free, and the thread has ended.
     pub(crate) async fn wait(self) {
-        // Nothing is ever sent: the sender is dropped with the last thing that is closed.
+        // No message is ever sent: the worker drops the sender as its last part.
         let _ = self.wait.await;
         if let Some(thread) = self.thread {
-            // Blocks for the thread's last instructions only. A panic of it has ended the process before.
+            // Blocks only for the thread's last instructions. A panic in it has already ended the process.
             let _ = thread.join();
         }
     }

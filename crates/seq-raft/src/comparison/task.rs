@@ -41,7 +41,7 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Runs until it is dropped.
+    /// Runs until the future is dropped.
     pub(crate) async fn run(self) {
         let digests = self.replica.digests().clone();
         let mut tick = tokio::time::interval(self.interval);

@@ -48,7 +48,7 @@ pub(crate) async fn watch(raft: Raft, stall: Stall, proposer: Proposer) {
             tracing::error!(
                 seconds = lasts.as_secs_f64(),
                 leads = raft.is_leader(),
-                "the disk does not respond; nothing that waits for it is acknowledged"
+                "the disk does not respond; no write is acknowledged until it does"
             );
             hung_since = Some(Instant::now());
         }

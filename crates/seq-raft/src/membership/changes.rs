@@ -387,7 +387,7 @@ pub(crate) enum ChangeError {
     Refused(#[from] Refusal),
     #[error(transparent)]
     Propose(#[from] ProposeError),
-    #[error("another change of the set is under way")]
+    #[error("another change of the set is in progress")]
     InProgress,
     #[error("store {id} at {addr} does not name its data directory: {why}; start it with --join first")]
     NotReached { id: u64, addr: String, why: String },

@@ -195,18 +195,18 @@ pub(crate) enum Refusal {
     BadName { id: u64, name: String },
     #[error("store {id} is to be added and removed at once")]
     AddedAndRemoved { id: u64 },
-    #[error("no member of this store has id {id}, and none ever had")]
+    #[error("no member of this store has or ever had id {id}")]
     UnknownMember { id: u64 },
     #[error("store {id} does not vote")]
     NotAVoter { id: u64 },
     #[error(
-        "store id {id} was used before; an id belongs to one disk for good, so give the new member an id that no member \
-         ever had"
+        "store id {id} was used before; an id belongs permanently to one disk, so give the new member an id that no \
+         member ever had"
     )]
     UsedId { id: u64 },
     #[error("store {id} is a member already, as {name} at {addr}")]
     OtherMember { id: u64, name: String, addr: String },
-    #[error("store {id} has the name or the address of the one to add: {name} at {addr}")]
+    #[error("store {id} already has the name or an address of the member to add: {name} at {addr}")]
     Taken { id: u64, name: String, addr: String },
     #[error("store {id} has not caught up: it does not respond, or lacks more than {MAX_LAG} entries")]
     NotCaughtUp { id: u64 },
@@ -231,7 +231,7 @@ pub(crate) enum Refusal {
     NoQuorum { status: QuorumStatus },
     #[error("{status}")]
     NoLeader { status: QuorumStatus },
-    #[error("the leader is to be removed, and no other voter that stays has caught up")]
+    #[error("the leader is to be removed, and no remaining voter has caught up")]
     NoSuccessor,
     #[error("store {id} runs a release that reads formats up to {newest}, and {to} is to be written: upgrade it first")]
     Outdated { id: u64, newest: u16, to: u16 },

@@ -169,7 +169,7 @@ impl PeerProbe {
     /// Runs until the future is dropped; ends when this member may not continue.
     pub(crate) async fn run(mut self) {
         if let Err(error) = self.form().await {
-            return tracing::error!(error = %error, "this member is not of the store's group");
+            return tracing::error!(error = %error, "this member is not in the store's group");
         }
         loop {
             tokio::time::sleep(PROBE_INTERVAL).await;
@@ -192,7 +192,7 @@ impl PeerProbe {
                     self.evictions.send_replace(Some(Eviction::Removed(why)));
                     return std::future::pending().await;
                 }
-                Err(refusal) => return tracing::error!(error = %refusal, "this member is not of the store's group"),
+                Err(refusal) => return tracing::error!(error = %refusal, "this member is not in the store's group"),
             }
         }
     }
@@ -213,7 +213,7 @@ impl PeerProbe {
             let is_first = self.peers.iter().all(|peer| peer.id >= self.me.id);
             if self.join && responses.groupless > 0 && responses.unknown_to.or(responses.member_of).is_none() {
                 tracing::warn!(
-                    "stores of the set file are up and of no group; start those that form it without --join"
+                    "stores of the set file are up and belong to no group; start the stores that form it without --join"
                 );
             }
             if self.join || !is_first || responses.member_of.is_some() {

@@ -23,7 +23,7 @@ use crate::types::{EncodedBatch, EncodedCommand, MAX_BATCH_BYTES, MAX_BATCH_COMM
 /// next is made; more entries in flight would make batches smaller.
 const ENTRIES_IN_FLIGHT: usize = 2;
 
-/// Why an entry was not applied.
+/// Reason why an entry was not applied.
 pub(super) type WriteError = RaftError<TypeConfig, ClientWriteError<TypeConfig>>;
 
 /// A command that waits for its entry and for its output.

@@ -1,18 +1,18 @@
-//! The one place outside the binary that ends the process: what is on disk is not known any more.
+//! The only place outside the binary that ends the process, because the contents of the disk are no longer known.
 //!
 //! After a failed sync the kernel may have dropped the unwritten pages, and a second sync would succeed without them.
-//! So nothing is retried, nothing is acknowledged, and no destructor runs: the process ends by `SIGABRT` (a shell shows
-//! 134), and the next start reads what is on disk. A channel to the binary would be too late: a vote or an append could
-//! be acknowledged between the failure and the exit.
+//! So no write is retried or acknowledged, and no destructor runs: the process ends by `SIGABRT` (a shell shows 134),
+//! and the next start reads the disk. Signalling the binary would be too late: a vote or an append could be
+//! acknowledged between the failure and the exit.
 
 use std::io::{self, Write};
 
-/// The result of an operation on storage; stops the process where it failed.
+/// Returns the result of a storage operation; stops the process if the operation failed.
 pub(crate) fn must_succeed<T>(doing: &str, result: io::Result<T>) -> T {
     result.unwrap_or_else(|error| abort_on_io_error(doing, &error))
 }
 
-/// Stops the process at once, with a line to stderr beside the log.
+/// Stops the process at once, with a line to stderr as well as to the log.
 pub(crate) fn abort_on_io_error(doing: &str, error: &dyn std::error::Error) -> ! {
     let mut reason = error.to_string();
     let mut source = error.source();
@@ -21,7 +21,7 @@ pub(crate) fn abort_on_io_error(doing: &str, error: &dyn std::error::Error) -> !
         source = cause.source();
     }
     tracing::error!(doing, %reason, "storage failed, the process stops");
-    // The log may be filtered or buffered; this line is not.
+    // The log may be filtered or buffered; stderr is neither.
     let _ = writeln!(io::stderr(), "seqsvr: storage failed while {doing}: {reason}; the process stops");
     std::process::abort();
 }

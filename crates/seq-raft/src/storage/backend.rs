@@ -1,28 +1,28 @@
-//! The seam between the log's rules and the engine that stores its records.
+//! Interface between the log's rules and the engine that stores its records.
 
 use std::io;
 
 use super::error::LoadError;
 use super::loaded::{Loaded, Meta};
 
-/// Stores the records of one log. Used by one thread.
+/// Stores the records of one log. Used by a single thread.
 ///
-/// A write is durable only after [`LogBackend::sync`]. After a crash a backend may come back with any *prefix* of the
-/// writes since the last sync, never with a later write and without an earlier one. An error of a write or a sync
-/// leaves it in an unknown state: the caller stops the process.
+/// A write is durable only after [`LogBackend::sync`]. After a crash a backend may return any *prefix* of the writes
+/// since the last sync, never a later write without the earlier writes. An error of a write or a sync leaves it in an
+/// unknown state: the caller stops the process.
 pub(crate) trait LogBackend: Send {
-    /// Reads everything. Refuses holes and bad records.
+    /// Reads all records. Refuses holes and bad records.
     fn load(&mut self) -> Result<Loaded, LoadError>;
 
-    /// Writes the records of consecutive entries; the first of them, which has this index, follows the last one of the
-    /// log.
+    /// Writes the records of consecutive entries. `first` is the index of the first entry, which follows the last entry
+    /// of the log.
     fn append(&mut self, first: u64, records: &[Vec<u8>]) -> io::Result<()>;
 
-    /// Removes this entry and those behind it, the last one first.
+    /// Removes this entry and all later entries, the last entry first.
     fn truncate_from(&mut self, index: u64) -> io::Result<()>;
 
-    /// Removes up to `max_keys` records of entries up to `upto`, the oldest first; `true` when none is left that can
-    /// go. A record that also holds later entries stays: the mark of the purge excludes the earlier ones.
+    /// Removes up to `max_keys` records of entries up to `upto`, the oldest first; `true` when no removable record is
+    /// left. A record that also holds later entries stays: the purge mark excludes its earlier entries.
     fn purge_step(&mut self, upto: u64, max_keys: usize) -> io::Result<bool>;
 
     /// Writes one of the single records.

@@ -1,4 +1,4 @@
-//! Why storage cannot be opened. Every message says what is wrong and where it lies.
+//! Errors of opening storage. Every message names the fault and its place.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,19 +7,19 @@ use rustix::io::Errno;
 
 use crate::encoding::envelope::ReadError;
 
-/// Why a data directory cannot be opened.
+/// Reason why a data directory cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it open.
+    /// Another process has the directory open.
     #[error("data directory {dir} is in use by another process")]
     InUse {
         /// The directory.
         dir: PathBuf,
     },
-    /// It belongs to another user than the process.
+    /// The directory belongs to another user than the process.
     #[error(
-        "data directory {dir} belongs to user {owner}, and this process runs as user {user}: what it writes, the other could \
-         not read; run it as user {owner}"
+        "data directory {dir} belongs to user {owner}, and this process runs as user {user}: the owner could not read its \
+         files; run it as user {owner}"
     )]
     OtherUser {
         /// The directory.
@@ -29,7 +29,7 @@ pub enum OpenError {
         /// The id of the user that the process runs as.
         user: u32,
     },
-    /// Users other than its owner may write in it.
+    /// Users other than its owner may write in the directory.
     #[error(
         "data directory {dir} may be written by others than its owner (mode {mode:04o}): they could forge acknowledged data; \
          run `chmod go-w {dir}`"
@@ -37,66 +37,66 @@ pub enum OpenError {
     WritableByOthers {
         /// The directory.
         dir: PathBuf,
-        /// Its permissions.
+        /// Permissions of the directory.
         mode: u32,
     },
-    /// It belongs to another cluster.
+    /// The directory belongs to another cluster.
     #[error("data directory {place} belongs to cluster {found:?}, not to {expected:?}")]
     OtherCluster {
         /// The directory.
         place: String,
-        /// The cluster it belongs to.
+        /// The cluster that it belongs to.
         found: String,
         /// The cluster of the configuration.
         expected: String,
     },
-    /// It belongs to another node.
+    /// The directory belongs to another node.
     #[error("data directory {place} belongs to node {found}, not to node {expected}")]
     OtherNode {
         /// The directory.
         place: String,
-        /// The node it belongs to.
+        /// The node that it belongs to.
         found: u64,
         /// The node of the configuration.
         expected: u64,
     },
-    /// There is data without an identity.
-    #[error("data directory {dir} holds {found} but no identity file; it is not taken for an empty one")]
+    /// The directory holds data without an identity.
+    #[error("data directory {dir} holds {found} but no identity file; it is not treated as empty")]
     NoIdentity {
         /// The directory.
         dir: PathBuf,
-        /// What lies in it.
+        /// Name of the data.
         found: String,
     },
-    /// It is to be formed, and has contents.
-    #[error("data directory {dir} is not empty, it holds {found}: give a new one, or remove what is in it")]
+    /// A directory to be formed has contents.
+    #[error("data directory {dir} is not empty, it holds {found}: give an empty directory, or remove its contents")]
     NotEmpty {
         /// The directory.
         dir: PathBuf,
-        /// What lies in it.
+        /// Name of the contents.
         found: String,
     },
-    /// Its contents cannot be loaded.
+    /// The contents of the directory cannot be loaded.
     #[error("stored data cannot be loaded")]
     Load(#[from] LoadError),
 }
 
 impl OpenError {
-    /// Whether a later start may succeed as it is: the disk is full, or too many files are open.
+    /// Returns whether a later start may succeed without a change: the disk is full, or too many files are open.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         matches!(self, OpenError::Load(LoadError::Io { source, .. }) if may_pass(source))
     }
 }
 
-/// Whether the cause of an error is a lack of room, which says nothing about the data.
+/// Returns whether the cause of an error is a lack of room, which does not concern the data.
 pub(super) fn may_pass(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     let no_room = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     no_room || matches!(errno, Some(Errno::NOSPC | Errno::DQUOT | Errno::MFILE | Errno::NFILE))
 }
 
-/// Why what is stored cannot be loaded.
+/// Reason why the stored data cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A file or directory cannot be read or written.
@@ -104,15 +104,15 @@ pub enum LoadError {
     Io {
         /// The file or directory.
         place: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The database does not open, or reports damage of its own.
+    /// The database does not open, or reports damage itself.
     #[error("log database {place} cannot be read, {what}")]
     Database {
-        /// Its directory.
+        /// Directory of the database.
         place: String,
-        /// Its report.
+        /// The database's report.
         what: String,
     },
     /// A record is damaged or of a newer format.
@@ -120,15 +120,15 @@ pub enum LoadError {
     Record {
         /// File, or database and key.
         place: String,
-        /// What is wrong with it.
+        /// The fault of the record.
         source: ReadError,
     },
-    /// A record under a key that is not its own, or one that the database should not hold.
+    /// A record under the key of another record, or a record that does not belong in the database.
     #[error("{place} holds {what}")]
     Misplaced {
         /// Database and key.
         place: String,
-        /// What lies there.
+        /// Description of the record.
         what: String,
     },
     /// Entries are missing in the middle of the log.
@@ -141,15 +141,15 @@ pub enum LoadError {
         /// Last missing index.
         last: u64,
     },
-    /// The snapshot file is not the one that the manifest describes.
-    #[error("snapshot {place} is not the one its manifest describes, {what}")]
+    /// The snapshot file does not match its manifest.
+    #[error("snapshot {place} does not match its manifest, {what}")]
     OtherSnapshot {
         /// The file.
         place: String,
-        /// What differs.
+        /// The difference.
         what: String,
     },
-    /// A majority of the voters contradicted its state.
+    /// A majority of the voters contradicted the state in this directory.
     #[error(
         "the state in this data directory is not that of the majority ({place}): {what}; replace this member under a new node \
          id: `seqsvr store replace`"
@@ -157,13 +157,13 @@ pub enum LoadError {
     Outvoted {
         /// The file that marks it.
         place: String,
-        /// The difference that was found.
+        /// The difference.
         what: String,
     },
-    /// Less is there than was acknowledged.
+    /// The directory holds less than was acknowledged.
     #[error("data that was acknowledged is lost: {what}; replace this member under a new node id")]
     Lost {
-        /// What is lost, and what was found instead.
+        /// The lost data, and the data found in its place.
         what: String,
     },
 }
@@ -178,7 +178,7 @@ mod tests {
         for errno in [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::NFILE] {
             assert!(io(errno.into()).may_pass(), "{errno}");
         }
-        // As sled passes errors on, without their number.
+        // sled passes errors on without their number.
         assert!(io(io::Error::new(io::ErrorKind::StorageFull, "sled")).may_pass());
         assert!(!io(Errno::ACCESS.into()).may_pass() && !io(Errno::IO.into()).may_pass());
         assert!(!OpenError::from(LoadError::Lost { what: "an entry".into() }).may_pass());

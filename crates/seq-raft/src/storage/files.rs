@@ -1,7 +1,7 @@
-//! Whole files that are there after a power cut, in a directory or in memory.
+//! Files that survive a power cut as a whole, in a directory or in memory.
 //!
-//! A file is written under another name, synced, renamed, and its directory synced. So it is there with all its bytes
-//! or not at all; what an interrupted write leaves behind ends in `.tmp` and is removed by the next start.
+//! A file is written under another name, synced, renamed, and its directory synced. So it exists with all its bytes or
+//! not at all; the rest of an interrupted write ends in `.tmp`, and the next start removes it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,10 +14,10 @@ use super::DataDir;
 use super::error::LoadError;
 use super::memory::MemoryDisk;
 
-/// Ending of a file that is not complete.
+/// Suffix of an incomplete file.
 const UNFINISHED: &str = ".tmp";
 
-/// Where a member's whole files are.
+/// Location of a member's files.
 #[derive(Clone, Debug)]
 pub(crate) enum Files {
     Dir(PathBuf),
@@ -25,7 +25,7 @@ pub(crate) enum Files {
 }
 
 impl Files {
-    /// Those of a data directory.
+    /// Returns the files of a data directory.
     pub(crate) fn of(data: &DataDir) -> Files {
         match data {
             DataDir::Path(dir) => Files::Dir(dir.clone()),
@@ -33,7 +33,7 @@ impl Files {
         }
     }
 
-    /// Reads a file; `None` when there is none.
+    /// Reads a file; `None` if it does not exist.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Bytes>, LoadError> {
         match self {
             Files::Dir(dir) => match fs::read(dir.join(name)) {
@@ -63,7 +63,7 @@ impl Files {
         }
     }
 
-    /// Removes every file with this beginning, but for one.
+    /// Removes all files whose names begin with `prefix`, except `keep`.
     pub(crate) fn remove_others(&self, prefix: &str, keep: Option<&str>) -> io::Result<()> {
         match self {
             Files::Dir(dir) => {
@@ -83,7 +83,7 @@ impl Files {
         }
     }
 
-    /// Name of a file in errors.
+    /// Returns the name of a file for errors.
     pub(crate) fn place(&self, name: &str) -> String {
         match self {
             Files::Dir(dir) => dir.join(name).display().to_string(),
@@ -92,16 +92,16 @@ impl Files {
     }
 }
 
-/// Makes the names in a directory durable.
+/// Makes the names of files in a directory durable.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Makes a directory, with its own name in its parent, durable. It may be there already.
+/// Creates a directory and makes it durable, with its name in its parent. It may exist already.
 pub(crate) fn create_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     sync_dir(dir)?;
-    // `/` has no parent, and that of a bare name is the current directory.
+    // `/` has no parent, and a bare name has the current directory as its parent.
     match dir.canonicalize()?.parent() {
         Some(parent) => sync_dir(parent),
         None => Ok(()),

@@ -1,14 +1,14 @@
-//! Forms the data directory of a member from a state, for a group that is restored: each member of the new group forms
-//! its own, offline, and all from the same seed.
+//! Creation of a member's data directory from a state, to restore a group: each member of the new group forms its own
+//! directory, offline, all from the same seed.
 //!
 //! The directory begins with a snapshot of the state, whose list of members is the new group. Each member must know the
-//! directories of the others without a message, so their nonces are derived from the seed.
+//! directories of the other members without a message, so their nonces are derived from the seed.
 //!
-//! **Invariant:** the identity is written last. Without it no process takes the directory for one, whatever else is in
-//! it.
+//! **Invariant:** the identity is written last. Without it no process accepts the directory, even if its other contents
+//! are complete.
 //!
-//! **Invariant:** a directory is formed once. One that is formed again from the same seed has the same nonce, and lacks
-//! what it acknowledged since: see [`form_restored`].
+//! **Invariant:** a directory is formed once. A directory that is formed again from the same seed has the same nonce,
+//! and lacks all entries that it acknowledged since: see [`form_restored`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,7 +31,7 @@ use crate::nonce::Nonce;
 use crate::state_machine::StateMachine;
 use crate::types::{LeaderId, LogId, Member, Membership, StoredMembership, Vote};
 
-/// Term and index of the entry that the first snapshot covers: below any that the group makes.
+/// Term and index of the entry that the first snapshot covers: below all entries of the group.
 const FIRST: u64 = 1;
 
 /// The group of a restored member.
@@ -39,25 +39,26 @@ const FIRST: u64 = 1;
 pub struct RestoredGroup<'a> {
     /// Name of the cluster.
     pub cluster: &'a str,
-    /// All members, which vote.
+    /// All members, each a voter.
     pub peers: &'a [Peer],
-    /// The group's format. Members that releases with different ones form are of different groups, by their seeds.
+    /// The group's format. Releases with different formats form members of different groups, because their seeds
+    /// differ.
     pub format: u16,
-    /// The same for all members, secret, and another one for each content that a group begins with.
+    /// Secret seed: the same for all members, and different for each state that a group begins with.
     pub seed: [u8; 32],
 }
 
-/// Forms the data directory of member `id` with this state. The directory is made if it is missing; else it is empty.
-/// Blocks while it writes; the process must not read other directories meanwhile.
+/// Forms the data directory of member `id` with this state. Creates the directory if it is missing; otherwise it must
+/// be empty. Blocks while it writes; until it returns, the process must not read other directories.
 ///
-/// Once the member has run, its directory is never formed again from the same seed: the member would vote without what
-/// it acknowledged, and the others know the directory. It is replaced under a new id instead.
+/// Once the member has run, its directory must never be formed again from the same seed: the member would vote without
+/// the entries that it acknowledged, and the other members accept the directory. Replace it under a new id instead.
 ///
 /// # Errors
-/// The directory is not empty, in use, or cannot be written. What was written remains, and is not taken for data.
+/// The directory is not empty, in use, or cannot be written. Written files remain, and are not accepted as data.
 ///
 /// # Panics
-/// When `id` is none of the members, or the state does not list the ids of all of them.
+/// When `id` is not a member, or the state does not list the ids of all members.
 pub fn form_restored<M: StateMachine>(
     dir: &Path,
     id: u64,
@@ -100,7 +101,7 @@ pub fn form_restored<M: StateMachine>(
     Ok(())
 }
 
-/// An entry of the member with the lowest id.
+/// Returns the first entry, in the name of the member with the lowest id.
 fn first_log_id(group: &RestoredGroup<'_>) -> LogId {
     let node_id = group.peers.iter().map(|peer| peer.id).min().expect("a group has members");
     LogId::new(LeaderId { term: FIRST, node_id }, FIRST)
@@ -118,7 +119,7 @@ fn membership(group: &RestoredGroup<'_>, first: LogId) -> StoredMembership {
     StoredMembership::new(Some(first), members)
 }
 
-/// Refuses a directory with anything in it, also with what an interrupted restore left.
+/// Refuses a directory with any contents, including the rest of an interrupted restore.
 fn refuse_contents(dir: &Path) -> Result<(), OpenError> {
     let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
     let mut entries = match fs::read_dir(dir) {

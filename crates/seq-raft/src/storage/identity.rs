@@ -1,7 +1,7 @@
-//! Identity of a data directory, and the lock that gives it to one process.
+//! Identity of a data directory, and the lock that restricts it to one process.
 //!
-//! A fresh directory gets its identity last, after the watermark, and only when its member goes on to open it: a member
-//! that the others refuse leaves nothing behind that looks like data.
+//! A fresh directory gets its identity last, after the watermark, and only when its member continues to open it: a
+//! member that its peers refuse leaves no data behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -20,15 +20,15 @@ use crate::nonce::Nonce;
 
 /// Name of the identity's file.
 const FILE: &str = "identity";
-/// Name of the file that is locked.
+/// Name of the lock file.
 const LOCK: &str = "lock";
 /// Name of the log's directory.
 pub(crate) const LOG_DIR: &str = "log";
 
-/// The mode bits that let group and others write.
+/// Mode bits that let group and others write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Holds the directory for this process, until it is dropped.
+/// Lock of a directory for this process. Dropping it releases the directory.
 pub(crate) enum DirLock {
     File(File),
     Memory(Arc<MemoryDisk>),
@@ -37,19 +37,19 @@ pub(crate) enum DirLock {
 impl Drop for DirLock {
     fn drop(&mut self) {
         match self {
-            // Closing the file is not enough: a process that is being forked at this moment has it open too.
+            // Closing the file is not enough: a process that is just being forked has it open, too.
             DirLock::File(file) => drop(rustix::fs::flock(file, FlockOperation::Unlock)),
             DirLock::Memory(disk) => disk.unlock(),
         }
     }
 }
 
-/// Takes the directory, making it when it is missing.
+/// Locks the directory, and creates it if it is missing.
 pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
     match data {
         DataDir::Path(dir) => {
             let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
-            // Files of this process are readable by its user only: a copy of the nonce could pose as this member.
+            // Only this user may read the files of this process: a copy of the nonce could pose as this member.
             rustix::process::umask(Mode::RWXG | Mode::RWXO);
             files::create_dir(dir).map_err(failed)?;
             let metadata = fs::metadata(dir).map_err(failed)?;
@@ -74,7 +74,7 @@ pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
     }
 }
 
-/// Reads the identity and compares it; a fresh directory gets one that is not written yet, and the flag is set.
+/// Reads the identity and compares it. A fresh directory gets a new unwritten identity, and the flag is true.
 pub(crate) fn read_or_draw(files: &Files, cluster: &str, node: u64) -> Result<(Identity, bool), OpenError> {
     let place = files.place(FILE);
     let Some(record) = files.read(FILE)? else {
@@ -93,7 +93,7 @@ pub(crate) fn read_or_draw(files: &Files, cluster: &str, node: u64) -> Result<(I
     Ok((identity, false))
 }
 
-/// Reads the identity of a directory that has one.
+/// Reads the identity of an existing directory.
 pub(crate) fn read(files: &Files) -> Result<Identity, LoadError> {
     let place = files.place(FILE);
     let Some(record) = files.read(FILE)? else {
@@ -118,13 +118,13 @@ pub(crate) fn write(files: &Files, identity: &Identity) -> Result<(), LoadError>
     put(files, identity)
 }
 
-/// Writes the identity alone, durably: everything else is there.
+/// Writes the identity alone, durably. All other contents must be written already.
 pub(crate) fn put(files: &Files, identity: &Identity) -> Result<(), LoadError> {
     let written = files.write(FILE, &encoding::write_identity(identity));
     written.map_err(|source| LoadError::Io { place: files.place(FILE), source })
 }
 
-/// Without an identity there must be no log and no snapshot either.
+/// Refuses a log or a snapshot in a directory without an identity.
 fn refuse_data(dir: &Path) -> Result<(), OpenError> {
     let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
     for entry in fs::read_dir(dir).map_err(failed)? {

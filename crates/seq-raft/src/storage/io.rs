@@ -1,15 +1,15 @@
-//! One first-in-first-out queue for everything that is written, and the one thread that writes it.
+//! A first-in-first-out queue for all writes, and the single thread that executes them.
 //!
 //! The thread takes all queued operations, writes them, syncs once for all of them, and only then acknowledges: many
 //! appends share a write and a sync (group commit), and a vote never overtakes the log. **Durable, then visible** is
-//! [`Worker::commit`].
+//! the rule of [`Worker::commit`].
 //!
 //! No caller waits for a purge: a few records at a time are removed after the acknowledgements, and the next sync makes
-//! that durable.
+//! the removal durable.
 //!
-//! An error of a write or a sync stops the process ([`must_succeed`]); nothing is retried and nothing is acknowledged.
+//! An error of a write or a sync stops the process ([`must_succeed`]), without a retry or an acknowledgement.
 //!
-//! In memory the same worker runs inline, in the caller: a simulation has no threads.
+//! In memory the same worker runs inline, in the caller, because a simulation has no threads.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -33,47 +33,48 @@ use crate::encoding::envelope::Kind;
 use crate::encoding::{self, Watermark};
 use crate::types::{Entry, LogId, TypeConfig, Vote};
 
-/// Most queued operations; further callers wait for a free place. The Raft core has one write outstanding for each
-/// batch of proposals, so this is only reached when the disk stalls.
+/// Most queued operations; further callers wait for a free place. The Raft core has one outstanding write for each
+/// batch of proposals, so the bound is only reached when the disk stalls.
 const QUEUE_OPS: usize = 4_096;
-/// Most bytes of entries under one sync. Half a segment of sled: between two syncs it must not fill segment after
-/// segment, because it reuses an old one as soon as it believes its successor written.
+/// Most bytes of entries under one sync: half a segment of sled. Between two syncs sled must not fill segment after
+/// segment, because it reuses an old segment as soon as it believes its successor written.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Most records purged between two syncs. An append that comes meanwhile waits for them: a fraction of a millisecond.
-/// Ten thousand at once would stall it for 100 ms and more.
+/// Most records purged between two syncs. An append that arrives during a purge waits for them, a fraction of a
+/// millisecond. Ten thousand at once would stall it for 100 ms and more.
 pub(crate) const PURGE_KEYS: usize = 64;
 
-/// Something to write.
+/// A write operation.
 pub(crate) enum Op {
-    /// Acknowledged when it is durable.
+    /// Acknowledged when the vote is durable.
     Vote(Vote, oneshot::Sender<()>),
-    /// Acknowledged when they are durable.
+    /// Acknowledged when the entries are durable.
     Append(Vec<Entry>, IOFlushed<TypeConfig>),
-    /// Removes the entries from this index on; `last` is the last one left. Later appends cover it.
+    /// Removes the entries from this index on; `last` is the last remaining entry. Durable with the next sync, for
+    /// which no caller waits.
     Truncate { from: u64, last: Option<LogId> },
-    /// Removes the entries up to this one, a few at a time. No caller waits for it.
+    /// Removes the entries up to this entry, a few at a time. No caller waits for it.
     Purge(LogId),
-    /// Durable with a later sync; losing it costs a re-read from the leader.
+    /// Durable with a later sync; if it is lost, the leader reports it again.
     Committed(LogId),
-    /// Acknowledged when it is durable.
+    /// Acknowledged when the manifest is durable.
     Manifest(encoding::Manifest, oneshot::Sender<()>),
 }
 
-/// How much was written since the start.
+/// Numbers of operations since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) appends: AtomicU64,
     pub(crate) syncs: AtomicU64,
 }
 
-/// What is measured of each sync.
+/// Histograms of each sync.
 pub(crate) struct Gauges {
     seconds: Histogram,
     entries: Histogram,
 }
 
 impl Gauges {
-    /// Of the member with this name in the set file.
+    /// Returns the histograms of the member with this name in the set file.
     pub(crate) fn of(set: &str, node: &str) -> Gauges {
         let labels = [("set", set.to_owned()), ("node", node.to_owned())];
         Gauges {
@@ -83,7 +84,7 @@ impl Gauges {
     }
 }
 
-/// A handle on the queue. When the last one is dropped, what is queued is written and storage closes.
+/// Handle on the queue. When the last handle is dropped, queued operations are written and storage closes.
 #[derive(Clone)]
 pub(crate) struct Io(Mode);
 
@@ -94,7 +95,7 @@ enum Mode {
 }
 
 impl Io {
-    /// Writes on a thread of its own. It ends after the last handle is dropped; [`super::Closed`] joins it.
+    /// Writes on a separate thread, which ends after the last handle is dropped; [`super::Closed`] joins it.
     pub(crate) fn thread(worker: Worker) -> io::Result<(Io, JoinHandle<()>)> {
         let (sender, receiver) = mpsc::channel(QUEUE_OPS);
         let thread = std::thread::Builder::new().name("seqsvr-storage".into()).spawn(move || {
@@ -106,17 +107,17 @@ impl Io {
         Ok((Io(Mode::Thread(sender)), thread))
     }
 
-    /// Writes in the caller.
+    /// Writes in the calling task.
     pub(crate) fn inline(worker: Worker) -> Io {
         Io(Mode::Inline(Arc::new(Mutex::new(worker))))
     }
 
-    /// Whether callers may block, because there is a real disk and a thread for it.
+    /// Returns whether callers may block, because a thread serves a real disk.
     pub(crate) fn is_threaded(&self) -> bool {
         matches!(self.0, Mode::Thread(_))
     }
 
-    /// Queues an operation behind all earlier ones.
+    /// Enqueues an operation.
     pub(crate) async fn submit(&self, op: Op) -> io::Result<()> {
         match &self.0 {
             Mode::Thread(sender) => sender.send(op).await.map_err(|_| stopped()),
@@ -132,7 +133,7 @@ impl Io {
         }
     }
 
-    /// Queues an operation and waits until it is durable.
+    /// Enqueues an operation and waits until it is durable.
     pub(crate) async fn durable(&self, op: impl FnOnce(oneshot::Sender<()>) -> Op) -> io::Result<()> {
         let (done, wait) = oneshot::channel();
         self.submit(op(done)).await?;
@@ -147,7 +148,7 @@ fn stopped() -> io::Error {
 fn run(mut worker: Worker, mut queue: mpsc::Receiver<Op>) {
     loop {
         if worker.is_purging() {
-            // The purge goes on without a new operation.
+            // The purge continues without a new operation.
             worker.stall.begin();
         } else if let Some(op) = queue.blocking_recv() {
             worker.stall.begin();
@@ -163,7 +164,7 @@ fn run(mut worker: Worker, mut queue: mpsc::Receiver<Op>) {
         worker.commit();
         worker.stall.end();
         if queue.is_closed() && queue.is_empty() {
-            break; // An unfinished purge goes on at the next start.
+            break; // An unfinished purge continues at the next start.
         }
     }
     worker.dirty = true;
@@ -174,25 +175,25 @@ fn run(mut worker: Worker, mut queue: mpsc::Receiver<Op>) {
 pub(crate) struct Worker {
     backend: Box<dyn LogBackend>,
     watermark: WatermarkFile,
-    /// What will be acknowledged by the next sync.
+    /// Bounds that the next sync acknowledges.
     mark: Watermark,
-    /// An operation waits for a sync.
+    /// Whether an operation waits for a sync.
     dirty: bool,
     batch_bytes: usize,
     batch_entries: u32,
-    /// Records of consecutive entries that were taken and are not written yet, and the index of the first.
+    /// Unwritten records of consecutive entries, and the index of the first.
     pending: Vec<Vec<u8>>,
     pending_from: u64,
-    /// Not written yet: one record a sync is enough, because only the last one counts.
+    /// Not written yet: one record for each sync is enough, because only the last is valid.
     committed: Option<LogId>,
-    /// Purge up to here, step by step.
+    /// Index up to which the log is being purged, step by step.
     purging: Option<u64>,
     waiting: Vec<Waiter>,
     counters: Arc<Counters>,
     /// Runs from the first write of a batch to its sync.
     stall: Stall,
     gauges: Gauges,
-    /// Dropped last: then backend and lock are free.
+    /// Dropped last, when the backend is closed and the lock is free.
     _lock: Box<dyn Send>,
     _closed: oneshot::Sender<()>,
 }
@@ -203,7 +204,7 @@ enum Waiter {
 }
 
 impl Worker {
-    /// Takes over a loaded backend. `lock` and `closed` are dropped after everything else is closed.
+    /// Takes over a loaded backend. `lock` and `closed` are dropped after all other parts are closed.
     pub(crate) fn new(
         backend: Box<dyn LogBackend>,
         watermark: WatermarkFile,
@@ -251,8 +252,7 @@ impl Worker {
         self.purging.is_some()
     }
 
-    /// Takes one operation; its waiter is kept until [`Worker::commit`]. Everything is written in the order in which it
-    /// came.
+    /// Takes one operation; its waiter is kept until [`Worker::commit`]. Operations are written in order of arrival.
     pub(super) fn take(&mut self, op: Op) {
         match op {
             Op::Append(entries, done) => {
@@ -291,7 +291,7 @@ impl Worker {
         }
     }
 
-    /// Writes one of the operations that are not batched.
+    /// Writes an operation that is not batched.
     fn write(&mut self, op: Op) {
         match op {
             Op::Append(..) | Op::Committed(_) => unreachable!("these are batched"),
@@ -320,7 +320,7 @@ impl Worker {
         }
     }
 
-    /// The log gets shorter. Before any of it can be seen, the watermark must not promise what goes.
+    /// Truncates the log. First lowers the watermark durably, so that it never bounds entries that are removed.
     fn truncate(&mut self, from: u64, last: Option<LogId>) {
         self.mark.last = last.as_ref().map(Into::into);
         if self.watermark.current().last.is_some_and(|acknowledged| acknowledged.index >= from) {
@@ -336,7 +336,7 @@ impl Worker {
         self.waiting.push(waiter);
     }
 
-    /// Makes everything durable, then acknowledges it, then goes on purging.
+    /// Makes all operations durable, then acknowledges them, then continues a purge.
     pub(super) fn commit(&mut self) {
         self.write_pending();
         if std::mem::take(&mut self.dirty) {
@@ -365,7 +365,7 @@ impl Worker {
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         (self.batch_bytes, self.batch_entries) = (0, 0);
 
-        // Durable, and from here on visible: the watermark first, so that no acknowledgement is forgotten.
+        // Durable, and visible from here on: the watermark is written first, so that no acknowledgement is forgotten.
         must_succeed("writing the watermark", self.watermark.write(self.mark));
         for waiter in self.waiting.drain(..) {
             match waiter {

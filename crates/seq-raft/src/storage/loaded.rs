@@ -1,4 +1,4 @@
-//! What a log backend returns when it is opened, and the checks that all backends share.
+//! Contents of an opened log backend, and the checks that all backends share.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::encoding::envelope::Kind;
 use crate::state_machine::StateMachine;
 use crate::types::{Entry, LogId, Payload, Vote};
 
-/// The single records of a store, beside its log.
+/// Single records of a store, apart from its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meta {
     Vote,
@@ -20,7 +20,7 @@ pub(crate) enum Meta {
 impl Meta {
     pub(crate) const ALL: [Meta; 4] = [Meta::Vote, Meta::Committed, Meta::Purged, Meta::Manifest];
 
-    /// Its key in a database.
+    /// Returns the record's key in a database.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Meta::Vote => "vote",
@@ -38,12 +38,12 @@ pub(crate) struct Loaded {
     pub(crate) committed: Option<LogId>,
     pub(crate) purged: Option<LogId>,
     pub(crate) manifest: Option<encoding::Manifest>,
-    /// Consecutive; the first one follows `purged`.
+    /// Consecutive entries; the first follows `purged`.
     pub(crate) entries: VecDeque<Entry>,
 }
 
 impl Loaded {
-    /// Decodes one of the single records.
+    /// Decodes a single record.
     pub(crate) fn set(&mut self, meta: Meta, record: &[u8], place: &str) -> Result<(), LoadError> {
         let damaged = |source| LoadError::Record { place: format!("key {:?} of {place}", meta.key()), source };
         match meta {
@@ -64,7 +64,7 @@ impl Loaded {
         }
         let purged = self.purged.map_or(0, |id| id.index + 1);
         if key < purged {
-            return Ok(()); // A purge was interrupted; it goes on with the next one.
+            return Ok(()); // The rest of an interrupted purge; the next purge continues it.
         }
         let expected = self.entries.back().map_or(purged, |last| last.log_id.index + 1);
         if key != expected {
@@ -80,7 +80,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Checks the parts against each other, once all of them are there.
+    /// Checks the parts against each other, once all parts are loaded.
     pub(crate) fn check(&self, place: &str) -> Result<(), LoadError> {
         let covered = self.snapshot_end();
         if self.purged > covered {
@@ -105,8 +105,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// Refuses entries in a format that this program does not read: a later one has written here, and the group's
-    /// format was raised since.
+    /// Refuses entries in a format that this program does not read: a newer program has written them after a raise of
+    /// the group's format.
     pub(crate) fn check_formats<M: StateMachine>(&self, place: &str) -> Result<(), LoadError> {
         for entry in &self.entries {
             if let Payload::Normal(records) = &entry.payload {
@@ -118,17 +118,17 @@ impl Loaded {
         Ok(())
     }
 
-    /// The last entry of the log, present or purged.
+    /// Returns the last entry of the log, present or purged.
     pub(crate) fn last(&self) -> Option<LogId> {
         self.entries.back().map(|entry| entry.log_id).or(self.purged)
     }
 
-    /// The last entry that the current snapshot covers.
+    /// Returns the last entry that the current snapshot covers.
     pub(crate) fn snapshot_end(&self) -> Option<LogId> {
         self.manifest.as_ref().and_then(|manifest| manifest.last_log_id).map(encoding::newest::LogId::into_library)
     }
 
-    /// An entry by its index.
+    /// Returns the entry at an index.
     pub(crate) fn entry(&self, index: u64) -> Option<&Entry> {
         let first = self.entries.front()?.log_id.index;
         self.entries.get(usize::try_from(index.checked_sub(first)?).ok()?)

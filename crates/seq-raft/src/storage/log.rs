@@ -1,8 +1,9 @@
-//! The adapter through which the Raft library reads and writes the log.
+//! Adapter through which the Raft library reads and writes the log.
 //!
-//! Everything not purged is also held in memory, decoded: readers see an entry as soon as `append` returns, before it
-//! is durable, and never touch the disk. Its size is bounded by the snapshot policy of the node, which purges what a
-//! snapshot covers. Commands are shared bytes, so an entry that is being written, replicated and applied is there once.
+//! All entries that are not purged are also held decoded in memory: readers see an entry as soon as `append` returns,
+//! before it is durable, and never access the disk. The snapshot policy of the node bounds the size: it purges entries
+//! that a snapshot covers. Commands are shared bytes, so an entry that is being written, replicated and applied exists
+//! once.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -19,12 +20,12 @@ use super::loaded::Loaded;
 use crate::encoding::envelope::ReadError;
 use crate::types::{EncodedBatch, Entry, LogId, Payload, TypeConfig, Vote};
 
-/// Most bytes of commands in one batch of replication, but at least one entry: one message stays well below the limit
+/// Most bytes of commands in one replication batch, which has at least one entry: a message stays well below the limit
 /// of the port, and a follower's heartbeat does not wait behind it.
 const REPLICATION_BYTES: usize = 1024 * 1024;
 
-/// Whether the commands of an entry can be decoded, and how many they are: the state machine's own decoder, without its
-/// type.
+/// Returns the number of commands in an entry, or an error if they cannot be decoded: the state machine's own decoder,
+/// without its type.
 pub(crate) type CheckCommands = fn(&[u8]) -> Result<usize, ReadError>;
 
 /// The log and the vote.
@@ -36,7 +37,7 @@ pub(crate) struct LogStore {
     check_commands: CheckCommands,
 }
 
-/// Reads the log.
+/// Reader of the log.
 #[derive(Clone)]
 pub(crate) struct LogReader {
     mirror: Arc<RwLock<Mirror>>,
@@ -47,30 +48,30 @@ pub(crate) struct LogReader {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) vote: Option<Vote>,
-    /// The last entry, present or purged.
+    /// Last entry, present or purged.
     pub(crate) last: Option<LogId>,
-    /// The last entry known to be committed, as far as the library has reported.
+    /// Last entry known to be committed, by the library's reports.
     pub(crate) committed: Option<LogId>,
 }
 
 impl LogReader {
-    /// The log's position now.
+    /// Returns the current position of the log.
     pub(crate) fn position(&self) -> Position {
         self.mirror.read().position()
     }
 
-    /// The position of the entry at an index, where it is in the log.
+    /// Returns the position of the entry at an index, if the log holds it.
     #[cfg(any(fuzzing, test))]
     pub(crate) fn at(&self, index: u64) -> Option<LogId> {
         self.mirror.read().id_at(index)
     }
 
-    /// Whether the commands of an entry can be applied, and how many they are.
+    /// Returns the number of commands in an entry, or an error if they cannot be applied.
     pub(crate) fn check_commands(&self, commands: &EncodedBatch) -> Result<usize, ReadError> {
         (self.check_commands)(commands.bytes())
     }
 
-    /// Whether an entry is in the log, or may have been before it was purged.
+    /// Returns whether an entry is in the log, or may have been before it was purged.
     pub(crate) fn has(&self, id: &LogId) -> bool {
         let mirror = self.mirror.read();
         match mirror.purged {
@@ -79,8 +80,8 @@ impl LogReader {
         }
     }
 
-    /// Whether the log's own entry at the index of `id`, which is committed here, is another one. What was purged is
-    /// not known any more, except that it is not above the last purged entry.
+    /// Returns the committed entry of this log at the index of `id`, if it differs from `id`. Of purged entries it is
+    /// only known that none is above the last purged entry.
     pub(crate) fn contradicts_committed(&self, id: &LogId) -> Option<LogId> {
         let mirror = self.mirror.read();
         let committed = mirror.settled()?;
@@ -101,9 +102,9 @@ struct Mirror {
     vote: Option<Vote>,
     committed: Option<LogId>,
     purged: Option<LogId>,
-    /// What the snapshot covered when the log was opened: applied, whatever else is known to be committed.
+    /// End of the snapshot when the log was opened: applied, even if no later entry is known to be committed.
     covered: Option<LogId>,
-    /// Consecutive.
+    /// Consecutive entries.
     entries: VecDeque<Entry>,
 }
 
@@ -121,7 +122,7 @@ impl Mirror {
         self.entries.back().map(|entry| entry.log_id).or(self.purged)
     }
 
-    /// The last entry that is committed for certain: no entry up to it may ever be removed but by a purge.
+    /// Returns the last entry that is certainly committed: only a purge may remove entries up to it.
     fn settled(&self) -> Option<LogId> {
         self.committed.max(self.covered).max(self.purged)
     }
@@ -130,7 +131,7 @@ impl Mirror {
         Position { vote: self.vote, last: self.last().max(self.covered), committed: self.settled() }
     }
 
-    /// The entries that exist in `range`.
+    /// Returns the existing entries in `range`.
     fn range(&self, range: &impl RangeBounds<u64>) -> impl Iterator<Item = &Entry> {
         let start = match range.start_bound() {
             Bound::Included(index) => *index,
@@ -148,11 +149,11 @@ impl Mirror {
     }
 }
 
-/// A leader's log requires that committed entries are removed.
+/// Error of a leader whose log requires the removal of committed entries.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the leader's log lacks entries from {from} on, but entries up to {settled} are committed here: acknowledged data was \
-     lost elsewhere; stop all members, and restore the set from the members that have the most"
+     lost elsewhere; stop all members, and restore the set from the members with the most data"
 )]
 struct CommittedLost {
     from: u64,
@@ -167,12 +168,12 @@ impl LogStore {
         LogStore { io, mirror: Arc::new(RwLock::new(mirror)), counters, check_commands }
     }
 
-    /// A reader of the same log.
+    /// Returns a reader of the same log.
     pub(crate) fn reader(&self) -> LogReader {
         LogReader { mirror: self.mirror.clone(), check_commands: self.check_commands }
     }
 
-    /// How many batches were appended and how many syncs it took, since the start.
+    /// Returns the numbers of appended batches and of syncs since the start.
     #[cfg(test)]
     pub(crate) fn appends_and_syncs(&self) -> (u64, u64) {
         use std::sync::atomic::Ordering::Relaxed;
@@ -196,7 +197,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
         let mut bytes = 0;
         let mut fits = |entry: &&Entry| {
             let first = bytes == 0;
-            // The length of an entry without commands does not matter, but it is not nothing.
+            // The length of an entry without commands is irrelevant, but not zero.
             bytes += 1 + if let Payload::Normal(commands) = &entry.payload { commands.bytes().len() } else { 0 };
             first || bytes <= REPLICATION_BYTES
         };
@@ -260,7 +261,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
                 && from <= settled.index
                 && mirror.entries.iter().any(|entry| (from..=settled.index).contains(&entry.log_id.index))
             {
-                // A leader without a committed entry was elected by members that had lost it.
+                // A leader without a committed entry was elected by members that had lost the entry.
                 let lost = CommittedLost { from, settled };
                 abort_on_io_error("removing entries from the log", &lost);
             }

@@ -1,8 +1,8 @@
-//! The applied state in memory, and the adapter through which the Raft library applies entries and takes snapshots.
+//! Applied state in memory, and the adapter through which the Raft library applies entries and takes snapshots.
 //!
-//! Applying writes nothing. A restart loads the snapshot, and the Raft library applies the log behind it again.
+//! Applying writes no data. A restart loads the snapshot, and the Raft library applies the later entries again.
 //!
-//! [`Replica`] hides the type of the state machine: everything below the handle is compiled once, for bytes.
+//! [`Replica`] hides the type of the state machine: all code below the handle is compiled once, for bytes.
 
 use std::fmt;
 use std::io;
@@ -25,10 +25,10 @@ use crate::types::{
 /// The Raft library's instance over this storage.
 pub(crate) type Raft = openraft::Raft<TypeConfig, Machine>;
 
-/// Called with the output of each command that is applied, on every member.
+/// Observer of the output of each applied command, on every member.
 pub type Observer<M> = Box<dyn Fn(&<M as StateMachine>::Output) + Send + Sync>;
 
-/// The applied state, to be read. Clones read the same state.
+/// Handle to read the applied state. Clones read the same state.
 pub struct AppliedState<M: StateMachine>(Arc<Shared<M>>);
 
 struct Shared<M: StateMachine> {
@@ -42,30 +42,30 @@ impl<M: StateMachine> AppliedState<M> {
         AppliedState(Arc::new(Shared { contents: RwLock::new(contents), observe, digests: Arc::default() }))
     }
 
-    /// Reads the state. Applying waits meanwhile, so keep it short.
+    /// Reads the state. Keep it short: applying waits until `read` returns.
     pub fn read<T>(&self, read: impl FnOnce(&M) -> T) -> T {
         read(&self.0.contents.read().state)
     }
 
-    /// Reads the state with the index of the last entry that it covers, 0 for none.
+    /// Reads the state with the index of the last entry that it covers; 0 for none.
     pub fn read_applied<T>(&self, read: impl FnOnce(&M, u64) -> T) -> T {
         let contents = self.0.contents.read();
         read(&contents.state, contents.last_applied.map_or(0, |id| id.index))
     }
 
-    /// Index of the last entry that the state covers.
+    /// Returns the index of the last entry that the state covers.
     #[must_use]
     pub fn last_applied(&self) -> Option<u64> {
         self.0.contents.read().last_applied.map(|id| id.index)
     }
 
-    /// The group's format, as of the last entry that the state covers.
+    /// Returns the group's format, as of the last entry that the state covers.
     #[must_use]
     pub fn format(&self) -> u16 {
         self.0.contents.read().format
     }
 
-    /// The same state without its type.
+    /// Returns the same state without its type.
     pub(crate) fn replica(&self) -> Arc<dyn Replica> {
         self.0.clone()
     }
@@ -83,18 +83,18 @@ impl<M: StateMachine> fmt::Debug for AppliedState<M> {
     }
 }
 
-/// A state that was copied to be encoded elsewhere.
+/// A copy of the state, to be encoded outside the lock.
 pub(crate) type Frozen = Box<dyn FnOnce() -> Snapshot + Send + Sync>;
 
-/// Makes a decoded snapshot the applied state, unless that is newer.
+/// Installs a decoded snapshot as the applied state, unless the applied state is newer.
 pub(crate) type Install = Box<dyn FnOnce() + Send>;
 
-/// The applied state without the type of its state machine.
+/// Applied state without the type of its state machine.
 pub(crate) trait Replica: Send + Sync {
-    /// Applies one committed entry, all of its commands under one lock: a state is never seen within an entry.
+    /// Applies one committed entry, all of its commands under one lock: readers never see a state within an entry.
     fn apply(&self, entry: Entry) -> Outputs;
 
-    /// The last entry that the state covers, and the list of members as of it.
+    /// Returns the last entry that the state covers, and its list of members.
     fn applied(&self) -> (Option<LogId>, StoredMembership);
 
     /// Copies the state: applying waits only for the copy, a millisecond for 40,000 sections.
@@ -103,34 +103,35 @@ pub(crate) trait Replica: Send + Sync {
     /// Decodes a received snapshot and checks it against its announcement.
     fn decode_snapshot(self: Arc<Self>, meta: &SnapshotMeta, bytes: &[u8]) -> Result<Install, SnapshotError>;
 
-    /// Reads the committed list of members and the ids that members ever had, as of one entry.
+    /// Reads the committed list of members and the ids that members ever had, as of the same entry.
     fn visit_members(&self, visit: &mut dyn FnMut(&StoredMembership, &[u64]));
 
-    /// The command that claims an id for a member.
+    /// Encodes the command that claims an id for a member.
     fn claim_member_id(&self, id: u64) -> Result<EncodedCommand, CommandTooLarge>;
 
-    /// The history of the group, for plans of operators.
+    /// Returns the history of the group, for plans of operators.
     fn history(&self) -> u64;
 
-    /// The digests of the state behind marked entries.
+    /// Returns the digests of the state after marked entries.
     fn digests(&self) -> &Arc<Digests>;
 
-    /// The group's format.
+    /// Returns the group's format.
     fn format(&self) -> u16;
 
-    /// The newest format that a release reads which reports this one: those that report none, 0, read the first one.
+    /// Converts a reported format to the newest format that the release reads: a release that reports none, 0, reads
+    /// the first format.
     fn newest_of(&self, reported: u32) -> u16;
 }
 
 impl dyn Replica + '_ {
-    /// [`Replica::visit_members`] with a result.
+    /// Calls [`Replica::visit_members`] and returns the result of `read`.
     pub(crate) fn read_members<T>(&self, read: impl FnOnce(&StoredMembership, &[u64]) -> T) -> T {
         let (mut read, mut result) = (Some(read), None);
         self.visit_members(&mut |members, ids| result = read.take().map(|read| read(members, ids)));
         result.expect("members are visited once")
     }
 
-    /// The last entry that the state covers.
+    /// Returns the last entry that the state covers.
     pub(crate) fn last_applied(&self) -> Option<LogId> {
         self.applied().0
     }
@@ -138,7 +139,7 @@ impl dyn Replica + '_ {
 
 impl<M: StateMachine> Replica for Shared<M> {
     fn apply(&self, entry: Entry) -> Outputs {
-        /// A broken invariant inside `apply` leaves the state half changed: it must not be read again.
+        /// Stops the process when `apply` breaks an invariant: the half changed state must not be read again.
         struct StopOnPanic(LogId);
 
         impl Drop for StopOnPanic {
@@ -151,14 +152,14 @@ impl<M: StateMachine> Replica for Shared<M> {
         }
 
         let records = match &entry.payload {
-            // Skipping one would make this member differ from the others.
+            // A skipped record would make this member differ from the others.
             Payload::Normal(commands) => encoding::read_batch::<M>(commands.bytes()).unwrap_or_else(|error| {
                 abort_on_io_error(&format!("applying log entry {}", entry.log_id), &error);
             }),
             Payload::Blank | Payload::Membership(_) => Vec::new(),
         };
         let mut applied = self.contents.write();
-        // Behind the lock, so that it is still held when the process stops.
+        // Declared after the lock, so that the lock is still held when the process stops.
         let _stop = StopOnPanic(entry.log_id);
         assert!(applied.last_applied < Some(entry.log_id), "entries are applied once, in order");
         applied.last_applied = Some(entry.log_id);
@@ -167,7 +168,7 @@ impl<M: StateMachine> Replica for Shared<M> {
         }
         let mut marked = false;
         let apply = |record| match record {
-            // A raise was written between its encoding and its entry.
+            // The format was raised between the encoding of the command and its entry.
             Record::Command { format, .. } if format < applied.format && applied.format >= M::STRICT_FORMAT => {
                 Output::OVERTAKEN
             }
@@ -176,7 +177,7 @@ impl<M: StateMachine> Replica for Shared<M> {
                 (self.observe)(&output);
                 Output::of(output)
             }
-            // Two leaders may have raised it.
+            // Two leaders may have raised the format.
             Record::RaiseFormat(to) => {
                 marked = true;
                 if to > applied.format {
@@ -208,7 +209,7 @@ impl<M: StateMachine> Replica for Shared<M> {
         let contents: Contents<M> = decode_announced(meta, bytes)?;
         Ok(Box::new(move || {
             let mut applied = self.contents.write();
-            // The state never goes back.
+            // Never installs an older state.
             if contents.last_applied > applied.last_applied {
                 *applied = contents;
             }
@@ -241,7 +242,7 @@ impl<M: StateMachine> Replica for Shared<M> {
     }
 }
 
-/// The adapter that the Raft library drives.
+/// Adapter that the Raft library drives.
 pub(crate) struct Machine {
     replica: Arc<dyn Replica>,
     pub(super) snapshots: Arc<Snapshots>,
@@ -253,9 +254,9 @@ impl Machine {
     }
 }
 
-/// Makes one snapshot, of the state as it was when the builder was made.
+/// Builder of one snapshot, of the state when the builder was created.
 pub(crate) struct SnapshotBuilder {
-    /// Taken by the one building.
+    /// Taken by the only build.
     frozen: Option<Frozen>,
     snapshots: Arc<Snapshots>,
 }
@@ -291,7 +292,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
     }
 
     async fn get_snapshot_builder(&mut self) -> SnapshotBuilder {
-        // Encoding and writing happen beside applying.
+        // The copy is encoded and written concurrently with applying.
         SnapshotBuilder { frozen: Some(self.replica.freeze()), snapshots: self.snapshots.clone() }
     }
 

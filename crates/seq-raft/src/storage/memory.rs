@@ -1,6 +1,6 @@
-//! A disk in memory: for simulations, and as the simple twin that the real storage is compared with.
+//! Disk in memory: for simulations, and as the simple twin in tests of the real storage.
 //!
-//! It distinguishes what was synced: [`MemoryDisk::cut_power`] drops the rest.
+//! It separates synced from unsynced writes: [`MemoryDisk::cut_power`] drops the unsynced writes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,10 +14,10 @@ use super::backend::LogBackend;
 use super::error::LoadError;
 use super::loaded::{Loaded, Meta};
 
-/// Its name in errors.
+/// Name of the disk in errors.
 const PLACE: &str = "the log in memory";
 
-/// Memory in place of a disk. It outlives the storage that was opened on it.
+/// Memory in place of a disk. It outlives the storage opened on it.
 #[derive(Default)]
 pub struct MemoryDisk {
     inner: Mutex<Inner>,
@@ -28,7 +28,7 @@ struct Inner {
     in_use: bool,
     files: BTreeMap<String, Bytes>,
     synced: Records,
-    /// Written after the last sync, in order.
+    /// Writes since the last sync, in order.
     written: Vec<Write>,
 }
 
@@ -46,23 +46,23 @@ enum Write {
 }
 
 impl MemoryDisk {
-    /// An empty disk.
+    /// Creates an empty disk.
     #[must_use]
     pub fn new() -> Arc<MemoryDisk> {
         Arc::default()
     }
 
-    /// Loses everything that was not synced, as a power cut does. Storage must not be open.
+    /// Drops all unsynced writes, as a power cut does. Storage must not be open.
     ///
     /// # Panics
-    /// When it is.
+    /// When storage is open.
     pub fn cut_power(&self) {
         let mut inner = self.inner.lock();
         assert!(!inner.in_use, "close the storage first");
         inner.written.clear();
     }
 
-    /// Takes the disk for one user; `false` when it has one already.
+    /// Locks the disk for one user; `false` if it is locked already.
     pub(super) fn lock(&self) -> bool {
         !std::mem::replace(&mut self.inner.lock().in_use, true)
     }
@@ -116,13 +116,13 @@ impl Inner {
     }
 }
 
-/// The log of a [`MemoryDisk`].
+/// Log of a [`MemoryDisk`].
 pub(crate) struct MemoryBackend(pub(super) Arc<MemoryDisk>);
 
 impl LogBackend for MemoryBackend {
     fn load(&mut self) -> Result<Loaded, LoadError> {
         let mut inner = self.0.inner.lock();
-        // A process that starts again finds what the last one wrote, synced or not.
+        // A restarted process finds all writes of the previous process, synced or not.
         inner.sync();
         let mut loaded = Loaded::default();
         for meta in Meta::ALL {

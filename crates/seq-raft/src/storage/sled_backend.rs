@@ -1,19 +1,18 @@
-//! The log in sled 0.34.
+//! Log in sled 0.34.
 //!
-//! What makes it safe (docs/adr/0002):
-//! * `flush()` writes, but ends in `sync_file_range`, which promises nothing after a power cut. So a sync is one
-//!   `flush` and then one `fdatasync` of the database's file through a descriptor of our own.
-//! * Plain inserts: `apply_batch` takes a lock that all databases of a process share.
+//! Its safety rests on these rules (docs/adr/0002):
+//! * `flush()` writes, but ends in `sync_file_range`, which guarantees nothing after a power cut. So a sync is one
+//!   `flush` and then one `fdatasync` of the database's file through a separate descriptor.
+//! * Inserts are plain: `apply_batch` takes a lock that all databases of a process share.
 //! * Values stay small. A page that outgrows a quarter of a segment becomes a file in `blobs/`, which is never synced;
 //!   so a large record is stored in parts.
-//! * sled panics on some damage. At opening that becomes an error.
-//! * Opening writes an index of the log. One that was not written to its end, for a power cut or a full disk, is taken
-//!   for a whole one and refused as damage at the next opening; so it is removed first. What it indexes is all in the
-//!   log.
+//! * sled panics on some damage. While the database opens, a panic becomes an error.
+//! * Opening writes an index of the log. If a power cut or a full disk interrupts the write, the next opening takes the
+//!   partial index for a whole index and refuses it as damage; so it is removed first. The log holds all indexed data.
 //!
-//! What makes it fast enough: an insert costs some microseconds and most of them do not depend on its size, so small
-//! records of consecutive entries that are written together are one value, a **run**, under the index of the first.
-//! Each record has its own length. A value has the parts of one record or whole records, never both.
+//! Its speed rests on **runs**: an insert costs some microseconds, mostly independent of its size, so small records of
+//! consecutive entries that are written together form one value, a run, under the index of the first. Each record has
+//! its own length. A value holds the parts of one record or whole records, never both.
 
 use std::fs::{self, File};
 use std::io;
@@ -29,18 +28,18 @@ use super::files;
 use super::loaded::{Loaded, Meta};
 use crate::encoding::envelope;
 
-/// Largest value: a leaf of sled has up to 16 of them, a few more before it splits, and becomes a blob above a quarter
-/// of a segment, which is 128 KiB. A run is no longer.
+/// Largest value, and so the largest run: a leaf of sled has up to 16 of them, a few more before it splits, and becomes
+/// a blob above a quarter of a segment, which is 128 KiB.
 const PART_BYTES: usize = 4 * 1024;
-/// Memory for pages. The log is also kept decoded, so pages are read only at opening and when sled moves them.
+/// Memory for pages. The log is also kept decoded, so pages are read only while sled opens or moves them.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
-/// First byte of the keys of entries: then the index and the part, both big-endian, so that keys are in order of the
-/// log.
+/// First byte of the keys of entries. It is followed by the index and the part, both big-endian, so that keys are in
+/// order of the log.
 const ENTRY: u8 = b'e';
 /// First byte of the keys of the single records.
 const META: u8 = b'm';
 
-/// Makes the database's file durable. Tests replace it, to count and to fail.
+/// Makes the database's file durable. Tests replace it, to count syncs and to inject failures.
 pub(crate) trait Syncer: Send {
     /// Returns once the file's content and length are durable.
     fn sync(&mut self) -> io::Result<()>;
@@ -52,20 +51,20 @@ impl Syncer for File {
     }
 }
 
-/// A database in a directory of its own.
+/// A database in its own directory.
 pub(crate) struct SledBackend {
     db: sled::Db,
     syncer: Box<dyn Syncer>,
     dir: PathBuf,
-    /// Behind `db`, because it is dropped after it.
+    /// Declared after `db`, so that it is dropped after it.
     _released: Released,
 }
 
-/// Waits, when dropped, until sled has released its file: its threads do so a moment after the last handle is gone, and
+/// Waits, when dropped, until sled has released its file. Its threads do so a moment after the last handle is dropped;
 /// until then the database cannot be opened again.
 struct Released(File);
 
-/// How long to wait for that. After it the next opening fails by name, which does not harm the data.
+/// How long to wait for the release. Afterwards the next opening fails with an error, which does not harm the data.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Drop for Released {
@@ -79,13 +78,13 @@ impl Drop for Released {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Explicit, as in `DirLock`.
+        // Unlocked explicitly, as in `DirLock`.
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
 impl SledBackend {
-    /// Opens or makes the database, and makes the names of its files durable. `wrap` may replace what syncs it.
+    /// Opens or creates the database, and makes the names of its files durable. `wrap` may replace its [`Syncer`].
     pub(crate) fn open(dir: &Path, wrap: impl FnOnce(File) -> Box<dyn Syncer>) -> Result<SledBackend, LoadError> {
         let place = || dir.display().to_string();
         let failed = |source| LoadError::Io { place: place(), source };
@@ -128,7 +127,7 @@ impl SledBackend {
                 }
                 record.clear();
             } else if current != Some(index) {
-                // The first part is written last and removed first: without it there is no record.
+                // The first part is written last and removed first: without it the record does not exist.
                 continue;
             }
             record.extend_from_slice(&part);
@@ -139,12 +138,13 @@ impl SledBackend {
         Ok(())
     }
 
-    /// Shortens the run that ends the log so that it ends before this entry. One write: it happens or it does not.
+    /// Shortens the last run of the log so that it ends before this entry. A single write, so it happens completely or
+    /// not at all.
     fn cut_run(&mut self, index: u64) -> io::Result<()> {
         let Some((key, value)) = self.db.range(entry_key(0, 0)..entry_key(index, 0)).next_back().transpose()? else {
             return Ok(());
         };
-        // Of a record in parts this is the last one, and the record is a single entry, before the one given.
+        // The last part of a record in parts: that record is a single entry before the given entry.
         let (first, 0) = split_key(&key).ok_or_else(stray_key)? else { return Ok(()) };
         let keep: usize = records(&value).take((index - first) as usize).map(<[u8]>::len).sum();
         if keep < value.len() {
@@ -154,7 +154,7 @@ impl SledBackend {
     }
 }
 
-/// Gives the entries of a run, or the one entry of a record that was in parts.
+/// Adds the entries of a run, or the single entry of a record in parts.
 fn push_run(loaded: &mut Loaded, first: u64, run: &[u8], place: &str) -> Result<(), LoadError> {
     let mut rest = run;
     for (index, record) in (first..).zip(records(run)) {
@@ -164,11 +164,11 @@ fn push_run(loaded: &mut Loaded, first: u64, run: &[u8], place: &str) -> Result<
             return Ok(());
         }
     }
-    // Anything but a whole record is damage, and reported as such.
+    // An incomplete record is damage, and `push` reports it as such.
     loaded.push(first + records(run).count() as u64, rest, place)
 }
 
-/// The whole records at the start of a value.
+/// Returns the whole records at the start of a value.
 fn records(run: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = run;
     std::iter::from_fn(move || {
@@ -183,7 +183,7 @@ impl LogBackend for SledBackend {
         let mut loaded = Loaded::default();
         let read = panic::catch_unwind(AssertUnwindSafe(|| self.read_all(&mut loaded)));
         read.unwrap_or_else(|payload| Err(panicked(&self.dir, payload.as_ref())))?;
-        // Parts of a record whose writing or removing was interrupted must not mix with those of its successor.
+        // Parts of a record whose write or removal was interrupted must not mix with the parts of its successor.
         let end = loaded.last().map_or(0, |last| last.index + 1);
         self.truncate_from(end).map_err(|source| LoadError::Io { place: self.dir.display().to_string(), source })?;
         Ok(loaded)
@@ -215,7 +215,8 @@ impl LogBackend for SledBackend {
     }
 
     fn truncate_from(&mut self, index: u64) -> io::Result<()> {
-        // Backwards by entry, so that an interruption leaves no hole; forwards within one, so that it leaves no half.
+        // Entries backwards, so that an interruption leaves no hole; parts of an entry forwards, so that it leaves no
+        // half.
         while let Some((key, _)) = self.db.range(entry_key(index, 0)..after_entries()).next_back().transpose()? {
             let (last, parts) = split_key(&key).ok_or_else(stray_key)?;
             for number in 0..=parts {
@@ -261,7 +262,7 @@ fn entry_key(index: u64, part: usize) -> [u8; 11] {
     key
 }
 
-/// The first key behind those of entries.
+/// Returns the first key after the keys of entries.
 fn after_entries() -> [u8; 11] {
     [ENTRY + 1; 11]
 }
@@ -275,7 +276,7 @@ fn split_key(key: &[u8]) -> Option<(u64, u16)> {
     Some((u64::from_be_bytes(index.try_into().ok()?), u16::from_be_bytes(part.try_into().ok()?)))
 }
 
-/// Makes the files that sled has made, and their names, durable.
+/// Makes the files that sled has created durable, and their names.
 fn sync_tree(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -288,22 +289,22 @@ fn sync_tree(dir: &Path) -> io::Result<()> {
     files::sync_dir(dir)
 }
 
-/// Removes what an opening has written of an index and not renamed. Before the renaming the one of before is whole, or
-/// there is none and sled reads the log.
+/// Removes an index that an opening has written but not renamed. Until the rename the previous index is whole, or there
+/// is none and sled reads the log.
 fn remove_unfinished(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if name.starts_with("snap.") && name.ends_with(".generating") {
-            tracing::info!(file = %entry.path().display(), "an index that was not written to its end is removed");
+            tracing::info!(file = %entry.path().display(), "an incomplete index is removed");
             fs::remove_file(entry.path())?;
         }
     }
     Ok(())
 }
 
-/// Runs a step of opening; sled's errors and panics become a refusal that names the directory.
+/// Runs a step of opening; converts sled's errors and panics to a refusal that names the directory.
 fn guard<T>(dir: &Path, step: impl FnOnce() -> sled::Result<T>) -> Result<T, LoadError> {
     match panic::catch_unwind(AssertUnwindSafe(step)) {
         Ok(Ok(value)) => Ok(value),
@@ -312,7 +313,7 @@ fn guard<T>(dir: &Path, step: impl FnOnce() -> sled::Result<T>) -> Result<T, Loa
     }
 }
 
-/// An error of sled; what may pass, as a full disk, is kept apart from what is wrong with the data.
+/// Converts an error of sled; keeps transient errors such as a full disk apart from damaged data.
 fn unusable(dir: &Path, error: sled::Error) -> LoadError {
     let place = dir.display().to_string();
     match error {

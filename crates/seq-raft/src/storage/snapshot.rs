@@ -1,7 +1,7 @@
-//! Snapshots: the applied state in a file, named by a manifest in the log's database.
+//! Snapshots: the applied state in a file, which a manifest in the log's database names.
 //!
-//! The file is written and synced first, then the manifest, and then the file before it is removed. So at any moment
-//! the durable manifest names a whole file. The current snapshot is also kept as bytes, to be sent to other members.
+//! The new file is written and synced first, then the manifest, and then the old file is removed. So at any moment the
+//! durable manifest names a whole file. The current snapshot is also kept as bytes, to be sent to other members.
 
 use std::io;
 use std::sync::Arc;
@@ -23,48 +23,49 @@ use crate::encoding::{self, newest};
 use crate::state_machine::{Malformed, StateMachine};
 use crate::types::{LogId, Snapshot, SnapshotMeta, StoredMembership};
 
-/// Beginning of the names of snapshot files.
+/// Prefix of the names of snapshot files.
 const PREFIX: &str = "snapshot-";
 
-/// Pause before a snapshot is written again for which no file could be opened. Short: the log grows meanwhile.
+/// Pause before a snapshot is written again if its file could not be opened. Short, because the log grows in the
+/// meantime.
 const WRITE_RETRY: Duration = Duration::from_millis(500);
 
-/// What a snapshot holds.
+/// Contents of a snapshot.
 #[derive(Clone, Debug)]
 pub(crate) struct Contents<M> {
     pub(crate) state: M,
-    /// The group's format: commands and states are written in it. It never goes back. A snapshot holds it as the format
-    /// of its state.
+    /// The group's format, in which commands and states are written; it never decreases. A snapshot stores it as the
+    /// format of its state.
     pub(crate) format: u16,
     pub(crate) last_applied: Option<LogId>,
     pub(crate) membership: StoredMembership,
 }
 
-/// Why a snapshot is refused.
+/// Reason why a snapshot is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SnapshotError {
-    /// Its bytes are damaged or of a newer format.
+    /// The bytes are damaged or of a newer format.
     #[error("snapshot cannot be read")]
     Record(#[from] ReadError),
-    /// The state in it is of a format that this program does not read.
+    /// The state is of a format that this program does not read.
     #[error("snapshot has a state of format version {found}, and this program reads {oldest} to {newest}")]
     StateFormat {
-        /// Its version.
+        /// Format of the state.
         found: u16,
-        /// The oldest that is read.
+        /// Oldest format that this program reads.
         oldest: u16,
-        /// The newest that is read.
+        /// Newest format that this program reads.
         newest: u16,
     },
-    /// Its parts contradict each other.
+    /// The parts of the snapshot contradict each other.
     #[error("snapshot is malformed, {0}")]
     Malformed(String),
-    /// It covers other entries than its announcement.
+    /// The snapshot covers other entries than announced.
     #[error("snapshot covers {found}, not {expected} as announced")]
     Other {
-        /// What its bytes cover.
+        /// The covered entries.
         found: String,
-        /// What came with it.
+        /// The announced entries.
         expected: String,
     },
 }
@@ -75,7 +76,7 @@ impl From<Malformed> for SnapshotError {
     }
 }
 
-/// Decodes a received snapshot and checks it against its announcement. Required before one is given to the Raft
+/// Decodes a received snapshot and checks it against its announcement. Must precede the installation by the Raft
 /// library, which takes a failed installation for a broken disk.
 pub(crate) fn decode_announced<M: StateMachine>(
     meta: &SnapshotMeta,
@@ -110,7 +111,7 @@ impl<M> Contents<M> {
 }
 
 impl<M: StateMachine> Contents<M> {
-    /// What a member without a snapshot begins with.
+    /// Returns the contents of a member without a snapshot.
     pub(crate) fn empty() -> Contents<M> {
         Contents {
             state: M::default(),
@@ -120,8 +121,8 @@ impl<M: StateMachine> Contents<M> {
         }
     }
 
-    /// Digests what members must have in common behind the last applied entry. The list of members is not of it: the
-    /// Raft library compares that, and its encoding is that of the release, not of the group.
+    /// Digests the contents that members must have in common after the last applied entry. Excludes the list of
+    /// members: the Raft library compares it, and its encoding depends on the release, not on the group.
     ///
     /// # Panics
     /// When no entry was applied.
@@ -136,7 +137,7 @@ impl<M: StateMachine> Contents<M> {
         StateDigest { index, sha256: digest.finalize().into() }
     }
 
-    /// The snapshot of these contents.
+    /// Encodes the snapshot of these contents.
     pub(crate) fn encode(&self) -> Snapshot {
         let snapshot = encoding::Snapshot {
             last_log_id: self.last_applied.as_ref().map(Into::into),
@@ -148,7 +149,7 @@ impl<M: StateMachine> Contents<M> {
     }
 }
 
-/// Name of the file of a snapshot that covers the log up to an entry.
+/// Returns the name of the file of a snapshot that covers the log up to an entry.
 pub(crate) fn file_name(end: Option<&LogId>) -> String {
     match end {
         Some(id) => format!("{PREFIX}{}-{}-{}", id.index, id.leader_id.term, id.leader_id.node_id),
@@ -156,7 +157,7 @@ pub(crate) fn file_name(end: Option<&LogId>) -> String {
     }
 }
 
-/// The manifest that names the file of a snapshot.
+/// Returns the manifest that names the file of a snapshot.
 pub(crate) fn manifest(snapshot: &Snapshot, file: String) -> encoding::Manifest {
     encoding::Manifest {
         last_log_id: snapshot.meta.last_log_id.as_ref().map(Into::into),
@@ -171,7 +172,7 @@ pub(crate) fn manifest(snapshot: &Snapshot, file: String) -> encoding::Manifest 
 pub(crate) struct Snapshots {
     files: Files,
     io: Io,
-    /// Held while a snapshot is written, so that an older one never replaces a newer one.
+    /// Held while a snapshot is written, so that an older snapshot never replaces a newer.
     current: Mutex<Option<Snapshot>>,
 }
 
@@ -203,7 +204,7 @@ impl Snapshots {
         Ok((contents, Snapshot { meta, snapshot: bytes }))
     }
 
-    /// Removes what interrupted writes left behind. Only after the current one was loaded.
+    /// Removes the remains of interrupted writes. Called only after the current snapshot was loaded.
     pub(crate) fn remove_leftovers(files: &Files, manifest: Option<&encoding::Manifest>) -> io::Result<()> {
         files.remove_others(PREFIX, manifest.map(|manifest| manifest.file.as_str()))
     }
@@ -216,7 +217,7 @@ impl Snapshots {
         self.current.lock().await.clone()
     }
 
-    /// Encodes and keeps a snapshot; returns the current one, which may be newer.
+    /// Encodes and keeps a snapshot; returns the current snapshot, which may be newer.
     pub(crate) async fn build(&self, frozen: Frozen) -> io::Result<Snapshot> {
         let snapshot = if self.io.is_threaded() {
             tokio::task::spawn_blocking(frozen).await.map_err(io::Error::other)?
@@ -226,7 +227,7 @@ impl Snapshots {
         self.keep(snapshot).await
     }
 
-    /// Makes a snapshot the current one, durably. One that is not newer than the current one is dropped.
+    /// Makes a snapshot the current snapshot, durably. Drops it if it is not newer than the current snapshot.
     pub(crate) async fn keep(&self, snapshot: Snapshot) -> io::Result<Snapshot> {
         let mut current = self.current.lock().await;
         if let Some(current) = &*current
@@ -239,15 +240,15 @@ impl Snapshots {
         let manifest = manifest(&snapshot, file.clone());
         self.io.durable(|done| Op::Manifest(manifest, done)).await?;
         if let Err(error) = self.files.remove_others(PREFIX, Some(&file)) {
-            // Harmless: the next start removes it.
+            // Harmless: the next start removes the file.
             tracing::warn!(%error, "an old snapshot file cannot be removed");
         }
         *current = Some(snapshot.clone());
         Ok(snapshot)
     }
 
-    /// Writes a file durably, or stops the process. Where no file can be opened for the moment, nothing was written and
-    /// nothing was acknowledged, so the write is retried.
+    /// Writes a file durably, or stops the process. If the file cannot be opened at the moment, no data was written or
+    /// acknowledged, so the write is retried.
     async fn write(&self, file: &str, bytes: &Bytes) {
         loop {
             let (files, name, bytes) = (self.files.clone(), file.to_owned(), bytes.clone());
@@ -270,7 +271,8 @@ impl Snapshots {
     }
 }
 
-/// Whether the process or the machine had no room for one more open file, or a signal came: the disk did not fail.
+/// Returns whether the process or the machine could not open another file, or a signal interrupted the call: the disk
+/// did not fail.
 fn is_transient(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::INTR))

@@ -1,27 +1,27 @@
-//! How long the writing thread has waited for the disk.
+//! Time that the writing thread has waited for the disk.
 //!
-//! A disk that fails is an error, and the process stops. A disk that hangs is none: the thread waits, nothing is
-//! acknowledged, and from outside the member looks alive, because heartbeats need no disk. Only this value shows it.
+//! A disk that fails causes an error, and the process stops. A disk that hangs causes none: the thread waits, no write
+//! is acknowledged, and from outside the member looks alive, because heartbeats need no disk. Only this value shows it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Stopwatch of the writing thread. Clones read the same one.
+/// Stopwatch of the writing thread. Clones read the same stopwatch.
 #[derive(Clone, Debug)]
 pub(crate) struct Stall {
     made: Instant,
-    /// When the batch that is being written began, in microseconds since `made`, plus one; 0 while nothing is.
+    /// Start of the batch that is being written, in microseconds since `made`, plus one; 0 without a batch.
     since: Arc<AtomicU64>,
 }
 
 impl Stall {
-    /// Nothing is being written.
+    /// Creates a stopwatch without a batch.
     pub(crate) fn new() -> Stall {
         Stall { made: Instant::now(), since: Arc::default() }
     }
 
-    /// Age of the batch that is being written; zero while none is.
+    /// Returns the age of the batch that is being written; zero without a batch.
     pub(crate) fn lasts(&self) -> Duration {
         match self.since.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
@@ -29,13 +29,13 @@ impl Stall {
         }
     }
 
-    /// A batch begins.
+    /// Marks the begin of a batch.
     pub(crate) fn begin(&self) {
         let now = u64::try_from(self.made.elapsed().as_micros()).unwrap_or(u64::MAX - 1);
         self.since.store(now + 1, Ordering::Relaxed);
     }
 
-    /// The batch is durable.
+    /// Marks the current batch as durable.
     pub(crate) fn end(&self) {
         self.since.store(0, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Reads the committed state from the data directory of a member that is stopped: what is left of a group whose
-//! majority is lost for good.
+//! Reads the committed state from the data directory of a stopped member: the remains of a group that has lost its
+//! majority permanently.
 //!
-//! **Invariant:** the state has committed entries only. An entry behind those may have been replaced by the lost
-//! majority, so the facts in it are none: they are counted, not applied.
+//! **Invariant:** the state contains committed entries only. The lost majority may have replaced later entries, so
+//! these are counted, not applied.
 
 use std::fmt;
 use std::path::Path;
@@ -21,19 +21,19 @@ use crate::encoding::Identity;
 use crate::state_machine::StateMachine;
 use crate::storage::backend::LogBackend;
 
-/// A member of a group, as its data directory has it. The directory is locked for as long as this exists.
+/// A member of a group, read from its data directory, which is locked as long as this value exists.
 pub struct Survivor<M> {
     /// Name of its cluster.
     pub cluster: String,
     /// Its Raft id.
     pub id: u64,
-    /// The state as of the last entry that is known to be committed.
+    /// The state as of the last entry known to be committed.
     pub state: M,
     /// The group's format as of that entry.
     pub format: u16,
     /// Index of that entry; 0 for none.
     pub committed: u64,
-    /// Index of the last entry of its log. Entries above `committed` may be committed or not.
+    /// Index of the last entry of its log. Entries above `committed` may or may not be committed.
     pub last: u64,
     _lock: DirLock,
 }
@@ -50,14 +50,14 @@ impl<M> fmt::Debug for Survivor<M> {
     }
 }
 
-/// Reads the data directory of a member with all checks that a start makes. Blocks while it reads. Nothing of the
-/// state, the log or the vote is changed, so the member can still start afterwards.
+/// Reads the data directory of a member with all checks of a start. Blocks while it reads. State, log and vote remain
+/// unchanged, so the member can still start afterwards.
 ///
 /// # Errors
-/// The directory is missing, has no identity, is in use, or is damaged, and where.
+/// The directory is missing, has no identity, is in use, or is damaged; with the place.
 pub fn read_survivor<M: StateMachine>(dir: &Path) -> Result<Survivor<M>, OpenError> {
     let place = || dir.display().to_string();
-    // The lock would make a directory that is missing.
+    // The lock would create a missing directory.
     std::fs::read_dir(dir).map_err(|source| LoadError::Io { place: place(), source })?;
     let files = Files::Dir(dir.to_owned());
     let Identity { cluster, node: id, nonce: _ } = identity::read(&files)?;
@@ -81,7 +81,7 @@ pub fn read_survivor<M: StateMachine>(dir: &Path) -> Result<Survivor<M>, OpenErr
     Ok(Survivor { cluster, id, state, format, committed, last, _lock: lock })
 }
 
-/// Applies what is committed behind the snapshot.
+/// Applies the committed entries after the snapshot.
 fn replay<M: StateMachine>(contents: Contents<M>, loaded: Loaded) -> AppliedState<M> {
     // The log begins with an entry of index 0.
     let covered = contents.last_applied.map(|last| last.index);

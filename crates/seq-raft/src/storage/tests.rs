@@ -32,7 +32,7 @@ fn open(data: &DataDir) -> Result<Opened<Journal>, OpenError> {
     prepare(data, CLUSTER, 1)?.open(unobserved())
 }
 
-/// The whole text of an error, with its causes.
+/// Returns the whole text of an error, with its causes.
 fn text(error: &dyn std::error::Error) -> String {
     let cause = error.source().map(|source| format!(": {}", text(source))).unwrap_or_default();
     format!("{error}{cause}")
@@ -70,7 +70,7 @@ fn first_command() -> Command {
     Command::Append(b"first".to_vec())
 }
 
-/// Starts an append; it is acknowledged through the channel.
+/// Starts an append, which is acknowledged through the channel.
 async fn start_append(log: &mut LogStore, entries: Vec<Entry>) -> OneshotReceiverOf<TypeConfig, std::io::Result<()>> {
     let (done, wait) = TypeConfig::oneshot();
     log.append(entries, IOFlushed::signal(done)).await.unwrap();
@@ -108,7 +108,7 @@ async fn apply(machine: &mut Machine, entries: Vec<Entry>) {
 
 struct OnSled;
 
-/// Removes the directory once storage has let go of it: a write that fails stops the process.
+/// Removes the directory once storage has released it: a failed write would stop the process.
 struct RemovedLater {
     closed: Option<Closed>,
     _dir: tempfile::TempDir,
@@ -118,7 +118,7 @@ impl Drop for RemovedLater {
     fn drop(&mut self) {
         let closed = self.closed.take().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        // A thread of its own, because a runtime cannot block within another one.
+        // A separate thread, because a runtime cannot block within another runtime.
         std::thread::spawn(move || runtime.block_on(closed.wait())).join().unwrap();
     }
 }
@@ -191,7 +191,7 @@ async fn a_directory_serves_one_process_one_cluster_and_one_node() {
         let prepared = prepare(&data, CLUSTER, 1).unwrap();
         assert!(prepared.is_fresh());
         assert!(matches!(prepare(&data, CLUSTER, 1), Err(OpenError::InUse { .. })));
-        // A member that the others refused leaves nothing behind.
+        // A member that its peers refused leaves the directory empty.
         drop(prepared);
         assert!(prepare(&data, CLUSTER, 1).unwrap().is_fresh());
 
@@ -224,7 +224,7 @@ async fn a_directory_is_its_owners_alone() {
     std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o755)).unwrap();
     close(open(&at(&made)).unwrap()).await;
 
-    // Only root can give a directory away, and only root could then open it nonetheless.
+    // Only root can transfer the ownership of a directory, and only root could then still open it.
     let user = rustix::process::geteuid().as_raw();
     if user == 0 {
         std::os::unix::fs::chown(&made, Some(1), None).unwrap();

@@ -1,12 +1,13 @@
-//! The watermark: bounds of what was acknowledged, in a file beside the log that is written after each sync of the log.
+//! The watermark: bounds of the acknowledged data, in a file next to the log that is written after each sync of the
+//! log.
 //!
 //! sled cuts its own log at the first damaged byte and opens silently. It then returns a correct *earlier* state, which
-//! no check of its records detects. The watermark does: it is never above what was synced, and when the log comes back
-//! with less, the member must not start, because others count on what it acknowledged.
+//! no check of its records detects. The watermark detects it: it is never above the synced data, and if the log comes
+//! back with less, the member must not start, because other members count on its acknowledgements.
 //!
-//! It is a small preallocated file with two slots, written in turn without a sync of its own: after a crash of the
-//! process it is exact, after a power cut it may be old and then bounds less, and a torn slot leaves the other one.
-//! Only before the log is truncated it is lowered and synced first.
+//! It is a small preallocated file with two slots, written in turn without a sync of the file. After a crash of the
+//! process it is exact; after a power cut it may be old and then bounds less; a torn slot leaves the other slot. Only a
+//! truncation of the log lowers it, and syncs it first.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -23,12 +24,12 @@ use crate::types::LogId;
 
 /// Name of the file in the data directory.
 pub(crate) const FILE: &str = "acknowledged";
-/// One slot: a page, so that a torn write cannot reach the other slot.
+/// Bytes of one slot: a page, so that a torn write cannot reach the other slot.
 const SLOT_BYTES: usize = 4096;
-/// Two are enough: the one being written and the one before it.
+/// Two slots are enough: the slot being written and the slot before it.
 const SLOTS: u64 = 2;
 
-/// Makes the file for an empty log, durably.
+/// Creates the file for an empty log, durably.
 pub(crate) fn create(files: &Files) -> io::Result<()> {
     let mut bytes = vec![0; SLOT_BYTES * SLOTS as usize];
     let record = encoding::write_watermark(&Watermark::default());
@@ -52,7 +53,7 @@ impl WatermarkFile {
     pub(crate) fn open(files: &Files) -> Result<WatermarkFile, LoadError> {
         let place = files.place(FILE);
         let Some(bytes) = files.read(FILE)? else {
-            return Err(LoadError::Lost { what: format!("the record of what was acknowledged, {place}") });
+            return Err(LoadError::Lost { what: format!("the record of the acknowledged data, {place}") });
         };
         if bytes.len() != SLOT_BYTES * SLOTS as usize {
             let what = format!("{} bytes instead of {}", bytes.len(), SLOT_BYTES * SLOTS as usize);
@@ -80,7 +81,7 @@ impl WatermarkFile {
         match (newest, damage) {
             (Some(current), damage) => {
                 if let Some(damage) = damage {
-                    tracing::warn!(%damage, "one slot of the watermark is torn, the other one counts");
+                    tracing::warn!(%damage, "a slot of the watermark is torn; the other slot is used");
                 }
                 Ok(WatermarkFile { slots, current })
             }
@@ -89,12 +90,12 @@ impl WatermarkFile {
         }
     }
 
-    /// The bounds as last written.
+    /// Returns the bounds as last written.
     pub(crate) fn current(&self) -> &Watermark {
         &self.current
     }
 
-    /// Writes what is durable in the log by now. Not synced.
+    /// Writes the bounds of the durable log. Not synced.
     pub(crate) fn write(&mut self, mark: Watermark) -> io::Result<()> {
         let mark = Watermark { generation: self.current.generation + 1, ..mark };
         let record = encoding::write_watermark(&mark);
@@ -108,7 +109,7 @@ impl WatermarkFile {
         Ok(())
     }
 
-    /// Writes and syncs: the log is about to hold less than the file bounds now.
+    /// Writes and syncs: the log will hold less than the file currently bounds.
     pub(crate) fn write_durably(&mut self, mark: Watermark) -> io::Result<()> {
         self.write(mark)?;
         match &self.slots {
@@ -118,7 +119,7 @@ impl WatermarkFile {
     }
 }
 
-/// Checks that what was loaded is at least what was acknowledged.
+/// Checks that the loaded data reaches the acknowledged bounds.
 pub(crate) fn check(mark: &Watermark, loaded: &Loaded) -> Result<(), LoadError> {
     let lost = |what: String| Err(LoadError::Lost { what });
     let acknowledged = |id: Option<encoding::newest::LogId>| id.map(encoding::newest::LogId::into_library);

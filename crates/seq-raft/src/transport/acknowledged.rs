@@ -1,12 +1,12 @@
-//! Acknowledgements of other members, and detection of members that lost what they acknowledged.
+//! Acknowledgements of other members, and detection of members that have lost acknowledged data.
 //!
 //! A member whose data directory was restored from an older copy lacks entries and votes that others count on. The Raft
-//! library would replicate to it again silently; but entries that it had acknowledged may be committed by its
-//! acknowledgement, and a vote that it lost could be given twice. So the members that received its acknowledgements
-//! refuse it by name. The record is in memory only: it starts empty with the process.
+//! library would silently replicate to it again; but entries that it had acknowledged may be committed by its
+//! acknowledgement, and it could grant a lost vote twice. So the members that received its acknowledgements refuse it
+//! with a reason. The record is in memory only: it starts empty with the process.
 //!
-//! **Invariant:** a member that only lost entries which no majority has is not refused: a later leader may have removed
-//! them.
+//! **Invariant:** a member that has only lost entries without a majority is not refused: a later leader may have
+//! removed them.
 
 use std::collections::BTreeMap;
 
@@ -25,11 +25,11 @@ pub(crate) struct Acknowledged {
 struct Record {
     /// Greatest term of a vote that it granted, or of a leader that it followed.
     term: u64,
-    /// The last entry, with the vote of this member under which it was appended.
+    /// Last acknowledged entry, with the vote of this member under which it was appended.
     last: Option<(Vote, LogId)>,
-    /// An acknowledged entry was found missing once, and nothing was acknowledged since.
+    /// Whether an acknowledged entry was found missing once, without an acknowledgement since.
     suspected: bool,
-    /// What was found missing.
+    /// Description of the missing entries.
     lost: Option<String>,
 }
 
@@ -38,14 +38,14 @@ impl Acknowledged {
         Acknowledged { log, members: Mutex::default() }
     }
 
-    /// A member granted its vote in this term, or follows the leader of this term.
+    /// Records that a member granted its vote in this term, or follows the leader of this term.
     pub(crate) fn on_vote(&self, id: u64, term: u64) {
         let mut members = self.members.lock();
         let record = members.entry(id).or_default();
         record.term = record.term.max(term);
     }
 
-    /// A member has the log of this leader up to `last`.
+    /// Records that a member has the log of this leader up to `last`.
     pub(crate) fn on_append(&self, id: u64, vote: Vote, last: Option<LogId>) {
         let mut members = self.members.lock();
         let record = members.entry(id).or_default();
@@ -57,7 +57,7 @@ impl Acknowledged {
         }
     }
 
-    /// A member lacks the entry `at` of this leader's log; returns whether it had acknowledged it.
+    /// Records that a member lacks the entry `at` of this leader's log; returns whether the member had acknowledged it.
     pub(crate) fn on_conflict(&self, id: u64, vote: Vote, at: LogId) -> bool {
         let mut members = self.members.lock();
         let Some(record) = members.get_mut(&id) else { return false };
@@ -65,7 +65,7 @@ impl Acknowledged {
         if at.index > last.index || !(under == vote || self.is_committed(&last)) {
             return false;
         }
-        // A response that was overtaken by an acknowledgement on another connection is no proof; the next one is.
+        // A response that an acknowledgement on another connection overtook is no proof; the next response is.
         if !std::mem::replace(&mut record.suspected, true) {
             return true;
         }
@@ -75,12 +75,12 @@ impl Acknowledged {
         true
     }
 
-    /// What a member lacks, where something was found missing.
+    /// Returns the description of a member's missing entries, if any were found missing.
     pub(crate) fn lost(&self, id: u64) -> Option<String> {
         self.members.lock().get(&id)?.lost.clone()
     }
 
-    /// Compares the position that a starting member reports with what it acknowledged; the error names what it lacks.
+    /// Compares the reported position of a starting member with its acknowledgements; the error names the missing data.
     pub(crate) fn check(&self, id: u64, term: u64, last: Option<LogId>) -> Result<(), String> {
         let mut members = self.members.lock();
         let Some(record) = members.get_mut(&id) else { return Ok(()) };
@@ -92,9 +92,9 @@ impl Acknowledged {
             && self.is_committed(&acknowledged)
         {
             let found = last.map_or_else(|| "none".to_owned(), |last| last.to_string());
-            return Err(format!("it had entries up to {acknowledged}, and its last one is {found}"));
+            return Err(format!("it had entries up to {acknowledged}, and its last entry is {found}"));
         }
-        // The right directory is back.
+        // The member's own directory is back.
         record.lost = None;
         Ok(())
     }

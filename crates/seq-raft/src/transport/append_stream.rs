@@ -1,11 +1,11 @@
 //! Pipelined replication: one long call to a follower, many messages in flight.
 //!
-//! The leader sends a batch as soon as it is in its own log; it does not wait until the follower has synced the batch
-//! before. So the follower's disk is never idle for a round trip, and what arrives during one sync shares the next.
-//! Responses come in the order of the messages, each after its entries are durable.
+//! The leader sends a batch as soon as it is in its own log, without waiting until the follower has synced the previous
+//! batch. So the follower's disk is never idle for a round trip, and the batches that arrive during one sync share the
+//! next. Responses arrive in the order of the messages, each after its entries are durable.
 //!
-//! **Invariant:** each message is checked like a call of its own, and a call with an outstanding response ends within
-//! twice the timeout of one batch when none arrives.
+//! **Invariant:** each message is checked like a separate call, and a call with an outstanding response ends within
+//! twice the timeout of one batch if no response arrives.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ use crate::types::{TypeConfig, Vote};
 type Outcome = Result<StreamAppendResult<TypeConfig>, RPCError<TypeConfig>>;
 
 impl Peer {
-    /// Records what the member acknowledges to the leader with this vote, and refuses one that lacks what it
-    /// acknowledged.
+    /// Records the member's acknowledgements to the leader with this vote, and refuses a member that lacks acknowledged
+    /// entries.
     fn record(&self, vote: Option<Vote>, response: StreamAppendResult<TypeConfig>) -> Outcome {
         match (&response, vote) {
             (Ok(last), Some(vote)) => self.on_append(vote, *last),
@@ -39,16 +39,16 @@ impl Peer {
         Ok(response)
     }
 
-    /// Begins a call that carries `batches`, and returns the responses. The first one that is an error is the last one.
+    /// Begins a call that carries `batches`, and returns the responses. An error ends the responses.
     ///
-    /// The call begins with the first batch: the library holds that back from a follower that cannot be reached, and
-    /// without it such a follower would be dialled without a pause.
+    /// The call begins with the first batch: the library holds the batch back from an unreachable follower, which would
+    /// otherwise be dialled without a pause.
     pub(crate) async fn append_all(
         &self,
         batches: impl Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,
         timeout: Duration,
     ) -> Result<impl Stream<Item = Outcome> + Send + '_, RPCError<TypeConfig>> {
-        // Fused, because none may come: then the call carries nothing.
+        // Fused, because there may be no batch at all: then the call is empty.
         let mut batches = batches.fuse();
         let first = batches.next().await;
         let vote = first.as_ref().map(|batch| batch.vote);
@@ -70,7 +70,7 @@ impl Peer {
                 let outcome = loop {
                     let outstanding = sent.load(Ordering::Relaxed) > received;
                     match tokio::time::timeout(timeout, responses.message()).await {
-                        // No request for as long: there was nothing to append.
+                        // No request within the timeout: there was nothing to append.
                         Err(_) if !outstanding => {}
                         Err(_) => break Err(self.timed_out(RPCTypes::AppendEntries, timeout).into()),
                         Ok(Ok(Some(response))) => {
@@ -87,17 +87,17 @@ impl Peer {
     }
 }
 
-/// State that the two directions of a call share.
+/// State shared by the two directions of a call.
 #[derive(Default)]
 struct Call {
-    /// The sender, as its last message names it.
+    /// The sender named by the last message.
     from: Option<Sender>,
-    /// Why a message was refused; sent after the responses to those before it.
+    /// Refusal of a message; sent after the responses to all earlier messages.
     refusal: Option<Status>,
 }
 
 impl RaftServer {
-    /// Appends the entries of `messages`. Ends with them, with the first refusal, or with the member.
+    /// Appends the entries of `messages`. Ends with the messages, with the first refusal, or with the member.
     pub(crate) fn append_each(
         &self,
         messages: Streaming<RaftMessage>,
@@ -108,7 +108,7 @@ impl RaftServer {
         let batches = stream::unfold((messages, self.clone(), call.clone()), move |(mut messages, server, call)| {
             let holder = holder.clone();
             async move {
-                // Without a sender there is no response.
+                // Without a sender there is no receiver of a response.
                 let message = messages.message().await.ok()??;
                 let admitted =
                     server.admit(&message, holder.as_deref()).and_then(|(_, batch)| Ok((Sender::of(&message)?, batch)));
@@ -124,11 +124,11 @@ impl RaftServer {
                 }
             }
         });
-        // A member that stops does not wait for a leader that has nothing to send.
+        // A stopping member does not wait for a leader that has nothing to send.
         let batches = batches.take_until(self.stopping.clone().cancelled_owned());
         let (sender, mut queue) = mpsc::channel(1);
         let server = self.clone();
-        // The library's stream borrows its handle: one future owns both, and the reader of the responses drives it.
+        // The library's stream borrows its handle: one future owns both, and is driven by the reader of the responses.
         let append = async move {
             let mut responses = pin!(raft.stream_append(batches));
             while let Some(response) = responses.next().await {

@@ -1,9 +1,9 @@
 //! Client side of the Raft transport: requests to the other members, in postcard, over gRPC.
 //!
-//! **Invariant:** a response counts only if it comes from the member that the request was sent to, with the data
-//! directory that the list of members names, and if its content is valid. Every call has a deadline. Connections detect
-//! a silent peer within [`LinkTimeouts::keep_alive`] twice, also while idle; otherwise a half-open connection would
-//! stop replication until the kernel gives up.
+//! **Invariant:** a response counts only if it comes from the member that received the request, with the data directory
+//! in the list of members, and if its content is valid. Every call has a deadline. Connections detect a silent peer
+//! within twice [`LinkTimeouts::keep_alive`], also while idle; otherwise a half-open connection would stop replication
+//! until the kernel gives up.
 //!
 //! The receiving side is in `server`.
 
@@ -46,7 +46,7 @@ use crate::types::{LogId, Member, Snapshot, SnapshotMeta, TypeConfig, Vote};
 /// Largest message between members: a full batch of the largest entries, with room.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bytes of a snapshot in one message, so that heartbeats of other calls are not held up behind a large one.
+/// Bytes of a snapshot in one message, so that heartbeats of other calls do not wait behind a large message.
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 type Result<T, E = RPCError<TypeConfig>> = std::result::Result<T, E>;
@@ -59,7 +59,7 @@ enum Purpose {
     Snapshots,
 }
 
-/// Connections to all other members. Clones share them.
+/// Connections to all other members. Clones share the connections.
 #[derive(Clone)]
 pub(crate) struct Network {
     inner: Arc<Inner>,
@@ -70,10 +70,10 @@ struct Inner {
     log: LogReader,
     acknowledged: Arc<Acknowledged>,
     dial: Dial,
-    /// Addresses of the set file; newer than those of the group's own membership.
+    /// Addresses in the set file; newer than those of the group's own membership.
     addrs: BTreeMap<u64, String>,
     timeouts: LinkTimeouts,
-    /// Of the heartbeats.
+    /// Round trips of the heartbeats.
     round_trips: Arc<RoundTrips>,
     formats: Arc<ReportedFormats>,
     channels: Mutex<BTreeMap<(u64, Purpose), (String, Channel)>>,
@@ -109,27 +109,27 @@ impl Network {
         }
     }
 
-    /// Acknowledgements of the other members.
+    /// Returns the acknowledgements of the other members.
     pub(crate) fn acknowledged(&self) -> Arc<Acknowledged> {
         self.inner.acknowledged.clone()
     }
 
-    /// Round trips of the heartbeats.
+    /// Returns the round trips of the heartbeats.
     pub(crate) fn round_trips(&self) -> Arc<RoundTrips> {
         self.inner.round_trips.clone()
     }
 
-    /// The newest formats that the other members read.
+    /// Returns the newest formats that the other members read.
     pub(crate) fn formats(&self) -> Arc<ReportedFormats> {
         self.inner.formats.clone()
     }
 
-    /// The newest list of members that names this one; watched once the Raft library runs.
+    /// Returns the newest list of members that names this member; watched once the Raft library runs.
     pub(crate) fn membership(&self) -> Arc<OwnMembership> {
         self.inner.membership.clone()
     }
 
-    /// Set when another member refuses this one for good.
+    /// Returns the channel for evictions, set when another member refuses this member permanently.
     pub(crate) fn evictions(&self) -> Evictions {
         self.inner.evictions.clone()
     }
@@ -161,12 +161,12 @@ pub(crate) struct Peer {
     inner: Arc<Inner>,
     id: u64,
     addr: String,
-    /// Its data directory, as the list of members names it.
+    /// The member's data directory in the list of members.
     directory: Fingerprint,
     purpose: Purpose,
 }
 
-/// Makes messages to one member.
+/// Maker of messages to one member.
 pub(crate) struct Sender {
     inner: Arc<Inner>,
     to: u64,
@@ -180,8 +180,8 @@ impl Sender {
 }
 
 impl Peer {
-    /// The gRPC client. A member that lacks what it acknowledged gets no request: it must not follow, and receives the
-    /// refusal when it requests votes.
+    /// Returns the gRPC client. A member that lacks acknowledged data gets no request: it must not follow, and receives
+    /// the refusal when it requests votes.
     pub(crate) fn client(&self) -> Result<RaftServiceClient<Channel>> {
         if let Some(lost) = self.inner.acknowledged.lost(self.id) {
             return Err(
@@ -204,7 +204,7 @@ impl Peer {
             .max_decoding_message_size(MAX_MESSAGE_BYTES))
     }
 
-    /// One call: encode, send, check the sender of the response, decode.
+    /// Makes one call: encodes, sends, checks the sender of the response, decodes.
     async fn call<Q, A, F>(
         &self,
         action: RPCTypes,
@@ -223,7 +223,7 @@ impl Peer {
         self.read(response.map_err(|status| self.refused(&status))?.into_inner())
     }
 
-    /// Makes messages to that member, also while another task waits for its responses.
+    /// Returns a maker of messages to the member, usable while another task waits for responses.
     pub(crate) fn sender(&self) -> Sender {
         Sender { inner: self.inner.clone(), to: self.id, directory: self.directory }
     }
@@ -252,12 +252,13 @@ impl Peer {
         Ok(content)
     }
 
-    /// The member has the log of the leader with this vote up to `last`.
+    /// Records that the member has the log of the leader with this vote up to `last`.
     pub(crate) fn on_append(&self, vote: Vote, last: Option<LogId>) {
         self.inner.acknowledged.on_append(self.id, vote, last);
     }
 
-    /// The member lacks the entry `at`: an error when it had acknowledged it. The library would replicate to it again.
+    /// Handles a missing entry `at`: an error if the member had acknowledged it, because the library would replicate to
+    /// it again.
     pub(crate) fn check_conflict(&self, vote: Vote, at: Option<LogId>) -> Result<()> {
         match at {
             Some(at) if self.inner.acknowledged.on_conflict(self.id, vote, at) => {
@@ -340,7 +341,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,
     {
         let timeout = self.inner.timeouts.append;
-        // A heartbeat is a call of one message; the library cancels it when the next one is due.
+        // A heartbeat is a call of one message; the library cancels it when the next heartbeat is due.
         let mut measurement = (self.purpose == Purpose::Heartbeats).then(|| self.inner.round_trips.begin(self.id));
         let mut measured = move |error: Option<&RPCError<TypeConfig>>| {
             let lost = error.is_some_and(|error| !matches!(error, RPCError::Timeout(_)));
@@ -407,11 +408,10 @@ impl RaftNetworkV2<TypeConfig> for Peer {
     }
 }
 
-/// What `TransferLeader` carries; the library's own type has no encoding.
+/// Content of a `TransferLeader` message; the library's own type has no encoding.
 pub(crate) type TransferLeader = (Vote, u64, Option<LogId>);
 
-/// What the first chunk of a snapshot carries: the leader's vote, what the snapshot covers, and its whole length in
-/// bytes.
+/// Content of the first chunk of a snapshot: the leader's vote, the covered entries, and the whole length in bytes.
 pub(crate) type SnapshotHeader = (Vote, SnapshotMeta, u64);
 
 pub(crate) fn encode(value: &impl Serialize) -> Bytes {
@@ -422,15 +422,15 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, postcard::E
     postcard::from_bytes(bytes)
 }
 
-/// Sends the probe that `request` makes to each of `others` at once; returns their responses in the same order, each
-/// within `timeout`.
+/// Sends each of `others` the probe from `request`, concurrently; returns the responses in the same order, each within
+/// `timeout`.
 pub(crate) async fn probe(
     request: impl Fn(u64) -> ProbeRequest,
     dial: &Dial,
     others: impl IntoIterator<Item = (u64, String)>,
     timeout: Duration,
 ) -> Vec<(u64, Result<ProbeResponse, Status>)> {
-    // Members with slow links have their own timeouts; a probe is over before a ping of these could be missed.
+    // Members with slow links have their own timeouts; a probe ends before it could miss a ping with these.
     let timeouts = LinkTimeouts::new(&RaftOptions::DEFAULTS);
     let send = |(id, addr): (u64, String)| {
         let request = request(id);

@@ -1,15 +1,15 @@
-//! Sender and receiver of a Raft message: it names its cluster, its sender, its receiver, and the data directories of
-//! both.
+//! Sender and receiver of a Raft message: a message names its cluster, its sender, its receiver, and the data
+//! directories of both.
 //!
 //! A data directory has a secret number, its nonce, and the replicated list of members has the fingerprint of each
-//! member's nonce. A sender proves with its nonce to be the directory that the receiver's list names, and names the
-//! receiver's directory as its own list does. So a member that lost its disk and came back empty under its old id takes
-//! no part: its messages are refused everywhere, and it refuses those that are meant for the lost directory. It comes
-//! back under a new id. No first contact binds anything, and nothing of this is stored apart from the list.
+//! member's nonce. By its nonce a sender proves to be the directory in the receiver's list; it names the receiver's
+//! directory from its own list. So a member that lost its disk and returned empty under its old id takes no part: its
+//! messages are refused everywhere, and it refuses messages for the lost directory. It must return under a new id.
+//! There is no trust on first contact, and only the list stores this data.
 //!
-//! A member that is behind receives messages of a leader that its list does not name. That sender is admitted by two
-//! things: a greater number of its list, and the fingerprint of the receiver, which only members know once there is a
-//! group.
+//! A member that is behind receives messages of a leader that its list does not name. Such a sender is admitted by two
+//! facts: a greater number of its list, and the fingerprint of the receiver, which only members know once a group
+//! exists.
 
 use bytes::Bytes;
 use seq_proto::Reason;
@@ -19,8 +19,8 @@ use tonic::{Code, Status};
 use crate::nonce::{Fingerprint, Nonce};
 use crate::storage::Position;
 
-/// Format of the Raft library's messages, in [`RaftMessage`]: its types as they are, in postcard. It changes with every
-/// release of the library that changes one of them, and with [`crate::types::Member`].
+/// Format of the Raft library's messages, in [`RaftMessage`]: its types in postcard. It changes with every release of
+/// the library that changes any of these types, and with [`crate::types::Member`].
 pub(crate) const FORMAT: u32 = 3;
 
 /// Identity of a member.
@@ -28,20 +28,20 @@ pub(crate) const FORMAT: u32 = 3;
 pub(crate) struct Identity {
     pub(crate) cluster: String,
     pub(crate) id: u64,
-    /// Number of its data directory.
+    /// Nonce of its data directory.
     pub(crate) nonce: Nonce,
-    /// The newest format of commands and states that its program reads, which it reports to the others.
+    /// Newest format of commands and states that its program reads, reported to the other members.
     pub(crate) newest_format: u16,
 }
 
 impl Identity {
-    /// The public part of its data directory's number.
+    /// Returns the fingerprint of its data directory.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         self.nonce.fingerprint()
     }
 
-    /// A message from this member to the directory `receiver` of member `to`. `membership` is the number of the newest
-    /// list of members that names this one.
+    /// Creates a message from this member to the directory `receiver` of member `to`. `membership` is the number of the
+    /// newest list of members that names this member.
     pub(crate) fn message(&self, to: u64, receiver: Fingerprint, membership: u64, payload: Bytes) -> RaftMessage {
         RaftMessage {
             cluster_id: self.cluster.clone(),
@@ -56,7 +56,7 @@ impl Identity {
         }
     }
 
-    /// The probe of another member; with the position of the log while this one starts.
+    /// Creates a probe of another member; with the position of the log while this member starts.
     pub(crate) fn probe(&self, to: u64, membership: u64, position: Option<&Position>) -> ProbeRequest {
         let starting = position.is_some();
         let position = position.copied().unwrap_or_default();
@@ -78,7 +78,7 @@ impl Identity {
         }
     }
 
-    /// Checks what needs no list of members; returns the sender's nonce.
+    /// Makes the checks that need no list of members; returns the sender's nonce.
     pub(crate) fn check(&self, message: &RaftMessage) -> Result<Nonce, PeerRefusal> {
         let from = message.from;
         self.check_receiver(&message.cluster_id, message.to)?;
@@ -109,7 +109,7 @@ impl Identity {
     }
 }
 
-/// Why a message is refused.
+/// Reason why a message is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PeerRefusal {
     #[error("this is a store of cluster {mine:?}, not of {theirs:?}")]
@@ -149,7 +149,7 @@ impl From<PeerRefusal> for Status {
             PeerRefusal::OtherCluster { .. } => Reason::OtherCluster,
             PeerRefusal::OtherMember { .. } => return Reason::OtherMember.status_as(Code::FailedPrecondition, text),
             PeerRefusal::NoNonce { .. } => Reason::NoNonce,
-            // Not a failed precondition: the directory that is meant may come back.
+            // Not a failed precondition: the intended directory may come back.
             PeerRefusal::OtherReceiver { .. } => Reason::OtherReceiver,
             PeerRefusal::UnknownMember { .. } => return Reason::UnknownMember.status_as(Code::PermissionDenied, text),
             PeerRefusal::Removed { .. } => Reason::RemovedMember,

@@ -1,4 +1,4 @@
-//! A link between two members: its connection, its timeouts from the settings, and its round trips as measured.
+//! Link between two members: its connection, its timeouts from the settings, and its measured round trips.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::options::RaftOptions;
 
-/// How long making a connection may take at least: a busy member accepts late.
+/// Least timeout for making a connection: a busy member accepts late.
 const MIN_CONNECT: Duration = Duration::from_millis(500);
 
-/// Least interval of pings on an idle connection, and least time for the response to one.
+/// Least interval of pings on an idle connection, and least timeout of their responses.
 const MIN_KEEP_ALIVE: Duration = Duration::from_millis(300);
 
 /// Timeouts of the calls to another member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkTimeouts {
-    /// For making a connection.
+    /// Timeout of making a connection.
     pub(crate) connect: Duration,
-    /// Between two pings of an idle connection, and for the response to one.
+    /// Interval of pings on an idle connection, and timeout of their responses.
     pub(crate) keep_alive: Duration,
-    /// For the response to one of the batches under way; a slow disk should not make them be sent again.
+    /// Timeout of the response to each batch in flight; long enough that a slow disk does not cause repeats.
     pub(crate) append: Duration,
 }
 
 impl LinkTimeouts {
-    /// Timeouts for a heartbeat interval, which is at least the longest round trip that the settings allow.
+    /// Returns the timeouts for a heartbeat interval, which is at least the longest round trip that the settings allow.
     pub(crate) fn new(options: &RaftOptions) -> LinkTimeouts {
         LinkTimeouts {
             connect: MIN_CONNECT.max(options.heartbeat * 2),
@@ -39,7 +39,7 @@ impl LinkTimeouts {
     }
 }
 
-/// A connection to another member, made lazily.
+/// Creates a lazy connection to another member.
 pub(crate) fn connect(dial: &Dial, addr: &str, timeouts: LinkTimeouts) -> Result<Channel, tonic::transport::Error> {
     let endpoint = Endpoint::from_shared(format!("http://{addr}"))?
         .connect_timeout(timeouts.connect)
@@ -50,7 +50,7 @@ pub(crate) fn connect(dial: &Dial, addr: &str, timeouts: LinkTimeouts) -> Result
     Ok(dial.connect(endpoint))
 }
 
-/// The last measured round trip to each member.
+/// Last measured round trip to each member.
 #[derive(Debug, Default)]
 pub(crate) struct RoundTrips(Mutex<BTreeMap<u64, Duration>>);
 
@@ -59,13 +59,13 @@ impl RoundTrips {
         self.0.lock().get(&id).copied()
     }
 
-    /// Begins a measurement. One that is dropped counts as well: the response took at least as long.
+    /// Begins a measurement. A dropped measurement counts as well: the response took at least as long.
     pub(crate) fn begin(self: &Arc<RoundTrips>, id: u64) -> Measurement {
         Measurement { trips: self.clone(), id, since: Some(Instant::now()) }
     }
 }
 
-/// A round trip under way.
+/// A round trip in progress.
 #[derive(Debug)]
 pub(crate) struct Measurement {
     trips: Arc<RoundTrips>,
@@ -74,7 +74,7 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
-    /// The connection failed: its duration is no round trip.
+    /// Discards a measurement whose connection failed: its duration is no round trip.
     pub(crate) fn discard(mut self) {
         self.since = None;
     }

@@ -1,8 +1,8 @@
 //! Server side of the Raft transport: checks sender and content of each message, then passes it to the Raft library.
 //!
-//! **Invariant:** no message reaches the library that another cluster sent, that is meant for another member or another
-//! data directory of this one, that is of another format, whose sender was removed or is another directory than the one
-//! that the list of members names, or whose content [`super::validation`] refuses.
+//! **Invariant:** no message reaches the library that comes from another cluster, is addressed to another member or to
+//! another data directory of this member, or has another format; whose sender was removed, or is another directory than
+//! the list of members names; or whose content [`super::validation`] refuses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,32 +35,32 @@ use crate::nonce::{Fingerprint, Nonce};
 use crate::storage::{LogReader, Raft, Replica};
 use crate::types::{LeaderId, LogId, Snapshot, TypeConfig, Vote};
 
-/// How long the next part of a snapshot may take before the transfer is cancelled.
+/// Timeout of the next part of a snapshot, after which the transfer is cancelled.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Snapshots that may be received at the same time, one from each sender: that of an old leader, and that of the next
-/// one. Each is held in memory until it is whole.
+/// Most snapshots received at the same time, one from each sender: from an old leader, and from the next leader. Each
+/// is held in memory until it is whole.
 const MAX_SNAPSHOTS: usize = 2;
 
-/// The service. Behind a closed gate it responds only to `Probe`.
+/// Service for other members. Behind a closed gate it responds only to `Probe`.
 #[derive(Clone)]
 pub struct RaftServer {
     pub(crate) me: Identity,
     /// Whether the data directory was empty when the process started.
     pub(crate) is_fresh: bool,
     pub(crate) gate: Gate<Receiver>,
-    /// Ends the calls that would last as long as their caller.
+    /// Ends calls that would last as long as their caller.
     pub(crate) stopping: CancellationToken,
 }
 
-/// The open service: everything that a message is checked against, and the library that takes it.
+/// The open service: the facts that messages are checked against, and the library that receives them.
 pub(crate) struct Receiver {
     pub(crate) raft: Raft,
     replica: Arc<dyn Replica>,
     log: LogReader,
     acknowledged: Arc<Acknowledged>,
     evictions: Evictions,
-    /// Senders of the snapshots that are being received.
+    /// Senders of the snapshots being received.
     snapshots: Arc<Mutex<BTreeSet<u64>>>,
 }
 
@@ -76,7 +76,7 @@ impl Receiver {
         }
     }
 
-    /// Refuses a sender that is no member, or that lost what it acknowledged to this member.
+    /// Refuses a sender that is no member, or has lost data that it acknowledged to this member.
     fn check_sender(&self, me: &Identity, from: u64, status: MembershipStatus) -> Result<(), PeerRefusal> {
         let cluster = || me.cluster.clone();
         match status {
@@ -90,8 +90,8 @@ impl Receiver {
         }
     }
 
-    /// Refuses a member that sends as another one. An id that no list names here yet was admitted by its data
-    /// directory.
+    /// Refuses a member that sends under another member's id. An id that no list here names yet was admitted by its
+    /// data directory.
     fn check_holder(&self, from: u64, holder: Option<&str>) -> Result<(), PeerRefusal> {
         let Some(holder) = holder else { return Ok(()) };
         let metrics = self.raft.server_metrics();
@@ -106,13 +106,13 @@ impl Receiver {
         }
     }
 
-    /// Whether no list of members and no entry has reached this member yet.
+    /// Returns whether no list of members and no entry has reached this member yet.
     fn is_groupless(&self) -> bool {
         let lists = self.raft.server_metrics();
         self.log.position().last.is_none() && lists.borrow_watched().membership_config.log_id().is_none()
     }
 
-    /// Refuses content that would break the library, and logs it.
+    /// Refuses, and logs, content that would break the library.
     fn validate<Q: Validate>(&self, from: u64, request: &Q) -> Result<(), Status> {
         request.validate(from, &self.log).map_err(|invalid| {
             tracing::error!(store = from, %invalid, "a Raft message was refused");
@@ -146,7 +146,7 @@ impl RaftServer {
         Ok((open, request))
     }
 
-    /// The response to a request that was admitted.
+    /// Creates the response to an admitted request.
     fn respond<A: Serialize, E: std::error::Error>(
         &self,
         request: &RaftMessage,
@@ -161,7 +161,7 @@ impl RaftServer {
         ProbeResponse { status: status.to_wire().into(), fingerprint, newest_format, digests: Vec::new() }
     }
 
-    /// The message that carries a response of the Raft library.
+    /// Creates the message that carries a response of the Raft library.
     pub(crate) fn encode<A: Serialize, E: std::error::Error>(
         &self,
         to: &Sender,
@@ -183,7 +183,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Of a request that was admitted.
+    /// Returns the sender of an admitted request.
     pub(crate) fn of(request: &RaftMessage) -> Result<Sender, Status> {
         let nonce = Nonce::from_bytes(&request.nonce).ok_or(PeerRefusal::NoNonce { from: request.from })?;
         Ok(Sender { id: request.from, directory: nonce.fingerprint() })
@@ -196,7 +196,8 @@ impl RaftService for RaftServer {
         let probe = request.into_inner();
         let directory = self.me.check_probe(&probe)?;
         let Some(open) = self.gate.peek() else {
-            // A directory with data belongs to a group, or may: the list of members is known once it is loaded.
+            // A directory with data belongs to a group, or may belong to one: the list of members is known once it is
+            // loaded.
             if !self.is_fresh {
                 return Err(starting());
             }
@@ -276,7 +277,7 @@ impl RaftService for RaftServer {
         }
         let _receiving = Receiving::begin(&open.snapshots, header.from)?;
         let bytes = collect(&mut chunks, length).await?;
-        // The library takes a failed installation for a broken disk and stops.
+        // The library takes a failed installation for a broken disk, and stops.
         drop(open.replica.clone().decode_snapshot(&meta, &bytes).map_err(|error| malformed(error.to_string()))?);
         let response = open.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: bytes }).await;
         self.respond(&header, response)
@@ -284,18 +285,18 @@ impl RaftService for RaftServer {
 }
 
 impl Receiver {
-    /// The response to a snapshot with nothing new, or whose leader was replaced: its body is not read.
+    /// Returns the response to a snapshot without new entries, or of a replaced leader; its body is not read.
     fn needs_no_snapshot(&self, vote: &Vote, last: Option<&LogId>) -> Option<SnapshotResponse<TypeConfig>> {
         let own = self.log.position();
         let replaced = own.vote.filter(|own| vote < own);
-        // As the library responds: this leader is followed already, and what is committed here covers the snapshot.
+        // As the library responds: this leader is followed already, and the committed entries here cover the snapshot.
         let covered = own.vote.filter(|followed| followed == vote && own.committed.as_ref() >= last);
         replaced.or(covered).map(SnapshotResponse::new)
     }
 
-    /// A vote that a transfer of leadership requests is granted although the leader is alive. That is due only to a
-    /// voter, in the term right after the one in which this member follows the leader; any other candidate waits for
-    /// the end of the leader's lease.
+    /// Clears an undue transfer flag of a vote request. A vote in a transfer of leadership is granted although the
+    /// leader is alive. This is due only to a voter, in the term right after the term in which this member follows the
+    /// leader; any other candidate waits for the end of the leader's lease.
     fn without_undue_transfer(&self, from: u64, vote: VoteRequest<TypeConfig>) -> VoteRequest<TypeConfig> {
         let metrics = self.raft.server_metrics();
         let voter = metrics.borrow_watched().membership_config.membership().voter_ids().any(|id| id == from);
@@ -305,7 +306,7 @@ impl Receiver {
     }
 }
 
-/// A snapshot that is being received.
+/// A snapshot being received.
 struct Receiving {
     senders: Arc<Mutex<BTreeSet<u64>>>,
     from: u64,
@@ -328,7 +329,7 @@ impl Drop for Receiving {
     }
 }
 
-/// The name in the certificate of a request's sender; `None` without TLS.
+/// Returns the name in the certificate of a request's sender; `None` without TLS.
 fn holder<T>(request: &Request<T>) -> Option<String> {
     let identity = request.extensions().get::<Peer>().and_then(Peer::identity);
     identity.map(|identity| identity.name().to_owned())
@@ -339,7 +340,7 @@ fn read_position(position: LogPosition) -> LogId {
 }
 
 fn starting() -> Status {
-    // No retry hint: peers retry by their own schedule.
+    // No retry hint: peers retry on their own schedule.
     status::with_reason(Code::Unavailable, Reason::Starting, "this member of the store is starting".into(), [], None)
 }
 
@@ -348,7 +349,7 @@ async fn next(chunks: &mut Streaming<SnapshotChunk>) -> Result<Option<SnapshotCh
     tokio::time::timeout(CHUNK_TIMEOUT, chunks.message()).await.map_err(late)?
 }
 
-/// Reads a body of exactly `length` bytes, which was bounded before. What is reserved grows with what arrives.
+/// Reads a body of exactly `length` bytes, which was bounded before. The buffer grows only with received data.
 async fn collect(chunks: &mut Streaming<SnapshotChunk>, length: u64) -> Result<Bytes, Status> {
     let mut bytes = BytesMut::new();
     let other =

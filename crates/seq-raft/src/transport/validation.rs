@@ -1,11 +1,12 @@
-//! Validation of Raft messages before the Raft library sees them.
+//! Validation of Raft messages before they reach the Raft library.
 //!
-//! The library trusts its peers: it asserts what a correct peer never breaks, and adopts any greater term. A message of
-//! a faulty or hostile peer must not stop this member, exhaust its terms, or leave a hole in its log. Each check holds
-//! for every message of a correct peer; a message that fails one is refused by name and changes nothing.
+//! The library trusts its peers: it asserts conditions that a correct peer never breaks, and adopts any greater term. A
+//! message of a faulty or hostile peer must not stop this member, exhaust its terms, or leave a hole in its log. Each
+//! check holds for every message of a correct peer; a message that fails a check is refused with a reason and changes
+//! nothing.
 //!
-//! **Invariant:** the library sees entries only in order, without a hole, under a vote that can have made them, with
-//! commands that can be applied and lists of members that can be used.
+//! **Invariant:** the library receives entries only in order, without a hole, under a vote that may have made them,
+//! with applicable commands and usable lists of members.
 
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
@@ -21,17 +22,17 @@ use crate::nonce::Fingerprint;
 use crate::storage::LogReader;
 use crate::types::{Entry, LogId, MAX_BATCH_COMMANDS, MAX_COMMAND_BYTES, Membership, Payload, TypeConfig, Vote};
 
-/// How far a term or an index of a message may be above this member's own. No store comes near it between two messages
-/// of a correct peer, and 2^32 forged messages would be needed to exhaust the terms.
+/// How far a term or an index in a message may be above this member's own. No store advances nearly as far between two
+/// messages of a correct peer, and 2^32 forged messages would be needed to exhaust the terms.
 const MAX_JUMP: u64 = 1 << 32;
 
-/// Most members of a list: the voters of two lists during a change, and as many that do not vote, several times over.
+/// Most members of a list: the voters of two lists during a change, and as many learners, several times over.
 const MAX_MEMBERS: usize = 64;
 
-/// Largest snapshot a member takes: the most sections a set may have need 40 MiB.
+/// Largest snapshot that a member accepts: the most sections of a set need 40 MiB.
 pub(crate) const MAX_SNAPSHOT_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Why a message is not passed to the library.
+/// Reason why a message is not passed to the library.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Invalid {
     #[error("{what} {theirs} is more than 2^32 above this member's {own}")]
@@ -65,7 +66,7 @@ pub(crate) enum Invalid {
 }
 
 impl Invalid {
-    /// Whether it proves that committed entries were lost elsewhere.
+    /// Returns whether the message proves that committed entries were lost elsewhere.
     pub(crate) fn is_lost_data(&self) -> bool {
         matches!(self, Invalid::Contradiction { .. })
     }
@@ -88,7 +89,7 @@ impl From<Invalid> for Status {
 
 /// A request or a response that can be checked against the state of this member.
 pub(crate) trait Validate {
-    /// Checks it. `from` is the sender; its identity was checked before.
+    /// Checks the message. `from` is the sender, whose identity was checked before.
     fn validate(&self, from: u64, log: &LogReader) -> Result<(), Invalid>;
 }
 
@@ -114,7 +115,7 @@ impl Validate for AppendEntriesRequest<TypeConfig> {
             before = Some(entry.log_id);
         }
         if log.position().vote.is_some_and(|own| self.vote < own) {
-            // The library refuses it; a stale request is no proof of lost data.
+            // The library refuses the request; a stale request is no proof of lost data.
             return Ok(());
         }
         let ids = self.prev_log_id.iter().chain(self.entries.iter().map(|entry| &entry.log_id));
@@ -150,7 +151,7 @@ impl Validate for SnapshotHeader {
         }
         check_members(members.membership())?;
         match log.position().committed {
-            // The library asserts that a snapshot which is newer than what is committed also reaches further.
+            // The library asserts that a snapshot that is newer than the committed entries also reaches further.
             Some(own) if *last > own && last.index <= own.index => Err(Invalid::Contradiction { theirs: *last, own }),
             _ => Ok(()),
         }
@@ -191,13 +192,13 @@ impl Validate for SnapshotResponse<TypeConfig> {
 }
 
 impl Validate for TransferLeaderResponse<TypeConfig> {
-    /// The library only logs it.
+    /// Accepts any response, because the library only logs it.
     fn validate(&self, _: u64, _: &LogReader) -> Result<(), Invalid> {
         Ok(())
     }
 }
 
-/// A vote of the sender itself that a majority has granted.
+/// Checks for the sender's own vote, granted by a majority.
 fn check_leader(vote: &Vote, from: u64, what: &'static str, log: &LogReader) -> Result<(), Invalid> {
     check_voter(vote, from)?;
     if !vote.committed {
@@ -216,7 +217,7 @@ fn check_vote(vote: &Vote, log: &LogReader) -> Result<(), Invalid> {
     bound("term", vote.leader_id.term, own)
 }
 
-/// An entry that a leader with this vote may have, not too far ahead.
+/// Checks that a leader with this vote may have the entry, and that it is not too far ahead.
 fn check_log_id(id: Option<&LogId>, vote: &Vote, log: &LogReader) -> Result<(), Invalid> {
     let Some(id) = id else { return Ok(()) };
     if leader(id) > (vote.leader_id.term, vote.leader_id.node_id) {
@@ -239,7 +240,7 @@ fn bound(what: &'static str, theirs: u64, own: u64) -> Result<(), Invalid> {
 
 fn check_entry(before: Option<&LogId>, entry: &Entry, vote: &Vote, log: &LogReader) -> Result<(), Invalid> {
     let id = entry.log_id;
-    // An index of 2^64-1 has no successor; the bound on jumps refused it before.
+    // An index of 2^64-1 has no successor; the bound on jumps refused it earlier.
     let expected = before.map_or(0, |before| before.index.saturating_add(1));
     if id.index != expected {
         return Err(Invalid::Hole { found: id.index, expected });
@@ -257,7 +258,7 @@ fn check_entry(before: Option<&LogId>, entry: &Entry, vote: &Vote, log: &LogRead
         Payload::Normal(commands) if commands.bytes().len() > MAX_COMMAND_BYTES => {
             Err(Invalid::BatchTooLarge { index: id.index, bytes: commands.bytes().len() })
         }
-        // Decoded again where they are applied: there it must not fail.
+        // Commands are decoded again when they are applied, which must not fail.
         Payload::Normal(commands) => match log.check_commands(commands) {
             Ok(commands) if commands > MAX_BATCH_COMMANDS => Err(Invalid::BatchTooLong { index: id.index, commands }),
             Ok(_) => Ok(()),
@@ -271,7 +272,7 @@ fn leader(id: &LogId) -> (u64, u64) {
     (id.leader_id.term, id.leader_id.node_id)
 }
 
-/// An acknowledged entry was sent, so it is in the log, or was purged from it.
+/// Checks that an acknowledged entry was sent: it is in the log, or was purged from it.
 fn check_acknowledged(id: Option<&LogId>, log: &LogReader) -> Result<(), Invalid> {
     let Some(id) = id else { return Ok(()) };
     if log.has(id) { Ok(()) } else { Err(Invalid::NotInLog { acknowledged: *id }) }

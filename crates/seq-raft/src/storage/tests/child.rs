@@ -1,6 +1,6 @@
-//! The process that is killed, traced or made to fail: this test binary again, with one test of this module.
+//! The process that is killed, traced or made to fail: this test binary again, running one test of this module.
 //!
-//! It prints to standard output what was acknowledged, one line each, before it goes on.
+//! It prints each acknowledgement to standard output, one line each, before it continues.
 
 use std::env;
 use std::io::{self, Write};
@@ -11,24 +11,24 @@ use fastrand::Rng;
 
 use super::*;
 
-/// Its directory, and its task there.
+/// Environment variables of its directory, and of its task there.
 const DIR: &str = "SEQ_RAFT_TEST_DIR";
 const TASK: &str = "SEQ_RAFT_TEST_TASK";
 
-/// What a child does.
+/// Task of a child.
 #[derive(Clone, Copy)]
 pub(super) enum Task {
     /// Writes until it is killed.
     Write,
     /// Writes until its 40th sync fails.
     FailingSync,
-    /// Appends and votes a few times, one after the other.
+    /// Appends and votes a few times, in turn.
     Trace,
-    /// Applies an entry that is no command.
+    /// Applies an entry without a valid command.
     Undecodable,
-    /// Removes entries that are committed.
+    /// Removes committed entries.
     TruncateCommitted,
-    /// Makes a snapshot while no file can be opened, and then again while some can.
+    /// Makes a snapshot while no file can be opened, and again when files can be opened.
     OpenFiles,
 }
 
@@ -47,7 +47,7 @@ impl Task {
     }
 }
 
-/// Starts a child, behind the words of another command if need be.
+/// Starts a child; `before` is a command that runs it, such as strace.
 pub(super) fn start(task: Task, dir: &Path, before: &[&str]) -> Child {
     let exe = env::current_exe().unwrap();
     let mut words = before.iter().map(PathBuf::from).chain([exe]);
@@ -70,7 +70,7 @@ fn child() {
     let (Ok(dir), Ok(name)) = (env::var(DIR), env::var(TASK)) else { return };
     let (_, task) = Task::ALL.into_iter().find(|(known, _)| *known == name).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    // The test harness has begun a line.
+    // The test harness has begun a line, which this ends.
     print("");
     runtime.block_on(run(task, Path::new(&dir)));
 }
@@ -133,7 +133,7 @@ async fn trace(mut opened: Opened<Journal>) {
     }
 }
 
-/// Fails after so many syncs.
+/// Fails after `syncs` syncs.
 struct Failing {
     file: File,
     syncs: u32,
@@ -149,7 +149,7 @@ impl Syncer for Failing {
     }
 }
 
-/// Does every operation of storage at random, and prints what was acknowledged.
+/// Executes every storage operation at random, and prints acknowledgements.
 struct Writer {
     opened: Opened<Journal>,
     rng: Rng,

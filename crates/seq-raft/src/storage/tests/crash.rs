@@ -1,4 +1,4 @@
-//! Crashes: whatever was acknowledged is there afterwards.
+//! Crashes: all acknowledged data is present afterwards.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
@@ -14,7 +14,7 @@ use super::*;
 /// Signal of `abort`, which ends the process after a failed sync.
 const SIGABRT: i32 = 6;
 
-/// What a child has printed as acknowledged.
+/// Acknowledgements that a child has printed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Acknowledged {
     vote: u64,
@@ -31,13 +31,13 @@ impl Acknowledged {
             "@vote" => self.vote = number(1),
             "@end" => self.end = Some((number(1), number(2))),
             "@snapshot" => self.snapshot = Some(number(1)),
-            // From here on it may be gone, or not; with the next append it is certain again.
+            // From here on the end may be lost; the next append makes it certain again.
             "@cut" => self.end = None,
             _ => {}
         }
     }
 
-    /// Opens the directory and compares.
+    /// Opens the directory and compares its contents.
     async fn check(self, dir: &Path) {
         let mut opened = open(&at(dir)).unwrap_or_else(|error| panic!("{}", text(&error)));
         let term = read_vote(&mut opened.log).await.map_or(0, |vote| vote.leader_id.term);
@@ -54,7 +54,7 @@ impl Acknowledged {
     }
 }
 
-/// Listens to `lines` lines or to the end.
+/// Reads `lines` lines, or up to the end of the output.
 fn listen(child: &mut Child, lines: usize, acknowledged: &mut Acknowledged) -> usize {
     let mut received = 0;
     let mut reader = BufReader::new(child.stdout.as_mut().unwrap());
@@ -66,7 +66,7 @@ fn listen(child: &mut Child, lines: usize, acknowledged: &mut Acknowledged) -> u
         }
         line.clear();
     }
-    // What the reader took ahead must not get lost.
+    // Lines that the reader has buffered must not be lost.
     let ahead = String::from_utf8_lossy(reader.buffer()).into_owned();
     for line in ahead.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
         acknowledged.hear(line);
@@ -119,8 +119,8 @@ fn an_entry_that_is_no_command_stops_the_process() {
     assert!(complaint.contains(expected), "{complaint}");
 }
 
-/// Reads the real system calls: each acknowledgement follows an `fdatasync` of the database's file that began after the
-/// last write to it.
+/// Checks the real system calls: each acknowledgement follows an `fdatasync` of the database's file that began after
+/// the last write to it.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the gate may not skip what a bare machine cannot run")]
 fn the_system_calls_show_a_sync_before_each_answer() {
@@ -158,12 +158,12 @@ fn the_system_calls_show_a_sync_before_each_answer() {
     assert_eq!(acknowledged, 20);
 }
 
-/// Keeps the database's file as it was at the last sync: that is what a power cut leaves, at worst.
+/// Keeps the database's file as of the last sync, the worst remains of a power cut.
 struct Capture {
     file: File,
     db: PathBuf,
     image: Arc<Mutex<Vec<u8>>>,
-    /// So many syncs are real; later ones only report success.
+    /// Number of real syncs; later syncs only report success.
     honest: u32,
 }
 
@@ -178,7 +178,7 @@ impl Syncer for Capture {
     }
 }
 
-/// Writes, cuts the power now and then, and prints what each cut left.
+/// Writes, cuts the power at intervals, and returns the result of opening after each cut.
 async fn cut_power(honest: u32) -> Vec<Result<(), String>> {
     let dir = tempfile::tempdir().unwrap();
     let image = Arc::new(Mutex::new(Vec::new()));
@@ -192,7 +192,7 @@ async fn cut_power(honest: u32) -> Vec<Result<(), String>> {
         if index % 5 == 4 {
             let cut = tempfile::tempdir().unwrap();
             fs::create_dir_all(cut.path().join("log/blobs")).unwrap();
-            // The small files were synced when they were made, the watermark is written after each sync.
+            // The small files were synced when they were created; the watermark is written after each sync.
             for name in ["identity", "acknowledged", "log/conf"] {
                 fs::copy(dir.path().join(name), cut.path().join(name)).unwrap();
             }
@@ -218,7 +218,7 @@ async fn thirty_power_cuts_lose_nothing_that_was_acknowledged() {
     }
 }
 
-/// The same without the `fdatasync`: the loss is real, and it is noticed.
+/// The same test without the `fdatasync`: data is lost, and the loss is detected.
 #[tokio::test]
 async fn a_disk_that_lies_about_syncs_is_found_out() {
     for verdict in cut_power(3).await {
@@ -235,9 +235,9 @@ fn removing_what_is_committed_stops_the_process_and_is_named() {
     assert_eq!(output.status.signal(), Some(6), "{out} {err}");
     assert!(out.contains("@removed what is not committed") && !out.contains("@removed what is committed"), "{out}");
     assert!(err.contains("entries up to T1-N1.3 are committed here: acknowledged data was lost elsewhere"), "{err}");
-    // What it had is there.
+    // All entries before are present.
     let opened = open(&at(dir.path())).unwrap();
-    // Whether the first removal was durable by then is not known.
+    // It is not known whether the first removal was durable by then.
     assert!(opened.log.reader().position().last >= Some(log_id(1, 3)));
 }
 

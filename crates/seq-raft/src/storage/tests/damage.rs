@@ -1,12 +1,12 @@
-//! Damage: every flipped or missing byte is refused by name, or it did not matter. Never is less returned than was
-//! acknowledged.
+//! Damage: every flipped or missing byte is refused with its place, or is irrelevant. Opening never returns less than
+//! was acknowledged.
 
 use std::fs;
 
 use super::*;
 use crate::encoding::envelope::{self, Kind};
 
-/// What was acknowledged in the directory that gets damaged.
+/// Acknowledged contents of the directory that gets damaged.
 #[derive(Debug, PartialEq)]
 struct Contents {
     entries: Vec<Entry>,
@@ -52,7 +52,7 @@ impl Fixture {
         Fixture { dir, contents }
     }
 
-    /// Opens a damaged copy: its error, or that nothing is missing.
+    /// Opens a damaged copy; returns its error, or checks that its contents are complete.
     async fn open_damaged(&self, damage: impl FnOnce(&Path)) -> Result<(), String> {
         let copy = tempfile::tempdir().unwrap();
         copy_dir(self.dir.path(), copy.path());
@@ -138,11 +138,11 @@ async fn a_damaged_log_is_refused_or_whole() {
     assert!(error.contains("data that was acknowledged is lost"), "{error}");
 }
 
-/// sled writes its index when it opens, which a power cut or a full disk ends anywhere.
+/// sled writes its index when it opens; a power cut or a full disk can interrupt the write anywhere.
 #[tokio::test]
 async fn an_index_that_was_not_written_to_its_end_is_no_damage() {
     let fixture = Fixture::new().await;
-    // The first opening of a new database writes none.
+    // The first opening of a new database writes no index.
     close(open(&at(fixture.dir.path())).unwrap()).await;
     let is_index = |path: &Path| path.file_name().unwrap().to_string_lossy().starts_with("snap.");
     let log = fixture.dir.path().join(identity::LOG_DIR);
@@ -155,7 +155,7 @@ async fn an_index_that_was_not_written_to_its_end_is_no_damage() {
                 fs::write(log.join(name), &whole[..length]).unwrap();
             };
             assert_eq!(fixture.open_damaged(unfinished).await, Ok(()), "{length} bytes of {name}");
-            // And of the first one that was ever written.
+            // The same, with the very first index.
             let first = |dir: &Path| {
                 unfinished(dir);
                 fs::remove_file(dir.join(identity::LOG_DIR).join(index.file_name().unwrap())).unwrap();
@@ -175,7 +175,7 @@ async fn a_damaged_identity_or_watermark_is_refused_or_whole() {
     let error = fixture.open_damaged(|dir| fs::remove_file(dir.join("identity")).unwrap()).await.unwrap_err();
     assert!(error.contains("no identity file"), "{error}");
 
-    // One slot of two: the other one still has the bounds.
+    // Damages one of two slots: the other slot still has the bounds.
     for at in (0..fixture.len("acknowledged")).step_by(61) {
         fixture.open_damaged(|dir| flip(&dir.join("acknowledged"), at)).await.unwrap();
     }

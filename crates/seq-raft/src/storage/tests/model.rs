@@ -1,4 +1,4 @@
-//! The sled backend against its twin in memory: the same operations, the same contents after each reopening.
+//! The sled backend against its twin in memory: the same operations give the same contents after each reopening.
 
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -12,11 +12,11 @@ use crate::encoding::envelope::Kind;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Raises in each of the new entries; many make a record of several parts.
+    /// Number of raises in each of the new entries; many raises make a record of several parts.
     Append(Vec<usize>),
     /// Keeps this share of the log, in percent.
     Truncate(u64),
-    /// Purges this share of the log, at most so many keys at a time, and perhaps not to the end.
+    /// Purges this share of the log, in steps of at most this many keys, optionally not to the end.
     Purge(u64, usize, bool),
     Vote(u64),
     Reopen,
@@ -129,7 +129,7 @@ fn an_unfinished_record_at_the_end_is_no_record() {
     sled.append(1, &[long]).unwrap();
     sled.remove_first_part(1);
     assert_eq!(sled.load().unwrap().entries, [blank(1, 0)]);
-    // What was left of it does not mix with a shorter successor.
+    // The rest of the unfinished record does not mix with a shorter successor.
     let short = raise(1, 1, 1_000);
     sled.append(1, &[encoding::write_entry(&short)]).unwrap();
     assert_eq!(sled.load().unwrap().entries, [blank(1, 0), short]);

@@ -1,16 +1,16 @@
-//! How fast the log takes entries: so many queued under one sync, on sled in a directory and in memory; and the size of
-//! sled's file while old entries are purged.
+//! Append rate of the log by the number of entries queued under one sync, on sled in a directory and in memory; and the
+//! size of sled's file while old entries are purged.
 //!
-//! `cargo test --release -p seq-raft --lib append_rate -- --ignored --nocapture`, with `TMPDIR` on the file system that
-//! will be used: the default one may be in memory. Compare engines on the same machine only.
+//! `cargo test --release -p seq-raft --lib append_rate -- --ignored --nocapture`, with `TMPDIR` on the file system to
+//! measure: the default may be in memory. Compare engines only on the same machine.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// How long each case runs.
+/// Duration of each case.
 const CASE: Duration = Duration::from_secs(3);
-/// How many entries the purging case keeps, and purges at a time.
+/// Number of entries that the purging case keeps, and purges at a time.
 const KEEP: u64 = 1_000;
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn append_rate() {
     }
 }
 
-/// Appends rounds of `in_flight` entries, each acknowledged by itself, and waits for all of a round.
+/// Appends rounds of `in_flight` entries, each acknowledged separately, and waits for the whole round.
 async fn case(name: &str, data: &DataDir, raises: usize, in_flight: u64) -> String {
     let mut purged = 0;
     let mut opened = open(data).unwrap();

@@ -37,7 +37,7 @@ async fn a_restart_loads_the_snapshot_and_keeps_one_file() {
     let state = first.state.read(Clone::clone);
     close(first).await;
 
-    // What an interrupted write left behind is removed.
+    // The remains of an interrupted write are removed.
     fs::write(dir.path().join("snapshot-9-1-1.tmp"), b"half").unwrap();
     let mut again = open(&data).unwrap();
     assert_eq!(snapshot_files(dir.path()), ["snapshot-2-1-1"]);
@@ -66,7 +66,7 @@ async fn an_installed_snapshot_replaces_the_state_and_never_an_older_one_a_newer
 
     let again = open(&data).unwrap();
     assert_eq!(again.state.read(Clone::clone), leader.state.read(Clone::clone));
-    // A builder that was started earlier comes too late.
+    // A builder that was started earlier finishes too late.
     again.machine.snapshots.keep(old).await.unwrap();
     let current = again.machine.snapshots.current().await.unwrap();
     assert_eq!(current.meta, new.meta);

@@ -1,4 +1,4 @@
-//! What is read from the directory of a member whose group is lost.
+//! State read from the directory of a member whose group is lost.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ fn words(from: u64, count: u64) -> Vec<Entry> {
     (from..from + count).map(|index| command_entry(1, index, &Command::Append(index.to_le_bytes().into()))).collect()
 }
 
-/// Entries 0 to 5, of which a snapshot covers 0 and 1, and 3 is the last one known to be committed.
+/// Writes entries 0 to 5; a snapshot covers 0 and 1, and 3 is the last entry known to be committed.
 async fn write(dir: &Path) -> Journal {
     let mut opened = open(&at(dir)).unwrap();
     append(&mut opened.log, words(0, 6)).await;

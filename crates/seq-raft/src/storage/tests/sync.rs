@@ -1,4 +1,4 @@
-//! When an answer is given: after the sync, and many of them after one.
+//! Time of acknowledgements: after the sync, and many of them after one sync.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,10 +14,10 @@ use super::super::memory::MemoryBackend;
 use super::super::watermark::{self, WatermarkFile};
 use super::*;
 
-/// Long enough for the slowest machine; a wait that is over earlier ends earlier.
+/// Long enough for the slowest machine; each wait ends as soon as its condition holds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Stops before each sync until the test lets it go on.
+/// Waits before each sync until the test releases it.
 struct Gate {
     file: File,
     arrived: Sender<()>,
@@ -70,7 +70,7 @@ async fn a_sync_that_hangs_is_seen() {
     }
     release.send(()).unwrap();
     answer.await.unwrap().unwrap();
-    // The thread ends the stall itself, right after it has acknowledged.
+    // The thread itself ends the stall, right after the acknowledgement.
     while opened.stall.lasts() > Duration::ZERO {
         tokio::task::yield_now().await;
     }
@@ -91,7 +91,7 @@ async fn a_vote_is_answered_after_its_sync_and_never_before_the_log() {
         assert!(first.as_mut().now_or_never().is_none());
         release.send(()).unwrap();
         first.await.unwrap().unwrap();
-        // The vote came after the first sync had begun, so it needs one of its own.
+        // The vote arrived after the first sync had begun, so it needs its own sync.
         arrivals.recv_timeout(TIMEOUT).unwrap();
         assert!(voting.as_mut().now_or_never().is_none());
         release.send(()).unwrap();
@@ -145,10 +145,10 @@ struct Recorded {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
-    /// So many entries in one write.
+    /// Number of entries in one write.
     Append(usize),
     Committed,
-    /// At most so many records.
+    /// Bound on the purged records.
     Purge(usize),
     Sync,
 }
@@ -167,7 +167,7 @@ impl LogBackend for Recorded {
         self.backend.truncate_from(index)
     }
 
-    /// Three steps to a purge.
+    /// A purge takes three steps.
     fn purge_step(&mut self, upto: u64, max_keys: usize) -> io::Result<bool> {
         let mut record = self.record.lock();
         record.push(Act::Purge(max_keys));
@@ -189,7 +189,7 @@ impl LogBackend for Recorded {
     }
 }
 
-/// A worker of its own, driven step by step, and the operations of its backend.
+/// Returns a separate worker to be driven step by step, and the operations of its backend.
 fn recorded_worker() -> (Worker, Arc<Mutex<Vec<Act>>>) {
     let disk = MemoryDisk::new();
     let files = Files::Memory(disk.clone());

@@ -1,4 +1,4 @@
-//! Each rule is broken once, beside a message that keeps them all.
+//! Each rule is broken once, next to a message that keeps all rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use crate::test_machine::{Command, Journal, OLDEST, unobserved};
 use crate::transport::client;
 use crate::types::{EncodedBatch, LeaderId, Member, SnapshotMeta, StoredMembership};
 
-/// A store of members 1 to 3, whose log has entries 0 to 9 of leader 1 in term 3, up to 6 committed, and 7 to 9 purged
-/// nowhere.
+/// A store of members 1 to 3, whose log has entries 0 to 9 of leader 1 in term 3. Entries up to 6 are committed, none
+/// is purged.
 async fn log() -> (LogStore, LogReader) {
     let opened = storage::prepare(&DataDir::Memory(MemoryDisk::new()), "test", 2)
         .unwrap()
@@ -57,12 +57,12 @@ fn list(change: impl FnOnce(&mut BTreeMap<u64, Member>)) -> Membership {
     };
     let mut nodes = (1..=3).map(|id| (id, member(id))).collect();
     change(&mut nodes);
-    // As it comes from the wire, where nothing was checked.
+    // As received from the wire, where nothing was checked.
     Membership::new_with_defaults(vec![BTreeSet::from([1, 2, 3])], []).nodes().count();
     network_copy(&[BTreeSet::from([1, 2, 3])], &nodes)
 }
 
-/// A list that only bytes can make.
+/// Creates a list of members that only received bytes can contain.
 fn network_copy(configs: &[BTreeSet<u64>], nodes: &BTreeMap<u64, Member>) -> Membership {
     client::decode(&client::encode(&(configs, nodes))).unwrap()
 }
@@ -166,7 +166,7 @@ async fn appends() {
         let found = reason(&request, &log);
         assert!(found.starts_with(expected), "{found:?} for {expected:?}");
     }
-    // One of an earlier leader proves nothing: the library refuses it.
+    // A request of an earlier leader proves nothing: the library refuses it.
     let earlier = AppendEntriesRequest { vote: vote(2, 1, true), leader_commit: None, ..append(id(2, 1, 5), vec![]) };
     assert_eq!(reason(&earlier, &log), "valid");
 }
