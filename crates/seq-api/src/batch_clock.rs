@@ -1,10 +1,10 @@
-//! Caches the lease clock per read batch.
+//! Lease clock with one reading per read batch.
 //!
 //! A lease must be checked against a clock read after the request's bytes were received; an earlier reading could miss
 //! that the lease has expired and another owner serves. Each connection of a thread bumps a counter on every read; a
 //! cached reading stays valid until the counter changes.
 //!
-//! Invariant: a reading is used only for bytes that were read on the same thread, and before it.
+//! Invariant: a reading is used only for bytes that were read before it, on the same thread.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,7 +16,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use crate::clock::Clock;
 
 thread_local! {
-    /// The last reading: the id of its clock, and the read count at that time.
+    /// The cached reading, with the id of its clock and the read count at its time.
     static LAST: Cell<Option<(u64, u64, Clocks)>> = const { Cell::new(None) };
 }
 
@@ -24,16 +24,15 @@ thread_local! {
 #[derive(Debug)]
 pub struct BatchClock {
     clock: Clock,
-    /// Distinguishes its readings from those of other clocks on the same thread.
+    /// Distinguishes its cached readings from readings of other clocks on the same thread.
     id: u64,
 }
 
 impl BatchClock {
-    /// A clock for the requests of [`seq_kit::connection::Connection`]s of the current runtime.
+    /// Creates a clock for the requests of [`seq_kit::connection::Connection`]s of the current runtime.
     ///
     /// # Panics
-    /// Outside of a current-thread runtime: elsewhere a request may be handled on another thread than the one that read
-    /// it.
+    /// Outside of a current-thread runtime: elsewhere a request may be handled on another thread than it was read on.
     #[must_use]
     pub fn new(clock: Clock) -> BatchClock {
         let flavor = Handle::current().runtime_flavor();
@@ -42,7 +41,7 @@ impl BatchClock {
         BatchClock { clock, id: NEXT.fetch_add(1, Relaxed) }
     }
 
-    /// A reading later than every read on this thread.
+    /// Returns a reading later than every read on this thread.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Clocks {
@@ -68,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock that advances by one with each reading.
+    /// Returns a clock that advances by one with each reading.
     fn counting() -> Clock {
         let readings = AtomicU64::new(0);
         Clock::Other(Arc::new(move || Clocks { raw: readings.fetch_add(1, Relaxed) + 1, ..Clocks::default() }))
@@ -86,7 +85,7 @@ mod tests {
             connection.read_exact(&mut [0; 4]).await.unwrap();
             assert_eq!([clock.now().raw, clock.now().raw], [arrivals; 2]);
         }
-        // Another clock has readings of its own, and replaces the cached one.
+        // Another clock has its own readings, and replaces the cached reading.
         assert_eq!((other.now().raw, other.now().raw), (1, 1));
         assert_eq!((clock.now().raw, clock.now().raw), (4, 4));
     }

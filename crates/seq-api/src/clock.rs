@@ -1,7 +1,7 @@
-//! The clocks of leases.
+//! Clocks of leases.
 //!
-//! Not `std::time::Instant`: on Linux it stops while the machine is suspended, and a lease must not. They are read
-//! through libc, so a test can substitute the clock of a real process.
+//! Not `std::time::Instant`: on Linux it stops while the machine is suspended, and a lease must not stop. The clocks
+//! are read through libc, so a test can substitute the clock of a real process.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The API of a sequence service: what endpoints call and allocators implement, and what both share beside it.
+//! The API of a sequence service, which endpoints call and allocators implement, and the parts that both sides share.
 //!
 //! The catalogue of metrics and the lease clock are here because every server role uses them and no infrastructure
 //! depends on them.

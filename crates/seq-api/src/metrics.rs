@@ -1,7 +1,8 @@
-//! The catalogue: every metric of the program, in one table.
+//! Catalogue of all metrics of the program, in one table.
 //!
-//! A metric is recorded by the constant of its name, as in `metrics::counter!(ALLOCATIONS_TOTAL, "set" => set)`, so that
-//! a name cannot be misspelt. No label ever carries a uid or a section: series stay few however large a set is.
+//! A metric is recorded by the constant of its name, as in `metrics::counter!(ALLOCATIONS_TOTAL, "set" => set)`, so
+//! that a name cannot be misspelt. No label ever carries a uid or a section: the number of series does not grow with a
+//! set.
 
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use seq_kit::admission::ConnectionMetrics;
 use seq_kit::connection::HandshakeMetrics;
 use seq_kit::metrics::{InstallError, Kind, Metric, Recorder, Unit};
 
-/// Writes a constant for every name, with the help as its documentation, and [`CATALOGUE`] of all of them.
+/// Defines a constant for every name, with the help as its documentation, and [`CATALOGUE`].
 macro_rules! catalogue {
     ($( #[doc = $help:literal] $constant:ident = $name:literal, $kind:ident, $unit:ident, $labels:expr $(, $buckets:expr)?; )*) => {
         $( #[doc = $help] pub const $constant: &str = $name; )*
@@ -27,20 +28,20 @@ macro_rules! catalogue {
     };
 }
 
-/// From one core's time for a call in memory to a caller's whole patience.
+/// From one core's time for a call in memory to the longest that a caller waits.
 const LATENCY: &[f64] = &[
     0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1,
     0.25, 0.5, 1.0, 2.5, 5.0,
 ];
 
-/// From a sync of a fast disk to one that is about to fail.
+/// From a sync of a fast disk to a sync of a failing disk.
 const DISK: &[f64] =
     &[0.000_05, 0.000_1, 0.000_2, 0.000_3, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
 /// From one number for each write to a hundred default steps.
 const PER_RAISE: &[f64] = &[1.0, 10.0, 100.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0, 25_000.0, 100_000.0, 1_000_000.0];
 
-/// From one item to the most a message may carry.
+/// From one item to the most items of a message.
 const BATCH: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 4_096.0, 10_000.0];
 
 catalogue! {
@@ -58,13 +59,13 @@ catalogue! {
     CEILING_MAX = "seqsvr_ceiling_max", Gauge, Count, ["set", "node"];
     /// Numbers left above that ceiling, below 2^53 (where JSON doubles and JavaScript begin to round) and below 2^63 (the end).
     CEILING_HEADROOM = "seqsvr_ceiling_headroom", Gauge, Count, ["set", "node", "below"];
-    /// Distance that one committed raise moved a ceiling: numbers for each write of a section.
+    /// Distance that a committed raise moved a ceiling: numbers for each write of a section.
     ALLOCATIONS_PER_RAISE = "seqsvr_allocations_per_raise", Histogram, Count, ["set"], PER_RAISE;
     /// Sections in one raise request to the store.
     RAISE_BATCH_SECTIONS = "seqsvr_raise_batch_sections", Histogram, Count, ["set"], BATCH;
-    /// Sections by state as a node sees them (served on an AllocSvr; owned, unowned on a StoreSvr; delayed: departed from it and not arrived for a second).
+    /// Sections by state as a node sees them (served on an AllocSvr; owned, unowned on a StoreSvr; delayed: departed from it and not yet arrived after a second).
     SECTIONS = "seqsvr_sections", Gauge, Count, ["set", "node", "state"];
-    /// Highest count of a restore that a store's log knows, of any set of the cluster.
+    /// Highest restore count, of any set of the cluster, that a store's log knows.
     SET_RESTORES = "seqsvr_set_restores", Gauge, Count, ["set", "node"];
     /// Version of the route table that a node holds.
     ROUTE_VERSION = "seqsvr_route_version", Gauge, Count, ["node"];
@@ -80,7 +81,7 @@ catalogue! {
     LEASE_REMAINING_SECONDS = "seqsvr_lease_remaining_seconds", Gauge, Seconds, ["node"];
     /// Times that an AllocSvr's lease expired: from then on it served no section, until a renewal succeeded.
     LEASE_EXPIRED_TOTAL = "seqsvr_lease_expired_total", Counter, Count, ["node"];
-    /// Times that an AllocSvr withdrew because callers could not reach it, or its certificate was about to expire.
+    /// Times that an AllocSvr withdrew because callers could not reach it or its certificate was about to expire.
     WITHDRAWALS_TOTAL = "seqsvr_withdrawals_total", Counter, Count, ["node"];
     /// Handovers of sections from an AllocSvr, by outcome (made, refused, thawed).
     HANDOVERS_TOTAL = "seqsvr_handovers_total", Counter, Count, ["set", "outcome"];
@@ -96,7 +97,7 @@ catalogue! {
     SLOT_BYTES = "seqsvr_slot_bytes", Gauge, Bytes, ["set", "node"];
     /// 1 on the Raft leader of a set's store, 0 on the other members.
     RAFT_IS_LEADER = "seqsvr_raft_is_leader", Gauge, Count, ["set", "node"];
-    /// 1 while a member leads a majority that acknowledged it recently, or receives from its leader; else 0.
+    /// 1 while a member leads a majority that acknowledged it recently, or receives messages of its leader; otherwise 0.
     RAFT_QUORUM = "seqsvr_raft_quorum", Gauge, Count, ["set", "node"];
     /// Voters of a store by state as a member sees them (all; responding, which is 0 on members that do not lead).
     RAFT_VOTERS = "seqsvr_raft_voters", Gauge, Count, ["set", "node", "state"];
@@ -106,11 +107,11 @@ catalogue! {
     RAFT_UNREACHED_TRANSFERS_TOTAL = "seqsvr_raft_unreached_transfers_total", Counter, Count, ["set", "node"];
     /// Requests that a follower forwarded to the leader, by outcome (answered, unreachable).
     CONTROL_FORWARDED_TOTAL = "seqsvr_control_forwarded_total", Counter, Count, ["set", "node", "outcome"];
-    /// Format in which a store's commands and states are written, as a member has applied it.
+    /// Format of a store's commands and states, as a member has applied it.
     RAFT_FORMAT = "seqsvr_raft_format", Gauge, Count, ["set", "node"];
     /// Newest format that a member's release reads.
     RAFT_NEWEST_FORMAT = "seqsvr_raft_newest_format", Gauge, Count, ["set", "node"];
-    /// 1 while members of a store have different states behind the same entry of the log, as a member has found; else 0.
+    /// 1 while members of a store have different states after the same log entry, as a member has found; otherwise 0.
     RAFT_STATE_DIFFERS = "seqsvr_raft_state_differs", Gauge, Count, ["set", "node"];
     /// Raft term that a member of the store is in.
     RAFT_TERM = "seqsvr_raft_term", Gauge, Count, ["set", "node"];
@@ -140,15 +141,15 @@ catalogue! {
     CONNECTIONS_REFUSED_TOTAL = "seqsvr_connections_refused_total", Counter, Count, ["node"];
     /// Memory that requests and their unread responses hold.
     REQUEST_MEMORY_BYTES = "seqsvr_request_memory_bytes", Gauge, Bytes, ["node"];
-    /// Requests refused because they did not fit into the memory that was left for their connection.
+    /// Requests refused because they did not fit into the memory left for their connection.
     REQUESTS_OUT_OF_MEMORY_TOTAL = "seqsvr_requests_out_of_memory_total", Counter, Count, ["node"];
-    /// Connections whose TLS handshake failed: no certificate, one that is not accepted here, or another protocol.
+    /// Connections whose TLS handshake failed: no certificate, a certificate that is not accepted here, or another protocol.
     HANDSHAKES_FAILED_TOTAL = "seqsvr_handshakes_failed_total", Counter, Count, ["node"];
-    /// Unfinished connections dropped for newer ones, because a port had too many of them.
+    /// Unfinished connections dropped for newer connections, because a port had too many of them.
     HANDSHAKES_REFUSED_TOTAL = "seqsvr_handshakes_refused_total", Counter, Count, ["node"];
     /// Requests that the role in the sender's certificate does not allow.
     REQUESTS_DENIED_TOTAL = "seqsvr_requests_denied_total", Counter, Count, ["node"];
-    /// Wrong passwords at the Redis port, and tokens of no tenant.
+    /// Wrong passwords at the Redis port, and tokens that belong to no tenant.
     AUTH_FAILURES_TOTAL = "seqsvr_auth_failures_total", Counter, Count, ["node"];
     /// Numbers that a tenant's quota admitted (`other` past the 64th tenant).
     TENANT_NUMBERS_TOTAL = "seqsvr_tenant_numbers_total", Counter, Count, ["node", "tenant"];
@@ -156,11 +157,11 @@ catalogue! {
     TENANT_REFUSED_TOTAL = "seqsvr_tenant_refused_total", Counter, Count, ["node", "tenant", "cause"];
     /// Open connections of a tenant.
     TENANT_CONNECTIONS = "seqsvr_tenant_connections", Gauge, Count, ["node", "tenant"];
-    /// Readings of the tenants file that found a change, by outcome (loaded, failed); failed ones change nothing.
+    /// Readings of the tenants file that found a change, by outcome (loaded, failed); a failed reading changes nothing.
     TENANT_RELOADS_TOTAL = "seqsvr_tenant_reloads_total", Counter, Count, ["node", "outcome"];
     /// When the certificate of a node expires, in seconds since 1970; absent without TLS.
     CERTIFICATE_EXPIRY_SECONDS = "seqsvr_certificate_expiry_seconds", Gauge, Seconds, ["node"];
-    /// Readings of a node's certificate files that found a change, by outcome (loaded, failed); failed ones change nothing.
+    /// Readings of a node's certificate files that found a change, by outcome (loaded, failed); a failed reading changes nothing.
     CERTIFICATE_RELOADS_TOTAL = "seqsvr_certificate_reloads_total", Counter, Count, ["node", "outcome"];
     /// Seconds since the process started.
     UPTIME_SECONDS = "seqsvr_uptime_seconds", Gauge, Seconds, [];
@@ -171,7 +172,7 @@ catalogue! {
 /// Installs the recorder of the process with every metric of the catalogue; once per process.
 ///
 /// # Errors
-/// When the process has a recorder already.
+/// When the process already has a recorder.
 pub fn install() -> Result<Recorder, InstallError> {
     let started = Instant::now();
     let process = Collector::default();
@@ -189,7 +190,7 @@ pub fn build_info(version: &'static str, revision: &'static str) {
     metrics::gauge!(BUILD_INFO, "version" => version, "revision" => revision).set(1.0);
 }
 
-/// The metrics of a node's connections.
+/// Returns the metrics of a node's connections.
 #[must_use]
 pub fn connection_metrics(node: &str) -> ConnectionMetrics {
     ConnectionMetrics {
@@ -198,13 +199,13 @@ pub fn connection_metrics(node: &str) -> ConnectionMetrics {
     }
 }
 
-/// The metrics of a node's handshakes.
+/// Returns the metrics of a node's handshakes.
 #[must_use]
 pub fn handshake_metrics(node: &str) -> HandshakeMetrics {
     HandshakeMetrics { failed: metrics::counter!(HANDSHAKES_FAILED_TOTAL, "node" => node.to_owned()) }
 }
 
-/// The counter of a node's unfinished connections that were dropped for newer ones.
+/// Returns the counter of a node's unfinished connections that were dropped for newer connections.
 pub fn unfinished_dropped(node: &str) -> metrics::Counter {
     metrics::counter!(HANDSHAKES_REFUSED_TOTAL, "node" => node.to_owned())
 }

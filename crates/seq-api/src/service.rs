@@ -1,7 +1,7 @@
-//! The service that all endpoints call: it allocates and reads numbers, whichever node owns them.
+//! The service behind all endpoints: it allocates and reads numbers of any uid, also of uids that another node owns.
 //!
-//! An endpoint decodes requests into these calls and encodes the replies. The implementation serves the sections it
-//! owns and forwards the rest, waits for ceilings up to the deadline, and never allocates above one.
+//! An endpoint decodes requests into these calls and encodes the replies. The implementation serves the sections that
+//! it owns and forwards the other items, waits for ceilings up to the deadline, and never allocates above a ceiling.
 
 use std::future::Future;
 
@@ -9,18 +9,18 @@ use seq_core::route::RouteUpdate;
 use seq_core::{Count, Epoch, Reading, Refusal, RouteVersion, Seq, Target, Uid};
 use tokio::time::Instant;
 
-/// The context of a request.
+/// Context of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// When the client stops waiting. Not a lease: it only bounds how long the request may be pending.
+    /// Time at which the client stops waiting. Not a lease: it only bounds how long the request may be pending.
     pub deadline: Instant,
-    /// How often servers have forwarded the request.
+    /// Number of times that servers have forwarded the request.
     pub hops: u32,
-    /// The endpoint it came through, for the metrics.
+    /// Endpoint that the request came through, for the metrics.
     pub via: Via,
 }
 
-/// The endpoint that a request came through.
+/// Endpoint that a request came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
     /// From a client, over gRPC.
@@ -39,7 +39,7 @@ impl Via {
     /// All values, in the order of their discriminants.
     pub const ALL: [Via; 5] = [Via::Grpc, Via::Stream, Via::Resp, Via::Json, Via::Forwarded];
 
-    /// The value of the label `via`.
+    /// Returns the value of the label `via`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ pub struct Allocation {
     pub prev: Seq,
     /// The epoch of the owner that allocated them.
     pub epoch: Epoch,
-    /// Attempts of the same item at owners that were replaced before they responded: each may have allocated as many
+    /// Attempts of the same item at owners that were replaced before they responded; each may have allocated `count`
     /// numbers.
     pub lost: u32,
 }
@@ -80,16 +80,16 @@ pub struct Allocation {
 /// A read of a uid's last number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Current {
-    /// The last number or a bound on it.
+    /// The last number, or a bound on it.
     pub reading: Reading,
     /// The epoch of the owner that replied.
     pub epoch: Epoch,
 }
 
-/// An item of a batch as the endpoint passes it: the decoded item, or the refusal of an invalid one.
+/// An item of a batch as the endpoint passes it: a decoded item, or the refusal of an invalid item.
 pub type DecodedItem = Result<Item, Refusal>;
 
-/// The reply of an item, `None` while it is pending.
+/// The reply to an item; `None` while the item is pending.
 pub type ItemReply<T> = Option<Result<T, Refusal>>;
 
 /// The service behind the endpoints. Clones are handles to the same service.
@@ -99,9 +99,10 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
     /// Allocates numbers of one uid.
     fn next(&self, call: Call, item: Item) -> impl Future<Output = Result<Allocation, Refusal>> + Send;
 
-    /// Allocates what is available locally without waiting: adds one reply for each item of `items` to `replies`, in
-    /// order. `None` is an item that must wait, or that another node owns; then the later items of its section are
-    /// `None` as well, so that a uid's items stay in order. [`SequenceService::complete_batch`] completes them.
+    /// Allocates all items that need neither a wait nor another node: adds one reply for each item of `items` to
+    /// `replies`, in order. The reply is `None` if the item must wait or another node owns it; later items of its
+    /// section then are `None` as well, so that a uid's items stay in order. [`SequenceService::complete_batch`]
+    /// completes them.
     ///
     /// Never waits; if it completes all items, it uses no heap memory beyond `replies`. The clock is read once for all
     /// items, which must have been received before the call.
@@ -135,18 +136,18 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
     /// Reads one uid's last number.
     fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> impl Future<Output = Result<Current, Refusal>> + Send;
 
-    /// Reads many uids' last numbers independently, in order. Beside each uid is the newest epoch of its section that
-    /// the client has seen.
+    /// Reads many uids' last numbers independently, in order. Each uid is paired with the newest epoch of its section
+    /// that the client has seen.
     fn current_many(
         &self,
         call: Call,
         uids: Vec<(Uid, Epoch)>,
     ) -> impl Future<Output = Vec<Result<Current, Refusal>>> + Send;
 
-    /// Advances a uid to `to`; idempotent. Returns the epoch of the owner that did it. `epoch` is the newest one of the
-    /// uid's section that the client has seen.
+    /// Advances a uid to `to`; idempotent. Returns the epoch of the owner that advanced it. `epoch` is the newest epoch
+    /// of the uid's section that the client has seen.
     ///
-    /// Refused with [`Refusal::AlreadyPast`] if the uid is past the number, or may be.
+    /// Refused with [`Refusal::AlreadyPast`] if the uid is past the number, or may be past it.
     fn advance(
         &self,
         call: Call,
@@ -155,9 +156,9 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         epoch: Epoch,
     ) -> impl Future<Output = Result<Epoch, Refusal>> + Send;
 
-    /// Version of the route table, 0 if there is none yet. Cheap enough for every request.
+    /// Returns the version of the route table, 0 if there is none yet. Cheap enough for every request.
     fn route_version(&self) -> RouteVersion;
 
-    /// The routes newer than a version, or `None` when there are none.
+    /// Returns the routes newer than a version, or `None` if there are none.
     fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate>;
 }

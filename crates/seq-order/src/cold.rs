@@ -1,41 +1,40 @@
-//! Rarely needed state of a user: holes in their numbers, what was read of them, and numbers that were named but given
-//! to no call.
+//! Rarely needed state of a user: holes in its numbers, readings of them, and named numbers that no call has got.
 
 use std::time::Duration;
 
 use crate::runs::{Run, RunSet};
 
-/// Most unexplained numbers kept per user; further ones are only counted.
+/// Most unexplained numbers kept per user; further numbers are only counted.
 pub(super) const MAX_ORPHANS: usize = 64;
 
-/// Most lost attempts kept per user with what they can explain; the oldest beyond that are assumed to explain
-/// everything.
+/// Most lost attempts kept per user with the facts that decide which numbers they explain; older attempts are only
+/// counted, and assumed to explain any number.
 const MAX_LOST: usize = 1_024;
 
-/// State of a user besides its newest run of numbers.
+/// State of a user other than its newest run of numbers.
 #[derive(Debug, Default)]
 pub(super) struct Cold {
-    /// Runs below the newest one.
+    /// Runs below the newest run.
     pub(super) older: RunSet,
-    /// Numbers between a `prev` and its first number: no call may get one.
+    /// Numbers between a `prev` and its first number: no call may get any of them.
     pub(super) closed: RunSet,
-    /// Numbers of a call before its last one, while reads are in flight: no exact read may return one.
+    /// Numbers of a call below its last number, while reads are in flight: no exact read may return any of them.
     pub(super) inner: RunSet,
-    /// Targets of advances that were sent: an exact read may return one from then on.
+    /// Targets of sent advances: an exact read may return a target from then on.
     pub(super) targets: RunSet,
-    /// Numbers that were named and that no call has got so far, or had not when they were named; the oldest are only
+    /// Named numbers that no call had got when they were named, and perhaps no call has got yet; the oldest are only
     /// counted, in `orphans_dropped`.
     pub(super) orphans: Vec<Orphan>,
     pub(super) orphans_dropped: u64,
-    /// The lowest number of the history, once a hole was seen; numbers before it are unknown.
+    /// Lowest number of the history, once a hole was seen; numbers below it are unknown.
     pub(super) begin: Option<u64>,
-    /// Attempts without a response, and how many older ones are only counted.
+    /// Attempts without a response, and the number of older attempts that are only counted.
     lost: Vec<Attempt>,
     lost_dropped: usize,
-    /// The largest number read or advanced to, and the largest one that was read as an upper bound.
+    /// Largest number read or advanced to, and largest number read as an upper bound.
     pub(super) read: u64,
     pub(super) read_bound: u64,
-    /// Length of the sets at which the next folding is due.
+    /// Length of the sets at which the next fold is due.
     pub(super) fold_at: usize,
 }
 
@@ -45,7 +44,7 @@ pub(super) struct Orphan {
     pub(super) number: u64,
     /// Whether a read named it.
     pub(super) read: bool,
-    /// When it was first named: in events, and on the clock of the history.
+    /// Time of the first naming: in events, and on the clock of the history.
     pub(super) named: u64,
     pub(super) at: Duration,
 }
@@ -58,15 +57,15 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Whether the attempt may have got the number: it was sent before the number was named, and its numbers are above
-    /// its floor.
+    /// Returns whether the attempt may have got the number: it was sent before the number was named, and its numbers
+    /// are above its floor.
     fn explains(self, orphan: &Orphan) -> bool {
         self.started < orphan.named && self.floor < orphan.number
     }
 }
 
 impl Cold {
-    /// Records a number that was named as allocated. The call that got it may end later.
+    /// Records a number that was named as allocated. The call that got the number may end later.
     pub(super) fn must_be_given(&mut self, top: Run, orphan: Orphan) {
         let number = orphan.number;
         let is_target = orphan.read && self.targets.contains(number);
@@ -87,14 +86,14 @@ impl Cold {
         self.orphans.push(orphan);
     }
 
-    /// Removes the orphans that a call has got meanwhile.
+    /// Removes orphans that a call has got since they were named.
     pub(super) fn settle(&mut self, top: Run) {
         let older = &self.older;
         self.orphans.retain(|orphan| !top.contains(orphan.number) && !older.contains(orphan.number));
     }
 
-    /// Adds the numbers of a call: orphans among them are explained. Returns how many exact reads a sound call
-    /// contradicts, because they returned a number before its last one or one in its gap.
+    /// Adds the numbers of a call, which explain the orphans among them. Returns how many exact reads a sound call
+    /// contradicts, because they returned a number of the call below its last number, or a number in its gap.
     pub(super) fn take_in(&mut self, run: Run, gap: Option<Run>, sound: bool) -> u64 {
         let inner = inner(run);
         let mut inexact = 0;
@@ -120,10 +119,11 @@ impl Cold {
         }
     }
 
-    /// The orphans above `begin` that neither a lost attempt nor a call in flight explains, and how many dropped ones.
+    /// Returns the orphans above `begin` that neither a lost attempt nor a call in flight explains, and the number of
+    /// dropped orphans without an explanation.
     ///
-    /// The attempts that explain an orphan are all those up to some point: later ones have a later start and no lower
-    /// floor. So matching the orphans with the fewest candidates first leaves as few as possible unexplained.
+    /// In order of their start, the attempts that explain an orphan form a prefix, because a later attempt has no lower
+    /// floor. So matching the orphans with the fewest candidates first leaves as few orphans as possible unexplained.
     pub(super) fn unexplained(&self, top: Run, begin: u64, flights: &[Attempt]) -> (Vec<Orphan>, u64) {
         let given = |number| top.contains(number) || self.older.contains(number);
         let mut open: Vec<(usize, Orphan)> = self
@@ -145,7 +145,7 @@ impl Cold {
     }
 }
 
-/// The numbers of a call before its last one.
+/// Returns the numbers of a call below its last number.
 pub(super) fn inner(run: Run) -> Run {
     Run { first: run.first, last: run.last - 1 }
 }

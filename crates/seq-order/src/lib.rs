@@ -1,27 +1,27 @@
-//! Online checker of the order promise over a history of calls: for every test and tool that drives a cluster.
+//! Online checker of the order promise over a history of calls, for every test and tool that drives a cluster.
 //!
 //! The *floor* of a call, per user, is the largest number returned before its request was sent. Every number of its
-//! response must be above the floor and never have been returned before: that is exact for "unique, and ordered in real
-//! time"; overlapping calls may be ordered either way. The chain is checked against the same history: the `prev` of an
-//! allocation is below its first number, not below the floor, and no number between the two was ever allocated. A call
-//! without a response is "maybe": it raises no floor, and may explain one number that was named as allocated and that
-//! no other call got, if it was sent before that and the number is above its floor.
+//! response must be above the floor and must never have been returned before: these two conditions are exactly "unique,
+//! and ordered in real time"; overlapping calls may be ordered either way. The chain is checked against the same
+//! history: the `prev` of an allocation is below its first number, not below the floor, and no number between the two
+//! was ever allocated. A call without a response is "maybe": it raises no floor, and may explain one number that was
+//! named as allocated and that no other call got, if it was sent before the naming and the number is above its floor.
 //!
 //! A read has a floor as well: the largest number returned or read before its request was sent. Its value is never
-//! below it. An exact value was the last allocated number at some time between the read's start and end: it is the last
-//! number of a call that was sent before the read ended (or the target of an advance), is not inside the numbers of a
-//! call, and no `prev` skips it. Reads for which this is checked begin with [`Checker::start_read`].
+//! below the floor. An exact value was the last allocated number at some time between the read's start and end: it is
+//! the last number of a call that was sent before the read ended, or the target of an advance; it is not inside the
+//! numbers of a call, and no `prev` skips it. A read with this check begins with [`Checker::start_read`].
 //!
-//! An advance raises a user to a number: once it is done, later numbers are above it and reads not below. An exact read
-//! may return the target; a `prev` may not, because no call got it.
+//! An advance raises a user to a number: once it is done, later numbers are above the target and reads are not below
+//! it. An exact read may return the target; a `prev` may not, because no call got it.
 //!
-//! A complete history ([`Checker::complete`]) has no other callers: each number that was named must be explained. While
-//! sections move only by planned handover ([`Checker::seamless`]), every item must get a number, and each begins right
-//! after its `prev`.
+//! A complete history ([`Checker::complete`]) has no other callers, so each named number must be explained. While
+//! sections move only by planned handover ([`Checker::seamless`]), every item must get a number, and its numbers begin
+//! right after its `prev`.
 //!
 //! Invariant: the caller reports a start before the request is sent and an end after the response arrived; then a
-//! violation here is one of the service. The checker reads no clock and sends nothing. It keeps one run of numbers per
-//! user, and more only for holes, so that it can check millions of numbers a second.
+//! violation here is a violation by the service. The checker reads no clock and sends nothing. It keeps one run of
+//! numbers per user, and more runs only for holes, so that it can check millions of numbers a second.
 
 use std::time::Duration;
 
@@ -36,16 +36,16 @@ pub use types::{Advancing, CallId, Fault, Item, Outcome, Phantom, Reading, Tally
 use cold::{Attempt, Cold, Orphan};
 use runs::Run;
 
-/// The largest number there is.
+/// The largest possible number.
 pub const MAX_SEQ: u64 = (1 << 63) - 1;
 
-/// Most violations kept with their details; further ones are only counted. Enough to see a pattern on one screen.
+/// Most violations kept with their details: enough to see a pattern on one screen. Further violations are only counted.
 const MAX_DETAILS: usize = 20;
 
-/// Most runs of one user; above it the oldest are dropped, unless a call in flight still needs them.
+/// Most runs of one user. Beyond it the oldest runs are dropped, unless a call in flight still needs them.
 const MAX_RUNS: usize = 64;
 
-/// The history of a set of users.
+/// History of a set of users.
 #[derive(Debug)]
 pub struct Checker {
     users: Vec<State>,
@@ -65,7 +65,7 @@ pub struct Checker {
     details: Vec<Violation>,
 }
 
-/// The newest run of a user's numbers. Its last number is the largest returned one.
+/// Newest run of a user's numbers. Its last number is the largest returned number.
 #[derive(Clone, Copy, Debug)]
 struct State {
     top: Run,
@@ -76,7 +76,7 @@ struct State {
 struct Flight {
     items: Vec<(User, u64)>,
     sent: Duration,
-    /// The count of events at its start.
+    /// Number of events at its start.
     started: u64,
     kind: Kind,
 }
@@ -94,7 +94,7 @@ enum Kind {
 }
 
 impl Checker {
-    /// An empty history of `users` users.
+    /// Creates an empty history of `users` users.
     pub fn new(users: usize) -> Checker {
         Checker {
             users: vec![State { top: Run::EMPTY, cold: 0 }; users],
@@ -111,7 +111,7 @@ impl Checker {
         }
     }
 
-    /// Continues an earlier history of which only the largest number of a user is known. Must precede the user's first
+    /// Continues an earlier history of which only the user's largest number is known. Must precede the user's first
     /// call.
     pub fn join_floor(&mut self, user: User, floor: u64) {
         let state = &mut self.users[user.0 as usize];
@@ -121,26 +121,26 @@ impl Checker {
         }
     }
 
-    /// The largest number returned for a user, 0 if there is none.
+    /// Returns the largest number returned for a user; 0 if there is none.
     pub fn floor(&self, user: User) -> u64 {
         self.users[user.0 as usize].top.last
     }
 
-    /// From here on sections move only by planned handover: every item must get a number, right after the previous one.
-    /// A user's first number has none before; a crash, which hides the previous number, must precede the user's last
-    /// call.
+    /// Requires from here on that sections move only by planned handover: every item must get a number, right after the
+    /// previous number. A user's first number needs no previous number. A crash hides the previous number, so each user
+    /// needs a call between an earlier crash and this declaration.
     pub fn seamless(&mut self) {
         self.seamless = true;
     }
 
-    /// The history contains every call of its users from their first number on: a number that a `prev` or an exact read
-    /// names and that no call explains is a violation.
+    /// Declares that the history contains every call of its users from their first number on: a number that a `prev` or
+    /// an exact read names and that no call explains is a violation.
     pub fn complete(&mut self) {
         self.complete = true;
     }
 
-    /// Records the start of an allocation or a read, before its request is sent. A read whose exactness is checked
-    /// begins with [`Checker::start_read`].
+    /// Records the start of an allocation or a read, before its request is sent. A read with a check of exactness
+    /// begins with [`Checker::start_read`] instead.
     pub fn start(&mut self, now: Duration, items: impl IntoIterator<Item = User>) -> CallId {
         self.begin(now, Kind::Any, items)
     }
@@ -154,7 +154,7 @@ impl Checker {
     /// Records the start of an advance of a user to a number, before its request is sent.
     pub fn start_advance(&mut self, now: Duration, user: User, to: u64) -> CallId {
         if to > 0 {
-            // From here on the counter may be at the target, whatever the response.
+            // From here on the counter may be at the target, with any response.
             self.cold(user).1.targets.insert(Run { first: to, last: to });
         }
         self.begin(now, Kind::Advance { to }, [user])
@@ -254,7 +254,7 @@ impl Checker {
         self.give_back(id, flight);
     }
 
-    /// The sums so far.
+    /// Returns the sums so far.
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally;
         let unexplained = self.unexplained().map(|(_, orphans, dropped)| orphans.len() as u64 + dropped).sum();
@@ -262,7 +262,8 @@ impl Checker {
         tally
     }
 
-    /// The unexplained numbers: named as allocated, but no call of the history got them. Only those that are kept.
+    /// Returns the unexplained numbers: named as allocated, although no call of the history got them. Only kept
+    /// numbers.
     pub fn phantoms(&self) -> Vec<Phantom> {
         let phantom = |user, Orphan { number, read, at, .. }: Orphan| Phantom { user, number, read, named: at };
         self.unexplained()
@@ -270,7 +271,7 @@ impl Checker {
             .collect()
     }
 
-    /// The unexplained numbers per user, and how many more are not kept.
+    /// Returns the kept unexplained numbers per user, and how many more are not kept.
     fn unexplained(&self) -> impl Iterator<Item = (User, Vec<Orphan>, u64)> {
         let users = (0..).map(User).zip(&self.users).filter(|(_, state)| state.cold != 0);
         users.filter_map(|(user, State { top, cold })| {
@@ -278,7 +279,7 @@ impl Checker {
             if cold.orphans.is_empty() && cold.orphans_dropped == 0 {
                 return None;
             }
-            // Numbers below the history's first one were allocated before it began.
+            // Numbers below the first number of the history were allocated before it began.
             let begin = cold.begin.or((!top.is_empty()).then_some(top.first)).unwrap_or(u64::MAX);
             let begin = if self.complete { 0 } else { begin };
             let (orphans, dropped) = cold.unexplained(*top, begin, &self.in_flight(user));
@@ -286,19 +287,19 @@ impl Checker {
         })
     }
 
-    /// The calls of a user in flight that may be given a number.
+    /// Returns the calls in flight of a user that may get a number.
     fn in_flight(&self, user: User) -> Vec<Attempt> {
         let calls = self.calls.iter().filter(|call| call.kind == Kind::Any);
         let items = calls.flat_map(|call| call.items.iter().map(|(user, floor)| (*user, *floor, call.started)));
         items.filter(|item| item.0 == user).map(|(_, floor, started)| Attempt { started, floor }).collect()
     }
 
-    /// Users that were given a number, here or before a floor was joined.
+    /// Returns the number of users that got a number, here or before a floor was joined.
     pub fn users_seen(&self) -> usize {
         self.users.iter().filter(|state| !state.top.is_empty()).count()
     }
 
-    /// The first violations, with their details.
+    /// Returns the first violations, with their details.
     pub fn details(&self) -> &[Violation] {
         &self.details
     }
@@ -309,9 +310,10 @@ impl Checker {
         assert!(count > 0, "a call asks for at least one number");
         self.tally.allocations += u64::from(count);
         let State { top, cold } = &mut self.users[user.0 as usize];
-        // Only reads need the numbers of a call individually.
+        // Only reads need to distinguish the numbers of a call.
         let unread = count == 1 || (self.reads == 0 && *cold == 0);
-        // Nearly always the next numbers of the user, chained to the last: above every floor, unseen, without a hole.
+        // The usual case: the next numbers of the user, chained to the last number: above every floor, unseen, without
+        // a hole.
         if prev == top.last && value == top.last + u64::from(count) && value <= MAX_SEQ && floor <= prev && unread {
             top.last = value;
         } else if value > MAX_SEQ || value < u64::from(count) {
@@ -321,7 +323,7 @@ impl Checker {
         }
     }
 
-    /// Slow path: every item except the direct successor of a user's last number.
+    /// Slow path for every item except the direct successor of a user's last number.
     #[cold]
     fn judge(&mut self, item: Item) {
         let Item { user, value, count, prev, floor, answered, .. } = item;
@@ -332,7 +334,8 @@ impl Checker {
             cold.older.insert(*top);
         }
         let gap = Run { first: prev.saturating_add(1), last: run.first - 1 };
-        // Crossing links put a first number into a gap: no other comparison is needed.
+        // Overlapping gaps always put the first number of one call into the gap of another: no other comparison is
+        // needed.
         let holds = !cold.closed.overlaps(run)
             && (prev == 0 || (prev < run.first && prev >= floor && !cold.older.overlaps(gap)));
         let duplicate = cold.older.insert(run);
@@ -365,7 +368,7 @@ impl Checker {
         if duplicate {
             self.fault(Fault::Duplicate, item);
         }
-        // A number that is wrong itself fits no chain either: one fault, not two.
+        // A wrong number fits no chain either: it is one fault, not two.
         if !holds && !decrease && !duplicate {
             self.fault(Fault::ChainBreak, item);
         }
@@ -395,7 +398,7 @@ impl Checker {
         }
     }
 
-    /// Drops runs that no call in flight can touch: their numbers are below every present and future floor.
+    /// Drops runs that no call in flight can touch, because their numbers are below every present and future floor.
     fn fold(&mut self, user: User) {
         let in_flight = self.calls.iter().flat_map(|call| &call.items).filter(|item| item.0 == user).map(|item| item.1);
         let floor = in_flight.min().unwrap_or(self.users[user.0 as usize].top.last);
@@ -445,7 +448,7 @@ impl Checker {
     }
 }
 
-/// The largest number returned or read for a user.
+/// Returns the largest number returned or read for a user.
 #[inline]
 fn floor(users: &[State], cold: &[Cold], user: User) -> u64 {
     let state = &users[user.0 as usize];

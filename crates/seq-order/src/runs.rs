@@ -1,4 +1,4 @@
-//! Sets of numbers as runs without holes: numbers of a user are nearly contiguous, so a set is one or a few runs.
+//! Sets of numbers as runs without holes: the numbers of a user are nearly contiguous, so a set has one or a few runs.
 
 /// The numbers `first ..= last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Empty; the first number would extend it.
+    /// The empty run before the first number, which number 1 would extend.
     pub(super) const EMPTY: Run = Run { first: 1, last: 0 };
 
     pub(super) fn is_empty(self) -> bool {
@@ -33,7 +33,7 @@ pub(super) struct RunSet {
 }
 
 impl RunSet {
-    /// Adds a run that is not empty; returns whether the set contained one of its numbers already.
+    /// Adds a nonempty run; returns whether the set already contained any of its numbers.
     pub(super) fn insert(&mut self, run: Run) -> bool {
         assert!(!run.is_empty());
         let from = self.runs.partition_point(|other| other.last + 1 < run.first);
@@ -47,7 +47,7 @@ impl RunSet {
         overlaps
     }
 
-    /// Whether a number of the run is in the set.
+    /// Returns whether the set contains a number of the run.
     pub(super) fn overlaps(&self, run: Run) -> bool {
         if run.is_empty() {
             return false;
@@ -65,17 +65,17 @@ impl RunSet {
         self.runs.pop()
     }
 
-    /// The lowest number.
+    /// Returns the lowest number.
     pub(super) fn lowest(&self) -> Option<u64> {
         self.runs.first().map(|run| run.first)
     }
 
-    /// Number of runs.
+    /// Returns the number of runs.
     pub(super) fn len(&self) -> usize {
         self.runs.len()
     }
 
-    /// Drops runs that end at or below `floor`, except for the `keep` highest of all.
+    /// Drops runs that end at or below `floor`, but keeps at least the `keep` highest of all runs.
     pub(super) fn forget(&mut self, floor: u64, keep: usize) {
         let below = self.runs.partition_point(|run| run.last <= floor);
         self.runs.drain(..below.min(self.runs.len().saturating_sub(keep)));

@@ -1,4 +1,4 @@
-//! The checker against a quadratic twin, which keeps the whole history and compares every pair of items.
+//! The checker against a quadratic twin that keeps the whole history and compares every pair of items.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ use twin::twin;
 
 const USERS: u32 = 3;
 
-/// One event of a history; a call is known by its index among the starts.
+/// One event of a history; a call is identified by its index among the starts.
 #[derive(Clone, Debug)]
 enum Event {
     Start(Vec<u32>),
@@ -101,7 +101,7 @@ struct Served {
     exact: bool,
 }
 
-/// One user's counter: the last number, the `prev` of the next one, and whether the last number was allocated.
+/// Counter of one user: the last number, the `prev` of the next number, and whether the last number was allocated.
 #[derive(Clone, Copy)]
 struct Counter {
     last: u64,
@@ -130,7 +130,7 @@ impl Counter {
     }
 }
 
-/// The history of a correct service under any overlap, loss and crash.
+/// History of a correct service under any overlap, loss and crash.
 fn lawful(steps: &[Step]) -> Vec<Event> {
     let mut counters = [Counter { last: 0, prev: 0, exact: true }; USERS as usize];
     let mut calls: Vec<Made> = Vec::new();
@@ -165,7 +165,7 @@ fn lawful(steps: &[Step]) -> Vec<Event> {
                     events.push(ended(&calls[index], index, *answer));
                 }
             }
-            // A new owner starts above every number and does not know the last one.
+            // A new owner starts above every number and does not know the last number.
             Step::Crash { user, jump } => {
                 let last = counters[*user as usize].last + jump;
                 counters[*user as usize] = Counter { last, prev: 0, exact: last == 0 };
@@ -236,7 +236,7 @@ fn wild() -> impl Strategy<Value = Vec<Event>> {
                 Ends::Advance(to, _) => Event::StartAdvance(users[0], *to),
             });
             open.push((index, ends));
-            // Some calls end at once, some stay open across later ones.
+            // Some calls end at once, others stay open across later calls.
             while !open.is_empty() && choice.index(3) < open.len() {
                 let (call, ends) = open.swap_remove(choice.index(open.len()));
                 events.push(ends.of(call));
@@ -249,7 +249,7 @@ fn wild() -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-/// How a generated call, read or advance ends.
+/// End of a generated call, read or advance.
 #[derive(Clone, Debug)]
 enum Ends {
     Call(Vec<Outcome>),
@@ -305,7 +305,7 @@ proptest! {
             && let Event::EndRead(call, readings) = &events[at]
             && let Reading::UpperBound(value) = readings[0]
         {
-            // A crash that skipped nothing left the last number unchanged; only the owner does not know it.
+            // A crash that skipped no number left the last number unchanged; only the owner does not know it.
             let truly = places(&events).iter().any(|place| place.value == value);
             events[at] = Event::EndRead(*call, vec![Reading::Exact(value)]);
             let tally = run_as(&events, true);
@@ -379,7 +379,7 @@ fn places(events: &[Event]) -> Vec<Place> {
     places
 }
 
-/// Whether a call that takes numbers never ended.
+/// Returns whether a call that takes numbers never ended.
 fn still_open(events: &[Event]) -> bool {
     let starts = events.iter().filter(|event| matches!(event, Event::Start(_))).count();
     starts > events.iter().filter(|event| matches!(event, Event::End(..))).count()
@@ -390,11 +390,11 @@ fn targets(events: &[Event]) -> Vec<u64> {
     events.iter().filter_map(target).collect()
 }
 
-/// Replaces the number of an item by another one.
+/// Replaces the number of an item.
 fn plant(events: &mut [Event], place: Place, value: u64) {
     match &mut events[place.event] {
         Event::End(_, outcomes) => outcomes[place.item] = one(value, 0)[0],
-        other => unreachable!("a place is an answer, not {other:?}"),
+        other => unreachable!("a place is the end of a call, not {other:?}"),
     }
 }
 
@@ -402,9 +402,9 @@ fn one(value: u64, prev: u64) -> Vec<Outcome> {
     vec![Outcome::Given { value, prev, count: 1, lost: 0 }]
 }
 
-/// The history `script` of one user: `(` starts a call, a number ends the oldest open one with that value (`+N` after
-/// it: as the last of N), `=` and `~` end it as a read, exact or as an upper bound, `!` and `.` as an advance to a
-/// number, done or past.
+/// Checks the history `script` of one user: `(` starts a call, a number ends the oldest open call with that value (`+N`
+/// after it: as the last of N numbers), `=` and `~` end it as a read, exact or as an upper bound, `!` and `.` as an
+/// advance to a number, done or past.
 fn check(script: &str) -> Tally {
     check_as(script, false)
 }
@@ -495,7 +495,7 @@ fn a_read_is_never_below_numbers_returned_or_read_before() {
     assert_eq!(check("( 0<5 ( =5 ( ~7 ( ~7").violations(), 0);
     assert_eq!(check("( 0<5 ( =4").stale_reads, 1);
     assert_eq!(check("( 0<5 ( ~9 ( =5").stale_reads, 1);
-    // It may miss a number that overlaps it.
+    // A read may miss a number that overlaps it.
     assert_eq!(check("( 0<5 ( ( 5<6 =5").violations(), 0);
 }
 
@@ -505,7 +505,7 @@ fn the_next_number_is_above_the_last_read() {
     assert_eq!(check("( 0<5 ( ~9 ( 0<10").violations(), 0);
     // The bound was not allocated: no `prev` may name it.
     assert_eq!(check("( 0<5 ( ~9 ( 9<10").foreign_prevs, 1);
-    // The direct successor, but a read in between returned it already.
+    // The direct successor, which a read in between has already returned.
     assert_eq!(check("( 0<1 ( =2 ( 1<2").decreases, 1);
 }
 
@@ -522,7 +522,7 @@ fn an_exact_read_returns_an_allocated_number() {
 
 #[test]
 fn an_exact_read_is_the_last_number_of_a_call() {
-    // Inside the numbers of one call, whichever response comes first.
+    // Inside the numbers of one call, in either order of the responses.
     assert_eq!(check("( ( 0<5+5 =3").inexact_reads, 1);
     assert_eq!(check("( =3 ( ~3").inexact_reads, 0);
     let events = [
@@ -535,15 +535,15 @@ fn an_exact_read_is_the_last_number_of_a_call() {
     assert_eq!(check("( ( 0<5+5 =5").inexact_reads, 0);
     // A `prev` excludes any number between 2 and 9.
     assert_eq!(check("( 0<2 ( ( 2<9 =5").inexact_reads, 1);
-    // The same with a lost call, which cannot have got it.
+    // The same with a lost call, which cannot have got the number.
     assert_eq!(check("( ? ( 0<2 ( ( 2<9 =5").inexact_reads, 1);
 }
 
 #[test]
 fn a_lost_call_explains_only_numbers_that_it_can_have_got() {
-    // It was sent after the number was named.
+    // The call was sent after the number was named.
     assert_eq!(check("( 0<1 ( =5 ( ?").foreign_prevs, 1);
-    // It was sent after a larger number was returned.
+    // The call was sent after a larger number was returned.
     assert_eq!(check_as("( ( 0<9 ( 3<4 ?", true).phantoms, 1);
     assert_eq!(check("( 0<1 ( ( ( ? =3 =3").foreign_prevs, 0);
     // One lost call explains one number.
@@ -561,19 +561,19 @@ fn in_a_complete_history_every_number_is_explained() {
 #[test]
 fn numbers_after_an_advance_are_above_it() {
     assert_eq!(check_as("( !7 ( 0<8 ( =8", true).violations(), 0);
-    // No call got the target, unless one without a response.
+    // No call got the target, except perhaps a call without a response.
     assert_eq!(check_as("( !7 ( 7<8", true).phantoms, 1);
     assert_eq!(check_as("( ? ( !7 ( 7<8", true).violations(), 0);
     assert_eq!(check_as("( 0<1 ( !7 ( =7 ( 0<8", true).violations(), 0);
     assert_eq!(check("( !7 ( 0<7").decreases, 1);
     assert_eq!(check("( !7 ( =6").stale_reads, 1);
-    // A number that was allocated before the advance is no `prev` any more.
+    // A number that was allocated before the advance is no `prev` after it.
     assert_eq!(check("( 0<1 ( !7 ( 1<8").chain_breaks, 1);
-    // It was refused, and overlapped the call that it was refused for.
+    // The advance was refused, and overlapped the call that took the number.
     assert_eq!(check_as("( ( 0<9 .7 ( 9<10", true).violations(), 0);
     // Done means that the counter is not below the numbers returned before.
     assert_eq!(check("( 0<9 ( !7").stale_reads, 1);
-    // Named before it was sent.
+    // The target was named before the advance was sent.
     assert_eq!(check_as("( =7 ( !7", true).phantoms, 1);
 }
 
@@ -589,7 +589,7 @@ fn a_seamless_history_has_no_gap_and_no_item_without_a_number() {
     };
     assert_eq!(call(0, one(1, 0)[0]), (0, 0, 0));
     assert_eq!(call(0, one(2, 1)[0]), (0, 0, 0));
-    // An owner that does not know the previous number, and one that skips numbers.
+    // An owner that does not know the previous number, and an owner that skips numbers.
     assert_eq!(call(0, one(3, 0)[0]), (1, 0, 1));
     assert_eq!(call(0, one(5, 3)[0]), (2, 0, 2));
     assert_eq!(call(1, one(7, 0)[0]), (3, 0, 3));
@@ -600,7 +600,7 @@ fn a_seamless_history_has_no_gap_and_no_item_without_a_number() {
     assert_eq!(checker.tally().unserved, 3);
     let advance = checker.start_advance(Duration::ZERO, User(0), 9);
     checker.end_advance(advance, Duration::ZERO, Advancing::Done);
-    // Its numbers follow the target, which is no `prev`.
+    // The next numbers follow the target, which is no `prev`.
     for (number, prev) in [(10, 0), (11, 10)] {
         let id = checker.start(Duration::ZERO, [User(0)]);
         checker.end(id, Duration::ZERO, one(number, prev));

@@ -39,7 +39,7 @@ pub enum Outcome {
 pub enum Reading {
     /// The last allocated number, exactly; 0 if there is none.
     Exact(u64),
-    /// The last allocated number is not above this one, and the next one will be.
+    /// The last allocated number is at most this number, and the next number is above it.
     UpperBound(u64),
     /// No response.
     Failed,
@@ -59,66 +59,65 @@ pub enum Advancing {
 /// Kind of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// One of the numbers was allocated before.
+    /// A number was allocated before.
     Duplicate,
-    /// One of the numbers is not above the floor.
+    /// A number is not above the floor.
     Decrease,
-    /// The `prev` contradicts the allocated numbers, or a number fits no place in the chain.
+    /// The `prev` contradicts the allocated numbers, or a number fits nowhere in the chain.
     ChainBreak,
-    /// Outside of `1 ..= 2^63-1`.
+    /// A number is outside of `1 ..= 2^63-1`.
     Malformed,
-    /// A read is below its floor, or an advance was reported as done although its target is.
+    /// A read is below its floor, or an advance was reported as done although its target is below the floor.
     StaleRead,
-    /// An exact read returned a number that was the last one of no call at any time: it is inside the numbers of one
-    /// call, or where a `prev` excludes any allocation. Reported with the item of the allocation if its response came
-    /// last.
+    /// An exact read returned a number that was never the last number of a call: it is inside the numbers of one call,
+    /// or where a `prev` excludes any allocation. Reported with the item of the allocation if its response came last.
     InexactRead,
-    /// In a seamless history: the numbers do not begin right behind `prev`.
+    /// In a seamless history: the numbers do not begin right after `prev`.
     Gap,
 }
 
 /// One item that broke a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The kind.
+    /// Kind of the violation.
     pub fault: Fault,
     /// The item, with its numbers.
     pub item: Item,
 }
 
-/// One item's numbers, with the facts that they are checked against.
+/// Numbers of one item, with the facts that they are checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
     /// The user.
     pub user: User,
     /// The last number returned.
     pub value: u64,
-    /// Number of numbers, 1 or above; 0 for a read.
+    /// Count of numbers, 1 or above; 0 for a read.
     pub count: u32,
     /// The `prev` returned.
     pub prev: u64,
     /// The largest number returned or read before the request was sent.
     pub floor: u64,
-    /// When the request was sent, since the start of the history.
+    /// Time at which the request was sent, since the start of the history.
     pub sent: Duration,
-    /// When the response arrived.
+    /// Time at which the response arrived, since the start of the history.
     pub answered: Duration,
 }
 
-/// A number that a `prev` or an exact read named, that no call of the history got and no lost attempt can explain.
+/// A number that a `prev` or an exact read named, but that no call of the history got and no lost attempt can explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phantom {
     /// The user.
     pub user: User,
     /// The number.
     pub number: u64,
-    /// Whether an exact read named it; otherwise it was a `prev`.
+    /// Whether an exact read named it; otherwise a `prev` did.
     pub read: bool,
-    /// When it was first named, since the start of the history.
+    /// Time of the first naming, since the start of the history.
     pub named: Duration,
 }
 
-/// The sums of a history.
+/// Sums of a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Numbers returned.
@@ -133,21 +132,22 @@ pub struct Tally {
     pub malformed: u64,
     /// Reads below their floor.
     pub stale_reads: u64,
-    /// Exact reads of a number that was the last one of no call at any time.
+    /// Exact reads of a number that was never the last number of a call.
     pub inexact_reads: u64,
-    /// Items of a seamless history that do not begin right after their `prev`.
+    /// Items of a seamless history whose numbers do not begin right after their `prev`.
     pub gaps: u64,
     /// Items of a seamless history, allocations, reads and advances, without a response.
     pub unserved: u64,
     /// `prev`s and exact reads of numbers that no call of this history got and no lost attempt explains, so other
-    /// callers of the same users must have. A call in flight that may still explain one is assumed to do so.
+    /// callers of the same users must have got them. A call in flight that may still explain a number is assumed to
+    /// explain it.
     pub foreign_prevs: u64,
-    /// The same in a complete history, where there are no other callers: each is a broken promise.
+    /// The same in a complete history, which has no other callers: each is a broken promise.
     pub phantoms: u64,
 }
 
 impl Tally {
-    /// Broken promises, all kinds.
+    /// Returns the number of broken promises of all kinds.
     pub fn violations(&self) -> u64 {
         let order = self.duplicates + self.decreases + self.chain_breaks + self.malformed;
         order + self.stale_reads + self.inexact_reads + self.gaps + self.unserved + self.phantoms

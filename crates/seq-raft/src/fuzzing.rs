@@ -22,7 +22,7 @@ const ENTRIES: u64 = 8;
 /// Longest content of one message of [`raft`]; two bytes hold its length.
 const MAX_CONTENT: usize = u16::MAX as usize;
 
-/// Returns whether a record can be read.
+/// Check whether a record can be read.
 type Reader = fn(&[u8]) -> bool;
 
 /// Returns every kind of record with its written format and its reader; the last row reads several commands in one

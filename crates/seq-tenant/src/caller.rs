@@ -1,4 +1,4 @@
-//! The sender of a request, as far as its right to numbers goes.
+//! Sender of a request, with its right to numbers.
 
 use std::sync::Arc;
 
@@ -7,19 +7,18 @@ use seq_core::{Epoch, Refusal, Target, Uid};
 
 use crate::quota::Tenant;
 
-/// The sender of a request. Clones are the same.
+/// Sender of a request. Clones share the tenant.
 #[derive(Clone, Debug, Default)]
 pub enum Caller {
-    /// Bounded by the limits of the node only: a node that forwards, an operator, or any client where there are no
-    /// tenants.
+    /// Bounded only by the limits of the node: a forwarding node, an operator, or any client if there are no tenants.
     #[default]
     Unlimited,
-    /// Of a tenant.
+    /// Member of a tenant.
     Tenant(Arc<Tenant>),
 }
 
 impl Caller {
-    /// Counts one request, and replaces items that it may not allocate by their refusals.
+    /// Counts one request, and replaces items that it may not allocate by refusals.
     pub fn admit(&self, items: &mut [DecodedItem]) {
         let Caller::Tenant(tenant) = self else { return };
         match tenant.admit_call() {
@@ -31,7 +30,7 @@ impl Caller {
     /// Counts a request of one item.
     ///
     /// # Errors
-    /// It may not be allocated.
+    /// The refusal of the item.
     pub fn admit_one(&self, item: Item) -> Result<Item, Refusal> {
         let Caller::Tenant(_) = self else { return Ok(item) };
         let mut items = [Ok(item)];
@@ -39,7 +38,7 @@ impl Caller {
         items[0]
     }
 
-    /// As [`Caller::admit`], for items that are a request each.
+    /// Admits items as [`Caller::admit`] does, but counts a request for each.
     pub fn admit_commands(&self, items: &mut [DecodedItem]) {
         let Caller::Tenant(tenant) = self else { return };
         for item in &mut *items {
@@ -50,7 +49,7 @@ impl Caller {
         tenant.admit_items(items);
     }
 
-    /// Counts one request that reads.
+    /// Counts one reading request.
     ///
     /// # Errors
     /// [`Refusal::QuotaExceeded`]
@@ -58,7 +57,7 @@ impl Caller {
         if let Caller::Tenant(tenant) = self { tenant.admit_call() } else { Ok(()) }
     }
 
-    /// Checks a uid that is read.
+    /// Checks a uid to be read.
     ///
     /// # Errors
     /// [`Refusal::OtherTenantsUid`]
@@ -69,10 +68,10 @@ impl Caller {
     /// Counts an advance, checks its distance from the last number of the uid, and charges it as numbers.
     ///
     /// # Errors
-    /// It is not allowed, or the last number cannot be read.
+    /// The refusal of the advance, or of the read of the last number.
     ///
     /// # Cancel safety
-    /// Dropping it has no effect.
+    /// Dropping the future has no effect.
     pub async fn admit_advance(
         &self,
         service: &impl SequenceService,
@@ -83,7 +82,7 @@ impl Caller {
         let Caller::Tenant(tenant) = self else { return Ok(()) };
         tenant.admit_call()?;
         tenant.admit_uid(uid)?;
-        // Numbers only grow: one that is given out after this reading makes the distance smaller.
+        // Numbers only grow: an allocation after this reading makes the distance smaller.
         let current = service.current(call, uid, Epoch(0)).await?;
         tenant.admit_advance(current.reading.value, to)
     }

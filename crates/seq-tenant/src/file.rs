@@ -1,4 +1,4 @@
-//! The tenants file: TOML that becomes a list of [`TenantSpec`], or one error with its line.
+//! The tenants file: TOML that is parsed to a list of [`TenantSpec`]s, or to one error with its line.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,43 +11,43 @@ use toml::Spanned;
 
 use crate::token::TokenHash;
 
-/// Most tenants of a file: each has counters and metrics in every node.
+/// Most tenants of a file, because each has counters and metrics on every node.
 pub const MAX_TENANTS: usize = 1_000;
 
-/// Highest rate of a quota, per second. The intervals between two units are whole nanoseconds: above it they would be
-/// rounded by more than a tenth.
+/// Highest rate of a quota, per second. The intervals between two units are whole nanoseconds; for higher rates,
+/// rounding would change them by more than a tenth.
 pub const MAX_RATE: u32 = 100_000_000;
 
-/// Most tokens of a tenant: each request with a token is compared with all of them.
+/// Most tokens of a tenant, because each request with a token is compared with all of them.
 const MAX_TOKENS: usize = 16;
 
-/// Longest name of a tenant, in bytes: it is a label of metrics.
+/// Longest name of a tenant, in bytes; the name is a label of metrics.
 const MAX_NAME_BYTES: usize = 64;
 
-/// A tenant: its callers, its uids and its quotas. Without a quota the limits of the node apply.
+/// A tenant: its callers, its uids and its quotas. Where it has no quota, the limits of the node apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantSpec {
-    /// Its name: of small letters, digits and hyphens.
+    /// Name of lower-case letters, digits and hyphens.
     pub name: String,
-    /// The uids that it may use; none stands for all.
+    /// Uids that it may use; an empty list stands for all uids.
     pub uids: Vec<Range<u64>>,
-    /// Hashes of the tokens that prove it.
+    /// Hashes of the tokens that identify it.
     pub tokens: Vec<TokenHash>,
-    /// Names of the holders of role `client` whose certificates prove it.
+    /// Names of the holders of role `client` whose certificates identify it.
     pub certificates: Vec<String>,
-    /// Requests per second; a batch is one, and so is a message of a stream or a command.
+    /// Requests per second; a batch, a message of a stream and a command count as one request each.
     pub calls_per_s: Option<NonZeroU32>,
-    /// Allocated numbers per second; a second's worth may be taken at once.
+    /// Allocated numbers per second; a second's worth may be allocated at once.
     pub numbers_per_s: Option<NonZeroU32>,
     /// Open connections.
     pub connections: Option<u32>,
     /// Numbers per item.
     pub max_count: Option<u32>,
-    /// How far above its last number a uid may be advanced; 0, the default, forbids it.
+    /// Largest distance above its last number to which a uid may be advanced; 0, the default, forbids advances.
     pub max_advance: u64,
 }
 
-/// What is wrong with a tenants file.
+/// Fault of a tenants file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
     /// The line, from 1.
@@ -116,7 +116,7 @@ pub fn parse(text: &str) -> Result<Vec<TenantSpec>, FileError> {
             }
         }
         for token in &tenant.tokens {
-            // As a hash is compared, not as it is written.
+            // Compared like hashes, which ignore the case of the digits.
             if let Some(other) = hashes.insert(token.get_ref().to_ascii_lowercase(), name.clone()) {
                 let what = format!(
                     "tokens: this hash is of tenant {other:?} already: make each token with `seqsvr tenant token`"
@@ -129,11 +129,11 @@ pub fn parse(text: &str) -> Result<Vec<TenantSpec>, FileError> {
     Ok(tenants)
 }
 
-/// Where a problem is, and its reason.
+/// Position and reason of a fault.
 type Problem = (Range<usize>, String);
 
 impl RawTenant {
-    /// The tenant, once each of its keys is checked.
+    /// Checks each of its keys, and returns the tenant.
     fn check(self) -> Result<TenantSpec, Problem> {
         let (span, name) = (self.name.span(), self.name.into_inner());
         let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

@@ -1,8 +1,8 @@
-//! Tenants: which callers may use which uids, and how much of a node.
+//! Tenants: which uids each caller may use, and how much of a node.
 //!
-//! A tenants file lists them ([`mod@file`]). A caller proves to be of a tenant by the certificate of a client or by a
-//! [`token`]. [`registry`] finds the tenant of a request, and [`quota`] decides what it may do, before anything is
-//! allocated. Quotas are those of one node: no message is exchanged to enforce them.
+//! A tenants file lists them ([`mod@file`]). A caller proves its tenant by the certificate of a client or by a
+//! [`token`]. [`registry`] finds the tenant of a request, and [`quota`] decides, before anything is allocated, whether
+//! the request is admitted. Each node has its own quotas: no message is exchanged to enforce them.
 
 pub mod file;
 pub mod quota;

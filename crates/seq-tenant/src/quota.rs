@@ -1,7 +1,7 @@
-//! What a tenant may do: its uids, its rates and its caps. Nothing here waits: beyond a quota an item is refused at
+//! Limits of a tenant: its uids, its rates and its caps. Requests never wait here: an item beyond a quota is refused at
 //! once.
 //!
-//! Rates are of the generic cell rate algorithm: a tenant that was idle may take one second's worth at once.
+//! Rates use the generic cell rate algorithm: a tenant that was idle may take one second's worth at once.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use tokio::time::Instant;
 
 use crate::file::TenantSpec;
 
-/// Tenants with metrics of their own; further ones share the label `other`.
+/// Number of tenants with separate metrics; further tenants share the label `other`.
 const LABELLED_TENANTS: usize = 64;
 
 /// A tenant on this node.
 #[derive(Debug)]
 pub struct Tenant {
-    /// Its definition.
+    /// Definition in the tenants file.
     spec: TenantSpec,
     calls: Option<Bucket>,
     numbers: Option<Bucket>,
@@ -37,7 +37,7 @@ pub struct Tenant {
 #[derive(Debug)]
 struct Metrics {
     numbers: Counter,
-    /// Refused requests and items: beyond a rate, of another tenant's uid, above a cap, at the limit of connections.
+    /// Refused requests and items: beyond a rate, for another tenant's uid, above a cap, at the limit of connections.
     rate: Counter,
     uid: Counter,
     cap: Counter,
@@ -61,7 +61,8 @@ impl Metrics {
 }
 
 impl Tenant {
-    /// A tenant with full quotas: the `index`th of its file. Connections of `former`, its former definition, count on.
+    /// Creates a tenant with full quotas, the `index`th of its file. Connections of `former`, its former definition,
+    /// still count.
     pub(crate) fn new(spec: TenantSpec, node: &str, index: usize, former: Option<&Tenant>) -> Tenant {
         let label = if index < LABELLED_TENANTS { spec.name.as_str() } else { "other" };
         Tenant {
@@ -73,7 +74,7 @@ impl Tenant {
         }
     }
 
-    /// Its definition.
+    /// Returns the definition of the tenant.
     #[must_use]
     pub fn spec(&self) -> &TenantSpec {
         &self.spec
@@ -103,8 +104,8 @@ impl Tenant {
         Err(Refusal::OtherTenantsUid { uid })
     }
 
-    /// Replaces what the tenant may not allocate by its refusal. Where the quota of numbers does not suffice for all
-    /// items, it is given in their order.
+    /// Replaces the items that the tenant may not allocate by refusals. If the quota of numbers does not suffice for
+    /// all items, they are served in their order.
     pub(crate) fn admit_items(&self, items: &mut [DecodedItem]) {
         for item in &mut *items {
             if let Err(refusal) =
@@ -133,7 +134,7 @@ impl Tenant {
         self.metrics.rate.increment(refused);
     }
 
-    /// Most numbers of an item: its cap, and what the rate allows at once.
+    /// Returns the most numbers of an item: the lower of its cap and the numbers that the rate allows at once.
     fn most(&self) -> u32 {
         let rate = self.spec.numbers_per_s.map_or(u32::MAX, NonZeroU32::get);
         self.spec.max_count.unwrap_or(u32::MAX).min(rate)
@@ -148,12 +149,12 @@ impl Tenant {
         Err(Refusal::CountAboveQuota { count, most })
     }
 
-    /// Checks an advance of a uid whose last number is `from`, and charges the numbers between.
+    /// Checks an advance of a uid whose last number is `from`, and charges the numbers in between.
     ///
     /// # Errors
     /// [`Refusal::AdvanceTooFar`], [`Refusal::QuotaExceeded`]
     pub(crate) fn admit_advance(&self, from: Seq, to: Target) -> Result<(), Refusal> {
-        // What the rate never allows at once is too far as well.
+        // A distance that the rate never allows at once is too far as well.
         let rate = self.spec.numbers_per_s.map_or(u64::MAX, |rate| rate.get().into());
         let bound = Seq(from.0.saturating_add(self.spec.max_advance.min(rate)));
         if to.seq() > bound {
@@ -184,7 +185,7 @@ impl Tenant {
     }
 }
 
-/// A connection that counts for a tenant.
+/// A connection counted for a tenant.
 #[derive(Debug)]
 pub(crate) struct Connected(Arc<Tenant>);
 
@@ -195,12 +196,12 @@ impl Drop for Connected {
     }
 }
 
-/// A rate.
+/// Limiter of a rate.
 #[derive(Debug)]
 struct Bucket(RateLimiter<NotKeyed, InMemoryState, RuntimeClock, NoOpMiddleware<Duration>>);
 
 impl Bucket {
-    /// `rate` units a second, of which as many may be taken at once.
+    /// Creates a limiter of `rate` units a second, of which `rate` may be taken at once.
     fn new(rate: NonZeroU32) -> Bucket {
         let clock = RuntimeClock(Instant::now());
         Bucket(RateLimiter::direct_with_clock(Quota::per_second(rate), clock))
@@ -212,7 +213,7 @@ impl Bucket {
     }
 }
 
-/// The time since an instant by the clock of the runtime, which tests pause.
+/// Time since an instant by the clock of the runtime, which tests pause.
 #[derive(Clone, Debug)]
 struct RuntimeClock(Instant);
 

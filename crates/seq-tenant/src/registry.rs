@@ -1,4 +1,4 @@
-//! Finds the tenant of a request. The tenants can be replaced at any time: quotas that did not change go on.
+//! Finds the tenant of a request. The tenants can be replaced at any time; unchanged quotas continue.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::file::TenantSpec;
 use crate::quota::{Connected, Tenant};
 use crate::token::{Token, TokenHash};
 
-/// The tenants of a node. Clones share them.
+/// Tenants of a node. Clones share them.
 #[derive(Clone)]
 pub struct Tenants(Arc<Inner>);
 
@@ -39,10 +39,10 @@ struct Registry {
     by_certificate: HashMap<String, Arc<Tenant>>,
 }
 
-/// How a caller proved what it may do.
+/// Proof of a caller's rights.
 #[derive(Clone, Debug)]
 enum Proof {
-    /// A role that is of no tenant.
+    /// A role that belongs to no tenant.
     Role,
     /// The certificate of a client, by its name.
     Certificate(String),
@@ -51,7 +51,7 @@ enum Proof {
 }
 
 impl Tenants {
-    /// The tenants of `node`.
+    /// Creates the tenants of `node`.
     #[must_use]
     pub fn new(node: &str, specs: Vec<TenantSpec>) -> Tenants {
         let tenants = Tenants(Arc::new(Inner {
@@ -64,7 +64,7 @@ impl Tenants {
         tenants
     }
 
-    /// Replaces all tenants. One that has not changed keeps what is left of its quotas.
+    /// Replaces all tenants. An unchanged tenant keeps the remainder of its quotas.
     pub fn replace(&self, specs: Vec<TenantSpec>) {
         let before = self.0.current.load();
         let mut next = Registry { generation: before.generation + 1, ..Registry::default() };
@@ -82,8 +82,8 @@ impl Tenants {
         self.0.current.store(Arc::new(next));
     }
 
-    /// The caller of a request: by its token where it sent one, else by the certificate of its connection. The first
-    /// tenant of a connection has it counted.
+    /// Finds the caller of a request by its token if it sent one, otherwise by the certificate of its connection. The
+    /// connection counts for the first tenant found on it.
     ///
     /// # Errors
     /// `UNKNOWN_TOKEN`, `NO_TENANT`, `TOO_MANY_CONNECTIONS`.
@@ -100,7 +100,7 @@ impl Tenants {
         Ok(caller)
     }
 
-    /// As [`Tenants::caller`], for all requests of a stream or a connection.
+    /// Finds the caller as [`Tenants::caller`] does, for all requests of a stream or a connection.
     ///
     /// # Errors
     /// As [`Tenants::caller`].
@@ -129,7 +129,7 @@ impl Tenants {
         })
     }
 
-    /// Counts a wrong token, and logs the first one and then one a minute.
+    /// Counts a wrong token; logs the first, and then at most one each minute.
     fn count_failure(&self) {
         self.0.failures.increment(1);
         if let Some(suppressed) = self.0.logged.lock().admit() {
@@ -142,7 +142,7 @@ fn proof(identity: Option<&Identity>, token: Option<Token<'_>>) -> Result<Proof,
     match (token, identity) {
         (Some(token), _) => Ok(Proof::Token(token.tenant.to_owned(), token.hash())),
         (None, Some(identity)) if identity.role() == Role::Client => Ok(Proof::Certificate(identity.name().to_owned())),
-        // The table of roles has decided about the others.
+        // The table of roles has already decided about other roles.
         (None, Some(_)) => Ok(Proof::Role),
         (None, None) => Err(Reason::UnknownToken.status("the request needs a token of a tenant, or a certificate")),
     }
@@ -151,7 +151,7 @@ fn proof(identity: Option<&Identity>, token: Option<Token<'_>>) -> Result<Proof,
 fn connect(tenant: &Arc<Tenant>) -> Result<Connected, Status> {
     tenant.connect().ok_or_else(|| {
         let name = &tenant.spec().name;
-        Reason::TooManyConnections.status(format!("tenant {name} has as many connections open as it may"))
+        Reason::TooManyConnections.status(format!("tenant {name} has reached its limit of open connections"))
     })
 }
 
@@ -161,28 +161,28 @@ impl fmt::Debug for Tenants {
     }
 }
 
-/// The sender of all requests of a connection or a stream.
+/// Caller of all requests of a connection or a stream.
 #[derive(Debug)]
 pub struct Session {
-    /// `None` where the node has no tenants.
+    /// `None` if the node has no tenants.
     tenants: Option<Tenants>,
     proof: Proof,
-    /// Generation of the tenants in which the caller was found.
+    /// Generation of the tenants that contained the caller.
     generation: u64,
     caller: Caller,
 }
 
 impl Session {
-    /// The session of a node without tenants.
+    /// Returns the session of a node without tenants.
     #[must_use]
     pub fn unlimited() -> Session {
         Session { tenants: None, proof: Proof::Role, generation: 0, caller: Caller::Unlimited }
     }
 
-    /// Finds the caller again where the tenants were replaced.
+    /// Finds the caller again if the tenants were replaced.
     ///
     /// # Errors
-    /// As [`Tenants::caller`]: what it proved itself by is no longer of a tenant.
+    /// As [`Tenants::caller`]: the token or certificate no longer belongs to a tenant.
     pub fn refresh(&mut self) -> Result<(), Status> {
         let Some(tenants) = &self.tenants else { return Ok(()) };
         let generation = tenants.0.current.load().generation;
@@ -193,7 +193,7 @@ impl Session {
         Ok(())
     }
 
-    /// The caller, as of the last refresh.
+    /// Returns the caller, as of the last refresh.
     #[must_use]
     pub fn caller(&self) -> &Caller {
         &self.caller

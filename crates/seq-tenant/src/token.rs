@@ -1,7 +1,7 @@
 //! Bearer tokens: `TENANT.SECRET`, where the secret is 256 random bits in base64.
 //!
-//! A file keeps only the SHA-256 of a secret. A slow hash would add nothing: what it slows down is guessing, and
-//! nothing is to be guessed from 256 random bits.
+//! A file keeps only the SHA-256 of a secret. A slow hash would add nothing: it only slows down guessing, and 256
+//! random bits cannot be guessed.
 
 use std::fmt;
 
@@ -17,10 +17,10 @@ const SECRET_BYTES: usize = 32;
 /// Prefix of a hash in a file.
 const SCHEME: &str = "sha256:";
 
-/// Longest token, in bytes: longer ones are not hashed.
+/// Longest token, in bytes: a longer token is not hashed.
 const MAX_BYTES: usize = 256;
 
-/// What a caller sent as its token; it may be of no tenant.
+/// A token sent by a caller; it may belong to no tenant.
 #[derive(Clone, Copy)]
 pub struct Token<'a> {
     /// The tenant that it names.
@@ -29,28 +29,28 @@ pub struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// Splits a token into its parts; `None` where it cannot be one.
+    /// Splits a token into its parts; `None` if the text cannot be a token.
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Token<'a>> {
         let (tenant, secret) = text.split_once('.').filter(|_| text.len() <= MAX_BYTES)?;
         Some(Token { tenant, secret })
     }
 
-    /// The token in the value of an `authorization` header, `Bearer TOKEN`.
+    /// Returns the token in the value of an `authorization` header, `Bearer TOKEN`.
     #[must_use]
     pub fn bearer(header: &'a str) -> Option<Token<'a>> {
         let (scheme, token) = header.split_once(' ')?;
         Token::parse(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))
     }
 
-    /// The token of a user and a password: the password is a whole token of that user, or its secret.
+    /// Returns the token of a user and a password: the password is a whole token of that user, or its secret.
     #[must_use]
     pub fn of_user(user: &'a str, password: &'a str) -> Option<Token<'a>> {
         let secret = password.strip_prefix(user).and_then(|rest| rest.strip_prefix('.')).unwrap_or(password);
         Some(Token { tenant: user, secret }).filter(|_| password.len() <= MAX_BYTES)
     }
 
-    /// The hash of its secret.
+    /// Returns the hash of the secret.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
         TokenHash(Sha256::digest(self.secret.as_bytes()).into())
@@ -63,12 +63,12 @@ impl fmt::Debug for Token<'_> {
     }
 }
 
-/// The SHA-256 of a secret, as files have it: `sha256:` and 64 hexadecimal digits.
+/// SHA-256 of a secret, in files `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    /// Parses a hash; `None` for another form.
+    /// Parses a hash; `None` for any other form.
     #[must_use]
     pub fn parse(text: &str) -> Option<TokenHash> {
         let digits = text.strip_prefix(SCHEME).filter(|digits| digits.len() == 64)?;
@@ -83,7 +83,7 @@ impl TokenHash {
     }
 }
 
-/// In constant time.
+/// Compares in constant time.
 impl PartialEq for TokenHash {
     fn eq(&self, other: &TokenHash) -> bool {
         self.0.ct_eq(&other.0).into()
@@ -99,10 +99,10 @@ impl fmt::Display for TokenHash {
     }
 }
 
-/// Makes a token of a tenant. It is overwritten in memory when dropped.
+/// Generates a token of a tenant. It is overwritten in memory when dropped.
 ///
 /// # Errors
-/// The system has no random bytes.
+/// When the system has no random bytes.
 pub fn generate(tenant: &str) -> Result<(Zeroizing<String>, TokenHash), getrandom::Error> {
     let mut bytes = Zeroizing::new([0; SECRET_BYTES]);
     getrandom::fill(&mut *bytes)?;

@@ -5,7 +5,7 @@ use expect_test::expect_file;
 
 use super::*;
 
-/// The reference is generated from the catalogue, so each metric is in it once with the same text.
+/// The reference is generated from the catalogue, so it lists each metric once, with the same text.
 #[test]
 fn the_reference_lists_every_metric() {
     let mut text = String::from(

@@ -1,4 +1,4 @@
-//! The definitions of the promises, literally, over the whole history.
+//! The definitions of the promises over the whole history, taken literally.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ struct Read {
     value: u64,
 }
 
-/// A number that was named as allocated, at which event, and whether by a read.
+/// A number named as allocated: at which event, and whether by a read.
 #[derive(Clone, Copy, Debug)]
 struct Named {
     user: u32,
@@ -31,7 +31,7 @@ struct Named {
     read: bool,
 }
 
-/// An attempt that may have got a number: at which event it was sent, and its floor.
+/// An attempt that may have got a number: the event at which it was sent, and its floor.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     user: u32,
@@ -39,12 +39,12 @@ struct Attempt {
     floor: u64,
 }
 
-/// A call as it was sent.
+/// A call when it was sent.
 #[derive(Clone, Debug)]
 struct Call {
     users: Vec<u32>,
     sent: usize,
-    /// Items and reads known then.
+    /// Numbers of items and of reads known at that time.
     known: (usize, usize),
     allocates: bool,
     target: u64,
@@ -60,11 +60,11 @@ struct Twin {
     reads: Vec<Read>,
     named: Vec<Named>,
     lost: Vec<Attempt>,
-    /// Targets of advances: the user, the number, at which event it was sent.
+    /// Targets of advances: the user, the number, and the event at which it was sent.
     targets: Vec<(u32, u64, usize)>,
 }
 
-/// The definitions of the promise, literally; quadratic.
+/// Applies the definitions of the promises literally; quadratic.
 pub(super) fn twin(events: &[Event], complete: bool) -> Tally {
     let mut twin = Twin::default();
     for (at, event) in events.iter().enumerate() {
@@ -104,7 +104,7 @@ impl Twin {
         self.calls.push(Call { users: users.to_vec(), sent, known, allocates, target, open: true });
     }
 
-    /// The largest number returned or read before a call was sent.
+    /// Returns the largest number returned or read before a call was sent.
     fn floor(&self, call: usize, user: u32) -> Option<u64> {
         let (items, reads) = self.calls[call].known;
         let answered = self.items[..items].iter().filter(|item| item.user == user).map(|item| item.last);
@@ -142,13 +142,14 @@ impl Twin {
         }
     }
 
-    /// An exact read returns no number that a call took before its last one, and none that a `prev` skips.
+    /// Returns whether an exact read contradicts an item: the read returned a number below the last number of a call,
+    /// or a number that its `prev` skips.
     fn contradicts(item: &Item, user: u32, value: u64) -> bool {
         let skipped = item.prev != 0 && item.prev < value && value < item.first;
         item.holds && item.user == user && (skipped || (item.first <= value && value < item.last))
     }
 
-    /// Checks earlier exact reads, of numbers that no call had got, against an item.
+    /// Checks an item against earlier exact reads of numbers that no call had got.
     fn contradict(&mut self, item: Item) {
         let user = item.user;
         let wrong = |named: &Named| named.user == user && Self::contradicts(&item, user, named.number);
@@ -183,7 +184,7 @@ impl Twin {
         self.targets.iter().any(|target| (target.0, target.1) == (user, number))
     }
 
-    /// Records a number that was named as allocated; a read may name the target of an advance that was sent.
+    /// Records a number named as allocated; a read may name the target of a sent advance.
     fn name(&mut self, named: Named) {
         let given = |item: &Item| item.user == named.user && (item.first..=item.last).contains(&named.number);
         let is_target = named.read && self.is_target(named.user, named.number);
@@ -192,7 +193,7 @@ impl Twin {
         }
     }
 
-    /// Named numbers that no call got, less as many as lost attempts and open calls can explain.
+    /// Returns how many named numbers no call got and no lost attempt or open call can explain.
     fn foreign(&self, complete: bool) -> u64 {
         (0..USERS)
             .map(|user| {
@@ -223,7 +224,7 @@ impl Twin {
     }
 }
 
-/// Size of a maximum bipartite matching, by augmenting paths.
+/// Returns the size of a maximum bipartite matching, by augmenting paths.
 fn matched<A, B>(left: &[A], right: &[B], fits: impl Fn(&A, &B) -> bool) -> usize {
     fn augment<A, B>(
         at: usize,

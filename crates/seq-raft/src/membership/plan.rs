@@ -31,7 +31,7 @@ pub(crate) struct Group {
     pub(crate) live: Ids,
     /// Live members that lack at most [`MAX_LAG`] entries.
     pub(crate) caught_up: Ids,
-    /// Every id that a member ever had, by the record in the state.
+    /// Every id that a member ever had, as far as the state records it.
     pub(crate) used: Ids,
 }
 

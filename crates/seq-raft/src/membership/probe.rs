@@ -1,5 +1,5 @@
-//! Peer probes: a member requests from its peers whether their list of members names its data directory, whether they
-//! have acknowledgements that it has lost, and whether a group exists.
+//! Peer probes: a member finds out whether its peers' list of members names its data directory, whether they have
+//! acknowledgements that it has lost, and whether a group exists.
 //!
 //! A group is formed once, by the store with the lowest id in the set file, with an empty log, and only after every
 //! other store of the file has responded that it belongs to no group and has named its data directory: the first list

@@ -19,8 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use crate::storage::Raft;
 use crate::types::{EncodedBatch, EncodedCommand, MAX_BATCH_BYTES, MAX_BATCH_COMMANDS, Output, Outputs, TypeConfig};
 
-/// Number of entries in flight at which a smaller than full batch waits. One entry is replicated and synced while the
-/// next is made; more entries in flight would make batches smaller.
+/// Number of entries in flight at which a partial batch waits. One entry is replicated and synced while the next is
+/// made; more entries in flight would make batches smaller.
 const ENTRIES_IN_FLIGHT: usize = 2;
 
 /// Reason why an entry was not applied.

@@ -24,8 +24,7 @@ use crate::types::{EncodedBatch, Entry, LogId, Payload, TypeConfig, Vote};
 /// of the port, and a follower's heartbeat does not wait behind it.
 const REPLICATION_BYTES: usize = 1024 * 1024;
 
-/// Returns the number of commands in an entry, or an error if they cannot be decoded: the state machine's own decoder,
-/// without its type.
+/// Decoder of the commands in an entry, which returns their number: the state machine's own decoder, without its type.
 pub(crate) type CheckCommands = fn(&[u8]) -> Result<usize, ReadError>;
 
 /// The log and the vote.

@@ -96,7 +96,7 @@ fn connections_are_counted_until_they_end() {
 }
 
 proptest! {
-    /// Any second of time admits at most two seconds' worth: what was saved, and what came.
+    /// Any second admits at most two seconds' worth: the saved units, and the new units.
     #[test]
     fn no_second_admits_more_than_its_share(steps in prop::collection::vec((0u64..400, 1u32..60), 1..100)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
