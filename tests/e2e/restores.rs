@@ -90,12 +90,33 @@ fn restores_of_two_sets_from_the_same_backups_allocate_no_number_twice() {
     assert!(refused.status.code() == Some(1) && text(&refused).contains("was used before"), "{}", text(&refused));
     assert_eq!(restore(&sets, "b", (&of_b, "b2"), &["--count", "3"]), [3, 3, 3]);
     assert_eq!(restore(&sets, "a", (&of_a, "a2"), &["--count", "4"]), [4, 4, 4]);
-    let _b = SetServers { stores: sets.stores("b", "b2"), allocs: sets.allocs("b") };
-    let _a = SetServers { stores: sets.stores("a", "a2"), allocs: sets.allocs("a") };
+    let mut b = SetServers { stores: sets.stores("b", "b2"), allocs: sets.allocs("b") };
+    let mut a = SetServers { stores: sets.stores("a", "a2"), allocs: sets.allocs("a") };
     serves(&sets, "a");
     above(&sets, &mut last);
+
+    // Again, and the operator of one set has a backup without notes.
+    kill(&mut a);
+    kill(&mut b);
+    assert_eq!(restore(&sets, "b", (&of_b, "b3"), &["--count", "6"]), [6, 6, 6]);
+    fs::create_dir(sets.place.path("elsewhere")).unwrap();
+    let copy = sets.place.path("elsewhere/a.backup");
+    fs::copy(&of_a, &copy).unwrap();
+    assert_eq!(restore(&sets, "a", (&copy.display().to_string(), "a3"), &["--count", "5"]), [5, 5, 5]);
+    let _b = SetServers { stores: sets.stores("b", "b3"), allocs: sets.allocs("b") };
+    let _a = SetServers { stores: sets.stores("a", "a3"), allocs: sets.allocs("a") };
+    serves(&sets, "a");
+    above(&sets, &mut last);
+    let file = sets.file("a").display().to_string();
+    let status = String::from_utf8_lossy(&seqsvr(&["status", "--set", &file]).stdout).into_owned();
+    assert!(status.contains("it began the lineage that counts 7 by itself") && status.contains("add 7 to"), "{status}");
+    let audit = seqsvr_json(&["audit", "list", "--set", &file]).to_string();
+    assert!(audit.contains("begin a lineage that counts 7 restores, after 5"), "{audit}");
+    let metrics = crate::dev::get(&format!("{}:7311", sets.place.host), "/metrics");
+    let begun = metrics.lines().find(|line| line.starts_with("seqsvr_set_lineage_begun{")).unwrap();
+    assert!(begun.ends_with(" 7"), "{begun}");
     let notes = fs::read_to_string(sets.place.path("two.restores")).unwrap();
-    assert_eq!(notes.lines().filter(|line| line.contains("\"count\"")).count(), 12, "{notes}");
+    assert_eq!(notes.lines().filter(|line| line.contains("\"count\"")).count(), 15, "{notes}");
 }
 
 /// C2: a set is merged into another one and stopped, and that one is restored from before the merge.

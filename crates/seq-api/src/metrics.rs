@@ -67,6 +67,8 @@ catalogue! {
     SECTIONS = "seqsvr_sections", Gauge, Count, ["set", "node", "state"];
     /// Highest restore count, of any set of the cluster, that a store's log knows.
     SET_RESTORES = "seqsvr_set_restores", Gauge, Count, ["set", "node"];
+    /// Restores that a set's lineage counts, where the set began that lineage by itself; else 0.
+    SET_LINEAGE_BEGUN = "seqsvr_set_lineage_begun", Gauge, Count, ["set", "node"];
     /// Version of the route table that a node holds.
     ROUTE_VERSION = "seqsvr_route_version", Gauge, Count, ["node"];
     /// Items that a node forwarded to their owner.

@@ -81,7 +81,8 @@ number! {
 }
 number! {
     /// Number of a set's history: a restore from a backup begins another one. The upper 32 bits count the restores of
-    /// all sets of the cluster, the lower ones are random, so a larger lineage is newer. 0: never restored.
+    /// all sets of the cluster, the lower ones are random but for the lowest byte, which marks those that no operator
+    /// began; so a larger lineage is newer. 0: never restored.
     Lineage(u64)
 }
 number! {
@@ -100,7 +101,29 @@ impl Seq {
     pub const MAX: Seq = Seq(i64::MAX as u64);
 }
 
+/// The lowest byte of a lineage that a restored set began by itself.
+const OF_SET: u64 = 0xa5;
+
 impl Lineage {
+    /// The lineage of a restore under the count that an operator gave.
+    #[must_use]
+    pub fn of_restore(count: u32, random: u32) -> Lineage {
+        let lineage = Lineage(u64::from(count) << 32 | u64::from(random));
+        if lineage.is_of_set() { Lineage(lineage.0 ^ 1) } else { lineage }
+    }
+
+    /// The lineage that a restored set begins by itself, because the log of another set counts more.
+    #[must_use]
+    pub fn of_set(count: u32, random: u32) -> Lineage {
+        Lineage(u64::from(count) << 32 | u64::from(random) & !0xff | OF_SET)
+    }
+
+    /// Whether a restored set began it by itself, so that no operator gave its count.
+    #[must_use]
+    pub fn is_of_set(self) -> bool {
+        self.restores() > 0 && self.0 & 0xff == OF_SET
+    }
+
     /// Restores of the cluster's sets, up to the one that began this lineage.
     #[must_use]
     pub fn restores(self) -> u32 {

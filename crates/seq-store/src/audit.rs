@@ -18,4 +18,4 @@ pub(crate) mod services;
 
 pub(crate) use file::AuditFile;
 pub use lines::{Damage, Verified, event, line, verify};
-pub(crate) use recorder::{Recorder, ends, note};
+pub(crate) use recorder::{Recorder, ends, recorded};

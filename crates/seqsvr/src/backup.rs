@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use seq_core::Lineage;
 use seq_proto::v1::BackupHeader;
 use seq_store::backup::Backup;
 use serde::Serialize;
@@ -296,7 +297,10 @@ fn show(path: &Path, backup: &Backup, output: &Output) -> anyhow::Result<()> {
 pub(crate) fn lineage(lineage: u64) -> String {
     match lineage >> 32 {
         0 => format!("{lineage}, never restored"),
-        restores => format!("{lineage}, counts {restores} restores"),
+        restores => {
+            let begun = if Lineage(lineage).is_of_set() { ", begun by the set itself" } else { "" };
+            format!("{lineage}, counts {restores} restores{begun}")
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{allocators, ceilings, disks, ownership, security, stores, upgrades, writes};
 
 /// The alerts of all scenes.
-const SCENES: [&[&str]; 16] = [
+const SCENES: [&[&str]; 17] = [
     allocators::ALERTS,
     allocators::ALERTS_OF_FILES,
     allocators::ALERTS_OF_OVERLOAD,
@@ -22,6 +22,7 @@ const SCENES: [&[&str]; 16] = [
     security::ALERTS_OF_HANDSHAKES,
     stores::ALERTS,
     stores::ALERTS_OF_STATES,
+    stores::ALERTS_OF_LINEAGES,
     upgrades::ALERTS,
     writes::ALERTS,
     writes::ALERTS_OF_STEPS,

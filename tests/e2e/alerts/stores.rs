@@ -16,6 +16,27 @@ pub(super) const ALERTS: &[&str] = &[
 
 pub(super) const ALERTS_OF_STATES: &[&str] = &["SeqsvrStateDiffers"];
 
+pub(super) const ALERTS_OF_LINEAGES: &[&str] = &["SeqsvrLineageBegun"];
+
+/// A second set of one store, beside the three nodes.
+const SECOND: &str = r#"
+plaintext = true
+name = "im-b"
+cluster = "three-node"
+genesis = "create"
+uids = "0..10_000_000"
+section_size = 100_000
+step = 10_000
+
+[[store]]
+id = 1
+name = "s1"
+addr = "HOST:7321"
+raft = "HOST:7327"
+admin = "HOST:7324"
+http = "HOST:7331"
+"#;
+
 #[test]
 #[ignore = "twenty minutes, as root, with Prometheus; `just alerts`"]
 fn alerts_of_stores_fire_and_resolve() {
@@ -87,5 +108,57 @@ fn alerts_of_states_fire_and_resolve() {
         |_| {},
     );
     scene.stays("SeqsvrStateDiffers", "until store 3 is replaced");
+    scene.print();
+}
+
+#[test]
+#[ignore = "a minute, with Prometheus; `just alerts`"]
+fn alerts_of_lineages_fire() {
+    let mut scene = Scene::start(&Setup { alerts: ALERTS_OF_LINEAGES, ..Setup::default() });
+    let path = |scene: &Scene, name: &str| scene.place.path(name).display().to_string();
+    let (set, second) = (scene.set.clone(), path(&scene, "second.toml"));
+    std::fs::write(&second, SECOND.replace("HOST", &scene.place.host.to_string())).unwrap();
+    let store = |scene: &Scene, dir: &str| {
+        scene.place.server(dir, &["store", "--set", &second, "--id", "1", "--data", &path(scene, dir)])
+    };
+    let mut other = store(&scene, "im-b");
+    let join = scene.addr(7301);
+    eventually("the second set is created", || {
+        seqsvr(&["set", "create", "--set", &second, "--join", &join, "--yes"]).status.success().then_some(())
+    });
+    // In directories of their own, so that the notes of one restore are not beside the other backup.
+    let backups = [(&set, "first"), (&second, "second")].map(|(set, dir)| {
+        std::fs::create_dir(scene.place.path(dir)).unwrap();
+        let out = path(&scene, &format!("{dir}/set.backup"));
+        seqsvr_json(&["backup", "create", "--set", set, "--out", &out]);
+        out
+    });
+    let restore = |set: &str, from: &str, id: &str, data: &str, more: &[&str]| {
+        let args = ["restore", "--from", from, "--set", set, "--id", id, "--data", data, "--yes"];
+        seqsvr_json(&[&args[..], more].concat());
+    };
+    other.kill();
+    restore(&second, &backups[1], "1", &path(&scene, "im-b-again"), &["--count", "5"]);
+    let _other = store(&scene, "im-b-again");
+    eventually("the second set is out of quarantine", || {
+        seqsvr(&["status", "--set", &second]).status.success().then_some(())
+    });
+    scene.stage(
+        "a set is restored `--offline` with `--count 1`, and another one counts 5",
+        ALERTS_OF_LINEAGES,
+        |scene| {
+            scene.allocs.iter_mut().chain(&mut scene.stores).flatten().for_each(Server::kill);
+            for id in 1..=3 {
+                let data = scene.data(id);
+                std::fs::remove_dir_all(&data).unwrap();
+                let data = data.display().to_string();
+                restore(&set, &backups[0], &id.to_string(), &data, &["--count", "1", "--offline"]);
+                scene.start_store(id);
+            }
+            (0..2).for_each(|alloc| scene.start_alloc(alloc, FILES));
+        },
+        |_| {},
+    );
+    scene.stays("SeqsvrLineageBegun", "until a day later, or the next restore");
     scene.print();
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS, SET_RESTORES};
+use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS, SET_LINEAGE_BEGUN, SET_RESTORES};
 use seq_core::state::{Closing, PeerSet, Residence, Rules, State};
 use seq_core::{RouteVersion, SectionId, limits};
 use seq_kit::connection::{Peer, Tls};
@@ -169,8 +169,9 @@ impl View {
 
     fn set_gauges(&self) {
         let (set, node) = (self.set.name.clone(), self.node.to_string());
-        let (sections, unowned, restores, RouteVersion(version)) = self.replicated.read(|state| {
-            (state.sections.residents().count(), unowned(state), state.most_restores(), state.route_version)
+        let (sections, unowned, restores, lineage, RouteVersion(version)) = self.replicated.read(|state| {
+            let (sections, restores) = (state.sections.residents().count(), state.most_restores());
+            (sections, unowned(state), restores, state.lineage, state.route_version)
         });
         let (delayed, _) = self.replicated.read(|state| self.on_their_way.delayed(state));
         for (name, value) in [("owned", sections as u32 - unowned), ("unowned", unowned), ("delayed", delayed)] {
@@ -179,6 +180,8 @@ impl View {
         }
         metrics::counter!(RAISES_APPLIED_TOTAL, "set" => set.clone(), "node" => node.clone())
             .absolute(self.replicated.raises_applied());
+        let begun = if lineage.is_of_set() { lineage.restores() } else { 0 };
+        metrics::gauge!(SET_LINEAGE_BEGUN, "set" => set.clone(), "node" => node.clone()).set(f64::from(begun));
         metrics::gauge!(SET_RESTORES, "set" => set, "node" => node.clone()).set(f64::from(restores));
         metrics::gauge!(ROUTE_VERSION, "node" => node.clone()).set(version as f64);
     }

@@ -83,12 +83,17 @@ pub(crate) fn ends(replicated: &ReplicatedSet, leader: LeaderHop, node: &str) ->
     (recorder, Ends { replicated: replicated.clone(), leader, ends: receiver })
 }
 
-/// Records what the store did by itself, with no plan and no refusal. Not recorded where this member does not lead, or
-/// the group's format has no audit log.
-pub(crate) async fn note(replicated: &ReplicatedSet, node: &str, text: &str) {
-    if !is_recorded(replicated.raft()) {
-        return;
-    }
+/// Carries out what the store does by itself between the records of its begin and its end. It is carried out alone where
+/// this member does not lead, or the group's format has no audit log.
+///
+/// # Errors
+/// Those of `carry_out`.
+pub(crate) async fn recorded<R>(
+    replicated: &ReplicatedSet,
+    node: &str,
+    text: &str,
+    carry_out: impl Future<Output = Result<R, String>>,
+) -> Result<R, String> {
     let begin = BeginOperation {
         at_unix_ms: wall_clock::now_ms(),
         principal: node.to_owned(),
@@ -96,10 +101,14 @@ pub(crate) async fn note(replicated: &ReplicatedSet, node: &str, text: &str) {
         operation: audit_text(text).to_owned(),
         plan: 0,
     };
-    if let Ok(Ok(operation)) = replicated.propose(begin).await {
-        let end = EndOperation { at_unix_ms: wall_clock::now_ms(), operation, refusal: None };
+    let begun = if is_recorded(replicated.raft()) { replicated.propose(begin).await } else { return carry_out.await };
+    let outcome = carry_out.await;
+    if let Ok(Ok(operation)) = begun {
+        let refusal = outcome.as_ref().err().map(|refusal| audit_text(refusal).to_owned());
+        let end = EndOperation { at_unix_ms: wall_clock::now_ms(), operation, refusal };
         drop(replicated.propose(end).await);
     }
+    outcome
 }
 
 impl Recorder {

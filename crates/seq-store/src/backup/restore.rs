@@ -205,7 +205,7 @@ fn check(backup: &Backup, config: &RestoreConfig) -> Result<(), RestoreError> {
 fn lineage(backup: &Backup, config: &RestoreConfig) -> Lineage {
     let digest = hash(config, b"seqsvr lineage").chain_update(backup.checksum).finalize();
     let random = u32::from_be_bytes(digest[..4].try_into().expect("four bytes"));
-    Lineage(u64::from(config.count) << 32 | u64::from(random))
+    Lineage::of_restore(config.count, random)
 }
 
 /// A hash of the group, to be continued with what it begins from.

@@ -151,17 +151,19 @@ async fn begin_lineage(between: &Between, refusal: &v1::FenceResponse) -> Result
     }
     // Other sets may need more by now, which this log has learned of them.
     let least = between.replicated.read(State::least_restores).max(refusal.least_restores);
-    let lineage = Lineage(u64::from(least) << 32 | draw_nonce() & u64::from(u32::MAX));
-    let outcome = between.replicated.propose(BeginLineage { lineage }).await.map_err(|error| error.to_string())?;
-    outcome.map_err(|refusal| refusal.to_string())?;
+    let lineage = Lineage::of_set(least, draw_nonce() as u32);
+    let text = format!("begin a lineage that counts {least} restores, after {}: note it", own.restores());
+    audit::recorded(&between.replicated, "store", &text, async {
+        let outcome = between.replicated.propose(BeginLineage { lineage }).await.map_err(|error| error.to_string())?;
+        outcome.map_err(|refusal| refusal.to_string())
+    })
+    .await?;
     tracing::warn!(
         lineage = lineage.0,
         before = own.0,
         count = least,
         "a newer lineage begins: another set counts more restores"
     );
-    let text = format!("begin a lineage that counts {least} restores, after {}: note it", own.restores());
-    audit::note(&between.replicated, "store", &text).await;
     Err(format!("lineage {lineage} begins, because it counts more restores"))
 }
 

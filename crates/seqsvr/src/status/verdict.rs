@@ -117,6 +117,8 @@ pub(super) struct Facts {
     pub(super) silent_allocs: Nodes,
     /// Highest count of a restore that a store knows, of any set of the cluster.
     pub(super) restores: u32,
+    /// The count of the lineage that the set began by itself; 0 where it did not.
+    pub(super) begun: u32,
     /// Nodes that respond, by the expiry of their certificates.
     pub(super) expiry: Expiry,
     /// Stores with their disks: bytes that are left, and bytes of the file system.

@@ -16,8 +16,9 @@ pub(in crate::status) struct Remark {
 }
 
 /// The remarks, in order.
-pub(in crate::status) const REMARKS: [Remark; 6] = [
+pub(in crate::status) const REMARKS: [Remark; 7] = [
     Remark { name: "restores", text: restores },
+    Remark { name: "lineage", text: begun },
     Remark { name: "disk", text: disks },
     Remark { name: "clock", text: clocks },
     Remark { name: "expired leases", text: lapses },
@@ -33,6 +34,16 @@ fn withdrawn(facts: &Facts) -> Option<String> {
 
 fn restores(facts: &Facts) -> Option<String> {
     (facts.restores > 0).then(|| format!("restores are counted up to {}", facts.restores))
+}
+
+fn begun(facts: &Facts) -> Option<String> {
+    let text = |count| {
+        format!(
+            "it began the lineage that counts {count} by itself, as another set knew of more restores; next: add {count} to \
+             the notes beside the backups"
+        )
+    };
+    (facts.begun > 0).then(|| text(facts.begun))
 }
 
 fn disks(facts: &Facts) -> Option<String> {

@@ -120,6 +120,7 @@ fn staged() -> Vec<(&'static str, Facts)> {
 fn remarked() -> Vec<(&'static str, Facts)> {
     vec![
         ("restores", with(|facts| facts.restores = 3)),
+        ("lineage", with(|facts| (facts.restores, facts.begun) = (3, 3))),
         ("disk", with(|facts| facts.disks = vec![("s1".into(), 90 << 20, 1 << 30), ("s2".into(), 110 << 20, 1 << 30)])),
         ("clock", with(|facts| facts.clocks = vec![("s3".into(), 3_600_000), ("a1".into(), -1_200)])),
         ("expired leases", with(|facts| facts.lapses = vec![("a1".into(), 4), ("a2".into(), 1)])),
@@ -177,6 +178,7 @@ fn each_remark_follows_a_verdict_that_it_does_not_change() {
     assert!(remarked().iter().all(|(_, facts)| facts.state() == State::Ok));
     expect![[r#"
         restores | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; restores are counted up to 3
+        lineage | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; restores are counted up to 3; it began the lineage that counts 3 by itself, as another set knew of more restores; next: add 3 to the notes beside the backups
         disk | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; disk of s1 is low: 90 MiB, 8 %, left; next: free space on it, a store ends where it cannot write
         clock | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; clock of s3 is 60 min ahead, a1 is 1.2 s behind of most others; next: look at its time service; certificates are judged by that clock, numbers are not
         expired leases | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; leases expired in the last 10 minutes: a1 4 times, a2 once; next: look for a store, a disk or a machine that is overloaded

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use seq_core::Lineage;
 use seq_proto::v1::{AllocMember, AllocStatus, MigrationStatus, SetState, StatusResponse, StoreMember, StoreStatus};
 use serde::Serialize;
 
@@ -242,6 +243,10 @@ impl SetView {
             self.open_sets = store.open_sets;
         }
         self.restores = self.restores.max(store.restores);
+        let lineage = Lineage(store.lineage);
+        if lineage.is_of_set() {
+            self.facts.begun = self.facts.begun.max(lineage.restores());
+        }
         if !store.entries_lost.is_empty() {
             self.facts.entries_lost.clone_from(&store.entries_lost);
         }
