@@ -64,6 +64,7 @@ mod explore;
 mod handover;
 mod owner;
 mod protocol;
+mod restores;
 mod runs;
 mod sets;
 mod store;
