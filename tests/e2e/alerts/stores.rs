@@ -18,7 +18,7 @@ pub(super) const ALERTS_OF_STATES: &[&str] = &["SeqsvrStateDiffers"];
 
 pub(super) const ALERTS_OF_LINEAGES: &[&str] = &["SeqsvrLineageBegun"];
 
-/// A second set of one store, beside the three nodes.
+/// A second set of one store and one allocator, beside the three nodes.
 const SECOND: &str = r#"
 plaintext = true
 name = "im-b"
@@ -35,6 +35,13 @@ addr = "HOST:7321"
 raft = "HOST:7327"
 admin = "HOST:7324"
 http = "HOST:7331"
+
+[[alloc]]
+name = "a1"
+addr = "HOST:7420"
+peer = "HOST:7424"
+redis = "HOST:7432"
+http = "HOST:7430"
 "#;
 
 #[test]
@@ -118,10 +125,12 @@ fn alerts_of_lineages_fire() {
     let path = |scene: &Scene, name: &str| scene.place.path(name).display().to_string();
     let (set, second) = (scene.set.clone(), path(&scene, "second.toml"));
     std::fs::write(&second, SECOND.replace("HOST", &scene.place.host.to_string())).unwrap();
-    let store = |scene: &Scene, dir: &str| {
-        scene.place.server(dir, &["store", "--set", &second, "--id", "1", "--data", &path(scene, dir)])
+    let store = |scene: &Scene, dir: &str, more: &[&str]| {
+        let args = ["store", "--set", &second, "--id", "1", "--data", &path(scene, dir)];
+        scene.place.server(dir, &[&args[..], more].concat())
     };
-    let mut other = store(&scene, "im-b");
+    let mut other = store(&scene, "im-b", &["--form"]);
+    let _alloc = scene.place.server("im-b-a1", &["alloc", "--set", &second, "--name", "a1", "--cores", "1"]);
     let join = scene.addr(7301);
     eventually("the second set is created", || {
         seqsvr(&["set", "create", "--set", &second, "--join", &join, "--yes"]).status.success().then_some(())
@@ -139,7 +148,7 @@ fn alerts_of_lineages_fire() {
     };
     other.kill();
     restore(&second, &backups[1], "1", &path(&scene, "im-b-again"), &["--count", "5"]);
-    let _other = store(&scene, "im-b-again");
+    let _other = store(&scene, "im-b-again", &[]);
     eventually("the second set is out of quarantine", || {
         seqsvr(&["status", "--set", &second]).status.success().then_some(())
     });
