@@ -198,3 +198,18 @@ impl Revision {
         Revision(self.0.checked_add(1).expect("revisions do not run out"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lineage_shows_whether_an_operator_began_it() {
+        for random in (0..=0x1ff).chain([u32::MAX]) {
+            let (given, own) = (Lineage::of_restore(7, random), Lineage::of_set(7, random));
+            assert!(!given.is_of_set() && own.is_of_set() && given != own, "{random}: {given} {own}");
+            assert_eq!((given.restores(), own.restores()), (7, 7));
+        }
+        assert!(!Lineage(0xa5).is_of_set(), "one that was never restored");
+    }
+}

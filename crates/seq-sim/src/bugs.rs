@@ -114,6 +114,18 @@ bugs! {
     CeilingBeforeCommit: "ceiling-before-commit", "a ceiling used before the store has committed it",
     /// A process that begins a new incarnation names nothing that it has seen, and compares nothing with it.
     ForgetsWhatItSaw: "forgets-what-it-saw", "a registration that does not say what its process has seen of the store",
+    /// A registration forgets the longer lease of the incarnation that it ends.
+    NewestLease: "newest-lease", "a registration that forgets the longer lease of the incarnation before",
+    /// A renewal that is applied again does not count as a sign of life.
+    RepeatNotCounted: "repeat-not-counted", "a repeated renewal that moves no liveness counter",
+    /// A raise of which nothing is accepted does not count as a sign of life.
+    RefusedRaiseNotCounted: "refused-raise-not-counted", "a raise without an accepted section that moves no liveness counter",
+    /// A transfer that is applied again does not count as a sign of life.
+    TransferRepeatNotCounted: "transfer-repeat-not-counted", "a repeated transfer that moves no liveness counter",
+    /// The lease is counted with its margin.
+    ServedPastMargin: "served-past-margin", "an owner that serves for the lease and its margin",
+    /// Routes of a peer are adopted, and the next request names their version.
+    PeerRoutesNoWhole: "peer-routes-no-whole", "routes of a peer after which the store is not asked for the whole table",
     /// The Arrive of a tombstone is sent that is proposed, and never committed.
     ArriveBeforeCommit: "arrive-before-commit", "two sets: an arrival of a departure that is only proposed",
     /// A store takes a newer claim for its fence.
@@ -142,6 +154,8 @@ bugs! {
     SetsStaleCopy: "sets-stale-copy", "two sets: a staged copy used by its epoch alone",
     /// A section is thawed though its departure may have been committed.
     SetsThawUnknown: "sets-thaw-unknown", "two sets: a thaw without a definite response",
+    /// A departure that is applied again does not count as a sign of life.
+    DepartRepeatNotCounted: "depart-repeat-not-counted", "two sets: a repeated departure that moves no liveness counter",
     /// The operator counts the restores since a backup.
     NthOfBackup: "nth-of-backup", "restores: a count of the restores since the backup was made",
     /// The operator trusts his notebook although a set may have moved on unseen.
@@ -162,6 +176,8 @@ bugs! {
     InheritanceSkipped: "inheritance-skipped", "restores: a set that closes before another one has its records",
     /// The claims of a set are kept although it was restored since.
     VoidKeepsClaims: "void-keeps-claims", "restores: responses kept although their set was restored since",
+    /// An arrival under the epoch that the record has is accepted.
+    EqualFenceArrives: "equal-fence-arrives", "restores: an arrival accepted under the epoch of the record",
 }
 
 impl Bug {

@@ -170,7 +170,7 @@ impl World {
         let (from, to_incarnation) = (session.node, incarnation);
         let transfer =
             Transfer { section, epoch, from, incarnation: session.incarnation, to, to_incarnation, handover_id };
-        let since = self.procs[p].owner.known_version();
+        let since = self.known_version(p);
         self.request(p, Purpose::Commit(handover), StoreRequest::Transfer { transfer, since });
     }
 

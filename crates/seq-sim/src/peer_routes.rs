@@ -13,6 +13,7 @@ use seq_core::route::RouteUpdate;
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::net::{Address, Body};
+use crate::process::Process;
 use crate::world::{Event, Step, World};
 
 /// The fetch under way; the next one replaces it.
@@ -22,6 +23,8 @@ pub(crate) struct RouteFetch {
     sent: Clocks,
     /// Fetches so far: the peers have turns.
     turns: usize,
+    /// Whether routes of a peer were adopted.
+    adopted: bool,
 }
 
 impl World {
@@ -40,8 +43,18 @@ impl World {
         let (known, host) = (routes.version(), process.name);
         let Some(to) = self.address_of(p, peer) else { return };
         let id = self.fresh();
-        self.procs[p].route_fetch = RouteFetch { id, sent, turns };
+        let adopted = self.procs[p].route_fetch.adopted;
+        self.procs[p].route_fetch = RouteFetch { id, sent, turns, adopted };
         self.send(host, to, Body::FetchRoutes { process: p, id, known });
+    }
+
+    /// The version of the routes that the next request to the store names.
+    pub(crate) fn known_version(&self, p: usize) -> RouteVersion {
+        let Process { owner, route_fetch, .. } = &self.procs[p];
+        match (self.bug, owner.routes()) {
+            (Some(Bug::PeerRoutesNoWhole), Some(routes)) if route_fetch.adopted => routes.version(),
+            _ => owner.known_version(),
+        }
     }
 
     /// A peer fetches the routes of this process.
@@ -65,7 +78,8 @@ impl World {
         self.coverage.saw(Situation::PeerRoutes);
         let owned = self.procs[p].owner.owned().count();
         // An update that does not fit any more changes nothing; the next fetch names the newer version.
-        let _ = self.step(p, |owner, effects| owner.on_peer_routes(update, effects));
+        let adopted = self.step(p, |owner, effects| owner.on_peer_routes(update, effects)).is_ok();
+        self.procs[p].route_fetch.adopted |= adopted;
         if self.procs[p].owner.owned().count() < owned {
             self.coverage.saw(Situation::PeerRevoked);
         }

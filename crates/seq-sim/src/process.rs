@@ -234,7 +234,8 @@ impl World {
     pub(crate) fn extend(&mut self, p: usize, sent: Clocks) {
         let from = if self.bug == Some(Bug::ExpiryFromAnswer) { self.clock(p) } else { sent };
         let process = &mut self.procs[p];
-        process.lease.extend(from, process.terms.served());
+        let margin = if self.bug == Some(Bug::ServedPastMargin) { process.terms.margin * 2 } else { Duration::ZERO };
+        process.lease.extend(from, process.terms.served() + margin);
         process.confirmed = process.confirmed.max(sent.boottime);
         self.owners_changed = true;
     }

@@ -108,9 +108,11 @@ impl World {
     /// Renews, if it is time.
     pub(crate) fn renew(&mut self, p: usize) {
         let (now, expects) = (self.elapsed(), self.expects_update(p));
+        let route_version = self.known_version(p);
         let process = &mut self.procs[p];
         process.polled_at = process.polled_at.filter(|at| *at > now);
         let Some(renewal) = process.owner.renewal() else { return };
+        let renewal = Renewal { route_version, ..renewal };
         match process.renewals.poll(now, || expects) {
             Poll::Send => self.request(p, Purpose::Renew(renewal.clone()), StoreRequest::Renew(renewal)),
             Poll::Wait(due) if process.polled_at.is_none_or(|at| due < at) => {
@@ -288,6 +290,7 @@ impl World {
     pub(crate) fn raise(&mut self, p: usize) {
         let now = self.elapsed();
         loop {
+            let since = self.known_version(p);
             let process = &mut self.procs[p];
             let (session, table) = (process.owner.session(), &process.table);
             let owns = |owned: &Rc<Owned>| table.get(&owned.id).is_some_and(|now| Rc::ptr_eq(now, owned));
@@ -298,7 +301,7 @@ impl World {
                     let _ = process.table[&raise.section].section.raised(raise.to);
                 }
             }
-            let (session, since) = (batch.session(), process.owner.known_version());
+            let session = batch.session();
             self.request(p, Purpose::Raise(batch), StoreRequest::Raise { session, raises, since });
         }
     }

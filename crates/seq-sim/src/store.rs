@@ -14,7 +14,7 @@ use seq_core::high_water::{Mark, Refused};
 use seq_core::lease::Clocks;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Command, CommandRefusal, Copies, KeptCopy, KeptFor, Reassign, Registration, Renew, Residence,
+    Answer, Command, CommandRefusal, Copies, KeptCopy, KeptFor, NodeRecord, Reassign, Registration, Renew, Residence,
     SectionRecord, SectionRecords, State, Terms,
 };
 use seq_core::{Epoch, HandoverId, Incarnation, Liveness, NodeId, Revision, SectionId, Seq};
@@ -196,6 +196,7 @@ impl World {
             return self.after(wait, Event::Store(StoreStep::Apply(Box::new(entry))));
         }
         let before = (self.store.state.sections.clone(), self.store.state.copies.clone());
+        let nodes = self.store.state.nodes.clone();
         self.keep_state();
         match entry {
             Entry::Requested(request, requester) => {
@@ -204,6 +205,8 @@ impl World {
                 if self.bug == Some(Bug::UnfencedRaise) {
                     raise_unfenced(&mut self.store.state, &command, &mut answer);
                 }
+                let changed = self.store.state.sections != before.0;
+                uncount(self.bug, &mut self.store.state.nodes, &nodes, (&command, &answer, changed));
                 self.note_entry(&command, &answer);
                 if let (Command::Renew(Renew { released, .. }), Answer::Renewed(Ok(()))) = (&command, &answer)
                     && !released.is_empty()
@@ -440,6 +443,40 @@ fn command(request: &StoreRequest, bug: Option<Bug>, state: &State) -> Command {
             Command::Raise { node: session.node, incarnation: session.incarnation, raises: raises.clone() }
         }
         StoreRequest::Transfer { transfer, .. } => Command::Transfer(*transfer),
+    }
+}
+
+/// Planted bugs: entries after which the records of nodes lack what the arbiter waits by.
+pub(crate) fn uncount(
+    bug: Option<Bug>,
+    nodes: &mut [NodeRecord],
+    before: &[NodeRecord],
+    (command, answer, changed): (&Command, &Answer, bool),
+) {
+    let pairs = nodes.iter_mut().zip(before);
+    match (bug, command, answer) {
+        (Some(Bug::NewestLease), Command::Register(one), Answer::Registered(Ok(_))) => {
+            pairs
+                .filter(|(node, old)| node.incarnation != old.incarnation)
+                .for_each(|(node, _)| node.lease = one.lease);
+        }
+        (Some(Bug::RepeatNotCounted), Command::Renew(renew), Answer::Renewed(Ok(()))) => {
+            pairs
+                .filter(|(_, old)| old.renew_seq == renew.renew_seq)
+                .for_each(|(node, old)| node.liveness = old.liveness);
+        }
+        (Some(Bug::RefusedRaiseNotCounted), Command::Raise { .. }, Answer::Raised(Ok(ceilings)))
+            if ceilings.iter().all(Option::is_none) =>
+        {
+            pairs.for_each(|(node, old)| node.liveness = old.liveness);
+        }
+        (Some(Bug::TransferRepeatNotCounted), Command::Transfer(_), Answer::Transferred(Ok(_)))
+        | (Some(Bug::DepartRepeatNotCounted), Command::Depart(_), Answer::Departed(Ok(_)))
+            if !changed =>
+        {
+            pairs.for_each(|(node, old)| node.liveness = old.liveness);
+        }
+        _ => {}
     }
 }
 

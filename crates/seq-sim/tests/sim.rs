@@ -21,12 +21,14 @@ const FOUND_IN_TWO_SETS: [u64; 1] = [7_753];
 const MOST_SEEDS: u64 = 4_000;
 
 /// Where the hunts for the rarest bugs begin: some seeds before one that caught it, which saves minutes.
-const HUNTED_FROM: [(Bug, u64); 5] = [
+const HUNTED_FROM: [(Bug, u64); 7] = [
     (Bug::UnfencedRaise, 2_350),
     (Bug::TableBeforeLease, 1_200),
     (Bug::NoCompareOver, 850),
     (Bug::ThawLost, 720),
     (Bug::ForgetsWhatItSaw, 300),
+    (Bug::NewestLease, 1_600),
+    (Bug::ServedPastMargin, 3_120),
 ];
 
 #[test]

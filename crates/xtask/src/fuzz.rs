@@ -10,7 +10,8 @@ use anyhow::Context;
 use clap::Args;
 
 /// Fuzz targets: binaries of `tests/fuzz/`.
-const TARGETS: &[&str] = &["apply", "control", "handover", "raft", "wire", "messages", "json", "resp", "record"];
+const TARGETS: &[&str] =
+    &["apply", "control", "handover", "inter_set", "raft", "wire", "messages", "json", "resp", "record"];
 
 /// Committed corpus, with a directory for each target, and the dictionary.
 const CORPUS: &str = "tests/fuzz/corpus";

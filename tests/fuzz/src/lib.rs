@@ -6,13 +6,14 @@
 //! `raft`: they are `seq_store::fuzzing`, which exists only in a build for the fuzzer.
 //!
 //! `wire`, `messages`, `json` and `resp` decode. `apply`, `control` and `handover` continue from there: decoded
-//! messages reach the rules of `seq-core`, in states that earlier input made. `tests/fuzz/corpus` holds an input or
+//! messages reach the rules of `seq-core`, in states that earlier input made; `inter_set` has three sets, one of them hostile. `tests/fuzz/corpus` holds an input or
 //! more for each target, from which a run begins; `cargo test` feeds them, too.
 
 mod apply;
 mod control;
 mod handover;
 mod input;
+mod inter_set;
 mod messages;
 mod replica;
 mod resp;
@@ -26,6 +27,7 @@ mod wire;
 pub use apply::apply;
 pub use control::control;
 pub use handover::handover;
+pub use inter_set::inter_set;
 pub use messages::{json, messages};
 pub use resp::resp;
 pub use wire::wire;

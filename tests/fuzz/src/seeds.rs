@@ -9,10 +9,11 @@ use seq_proto::v1;
 type Target = (&'static str, fn(&[u8]));
 
 /// Every target that needs no build for the fuzzer.
-const TARGETS: [Target; 7] = [
+const TARGETS: [Target; 8] = [
     ("apply", crate::apply),
     ("control", crate::control),
     ("handover", crate::handover),
+    ("inter_set", crate::inter_set),
     ("json", crate::json),
     ("messages", crate::messages),
     ("resp", crate::resp),
@@ -116,6 +117,7 @@ fn seeds_are_written() {
     for seed in 1..=4 {
         write("apply", &format!("noise-{seed}"), &noise(seed, 600));
         write("handover", &format!("noise-{seed}"), &noise(seed, 600));
+        write("inter_set", &format!("noise-{seed}"), &noise(seed, 3_000));
     }
     write("control", "calls", &calls());
     let next =

@@ -1,7 +1,7 @@
 //! Bugs that are planted into worlds of restores: in the place of an entry, in what it has written, or as the rules of
 //! formats before 8 for one command.
 
-use seq_core::state::{Answer, Command, Inherit, Recovery, Rules, State};
+use seq_core::state::{Answer, Arrival, Command, Inherit, Recovery, Residence, Rules, SectionRecord, State};
 
 use super::World;
 use crate::bugs::Bug;
@@ -27,7 +27,7 @@ fn apply(state: &mut State, command: &Command, bug: Option<Bug>) -> Answer {
     }
     let answer = state.apply(&command);
     state.rules = Rules::Eight;
-    after(state, &command, answer, &before, bug)
+    after(state, command, answer, &before, bug)
 }
 
 /// Bugs in proposals.
@@ -42,11 +42,24 @@ fn rewritten(command: &Command, bug: Bug) -> Command {
 }
 
 /// Bugs in what an entry has written.
-fn after(state: &mut State, command: &Command, answer: Answer, before: &State, bug: Bug) -> Answer {
+fn after(state: &mut State, command: Command, answer: Answer, before: &State, bug: Bug) -> Answer {
     match (bug, command, answer) {
         (Bug::VoidKeepsClaims, Command::Fence(_) | Command::LearnRecords(_), answer) => {
             keep_claims(state.recovery.as_mut(), before.recovery.as_ref());
             answer
+        }
+        (Bug::EqualFenceArrives, Command::Arrive(arrive), Answer::Arrived(Ok(mut outcome))) => {
+            for (one, result) in arrive.sections.iter().zip(&mut outcome) {
+                let equal = before.sections.get(one.section).filter(|record| record.fence() == one.epoch);
+                if *result == Arrival::Past && equal.is_some_and(|record| record.resident().is_none()) {
+                    let (since, routed) = (one.epoch, state.route_version);
+                    let record =
+                        Residence { since, epoch: since, max_seq: one.max_seq, routed, ..Residence::default() };
+                    state.sections.put(one.section, SectionRecord::Resident(record));
+                    *result = Arrival::Arrived;
+                }
+            }
+            Answer::Arrived(Ok(outcome))
         }
         (.., answer) => answer,
     }

@@ -11,8 +11,8 @@ use seq_core::migration::{Armed, Coordinator, Effect};
 use seq_core::owner::handover::Handover;
 use seq_core::owner::{OwnershipUpdate, Renewal, Session};
 use seq_core::state::{
-    Answer, Arrival, Arrive, Command, CommandRefusal, Complete, FenceResponse, Raise, Registration, Residence,
-    SetRefusal, StartReturn, State,
+    Answer, Arrival, Arrive, Command, CommandRefusal, Complete, FenceResponse, NodeRecord, Raise, Registration,
+    Residence, SetRefusal, StartReturn, State,
 };
 use seq_core::{Incarnation, Lineage, MigrationId, RouteVersion, SectionId, Seq, SetId};
 
@@ -21,6 +21,7 @@ use super::{Event, NAMES, SETS, World, handover, index, set_id};
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MS;
+use crate::store::uncount;
 use crate::world::TERMS;
 
 /// Time between two evaluations of a set.
@@ -177,6 +178,22 @@ impl World {
         self.propose(set, command, Origin::Process(p, rpc, request.clone()));
     }
 
+    /// Each entry whose response extends a lease counts as a sign of life: the arbiter's wait begins with it.
+    fn look_at_liveness(&mut self, set: usize, before: &[NodeRecord], (command, answer): (&Command, &Answer)) {
+        let (node, incarnation) = match (command, answer) {
+            (Command::Renew(renew), Answer::Renewed(Ok(()))) => (renew.node, renew.incarnation),
+            (Command::Raise { node, incarnation, .. }, Answer::Raised(Ok(_))) => (*node, *incarnation),
+            (Command::Depart(depart), Answer::Departed(Ok(_))) => (depart.from, depart.incarnation),
+            _ => return,
+        };
+        let now = self.sets[set].state.node(node).filter(|now| now.incarnation == incarnation);
+        let old = before.get(node.0 as usize - 1);
+        if now.zip(old).is_some_and(|(now, old)| now.liveness <= old.liveness) {
+            let text = format!("node {node} of set {set}: {command:?}");
+            self.check.broken(self.now, "what extends a lease is a sign of life", text);
+        }
+    }
+
     /// An entry is committed and applied.
     pub(super) fn apply(&mut self, set: usize, log: u64, entry: Entry) {
         if self.sets[set].log != log {
@@ -188,12 +205,16 @@ impl World {
         }
         let Entry { command, from } = entry;
         let before = self.sets[set].state.sections.clone();
+        let nodes = self.sets[set].state.nodes.clone();
         let quarantined = self.sets[set].state.is_quarantined();
         let answer = match self.apply_planted(set, &command) {
             Some(answer) => answer,
             None => self.sets[set].state.apply(&command),
         };
         self.after_planted(set, &command, &answer, &before);
+        let changed = self.sets[set].state.sections != before;
+        uncount(self.bug, &mut self.sets[set].state.nodes, &nodes, (&command, &answer, changed));
+        self.look_at_liveness(set, &nodes, (&command, &answer));
         let (now, version) = (self.now, self.sets[set].state.route_version.0);
         self.trace.note(now, [4, set as u64, version], || format!("set {set}: {command:?} -> {answer:?}"));
         self.note(set, &command, &answer);

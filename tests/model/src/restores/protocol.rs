@@ -5,7 +5,7 @@ use stateright::{Model, Property};
 use crate::explore::{Events, Explorable};
 use crate::restores::bounds::{Bounds, Bug, Event};
 use crate::restores::world::{
-    Closing, EPOCHS, Ghost, LEASES, Life, MARGIN, Promise, Record, Recovery, SETS, STEP, World,
+    EPOCHS, Ghost, LEASES, Life, MARGIN, Promise, Record, Recovery, SETS, STEP, Stage, World,
 };
 
 /// The protocol within its bounds.
@@ -123,7 +123,7 @@ impl Model for Protocol {
                 steps.push(Step::Learn { set, of: other });
                 match store.recovery {
                     Some(_) if self.awaited(store, set).contains(&other) => steps.push(Step::Ask { set, other }),
-                    None if world.stores[other].closing == Closing::Closing => {
+                    None if world.stores[other].closing == Stage::Closing => {
                         steps.push(Step::Inherit { set, of: other });
                     }
                     _ => {}
@@ -147,10 +147,10 @@ impl Model for Protocol {
                 _ => {}
             }
             match store.closing {
-                Closing::Open if world.left.closes > 0 => steps.push(Step::Close { set }),
-                Closing::Closing => steps.push(Step::Closed { set }),
-                Closing::Closed => steps.push(Step::Stop { set }),
-                Closing::Open => {}
+                Stage::Open if world.left.closes > 0 => steps.push(Step::Close { set }),
+                Stage::Closing => steps.push(Step::Closed { set }),
+                Stage::Closed => steps.push(Step::Stop { set }),
+                Stage::Open => {}
             }
         }
     }
@@ -289,7 +289,7 @@ impl Protocol {
         let final_for = |other: usize| {
             let one = &world.stores[other];
             let on_its_way = matches!(one.record, Record::Departed { to, arrived: false, .. } if to == of);
-            one.known[of] > Closing::Open
+            one.known[of] > Stage::Open
                 && one.recovery.is_none()
                 && !on_its_way
                 && one.lineage.count >= closing.fenced[other].count
@@ -319,7 +319,7 @@ impl Protocol {
         let others = (0..SETS).filter(|other| *other != set && world.lives[*other] != Life::Stopped);
         let is_away = matches!(world.stores[set].record, Record::Departed { arrived: true, .. });
         if is_away && others.into_iter().all(|other| world.serves(other) && world.stores[other].heir_of[set]) {
-            world.stores[set].closing = Closing::Closed;
+            world.stores[set].closing = Stage::Closed;
             self.events.mark(Event::Closed);
         }
     }
@@ -336,8 +336,8 @@ fn tick(world: &mut World) {
 
 fn depart(world: &mut World, from: usize, to: usize) {
     let target = &world.stores[to];
-    let takes = world.serves(to) && target.closing == Closing::Open;
-    if !takes || world.stores[from].known[to] > Closing::Open {
+    let takes = world.serves(to) && target.closing == Stage::Open;
+    if !takes || world.stores[from].known[to] > Stage::Open {
         return;
     }
     let to_count = target.lineage.count;
@@ -352,7 +352,7 @@ fn close(world: &mut World, set: usize) {
     let is_calm = (0..SETS).all(|other| world.lives[other] == Life::Stopped || world.serves(other));
     if is_away && is_calm {
         world.left.closes -= 1;
-        world.stores[set].closing = Closing::Closing;
+        world.stores[set].closing = Stage::Closing;
     }
 }
 

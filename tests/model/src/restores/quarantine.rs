@@ -3,7 +3,7 @@
 use crate::restores::bounds::{Bug, Event};
 use crate::restores::protocol::Protocol;
 use crate::restores::world::{
-    Claim, Closing, EPOCHS, LEASES, Life, Lineage, MARGIN, Record, Recovery, SETS, Store, World,
+    Claim, EPOCHS, LEASES, Life, Lineage, MARGIN, Record, Recovery, SETS, Stage, Store, World,
 };
 
 impl Protocol {
@@ -27,7 +27,7 @@ impl Protocol {
         if let Record::Resident { since, ceiling, .. } = store.record {
             store.record = Record::Quarantined { since, ceiling, count: store.lineage.count };
         }
-        let known_closed = store.known.map(|known| known == Closing::Closed);
+        let known_closed = store.known.map(|known| known == Stage::Closed);
         let closed = store.recovery.map_or(known_closed, |before| before.closed);
         store.lineage = world.lineage(count);
         store.recovery = Some(Recovery { closed, ..recovery(set) });
@@ -41,7 +41,7 @@ impl Protocol {
     pub(crate) fn awaited(&self, store: &Store, set: usize) -> Vec<usize> {
         let Some(recovery) = store.recovery else { return Vec::new() };
         let is_left_out = |other: usize| {
-            let closed = store.known[other] == Closing::Closed && self.bounds.has(Bug::ClosedNotAsked);
+            let closed = store.known[other] == Stage::Closed && self.bounds.has(Bug::ClosedNotAsked);
             recovery.closed[other] || store.heir_of[other] || recovery.heir_of[other] || closed
         };
         (0..SETS).filter(|other| *other != set && !recovery.answered[*other] && !is_left_out(*other)).collect()

@@ -69,7 +69,7 @@ pub(crate) struct Claim {
 
 /// Whether a set takes sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Closing {
+pub(crate) enum Stage {
     Open,
     Closing,
     Closed,
@@ -98,9 +98,9 @@ pub(crate) struct Store {
     pub(crate) fenced: [Lineage; SETS],
     /// The lineage of each other set whose fence was accepted.
     pub(crate) admitted: [Lineage; SETS],
-    pub(crate) closing: Closing,
+    pub(crate) closing: Stage,
     /// What is known of the others' closing.
-    pub(crate) known: [Closing; SETS],
+    pub(crate) known: [Stage; SETS],
     pub(crate) heir_of: [bool; SETS],
     /// Only with that bug another one than 1.
     pub(crate) margin: u8,
@@ -169,8 +169,8 @@ impl World {
             record,
             fenced: [Lineage::default(); SETS],
             admitted: [Lineage::default(); SETS],
-            closing: Closing::Open,
-            known: [Closing::Open; SETS],
+            closing: Stage::Open,
+            known: [Stage::Open; SETS],
             // One that is not there is awaited by none.
             heir_of: std::array::from_fn(|set| !is_there(set)),
             margin: 1,
