@@ -33,6 +33,7 @@ mod load;
 mod numbers;
 mod open_calls;
 mod overload;
+mod placement;
 mod plans;
 mod ports;
 mod probes;

@@ -10,16 +10,16 @@ use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
 /// Digits of a fingerprint.
 const FINGERPRINT: usize = 16;
 
-struct Cluster {
-    set: String,
-    /// Dropped before the place, which has their logs.
-    _servers: Vec<Server>,
-    place: Place,
+pub(crate) struct Cluster {
+    pub(crate) set: String,
+    /// By name. Dropped before the place, which has their logs.
+    pub(crate) servers: BTreeMap<&'static str, Server>,
+    pub(crate) place: Place,
 }
 
 impl Cluster {
     /// Three stores and three allocators, each of which owns sections.
-    fn start() -> Cluster {
+    pub(crate) fn start() -> Cluster {
         let place = Place::new();
         let set = place.set_file("three-node.toml").display().to_string();
         let third = format!(
@@ -27,15 +27,16 @@ impl Cluster {
             place.host
         );
         std::fs::write(&set, std::fs::read_to_string(&set).unwrap() + &third).unwrap();
-        let mut servers = Vec::new();
+        let config = place.path("seqsvr.toml").display().to_string();
+        std::fs::write(&config, "[store]\nrebalance_after_ms = 300\n").unwrap();
+        let mut servers = BTreeMap::new();
         for (name, id) in [("s1", "1"), ("s2", "2"), ("s3", "3")] {
             let data = place.path(name).display().to_string();
-            servers.push(place.server(name, &["store", "--set", &set, "--id", id, "--data", &data]));
+            let args = ["store", "--set", &set, "--id", id, "--data", &data, "--config", &config];
+            servers.insert(name, place.server(name, &args));
         }
-        for name in ["a1", "a2", "a3"] {
-            servers.push(place.server(name, &["alloc", "--set", &set, "--name", name, "--cores", "1"]));
-        }
-        let cluster = Cluster { set, _servers: servers, place };
+        let mut cluster = Cluster { set, servers, place };
+        ["a1", "a2", "a3"].into_iter().for_each(|name| cluster.start_alloc(name));
         let (code, text) = cluster.run(&["health", "--wait-s", "60"]);
         assert_eq!(code, Some(0), "{text}");
         eventually("all allocators live", || {
@@ -47,8 +48,13 @@ impl Cluster {
         cluster
     }
 
+    pub(crate) fn start_alloc(&mut self, name: &'static str) {
+        let args = ["alloc", "--set", &self.set, "--name", name, "--cores", "1"];
+        self.servers.insert(name, self.place.server(name, &args));
+    }
+
     /// Exit code and all that a command prints.
-    fn run(&self, args: &[&str]) -> (Option<i32>, String) {
+    pub(crate) fn run(&self, args: &[&str]) -> (Option<i32>, String) {
         let output = seqsvr(&[args, &["--set", &self.set]].concat());
         (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     }

@@ -147,9 +147,9 @@ fn rolling_upgrades_and_downgrades_under_load() {
     println!("format before: {}; the members read {}", members["format"], members["members"][0]["newest_format"]);
     assert_eq!(members["format"], FORMATS[0], "{members:#}");
     let (code, printed) = set.upgrade(&["--dry-run"]);
-    assert!(code == Some(0) && printed.contains("would write format 9 in place of 5"), "{printed}");
+    assert!(code == Some(0) && printed.contains("would write format 10 in place of 5"), "{printed}");
     let (code, printed) = set.upgrade(&["--yes"]);
-    assert!(code == Some(0) && printed.contains("writes format 9 in place of 5"), "{printed}");
+    assert!(code == Some(0) && printed.contains("writes format 10 in place of 5"), "{printed}");
     print!("{printed}");
     let members = set.members();
     println!("format after: {}", members["format"]);

@@ -11,6 +11,10 @@
 //! An [`Arbiter`] starts empty, counts every wait from its first evaluation, and is dropped when its member of the
 //! store is no longer the leader: an election leaves no timer to restart. Two of them at a time do no harm.
 //!
+//! A section that an operator moved is placed at that node while the node is a candidate, and is placed as all others
+//! while it is not. A pause of balancing ends handovers that only even the load, and nothing else: dead owners are
+//! replaced, drains and moves go on.
+//!
 //! Left to the shell: the clock, committing the proposals, cutting them into log entries.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -99,6 +103,9 @@ pub struct Plan {
     pub stranded: Vec<Stranded>,
     /// Sections that their live owners should hand over, in order of section.
     pub handovers: Vec<PlannedHandover>,
+    /// Sections that are to be handed over only to even the load, also those that wait: for candidates that are stable, or for
+    /// the end of a pause.
+    pub uneven: u32,
     /// Nodes whose newest incarnation is live.
     pub living: BTreeSet<NodeId>,
     /// Nodes to drain at once; handovers of other nodes only even the load and are not urgent.
@@ -157,6 +164,8 @@ struct Inputs {
     stable: bool,
     /// Whether committed entries of the set are gone.
     lost: bool,
+    /// Grows with each move of sections by an operator, and each pause.
+    balancing: u64,
 }
 
 /// The arbiter of one set, while one member of its store leads.
@@ -321,7 +330,8 @@ impl Arbiter {
             deadlines.push(since + registration_grace);
         }
         self.deadline = deadlines.into_iter().min();
-        Inputs { routes: state.route_version, living, dead, registration_over, stable, lost: state.loss.is_some() }
+        let (routes, balancing) = (state.route_version, state.balancing.version());
+        Inputs { routes, living, dead, registration_over, stable, lost: state.loss.is_some(), balancing }
     }
 }
 
@@ -348,6 +358,7 @@ fn plan(
     let no_other_candidate = |node: &&NodeId| candidates.iter().all(|candidate| candidate.id == **node);
     plan.no_other_candidate = plan.draining.iter().filter(no_other_candidate).copied().collect();
 
+    let is_paused = state.balancing.paused().is_some();
     for (index, (section, record)) in state.sections.residents().enumerate() {
         let owner = record.owner.map(|owner| (owner, record.incarnation));
         let take = match owner {
@@ -356,7 +367,8 @@ fn plan(
         };
         // The count from which the wait ran, not the current one.
         let liveness = || owner.map(|one| observed[&one]).filter(|one| !one.over).map(|one| one.liveness);
-        let Some(&to) = placed.get(index) else {
+        let moved = state.balancing.moved(section).filter(|node| candidates.iter().any(|one| one.id == *node));
+        let Some(to) = moved.or(placed.get(index).copied()) else {
             if take {
                 plan.stranded.push(Stranded { section, expected: record.epoch, liveness: liveness() });
             }
@@ -369,8 +381,13 @@ fn plan(
         } else if let Some(session) = owner
             && inputs.living.contains_key(&session)
             && session.0 != to
-            && (inputs.stable || plan.draining.contains(&session.0))
         {
+            let balancing = moved.is_none() && !plan.draining.contains(&session.0);
+            plan.uneven += u32::from(balancing);
+            let waits = !plan.draining.contains(&session.0) && !inputs.stable || balancing && is_paused;
+            if waits {
+                continue;
+            }
             let (epoch, from) = (record.epoch, session.0);
             plan.handovers.push(PlannedHandover { section, epoch, from, to, incarnation, departure: None });
         }

@@ -116,6 +116,9 @@ pub const MAX_RESTORED_CEILING: u64 = 1 << 62;
 /// Most ceilings in one response: a quarter of a megabyte.
 pub const MAX_CEILINGS: usize = 10_000;
 
+/// Most sections in one request to move them to a node: a page that an operator can read.
+pub const MAX_MOVED: usize = 1_000;
+
 /// Most events of the audit log in the committed state, two for each operation: less than 2 MiB of it.
 pub const MAX_AUDIT_EVENTS: usize = 1_000;
 

@@ -32,6 +32,7 @@ use crate::limits;
 use crate::route::{self, Route, RouteNode, RouteSet, RouteUpdate};
 
 mod audit;
+mod balancing;
 mod closing;
 mod command;
 mod copies;
@@ -49,6 +50,7 @@ mod sections;
 mod set_command;
 
 pub use audit::{Audit, AuditEvent, AuditHash, AuditRecord, BeginOperation, EndOperation, audit_text};
+pub use balancing::{Balancing, MoveSections, Pause, PauseBalancing};
 pub use closing::Closing;
 pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Renew, Transfer, Transferred};
 pub use copies::{Copies, CopyPart, KeptCopy, KeptFor};
@@ -107,6 +109,8 @@ pub struct State {
     pub forgotten: RouteVersion,
     /// The copies of sections whose last owner stopped in an orderly way.
     pub copies: Copies,
+    /// What operators changed of the placement of sections.
+    pub balancing: Balancing,
     /// Evidence that committed entries are gone; a restore ends it.
     pub loss: Option<Loss>,
     /// How far each restore raises the ceilings.
@@ -267,6 +271,8 @@ impl State {
             Command::Reassign(moves) => Answer::Reassigned(self.reassign(moves)),
             Command::Transfer(transfer) => Answer::Transferred(self.transfer(transfer)),
             Command::Drain { name, drained } => Answer::Drained(self.drain(name, *drained)),
+            Command::MoveSections(change) => Answer::SectionsMoved(self.move_sections(change)),
+            Command::PauseBalancing(pause) => Answer::BalancingPaused(self.pause_balancing(pause)),
             Command::ClaimStoreId { id } => Answer::StoreIdClaimed(self.claim_store_id(*id)),
             Command::StartMigration(start) => Answer::MigrationStarted(self.start_migration(start)),
             Command::Pace(pace) => Answer::PaceSet(self.set_pace(pace)),

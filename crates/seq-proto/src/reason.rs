@@ -338,6 +338,10 @@ reasons! {
         BadTerms = "BAD_TERMS", [InvalidArgument], Never, Unchanged;
         /// The lease terms were changed by another command meanwhile.
         OtherTerms = "OTHER_TERMS", [Aborted], Never, Unchanged;
+        /// The node is not live, is drained, is about to exit, or is not in the set file of the store's leader.
+        UnfitTarget = "UNFIT_TARGET", [FailedPrecondition], Never, Unchanged;
+        /// The group writes a format without this change: `seqsvr store upgrade`.
+        OldFormat = "OLD_FORMAT", [FailedPrecondition], Never, Unchanged;
         /// No other node of the set could own sections.
         LastNode = "LAST_NODE", [FailedPrecondition], Never, Unchanged;
     }

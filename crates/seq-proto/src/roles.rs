@@ -86,7 +86,11 @@ pub const TABLE: &[Row] = &[
         methods: &["ListMembers", "AddLearners", "ChangeVoters", "TransferLeader", "RaiseFormat"],
         allowed: OPERATORS,
     },
-    Row { service: "seqsvr.v1.NodeAdminService", methods: &["ListNodes", "DrainNode", "SetTerms"], allowed: OPERATORS },
+    Row {
+        service: "seqsvr.v1.NodeAdminService",
+        methods: &["ListNodes", "DrainNode", "SetTerms", "MoveSections", "PauseBalancing"],
+        allowed: OPERATORS,
+    },
     Row {
         service: "seqsvr.v1.SetAdminService",
         methods: &[

@@ -126,6 +126,10 @@ bugs! {
     ServedPastMargin: "served-past-margin", "an owner that serves for the lease and its margin",
     /// Routes of a peer are adopted, and the next request names their version.
     PeerRoutesNoWhole: "peer-routes-no-whole", "routes of a peer after which the store is not asked for the whole table",
+    /// A pause of balancing keeps sections at dead owners.
+    PauseStopsTakeovers: "pause-stops-takeovers", "a pause of balancing that stops takeovers too",
+    /// A section is moved as if its owner were dead.
+    MoveByReassign: "move-by-reassign", "a section that an operator moves without its living owner",
     /// The Arrive of a tombstone is sent that is proposed, and never committed.
     ArriveBeforeCommit: "arrive-before-commit", "two sets: an arrival of a departure that is only proposed",
     /// A store takes a newer claim for its fence.

@@ -57,6 +57,10 @@ pub(crate) enum Kind {
     Leave(usize),
     /// An operator drains an AllocSvr.
     Drain(usize),
+    /// An operator moves a section to an AllocSvr, and has it balanced again later.
+    Move(u32, usize),
+    /// An operator pauses balancing for good.
+    PauseBalancing,
     /// A wall clock is set, by so many milliseconds.
     WallStep(usize, i64),
     /// Another member leads; the old one does not know for a while.
@@ -149,6 +153,12 @@ const ROLLED_BACK: u64 = 80;
 /// The longest time that it is put back by, in milliseconds.
 pub(crate) const MOST_BACK_MS: u64 = 5_000;
 
+/// How often in a thousand worlds an operator moves sections and pauses balancing.
+const OPERATED: u64 = 200;
+
+/// Makes the chance of an operator another one than that of the rest, so that all other worlds stay as they are.
+const OPERATOR_SEED: u64 = 0x3c91_55e0_d47a_180b;
+
 /// Makes the chance of a rollback another one than that of the rest, so that all other worlds stay as they are.
 const ROLLBACK_SEED: u64 = 0x7b1d_0c4a_6e55_92f3;
 
@@ -184,6 +194,22 @@ impl Swarm {
             }
         }
         add(0, 1, Kind::RollBack(back));
+        self.faults.sort_by_key(|fault| fault.at);
+    }
+
+    /// Adds an operator who moves sections and pauses balancing, if the seed has one.
+    pub(crate) fn add_operator(&mut self, seed: u64, sections: u32) {
+        let rng = &mut Rng::new(seed ^ OPERATOR_SEED);
+        if !rng.chance(OPERATED) {
+            return;
+        }
+        for _ in 0..rng.between(2, 12) {
+            let kind = Kind::Move(rng.below(sections.into()) as u32, rng.index(NAMES));
+            self.faults.push(draw(rng, kind, 500, 12_000));
+        }
+        if rng.chance(500) {
+            self.faults.push(draw(rng, Kind::PauseBalancing, 1, 2));
+        }
         self.faults.sort_by_key(|fault| fault.at);
     }
 

@@ -100,6 +100,8 @@ impl World {
             }
             Kind::Leave(name) => self.leave(name),
             Kind::Drain(name) => self.drain(name, true),
+            Kind::Move(section, name) => self.steer(Entry::Move(section, Some(name))),
+            Kind::PauseBalancing => self.steer(Entry::PauseBalancing),
             Kind::WallStep(name, by) => self.machines[name].step_wall(now, by * MS as i64),
             Kind::Elect(member) => self.elect(member),
             Kind::Forge(name) => self.forge(name),
@@ -171,10 +173,11 @@ impl World {
             Kind::Crash(name) => self.restart(name),
             Kind::Twin(name) => self.end_twin(name),
             Kind::Drain(name) => self.drain(name, false),
+            Kind::Move(section, _) => self.steer(Entry::Move(section, None)),
             Kind::Elect(_) => self.depose(),
             Kind::WildRate(machine, _) => self.machines[machine].set_rates(now, [TRUE_RATE; 3]),
             Kind::Stall(_) | Kind::StallMember(_) | Kind::Leave(_) => {}
-            Kind::WallStep(..) | Kind::Forge(_) | Kind::StorePause | Kind::RollBack(_) => {}
+            Kind::WallStep(..) | Kind::Forge(_) | Kind::StorePause | Kind::RollBack(_) | Kind::PauseBalancing => {}
             other => self.switch(other, false),
         }
     }
@@ -199,7 +202,12 @@ impl World {
     }
 
     fn drain(&mut self, name: usize, drained: bool) {
-        self.after(MS, Event::Store(StoreStep::Apply(Box::new(Entry::Drain(name, drained)))));
+        self.steer(Entry::Drain(name, drained));
+    }
+
+    /// An operator's command.
+    fn steer(&mut self, entry: Entry) {
+        self.after(MS, Event::Store(StoreStep::Apply(Box::new(entry))));
     }
 
     fn leave(&mut self, name: usize) {

@@ -68,7 +68,9 @@ impl World {
         // What was under way to members, inside of them and between them is gone with their processes.
         self.queue.retain(|Reverse(Queued { event, .. })| match event {
             Event::Message { to: Address::Member(_), .. } => false,
-            Event::Store(StoreStep::Apply(entry)) => matches!(**entry, Entry::Terms(_) | Entry::Drain(..)),
+            Event::Store(StoreStep::Apply(entry)) => {
+                matches!(**entry, Entry::Terms(_) | Entry::Drain(..) | Entry::Move(..) | Entry::PauseBalancing)
+            }
             Event::Store(_) => false,
             _ => true,
         });

@@ -14,8 +14,8 @@ use seq_core::high_water::{Mark, Refused};
 use seq_core::lease::Clocks;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Command, CommandRefusal, Copies, KeptCopy, KeptFor, NodeRecord, Reassign, Registration, Renew, Residence,
-    SectionRecord, SectionRecords, State, Terms,
+    Answer, Command, CommandRefusal, Copies, KeptCopy, KeptFor, MoveSections, NodeRecord, Pause, PauseBalancing,
+    Reassign, Registration, Renew, Residence, SectionRecord, SectionRecords, State, Terms,
 };
 use seq_core::{Epoch, HandoverId, Incarnation, Liveness, NodeId, Revision, SectionId, Seq};
 
@@ -103,6 +103,9 @@ pub(crate) enum Entry {
     Requested(Rc<StoreRequest>, Option<Requester>),
     Reassign(Vec<Reassign>, usize),
     Drain(usize, bool),
+    /// A section, and the name that it is moved to; `None`: it is balanced again.
+    Move(u32, Option<usize>),
+    PauseBalancing,
     Terms(Terms),
 }
 
@@ -242,13 +245,8 @@ impl World {
                     seat.proposing_until = 0;
                 }
             }
-            Entry::Terms(terms) => {
-                let command = Command::SetTerms { replaces: self.store.state.terms, terms };
-                let answer = self.store.state.apply(&command);
-                self.note_entry(&command, &answer);
-            }
-            Entry::Drain(name, drained) => {
-                let command = Command::Drain { name: name.to_string(), drained };
+            steered => {
+                let command = self.steered(&steered);
                 let answer = self.store.state.apply(&command);
                 self.note_entry(&command, &answer);
             }
@@ -257,6 +255,24 @@ impl World {
         self.look_at_copies(&before.1);
         for member in 0..MEMBERS {
             self.look_soon(member, PACE);
+        }
+    }
+
+    /// The command of an entry that an operator requested.
+    fn steered(&self, entry: &Entry) -> Command {
+        let named = |name: usize| self.store.state.nodes().find(|(_, node)| node.name == name.to_string());
+        match *entry {
+            Entry::Terms(terms) => Command::SetTerms { replaces: self.store.state.terms, terms },
+            Entry::Drain(name, drained) => Command::Drain { name: name.to_string(), drained },
+            Entry::Move(section, name) => {
+                let to = name.map(|name| named(name).map_or(NodeId(u32::MAX), |(id, _)| id));
+                Command::MoveSections(MoveSections { sections: vec![SectionId(section)], to })
+            }
+            Entry::PauseBalancing => {
+                let pause = Pause { since_unix_ms: 0, principal: String::new() };
+                Command::PauseBalancing(PauseBalancing(Some(pause)))
+            }
+            Entry::Requested(..) | Entry::Reassign(..) => unreachable!("no operator requests them"),
         }
     }
 
@@ -404,6 +420,7 @@ impl World {
         if self.bug == Some(Bug::WaitOfOver) {
             reassign_over(seat, now, state, &mut reassigns);
         }
+        steer_wrongly(self.bug, state, &plan, &mut reassigns);
         let next = seat.machine.next_deadline().map(|due| due.saturating_sub(now));
         if !reassigns.is_empty() && self.now >= seat.proposing_until {
             seat.proposing_until = self.now + RETRY;
@@ -491,6 +508,23 @@ fn shorten(bug: Option<Bug>, state: &State) -> Cow<'_, State> {
     state.terms = Some(terms);
     state.nodes.iter_mut().for_each(|node| node.lease = Duration::ZERO);
     Cow::Owned(state)
+}
+
+/// Planted bugs: a pause keeps sections at dead owners, and moves are made as if the owners were dead.
+fn steer_wrongly(bug: Option<Bug>, state: &State, plan: &Plan, reassigns: &mut Vec<Reassign>) {
+    match bug {
+        Some(Bug::PauseStopsTakeovers) if state.balancing.paused().is_some() => {
+            reassigns.retain(|change| change.expected == Epoch(0));
+        }
+        Some(Bug::MoveByReassign) => {
+            for one in plan.handovers.iter().filter(|one| state.balancing.moved(one.section) == Some(one.to)) {
+                let liveness = state.node(one.from).map(|owner| owner.liveness);
+                let (section, expected, to, incarnation) = (one.section, one.epoch, one.to, one.incarnation);
+                reassigns.push(Reassign { section, expected, liveness, to, incarnation });
+            }
+        }
+        _ => {}
+    }
 }
 
 /// A planted bug: changes of owner that ask for less than they should.

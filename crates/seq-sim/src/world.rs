@@ -168,6 +168,7 @@ impl World {
         let mut swarm = Swarm::draw(&mut rng);
         swarm.add_rollback(seed);
         let layout = Layout::new(0..UIDS, SECTION_SIZE).expect("a sound layout");
+        swarm.add_operator(seed, layout.sections());
         let mut state = State::default();
         state.apply(&Command::DefineSet(SetDefinition::only(SET, layout.clone())));
         if swarm.long_terms {

@@ -1,4 +1,5 @@
 //! The services for operators: status of a member, and the AllocSvrs of a set.
 
+pub(crate) mod balancing;
 pub(crate) mod nodes;
 pub(crate) mod status;

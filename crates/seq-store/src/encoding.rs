@@ -1,4 +1,4 @@
-//! Formats 5 to 9 of commands and states: archived types and their conversions. The one place that uses rkyv here.
+//! Formats 5 to 10 of commands and states: archived types and their conversions. The one place that uses rkyv here.
 //!
 //! Types of `seq-core` are never archived themselves: renaming a field there must not change what is on disk.
 //! Everything that has one item for each section is a set of flat vectors of the same length: that encodes, validates
@@ -11,7 +11,8 @@
 //! Format 6 has the bytes of format 5. It is the first one that a group was raised to, so a log with it has begun to
 //! count. Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only. Format 8 (`v8`)
 //! adds what sets know of each other since [`Rules::Eight`](state::Rules::Eight), and what a loss of entries leaves.
-//! Format 9 (`v9`) adds the copies of sections whose last owner stopped in an orderly way.
+//! Format 9 (`v9`) adds the copies of sections whose last owner stopped in an orderly way. Format 10 (`v10`) adds moves of
+//! sections by operators, and pauses of balancing.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;
@@ -23,12 +24,13 @@ mod recovery_columns;
 mod set_columns;
 mod set_command;
 mod state_columns;
+mod v10;
 mod v7;
 mod v8;
 mod v9;
 
 /// The newest format.
-pub(crate) const NEWEST: u16 = 9;
+pub(crate) const NEWEST: u16 = 10;
 
 /// The first format that has an audit log.
 pub(crate) const AUDIT: u16 = 7;
@@ -39,54 +41,59 @@ pub(crate) const NEIGHBOURS: u16 = 8;
 /// The first format that keeps copies of sections.
 pub(crate) const COPIES: u16 = 9;
 
+/// The first format in which operators move sections and pause balancing.
+pub(crate) const BALANCING: u16 = 10;
+
 /// The oldest one, which is also that of a group which has never raised its own.
 pub(crate) const OLDEST: u16 = 5;
 
 /// Encodes a command.
 ///
 /// # Panics
-/// When the format does not have it: the audit log is written in groups that have raised their format.
+/// When the format does not have it: a service proposes such a command only in groups that have raised their format.
 pub(crate) fn encode_command(format: u16, command: &state::Command) -> Vec<u8> {
-    let v7 = |command: &state::Command| v7::encode_command(command, encode_command_v5);
     match format {
         ..AUDIT => encode_command_v5(command),
-        AUDIT..NEIGHBOURS => v7(command),
-        NEIGHBOURS..COPIES => v8::encode_command(command, v7),
-        _ => v9::encode_command(command, |command| v8::encode_command(command, v7)),
+        AUDIT..NEIGHBOURS => v7::encode_command(command, encode_command_v5),
+        NEIGHBOURS..COPIES => v8::encode_command(command, |command| encode_command(AUDIT, command)),
+        COPIES..BALANCING => v9::encode_command(command, |command| encode_command(NEIGHBOURS, command)),
+        _ => v10::encode_command(command, |command| encode_command(COPIES, command)),
     }
 }
 
 /// Decodes a command.
 pub(crate) fn decode_command(format: u16, body: &[u8]) -> Result<state::Command, Malformed> {
-    let v7 = |body: &[u8]| v7::decode_command(body, decode_command_v5);
     match format {
         ..AUDIT => decode_command_v5(body),
-        AUDIT..NEIGHBOURS => v7(body),
-        NEIGHBOURS..COPIES => v8::decode_command(body, v7),
-        _ => v9::decode_command(body, |body| v8::decode_command(body, v7)),
+        AUDIT..NEIGHBOURS => v7::decode_command(body, decode_command_v5),
+        NEIGHBOURS..COPIES => v8::decode_command(body, |body| decode_command(AUDIT, body)),
+        COPIES..BALANCING => v9::decode_command(body, |body| decode_command(NEIGHBOURS, body)),
+        _ => v10::decode_command(body, |body| decode_command(COPIES, body)),
     }
 }
 
 /// Encodes a state.
 pub(crate) fn encode_state(format: u16, state: &state::State) -> Vec<u8> {
-    let body = rkyv::to_bytes::<rancor::Error>(&state_columns::State::from(state));
-    let body = body.expect("encoding into memory does not fail").into_vec();
     match format {
-        ..AUDIT => body,
-        AUDIT..NEIGHBOURS => v7::encode_state(state, body),
-        NEIGHBOURS..COPIES => v8::encode_state(state, v7::encode_state(state, body)),
-        _ => v9::encode_state(state, v8::encode_state(state, v7::encode_state(state, body))),
+        ..AUDIT => {
+            let body = rkyv::to_bytes::<rancor::Error>(&state_columns::State::from(state));
+            body.expect("encoding into memory does not fail").into_vec()
+        }
+        AUDIT..NEIGHBOURS => v7::encode_state(state, encode_state(OLDEST, state)),
+        NEIGHBOURS..COPIES => v8::encode_state(state, encode_state(AUDIT, state)),
+        COPIES..BALANCING => v9::encode_state(state, encode_state(NEIGHBOURS, state)),
+        _ => v10::encode_state(state, encode_state(COPIES, state)),
     }
 }
 
 /// Decodes a state.
 pub(crate) fn decode_state(format: u16, body: &[u8]) -> Result<state::State, Malformed> {
-    let v7 = |body: &[u8]| v7::decode_state(body, decode_state_v5);
     let state = match format {
         ..AUDIT => decode_state_v5(body),
-        AUDIT..NEIGHBOURS => v7(body),
-        NEIGHBOURS..COPIES => v8::decode_state(body, v7),
-        _ => v9::decode_state(body, |body| v8::decode_state(body, v7)),
+        AUDIT..NEIGHBOURS => v7::decode_state(body, decode_state_v5),
+        NEIGHBOURS..COPIES => v8::decode_state(body, |body| decode_state(AUDIT, body)),
+        COPIES..BALANCING => v9::decode_state(body, |body| decode_state(NEIGHBOURS, body)),
+        _ => v10::decode_state(body, |body| decode_state(COPIES, body)),
     };
     Ok(state::State { rules: state::Rules::of_format(format), ..state? })
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use seq_core::plan::{Fingerprint, Preconditions};
 use seq_core::state::{State, Terms};
-use seq_core::{NodeId, SetId};
+use seq_core::{NodeId, SectionId, SetId};
 use seq_proto::Reason;
 use seq_raft::{ChangeGuard, RaftHandle};
 use tonic::Status;
@@ -51,6 +51,18 @@ pub(crate) fn drain(state: &State, name: &str, was: bool, left: &BTreeSet<NodeId
 /// Of the end of a drain: the set and its lineage, the node, and whether it is drained.
 pub(crate) fn undrain(state: &State, name: &str, was: bool) -> Fingerprint {
     of("undrain", state).text(name).flag(was).fingerprint()
+}
+
+/// Of a move of sections: the set and its lineage, the node, and where operators moved each section before.
+pub(crate) fn move_sections(state: &State, node: &str, sections: &BTreeSet<SectionId>) -> Fingerprint {
+    let moved = |section: &SectionId| [section.0, state.balancing.moved(*section).map_or(0, |node| node.0)];
+    let numbers = sections.iter().flat_map(moved).map(u64::from);
+    of("move sections", state).text(node).numbers(numbers).fingerprint()
+}
+
+/// Of a pause of balancing, or its end: the set and its lineage, and whether it is paused.
+pub(crate) fn pause_balancing(state: &State, wanted: bool) -> Fingerprint {
+    of("pause balancing", state).flag(wanted).flag(state.balancing.paused().is_some()).fingerprint()
 }
 
 /// Of a change of the lease terms: the set and its lineage, the terms in force, and those requested.

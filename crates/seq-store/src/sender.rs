@@ -8,6 +8,9 @@ use tonic::{Request, Status};
 /// Metadata of a forwarded request: the identity of its first sender. Only a store's is believed.
 const SENDER: &str = "seqsvr-sender";
 
+/// The principal where ports have no TLS.
+const UNAUTHENTICATED: &str = "unauthenticated";
+
 /// The identity that a request acts with; `None` without TLS.
 ///
 /// # Errors
@@ -21,6 +24,14 @@ pub(crate) fn sender<T>(request: &Request<T>) -> Result<Option<Identity>, Status
             sender.map(Some).ok_or_else(|| Reason::Malformed.status(format!("{SENDER} is no identity")))
         }
     }
+}
+
+/// The identity that a request acts with, for people.
+///
+/// # Errors
+/// Those of [`sender`].
+pub(crate) fn principal<T>(request: &Request<T>) -> Result<String, Status> {
+    Ok(sender(request)?.map_or_else(|| UNAUTHENTICATED.to_owned(), |identity| identity.short()))
 }
 
 /// States in a forwarded request the identity of its sender.

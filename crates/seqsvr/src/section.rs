@@ -1,4 +1,4 @@
-//! The command `section`: where sections are, and which allocators own them.
+//! The command `section`: where sections are, which allocators own them, and which are to.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,8 @@ use crate::selection::{Sections, Selection, range_text, run_text, uid};
 use crate::store_client::{SetAddress, StoreClient, TimeoutArgs};
 use crate::time_limit::time;
 
+pub(crate) mod balance;
+mod moves;
 mod writes;
 
 /// The commands for sections.
@@ -22,6 +24,10 @@ pub(crate) enum SectionCommand {
     List(ListArgs),
     /// Shows a section, by its index or by a uid.
     Show(ShowArgs),
+    /// Hands sections over to an allocator, where they stay for as long as it can own them.
+    Move(moves::MoveArgs),
+    /// Pauses or resumes handovers that only even the load, or shows whether they are paused.
+    Balance(balance::BalanceArgs),
 }
 
 #[derive(Debug, Args)]
@@ -119,6 +125,9 @@ pub(crate) struct SectionView {
     set: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     owner: String,
+    /// The allocator that an operator moved it to.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    moved_to: String,
     #[serde(serialize_with = "digits", skip_serializing_if = "is_zero")]
     epoch: u64,
     #[serde(serialize_with = "digits", skip_serializing_if = "is_zero")]
@@ -143,6 +152,7 @@ impl SectionView {
             state: state_name(record.state()),
             set: record.set.clone(),
             owner: record.owner.clone(),
+            moved_to: record.moved_to.clone(),
             epoch: record.epoch,
             ceiling: record.ceiling,
             migration: record.migration_id,
@@ -166,6 +176,8 @@ pub(crate) fn run(command: SectionCommand, output: &Output) -> anyhow::Result<Ex
         match command {
             SectionCommand::List(args) => list(&args, output).await,
             SectionCommand::Show(args) => show(&args, output).await,
+            SectionCommand::Move(args) => moves::run(&args, output).await,
+            SectionCommand::Balance(args) => balance::run(&args, output).await,
         }
     })
 }
@@ -264,13 +276,23 @@ fn table(records: &[SectionInfo]) -> Table {
             range_text(&(record.uid_start..record.uid_end)).to_string(),
             state_name(record.state()).to_owned(),
             if record.set.is_empty() { "unknown".to_owned() } else { record.set.clone() },
-            if record.owner.is_empty() { "-".to_owned() } else { record.owner.clone() },
+            owner(record),
             or_none(record.epoch, grouped(record.epoch)),
             or_none(record.epoch, grouped(record.ceiling)),
             or_none(record.migration_id, record.migration_id.to_string()),
         ]);
     }
     table
+}
+
+/// The owner of a section, and whether an operator moved it.
+fn owner(record: &SectionInfo) -> String {
+    let owner = if record.owner.is_empty() { "-" } else { &record.owner };
+    match record.moved_to.as_str() {
+        "" => owner.to_owned(),
+        to if to == owner => format!("{owner} (moved)"),
+        to => format!("{owner} (moved to {to})"),
+    }
 }
 
 /// Summarized records: without owners and ceilings.

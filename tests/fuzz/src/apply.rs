@@ -5,8 +5,8 @@ use std::time::Duration;
 use arbitrary::Result;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared};
 use seq_core::state::{
-    BeginOperation, Command, CopyPart, EndOperation, Raise, Reassign, Registration, Renew, Residence, SetDefinition,
-    Terms, Transfer,
+    BeginOperation, Command, CopyPart, EndOperation, MoveSections, Pause, PauseBalancing, Raise, Reassign,
+    Registration, Renew, Residence, SetDefinition, Terms, Transfer,
 };
 use seq_core::{Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
 
@@ -43,7 +43,16 @@ impl Run {
             4..7 => self.raise(input)?,
             7..10 => Command::Reassign(input.some(MAX_ROWS, |input| self.reassign(input))?),
             10..13 => self.transfer(input)?,
-            13 => Command::Drain { name: name(input)?, drained: input.flag()? },
+            13 => match input.below(3)? {
+                0 => Command::Drain { name: name(input)?, drained: input.flag()? },
+                1 => Command::PauseBalancing(PauseBalancing(
+                    input.flag()?.then(|| Pause { since_unix_ms: 1, principal: "operator/a".into() }),
+                )),
+                _ => Command::MoveSections(MoveSections {
+                    sections: input.some(MAX_ROWS, |input| self.section(input))?,
+                    to: input.flag()?.then(|| NodeId(1 + u32::from(self.replica.state.nodes.len() > 1))),
+                }),
+            },
             14 => match input.below(4)? {
                 0 => {
                     let terms =

@@ -36,7 +36,8 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     MemberState AddLearnersRequest NewMember AddLearnersResponse ChangeVotersRequest ChangeVotersResponse
     TransferLeaderRequest TransferLeaderResponse RaiseFormatRequest RaiseFormatResponse ListNodesRequest
     ListNodesResponse NodeState DrainNodeRequest
-    DrainNodeResponse RegisterRequest RegisterResponse RenewRequest CopyPart KeptCopy RenewResponse OwnershipUpdate PlannedHandover RaiseCeilingsRequest
+    DrainNodeResponse MoveSectionsRequest MovedSection MoveSectionsResponse PauseBalancingRequest BalancingPause PauseBalancingResponse
+    RegisterRequest RegisterResponse RenewRequest CopyPart KeptCopy RenewResponse OwnershipUpdate PlannedHandover RaiseCeilingsRequest
     RaiseCeilingsResponse TransferRequest TransferResponse HandoverOffer PrepareRequest PrepareResponse StageRequest
     StageResponse ActivateRequest ActivateResponse RaftMessage ProbeResponse StateDigest SnapshotChunk Routes RouteNode RouteRun
     NextRequest NextResponse NextManyRequest NextManyResponse ItemError NextStreamRequest NextStreamResponse

@@ -1,8 +1,11 @@
 use super::*;
-use crate::id::{RenewSeq, Revision};
+use crate::id::{HandoverId, RenewSeq, Revision};
 use crate::layout::Layout;
 use crate::lease::LeaseTerms;
-use crate::state::{Answer, Command, Registration, Renew, ReportLoss, SetDefinition, Terms};
+use crate::state::{
+    Answer, Command, MoveSections, Pause, PauseBalancing, Registration, Renew, ReportLoss, SetDefinition, Terms,
+    Transfer,
+};
 
 const NAMES: [&str; 3] = ["a1", "a2", "a3"];
 
@@ -308,4 +311,97 @@ fn a_node_that_the_set_file_does_not_name_is_given_nothing() {
     world.after(3);
     assert!(world.evaluate().reassigns.iter().all(|change| change.to == NodeId(2)));
     assert_eq!(world.reassign(), 10);
+}
+
+/// Applies all handovers of the plan, as owners would.
+fn hand_over(world: &mut World) -> usize {
+    let plan = world.evaluate();
+    for one in &plan.handovers {
+        let incarnation = world.state.node(one.from).unwrap().incarnation;
+        let transfer = Transfer {
+            section: one.section,
+            epoch: one.epoch,
+            from: one.from,
+            incarnation,
+            to: one.to,
+            to_incarnation: one.incarnation,
+            handover_id: HandoverId(1),
+        };
+        assert!(matches!(world.state.apply(&Command::Transfer(transfer)), Answer::Transferred(Ok(_))));
+    }
+    plan.handovers.len()
+}
+
+fn move_to(world: &mut World, sections: &[SectionId], to: Option<&str>) {
+    let to = to.map(|name| world.state.nodes().find(|(_, node)| node.name == name).unwrap().0);
+    let change = MoveSections { sections: sections.to_vec(), to };
+    assert_eq!(world.state.apply(&Command::MoveSections(change)), Answer::SectionsMoved(Ok(())));
+}
+
+fn pause(world: &mut World, paused: bool) {
+    let pause = paused.then(|| Pause { since_unix_ms: 1, principal: "operator/a".into() });
+    assert_eq!(world.state.apply(&Command::PauseBalancing(PauseBalancing(pause))), Answer::BalancingPaused(Ok(())));
+}
+
+#[test]
+fn moved_sections_go_to_their_node_alone_and_stay_there_while_it_lives() {
+    let mut world = World::assigned(30);
+    world.pass(60, &NAMES);
+    let owned = |world: &World, name: &str| -> Vec<SectionId> {
+        let (id, node) = world.state.nodes().find(|(_, node)| node.name == name).unwrap();
+        world.state.owned_since((id, node.incarnation), RouteVersion(0)).map(|(section, _)| section).collect()
+    };
+    let hot = owned(&world, "a1")[..2].to_vec();
+    assert_eq!(hand_over(&mut world), 0);
+    move_to(&mut world, &hot, Some("a3"));
+    assert_eq!(hand_over(&mut world), 2, "no section but the moved ones");
+    assert!(hot.iter().all(|section| owned(&world, "a3").contains(section)));
+    assert_eq!(hand_over(&mut world), 0, "balancing does not take them back");
+
+    // Their node dies, and returns: they are taken over as all others, and come back once candidates are stable.
+    world.pass(5, &["a1", "a2"]);
+    assert!(world.reassign() >= 12, "a dead owner is replaced");
+    world.register("a3");
+    world.pass(59, &NAMES);
+    assert_eq!(hand_over(&mut world), 0, "a node that joins and leaves would move them back and forth");
+    world.pass(2, &NAMES);
+    hand_over(&mut world);
+    assert!(hot.iter().all(|section| owned(&world, "a3").contains(section)));
+
+    // Drained, it keeps none of them.
+    world.state.apply(&Command::Drain { name: "a3".into(), drained: true });
+    hand_over(&mut world);
+    assert_eq!(owned(&world, "a3"), []);
+    world.state.apply(&Command::Drain { name: "a3".into(), drained: false });
+    world.pass(61, &NAMES);
+    hand_over(&mut world);
+    move_to(&mut world, &hot, None);
+    assert_eq!(hand_over(&mut world), 2, "balancing places them again");
+    assert!(hot.iter().all(|section| owned(&world, "a1").contains(section)));
+}
+
+#[test]
+fn a_pause_of_balancing_stops_what_evens_the_load_and_nothing_else() {
+    let mut world = World::new(30);
+    world.register("a1");
+    world.register("a2");
+    world.pass(4, &["a1", "a2"]);
+    assert_eq!(world.reassign(), 30);
+    pause(&mut world, true);
+    world.register("a3");
+    world.pass(61, &NAMES);
+    assert_eq!(hand_over(&mut world), 0, "the share of a new node waits");
+    move_to(&mut world, &[SectionId(7)], Some("a3"));
+    assert_eq!(hand_over(&mut world), 1, "an operator's move goes on");
+    world.state.apply(&Command::Drain { name: "a2".into(), drained: true });
+    hand_over(&mut world);
+    assert_eq!(world.owned("a2"), 0, "so does a drain");
+    world.pass(5, &["a2", "a3"]);
+    world.reassign();
+    assert_eq!(world.owned("a3"), 30, "and a dead owner is replaced");
+    world.register("a1");
+    world.pass(61, &NAMES);
+    assert_eq!(hand_over(&mut world), 0);
+    pause(&mut world, false);
+    assert!(hand_over(&mut world) > 0, "after the pause the load is evened at once");
 }

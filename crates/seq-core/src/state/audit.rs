@@ -201,7 +201,7 @@ impl State {
     }
 }
 
-fn check_text(text: &str) -> Result<(), CommandRefusal> {
+pub(super) fn check_text(text: &str) -> Result<(), CommandRefusal> {
     let bytes = text.len();
     if bytes > limits::MAX_AUDIT_TEXT { Err(CommandRefusal::AuditTextTooLong { bytes }) } else { Ok(()) }
 }

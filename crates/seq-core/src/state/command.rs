@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::audit::{BeginOperation, EndOperation};
+use super::balancing::{MoveSections, PauseBalancing};
 use super::copies::CopyPart;
 use super::loss::{Loss, ReportLoss};
 use super::set_command::{
@@ -54,6 +55,10 @@ pub enum Command {
         /// True: its sections are to be handed over, and it is given none.
         drained: bool,
     },
+    /// Moves sections to an AllocSvr, or has them balanced again.
+    MoveSections(MoveSections),
+    /// Begins or ends a pause of balancing.
+    PauseBalancing(PauseBalancing),
     /// Claims a Raft id for a member of the store, for good: a disk that comes back under another member's id would
     /// vote with a log that is not its own.
     ClaimStoreId {
@@ -239,6 +244,10 @@ pub enum Answer {
     Transferred(Result<Transferred, CommandRefusal>),
     /// Of [`Command::Drain`].
     Drained(Result<NodeId, CommandRefusal>),
+    /// Of [`Command::MoveSections`].
+    SectionsMoved(Result<(), CommandRefusal>),
+    /// Of [`Command::PauseBalancing`].
+    BalancingPaused(Result<(), CommandRefusal>),
     /// Of [`Command::ClaimStoreId`]: whether the id was free.
     StoreIdClaimed(bool),
     /// Of [`Command::StartMigration`].
@@ -377,6 +386,18 @@ pub enum CommandRefusal {
     UnknownName {
         /// The name in the command.
         name: String,
+    },
+    /// More sections than one command moves.
+    #[error("{sections} sections are more than the {} that one command moves", limits::MAX_MOVED)]
+    TooManyMoved {
+        /// Their number.
+        sections: usize,
+    },
+    /// The section is not in this set.
+    #[error("section {section} is not in this set")]
+    NotInSet {
+        /// The section.
+        section: SectionId,
     },
     /// The ownership is over, or never was.
     #[error("section {section} is at epoch {current}, and node {from} does not own it under epoch {given}")]

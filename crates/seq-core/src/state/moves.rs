@@ -432,6 +432,9 @@ impl State {
     pub(super) fn advance(&mut self, section: SectionId, next: SectionRecord) {
         self.sections.advance(section, next);
         self.copies.follow(section, &next);
+        if !matches!(next, SectionRecord::Resident(_)) {
+            self.balancing.left(section);
+        }
     }
 
     /// The epoch and the ceiling under which a section goes on after a restore that may have lost what came after them:

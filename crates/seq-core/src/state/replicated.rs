@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::audit::{BeginOperation, EndOperation};
+use super::balancing::{MoveSections, PauseBalancing};
 use super::loss::ReportLoss;
 use super::set_command::{
     Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence, Forget,
@@ -109,6 +110,8 @@ replicated! {
     Reassignment => Reassigned(Vec<Option<Epoch>>), |Reassignment(moves)| Command::Reassign(moves);
     Transfer => Transferred(Result<Transferred, CommandRefusal>), Command::Transfer;
     Drain => Drained(Result<NodeId, CommandRefusal>), |Drain { name, drained }| Command::Drain { name, drained };
+    MoveSections => SectionsMoved(Result<(), CommandRefusal>), Command::MoveSections;
+    PauseBalancing => BalancingPaused(Result<(), CommandRefusal>), Command::PauseBalancing;
     ClaimStoreId => StoreIdClaimed(bool), |ClaimStoreId { id }| Command::ClaimStoreId { id };
     StartMigration => MigrationStarted(Result<MigrationId, CommandRefusal>), Command::StartMigration;
     SetPace => PaceSet(Result<(), CommandRefusal>), Command::Pace;
@@ -167,6 +170,8 @@ mod tests {
         let transfer = Transfer { section, epoch, from: one, incarnation, to: two, to_incarnation, handover_id };
         assert_eq!(apply(state, transfer), Ok(Transferred { epoch: Epoch(2), max_seq: Seq(7) }));
         assert_eq!(apply(state, Drain { name: "a1".into(), drained: true }), Ok(one));
+        assert_eq!(apply(state, MoveSections { sections: vec![section], to: Some(one) }), Ok(()));
+        assert_eq!(apply(state, PauseBalancing(None)), Ok(()));
         assert!(apply(state, ClaimStoreId { id: 4 }));
     }
 

@@ -61,6 +61,7 @@ impl State {
             self.advance(section, SectionRecord::Quarantined(quarantine));
         }
         self.nodes.clear();
+        self.balancing.clear();
         for migration in self.migrations.values_mut().filter(|one| one.phase == Phase::Open) {
             migration.phase = match migration.scope {
                 Scope::Runs(_) => Phase::RolledBack { noted: false },

@@ -14,8 +14,8 @@ use seq_core::state::{CommandRefusal, Drain, NodeRecord, SetTerms, State, Terms}
 use seq_proto::Reason;
 use seq_proto::v1::node_admin_service_server::NodeAdminService;
 use seq_proto::v1::{
-    DrainNodeRequest, DrainNodeResponse, ListNodesRequest, ListNodesResponse, NodeState, SetTermsRequest,
-    SetTermsResponse,
+    DrainNodeRequest, DrainNodeResponse, ListNodesRequest, ListNodesResponse, MoveSectionsRequest,
+    MoveSectionsResponse, NodeState, PauseBalancingRequest, PauseBalancingResponse, SetTermsRequest, SetTermsResponse,
 };
 use seq_raft::{Gate, QuorumStatus};
 use tokio::sync::watch;
@@ -24,11 +24,12 @@ use tonic::{Code, Request, Response, Status};
 use crate::definition::DeclaredSet;
 use crate::preconditions::{self, Required};
 use crate::replicated_set::ReplicatedSet;
+use crate::sender::principal;
 
 /// The open service.
 pub(crate) struct NodeAdmin {
-    set: Arc<DeclaredSet>,
-    replicated: ReplicatedSet,
+    pub(super) set: Arc<DeclaredSet>,
+    pub(super) replicated: ReplicatedSet,
     /// The plan of the arbiter beside the leader.
     plan: watch::Receiver<Arc<Plan>>,
 }
@@ -39,7 +40,7 @@ impl NodeAdmin {
     }
 
     /// The arbiter's plan, on the member that leads a majority: without one the plan is out of date.
-    fn plan(&self) -> Result<Arc<Plan>, Status> {
+    pub(super) fn plan(&self) -> Result<Arc<Plan>, Status> {
         let raft = self.replicated.raft();
         raft.check_quorum()?;
         match raft.quorum() {
@@ -82,6 +83,25 @@ impl NodeAdminService for NodeServer {
         };
         let lease_wait_ms = u64::try_from(terms.lease_wait.as_millis()).unwrap_or(u64::MAX);
         Ok(Response::new(SetTermsResponse { lease_wait_ms, changed, fingerprint: plan.0 }))
+    }
+
+    async fn move_sections(
+        &self,
+        request: Request<MoveSectionsRequest>,
+    ) -> Result<Response<MoveSectionsResponse>, Status> {
+        let (admin, request) = (self.0.get()?, request.into_inner());
+        admin.check_set(&request.set)?;
+        admin.move_sections(request).await.map(Response::new)
+    }
+
+    async fn pause_balancing(
+        &self,
+        request: Request<PauseBalancingRequest>,
+    ) -> Result<Response<PauseBalancingResponse>, Status> {
+        let (admin, principal) = (self.0.get()?, principal(&request)?);
+        let request = request.into_inner();
+        admin.check_set(&request.set)?;
+        admin.pause_balancing(request, principal).await.map(Response::new)
     }
 }
 
@@ -141,10 +161,7 @@ impl NodeAdmin {
             let sections = owned(state).get(&id).copied().unwrap_or(0);
             Some(Foreseen { id, was: node.drained, left, sections, plan })
         });
-        foreseen.ok_or_else(|| {
-            let text = CommandRefusal::UnknownName { name: name.to_owned() }.to_string();
-            Reason::UnknownNode.status_as(Code::NotFound, text)
-        })
+        foreseen.ok_or_else(|| unknown(name))
     }
 
     /// Replaces the terms in force; returns those in force then, whether anything changed, and the plan as it was
@@ -195,8 +212,17 @@ impl Foreseen {
     }
 }
 
-fn refused(refusal: &CommandRefusal) -> Status {
+/// The refusal of a name that no node of the set has.
+pub(super) fn unknown(name: &str) -> Status {
+    let text = CommandRefusal::UnknownName { name: name.to_owned() }.to_string();
+    Reason::UnknownNode.status_as(Code::NotFound, text)
+}
+
+pub(super) fn refused(refusal: &CommandRefusal) -> Status {
     let reason = match refusal {
+        CommandRefusal::NotInSet { .. } => Reason::NotResident,
+        CommandRefusal::TooManyMoved { .. } => Reason::BadCount,
+        CommandRefusal::UnknownNode { .. } => Reason::UnknownNode,
         CommandRefusal::BadTerms { .. } => Reason::BadTerms,
         _ => Reason::OtherTerms,
     };

@@ -18,6 +18,7 @@ use seq_proto::v1::{
 use seq_raft::{Gate, MemberStatus};
 use tonic::{Request, Response, Status};
 
+use super::balancing;
 use crate::between::quarantine::{self, Awaited};
 use crate::definition::{self, DeclaredSet};
 use crate::replicated_set::ReplicatedSet;
@@ -147,6 +148,7 @@ impl View {
                 if is_shown {
                     status.sets = self.sets.others(state, set);
                     status.migrations = self.sets.open_migrations(state);
+                    status.balancing_paused = balancing::pause(state);
                 }
                 status.sections = state.sections.residents().count() as u32;
                 status.sections_unowned = unowned(state);
@@ -163,6 +165,7 @@ impl View {
                 status.quarantine = self.quarantine();
             }
             status.allocs = allocs(state);
+            status.sections_moved = state.balancing.all_moved().len() as u32;
         });
         status
     }

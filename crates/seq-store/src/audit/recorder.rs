@@ -22,7 +22,7 @@ use tonic::{Request, Status};
 use crate::encoding;
 use crate::leader_link::LeaderHop;
 use crate::replicated_set::{ReplicatedSet, SetState};
-use crate::sender::sender;
+use crate::sender::principal;
 use crate::wall_clock;
 
 /// Most ends that wait to be recorded. More operations than that are not under way at one member.
@@ -33,9 +33,6 @@ const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Interval between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
-
-/// The principal where ports have no TLS.
-const UNAUTHENTICATED: &str = "unauthenticated";
 
 /// The method by which a member that no longer leads records an end.
 const END_METHOD: &str = "/seqsvr.v1.AuditService/EndOperation";
@@ -126,7 +123,7 @@ impl Recorder {
     where
         F: Future<Output = Result<R, Status>>,
     {
-        let principal = sender(&request)?.map_or_else(|| UNAUTHENTICATED.to_owned(), |identity| identity.short());
+        let principal = principal(&request)?;
         let raft = self.replicated.raft();
         if !raft.is_leader() || !is_recorded(raft) {
             return carry_out(request).await;

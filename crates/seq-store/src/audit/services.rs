@@ -13,10 +13,11 @@ use seq_proto::v1::{
     CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateBackupRequest, CreateSetRequest,
     CreateSetResponse, DrainNodeRequest, DrainNodeResponse, ForgetSetRequest, ForgetSetResponse, ListMembersRequest,
     ListMembersResponse, ListMigrationsRequest, ListMigrationsResponse, ListNodesRequest, ListNodesResponse,
-    ListSectionsRequest, ListSectionsResponse, ListSetsRequest, ListSetsResponse, MigrationPace, PlanMigrationRequest,
-    PlanMigrationResponse, RaiseFormatRequest, RaiseFormatResponse, RollbackMigrationRequest,
-    RollbackMigrationResponse, SetPaceRequest, SetPaceResponse, SetTermsRequest, SetTermsResponse,
-    StartMigrationRequest, StartMigrationResponse, TransferLeaderRequest, TransferLeaderResponse,
+    ListSectionsRequest, ListSectionsResponse, ListSetsRequest, ListSetsResponse, MigrationPace, MoveSectionsRequest,
+    MoveSectionsResponse, PauseBalancingRequest, PauseBalancingResponse, PlanMigrationRequest, PlanMigrationResponse,
+    RaiseFormatRequest, RaiseFormatResponse, RollbackMigrationRequest, RollbackMigrationResponse, SetPaceRequest,
+    SetPaceResponse, SetTermsRequest, SetTermsResponse, StartMigrationRequest, StartMigrationResponse,
+    TransferLeaderRequest, TransferLeaderResponse,
 };
 use seq_raft::Gate;
 use tonic::{Request, Response, Status};
@@ -116,6 +117,33 @@ impl<S: NodeAdminService> NodeAdminService for Audited<S> {
         let verb = if given.drained { "drain" } else { "undrain" };
         let operation = Operation { text: format!("node {verb} {}", given.node), plan: given.plan };
         self.recorder.get()?.record(request, operation, |request| self.inner.drain_node(request)).await
+    }
+
+    async fn move_sections(
+        &self,
+        request: Request<MoveSectionsRequest>,
+    ) -> Result<Response<MoveSectionsResponse>, Status> {
+        let given = request.get_ref();
+        if given.dry_run {
+            return self.inner.move_sections(request).await;
+        }
+        let to = if given.node.is_empty() { "--balanced".to_owned() } else { format!("--to {}", given.node) };
+        let text = format!("section move {to}{}", list(&given.sections));
+        let operation = Operation { text, plan: given.plan };
+        self.recorder.get()?.record(request, operation, |request| self.inner.move_sections(request)).await
+    }
+
+    async fn pause_balancing(
+        &self,
+        request: Request<PauseBalancingRequest>,
+    ) -> Result<Response<PauseBalancingResponse>, Status> {
+        let PauseBalancingRequest { paused, dry_run, plan, .. } = *request.get_ref();
+        if dry_run {
+            return self.inner.pause_balancing(request).await;
+        }
+        let text = format!("section balance --{}", if paused { "pause" } else { "resume" });
+        let operation = Operation { text, plan };
+        self.recorder.get()?.record(request, operation, |request| self.inner.pause_balancing(request)).await
     }
 
     async fn set_terms(&self, request: Request<SetTermsRequest>) -> Result<Response<SetTermsResponse>, Status> {

@@ -367,6 +367,8 @@ fn refused(refusal: CommandRefusal, addr: Option<String>) -> Status {
         CommandRefusal::TooManyNodes => Reason::TooManyNodes,
         CommandRefusal::UnknownNode { .. } => Reason::UnknownNode,
         CommandRefusal::OtherIncarnation { .. } => Reason::OtherIncarnation,
+        CommandRefusal::NotInSet { .. } => Reason::NotResident,
+        CommandRefusal::TooManyMoved { .. } => Reason::BadCount,
         CommandRefusal::UnknownName { .. } => Reason::UnknownName,
         CommandRefusal::TargetLeaves { .. } => Reason::TargetGone,
         CommandRefusal::OtherOwnership { .. } => Reason::OtherOwnership,

@@ -127,6 +127,7 @@ impl State {
             forgotten: RouteVersion(0),
             loss: None,
             copies: state::Copies::default(),
+            balancing: state::Balancing::default(),
             rules: state::Rules::Seven,
             audit: state::Audit::default(),
             restore_margin: state::RestoreMargin::default(),

@@ -24,6 +24,7 @@ use seq_raft::MAX_COMMAND_BODY_BYTES;
 use super::*;
 
 mod audit;
+mod balancing;
 mod copies;
 mod neighbours;
 

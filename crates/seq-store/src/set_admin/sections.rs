@@ -1,7 +1,7 @@
 //! Lists the records of sections.
 
 use seq_core::state::{Phase, SectionRecord, SetDefinition, State};
-use seq_core::{Epoch, MigrationId, SectionId, Seq};
+use seq_core::{Epoch, MigrationId, NodeId, SectionId, Seq};
 use seq_proto::v1::{ListSectionsRequest, ListSectionsResponse, SectionInfo, SectionRange, SectionState};
 use tonic::Status;
 
@@ -32,6 +32,7 @@ fn list(state: &State, set: &SetDefinition, request: &ListSectionsRequest) -> Li
         let mut info = info(state, set, section, record);
         if request.summarize {
             (info.owner, info.epoch, info.ceiling, info.migration_id) = (String::new(), 0, 0, 0);
+            info.moved_to = String::new();
         }
         let joins = |last: &&mut SectionInfo| {
             let same = (last.state, &last.set, last.uid_end) == (info.state, &info.set, info.uid_start);
@@ -55,7 +56,8 @@ fn info(state: &State, set: &SetDefinition, section: SectionId, record: SectionR
         SectionRecord::Resident(_) => Some(set.id),
         _ => state.directory.get(section).map(|claim| claim.set),
     };
-    let owner = record.resident().and_then(|residence| residence.owner).and_then(|owner| state.node(owner));
+    let named = |id: Option<NodeId>| id.and_then(|id| state.node(id)).map(|node| node.name.clone()).unwrap_or_default();
+    let owner = record.resident().and_then(|residence| residence.owner);
     let (kind, ceiling, migration) = match record {
         SectionRecord::Never => (SectionState::Never, Seq::ZERO, MigrationId(0)),
         SectionRecord::Resident(residence) => (SectionState::Resident, residence.max_seq, residence.came_by),
@@ -71,7 +73,8 @@ fn info(state: &State, set: &SetDefinition, section: SectionId, record: SectionR
         range: Some(SectionRange { first_section: section.0, sections: 1 }),
         state: kind.into(),
         set: home.map_or(String::new(), |home| name_of(state, home)),
-        owner: owner.map_or(String::new(), |owner| owner.name.clone()),
+        owner: named(owner),
+        moved_to: named(state.balancing.moved(section)),
         epoch,
         ceiling: ceiling.0,
         uid_start: uids.start,

@@ -1,6 +1,7 @@
 //! A whole store on loopback, with memory and with disks: what it promises across elections, restarts and bad input.
 
 mod audit;
+mod balancing;
 mod cluster;
 mod control;
 mod differing;

@@ -45,7 +45,7 @@ async fn all_drained(cluster: &Cluster) -> Vec<String> {
 }
 
 /// Three stores with three live AllocSvrs.
-async fn three_nodes() -> Cluster {
+pub(crate) async fn three_nodes() -> Cluster {
     let mut cluster = Cluster::new(3, Disk::Memory);
     let a3 = seq_core::set_spec::AllocSpec { name: "a3".into(), ..cluster.spec.allocs[1].clone() };
     cluster.spec.allocs.push(a3);

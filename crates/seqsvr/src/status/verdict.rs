@@ -125,6 +125,10 @@ pub(super) struct Facts {
     pub(super) disks: Vec<(String, u64, u64)>,
     /// Nodes whose clocks differ from most others, with the milliseconds that they are ahead.
     pub(super) clocks: Vec<(String, i64)>,
+    /// The pause of balancing; empty without one.
+    pub(super) paused: String,
+    /// Sections that operators moved to an allocator.
+    pub(super) moved: u32,
     /// Allocators whose leases expired in the last ten minutes, with how often.
     pub(super) lapses: Vec<(String, u32)>,
 }

@@ -7,7 +7,8 @@ use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmi
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
 use seq_proto::v1::{
     AddLearnersRequest, AddLearnersResponse, ChangeVotersRequest, ChangeVotersResponse, DrainNodeRequest,
-    DrainNodeResponse, NewMember, RaiseFormatRequest, RaiseFormatResponse, SetTermsRequest, SetTermsResponse,
+    DrainNodeResponse, MoveSectionsRequest, MoveSectionsResponse, NewMember, PauseBalancingRequest,
+    PauseBalancingResponse, RaiseFormatRequest, RaiseFormatResponse, SetTermsRequest, SetTermsResponse,
     TransferLeaderRequest, TransferLeaderResponse,
 };
 
@@ -72,6 +73,28 @@ impl StoreClient {
         let request = DrainNodeRequest { set, node, drained, dry_run, plan, together };
         let limit = if dry_run { READ_TIMEOUT } else { self.change_limit() };
         send!(self, limit, NodeAdmin.drain_node, request)
+    }
+
+    /// Moves sections to a node, or has them balanced again with an empty name.
+    pub(crate) async fn move_sections(
+        &mut self,
+        sections: &[u32],
+        node: &str,
+        mode: Mode,
+    ) -> anyhow::Result<MoveSectionsResponse> {
+        let (dry_run, plan) = mode.fields();
+        let (set, node, sections) = (self.set.clone(), node.to_owned(), sections.to_vec());
+        let request = MoveSectionsRequest { set, sections, node, dry_run, plan };
+        let limit = if dry_run { READ_TIMEOUT } else { self.change_limit() };
+        send!(self, limit, NodeAdmin.move_sections, request)
+    }
+
+    /// Begins or ends a pause of balancing.
+    pub(crate) async fn pause_balancing(&mut self, paused: bool, mode: Mode) -> anyhow::Result<PauseBalancingResponse> {
+        let (dry_run, plan) = mode.fields();
+        let request = PauseBalancingRequest { set: self.set.clone(), paused, dry_run, plan };
+        let limit = if dry_run { READ_TIMEOUT } else { self.change_limit() };
+        send!(self, limit, NodeAdmin.pause_balancing, request)
     }
 
     /// The set's lease terms.

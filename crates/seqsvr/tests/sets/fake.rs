@@ -414,6 +414,7 @@ impl SetAdminService for Member {
             uid_start: u64::from(section) * 100_000,
             uid_end: u64::from(section + 1) * 100_000,
             migration_id: 0,
+            moved_to: String::new(),
         };
         let mut records: Vec<SectionInfo> = Vec::new();
         for (section, set) in (0..).zip(&state.sections).skip(first_section as usize) {

@@ -16,12 +16,14 @@ pub(in crate::status) struct Remark {
 }
 
 /// The remarks, in order.
-pub(in crate::status) const REMARKS: [Remark; 7] = [
+pub(in crate::status) const REMARKS: [Remark; 9] = [
     Remark { name: "restores", text: restores },
     Remark { name: "lineage", text: begun },
     Remark { name: "disk", text: disks },
     Remark { name: "clock", text: clocks },
     Remark { name: "expired leases", text: lapses },
+    Remark { name: "balancing", text: balancing },
+    Remark { name: "moved sections", text: moved },
     Remark { name: "withdrawn", text: withdrawn },
     Remark { name: "certificates", text: |facts| facts.expiry.warning() },
 ];
@@ -30,6 +32,19 @@ fn withdrawn(facts: &Facts) -> Option<String> {
     let text = |(name, cause): &(String, String)| format!("{name}: {cause}");
     let withdrawn: Vec<String> = facts.withdrawn.iter().map(text).collect();
     (!withdrawn.is_empty()).then(|| withdrawn.join("; "))
+}
+
+fn balancing(facts: &Facts) -> Option<String> {
+    let text = || format!("balancing is {}; next: `seqsvr section balance --resume`", facts.paused);
+    (!facts.paused.is_empty()).then(text)
+}
+
+fn moved(facts: &Facts) -> Option<String> {
+    match facts.moved {
+        0 => None,
+        1 => Some("1 section is where an operator moved it".to_owned()),
+        some => Some(format!("{some} sections are where operators moved them")),
+    }
 }
 
 fn restores(facts: &Facts) -> Option<String> {

@@ -3,15 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use seq_core::Lineage;
-use seq_proto::v1::{AllocMember, AllocStatus, MigrationStatus, SetState, StatusResponse, StoreMember, StoreStatus};
+use seq_proto::v1::{
+    AllocMember, AllocStatus, BalancingPause, MigrationStatus, SetState, StatusResponse, StoreMember, StoreStatus,
+};
 use serde::Serialize;
 
 use super::{AllocView, StoreView};
 use crate::alloc_state::AllocState;
 use crate::migration::view::MigrationView;
 use crate::output::digits;
+use crate::section::balance;
 use crate::status::verdict::{Facts, State};
 use crate::store_client::NodeRole;
+use crate::utc;
 
 #[derive(Debug, Default, Serialize)]
 pub(super) struct SetView {
@@ -29,6 +33,11 @@ pub(super) struct SetView {
     pub(super) restores: u32,
     /// Sections that departed to another set and have not arrived for a second or longer.
     pub(super) sections_delayed: u32,
+    /// The pause of balancing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) balancing_paused: Option<Pause>,
+    /// Sections that operators moved to an allocator.
+    pub(super) sections_moved: u32,
     /// A word of [`State`].
     pub(super) state: Option<State>,
     /// The condition of the verdict, as `docs/operations.md` names it.
@@ -69,6 +78,19 @@ pub(super) struct SetView {
     /// Addresses of the nodes that respond, by role and name.
     #[serde(skip)]
     pub(super) responding: BTreeMap<(NodeRole, String), BTreeSet<String>>,
+}
+
+/// A pause of balancing.
+#[derive(Debug, Serialize)]
+pub(super) struct Pause {
+    by: String,
+    at: String,
+}
+
+impl Pause {
+    fn new(pause: &BalancingPause) -> Pause {
+        Pause { by: pause.principal.clone(), at: utc::text_of_ms(pause.since_unix_ms) }
+    }
 }
 
 #[derive(Debug)]
@@ -241,6 +263,10 @@ impl SetView {
             self.moves.clone_from(&store.migrations);
             (self.on_their_way, self.layout_sections) = (store.sections_on_their_way, store.layout_sections);
             self.open_sets = store.open_sets;
+            (self.balancing_paused, self.sections_moved) =
+                (store.balancing_paused.as_ref().map(Pause::new), store.sections_moved);
+            self.facts.paused = store.balancing_paused.as_ref().map(balance::paused).unwrap_or_default();
+            self.facts.moved = store.sections_moved;
         }
         self.restores = self.restores.max(store.restores);
         let lineage = Lineage(store.lineage);

@@ -1,0 +1,183 @@
+//! What operators change of the placement of sections: sections that they moved to a node, and a pause of balancing.
+//!
+//! Neither gives a section an owner: the arbiter plans by them, and every change of owner is one of the commands that
+//! there are without them. So a dead owner is replaced whatever is kept here.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::audit::check_text;
+use super::{CommandRefusal, State};
+use crate::id::{NodeId, SectionId};
+use crate::limits;
+
+/// What operators changed of the placement of a set's sections.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Balancing {
+    paused: Option<Pause>,
+    moved: BTreeMap<SectionId, NodeId>,
+    /// Grows with each change.
+    version: u64,
+}
+
+/// A pause of balancing, until an operator ends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// Clock of the leader when it began, in milliseconds since 1970. For people alone.
+    pub since_unix_ms: u64,
+    /// Identity of the operator.
+    pub principal: String,
+}
+
+/// Sections that are to be at a node for as long as it can own them, or are to be balanced again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoveSections {
+    /// The sections, at most [`limits::MAX_MOVED`], all in this set.
+    pub sections: Vec<SectionId>,
+    /// The node; `None`: balancing places them again.
+    pub to: Option<NodeId>,
+}
+
+/// Begins or ends a pause of balancing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PauseBalancing(pub Option<Pause>);
+
+impl Balancing {
+    /// The balancing with these sections moved, and a pause; changes of a later release are counted on.
+    #[must_use]
+    pub fn from_parts(paused: Option<Pause>, moved: BTreeMap<SectionId, NodeId>, version: u64) -> Balancing {
+        Balancing { paused, moved, version }
+    }
+
+    /// The pause, if balancing is paused.
+    #[must_use]
+    pub fn paused(&self) -> Option<&Pause> {
+        self.paused.as_ref()
+    }
+
+    /// The node that an operator moved a section to.
+    #[must_use]
+    pub fn moved(&self, section: SectionId) -> Option<NodeId> {
+        self.moved.get(&section).copied()
+    }
+
+    /// All sections that operators moved, each with its node, in order of section.
+    pub fn all_moved(&self) -> impl ExactSizeIterator<Item = (SectionId, NodeId)> {
+        self.moved.iter().map(|(section, node)| (*section, *node))
+    }
+
+    /// Number of changes so far.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Forgets the move of a section that is no longer in the set.
+    pub(super) fn left(&mut self, section: SectionId) {
+        if self.moved.remove(&section).is_some() {
+            self.version += 1;
+        }
+    }
+
+    /// Forgets everything: nodes of a restored set have other ids.
+    pub(super) fn clear(&mut self) {
+        *self = Balancing { version: self.version + 1, ..Balancing::default() };
+    }
+}
+
+impl State {
+    pub(super) fn move_sections(&mut self, change: &MoveSections) -> Result<(), CommandRefusal> {
+        let MoveSections { sections, to } = change;
+        if sections.len() > limits::MAX_MOVED {
+            return Err(CommandRefusal::TooManyMoved { sections: sections.len() });
+        }
+        if let Some(node) = to.filter(|node| self.node(*node).is_none()) {
+            return Err(CommandRefusal::UnknownNode { node });
+        }
+        if let Some(&section) = sections.iter().find(|section| self.sections.resident(**section).is_none()) {
+            return Err(CommandRefusal::NotInSet { section });
+        }
+        for section in sections {
+            match to {
+                Some(node) => self.balancing.moved.insert(*section, *node),
+                None => self.balancing.moved.remove(section),
+            };
+        }
+        self.balancing.version += 1;
+        Ok(())
+    }
+
+    pub(super) fn pause_balancing(&mut self, pause: &PauseBalancing) -> Result<(), CommandRefusal> {
+        let PauseBalancing(pause) = pause;
+        if let Some(pause) = pause {
+            check_text(&pause.principal)?;
+        }
+        // The operator who paused first stays on record.
+        if pause.is_none() || self.balancing.paused.is_none() {
+            self.balancing.paused.clone_from(pause);
+            self.balancing.version += 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::layout::Layout;
+    use crate::state::{Answer, Command, Registration, SetDefinition};
+
+    fn state() -> State {
+        let mut state = State::default();
+        state.apply(&Command::DefineSet(SetDefinition::only("s", Layout::new(0..100, 10).unwrap())));
+        state.apply(&Command::Register(Registration::new("a1", "h:1", 7)));
+        state
+    }
+
+    fn moved(state: &mut State, sections: &[u32], to: Option<u32>) -> Result<(), CommandRefusal> {
+        let sections = sections.iter().copied().map(SectionId).collect();
+        let change = MoveSections { sections, to: to.map(NodeId) };
+        let Answer::SectionsMoved(outcome) = state.apply(&Command::MoveSections(change)) else { unreachable!() };
+        outcome
+    }
+
+    fn paused(state: &mut State, since_unix_ms: u64, principal: &str) -> Result<(), CommandRefusal> {
+        let pause = PauseBalancing(Some(Pause { since_unix_ms, principal: principal.into() }));
+        let Answer::BalancingPaused(outcome) = state.apply(&Command::PauseBalancing(pause)) else { unreachable!() };
+        outcome
+    }
+
+    #[test]
+    fn all_sections_of_a_command_are_moved_or_none_is() {
+        let state = &mut state();
+        assert_eq!(moved(state, &[3, 4], Some(1)), Ok(()));
+        let version = state.balancing.version();
+        assert_eq!(moved(state, &[5], Some(9)), Err(CommandRefusal::UnknownNode { node: NodeId(9) }));
+        assert_eq!(moved(state, &[5, 10], Some(1)), Err(CommandRefusal::NotInSet { section: SectionId(10) }));
+        let many = vec![5; limits::MAX_MOVED + 1];
+        assert_eq!(moved(state, &many, Some(1)), Err(CommandRefusal::TooManyMoved { sections: many.len() }));
+        assert_eq!(state.balancing.version(), version, "a refusal changes nothing");
+        let all: Vec<_> = state.balancing.all_moved().collect();
+        assert_eq!(all, [(SectionId(3), NodeId(1)), (SectionId(4), NodeId(1))]);
+        assert_eq!(moved(state, &[4, 5], None), Ok(()));
+        assert_eq!((state.balancing.moved(SectionId(3)), state.balancing.moved(SectionId(4))), (Some(NodeId(1)), None));
+        assert!(state.balancing.version() > version);
+    }
+
+    #[test]
+    fn the_first_pause_stays_on_record_until_it_is_ended() {
+        let state = &mut state();
+        assert_eq!(paused(state, 5, "operator/alice"), Ok(()));
+        assert_eq!(paused(state, 6, "operator/bob"), Ok(()));
+        let pause = state.balancing.paused().unwrap();
+        assert_eq!((pause.since_unix_ms, pause.principal.as_str()), (5, "operator/alice"));
+        let end = Command::PauseBalancing(PauseBalancing(None));
+        assert_eq!(state.apply(&end), Answer::BalancingPaused(Ok(())));
+        assert_eq!(state.balancing.paused(), None);
+        let long = "x".repeat(limits::MAX_AUDIT_TEXT + 1);
+        assert_eq!(paused(state, 7, &long), Err(CommandRefusal::AuditTextTooLong { bytes: long.len() }));
+    }
+}
