@@ -132,9 +132,15 @@ pub(crate) struct Server {
 impl Server {
     /// The first line on stdout, as JSON: printed once the server is ready.
     pub(crate) fn ready(&mut self) -> Value {
+        let line = self.first_line();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?} is not a ready line: {error}"))
+    }
+
+    /// The first line on stdout.
+    pub(crate) fn first_line(&mut self) -> String {
         let mut line = String::new();
         BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?} is not a ready line: {error}"))
+        line
     }
 
     /// Kills the process, as a crash.

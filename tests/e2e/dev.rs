@@ -123,3 +123,13 @@ fn data_of_another_cluster_is_refused() {
     let (_server, addr) = start(&place);
     assert_eq!(value(&addr, "1"), 1, "the data is untouched");
 }
+
+#[test]
+fn a_signal_while_it_starts_is_no_error() {
+    let place = Place::new();
+    let mut server = place.server("dev", &["dev", "--ports", "random"]);
+    // Printed before the first node starts.
+    assert!(server.first_line().contains("development cluster"));
+    server.terminate();
+    assert!(!server.log().contains("ERROR"), "{}", server.log());
+}

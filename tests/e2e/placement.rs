@@ -71,3 +71,26 @@ fn a_pause_of_balancing_is_in_status_until_it_is_resumed() {
     assert!(code == Some(0) && text.contains("is resumed"), "{text}");
     assert!(!cluster.run(&["status"]).1.contains("balancing"));
 }
+
+#[test]
+fn handovers_to_a_node_that_stands_still_are_one_line_of_the_log() {
+    let cluster = Cluster::start();
+    let list = cluster.json(&["section", "list", "--owner", "a1"]);
+    let sections: Vec<String> =
+        list["items"].as_array().unwrap().iter().take(12).map(|one| one["first_section"].to_string()).collect();
+    assert_eq!(sections.len(), 12);
+    cluster.servers["a2"].freeze();
+    let mut args = vec!["section", "move", "--to", "a2", "--yes"];
+    args.extend(sections.iter().map(String::as_str));
+    let (code, text) = cluster.run(&args);
+    assert_eq!(code, Some(0), "{text}");
+    let failed = || cluster.servers["a1"].log().matches("a step of a handover failed").count();
+    eventually("a handover fails", || (failed() > 0).then_some(()));
+    eventually("the node is given up", || {
+        let list = cluster.json(&["node", "list"]);
+        let nodes = list["nodes"].as_array().unwrap().clone();
+        nodes.iter().any(|node| node["name"] == "a2" && node["sections"] == 0).then_some(())
+    });
+    assert_eq!(failed(), 1, "{}", cluster.servers["a1"].log());
+    cluster.servers["a2"].thaw();
+}

@@ -11,7 +11,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use seq_core::backoff::Backoff;
 use seq_core::owner::handover::{Commit, Handover, HandoverRequest};
-use seq_core::{Incarnation, SectionId};
+use seq_core::{Incarnation, NodeId, SectionId, SetId};
+use seq_kit::repeats::Repeats;
 use seq_proto::Reason;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -77,7 +78,15 @@ pub(crate) struct Handovers {
     frozen: BTreeMap<SectionId, Instant>,
     /// Steps to repeat, and when. At most one of each handover under way.
     retries: Vec<(Instant, Step)>,
+    /// Log lines about targets that refuse or do not respond, each until it accepts a step: many sections fail at a
+    /// time.
+    failing: BTreeMap<Target, Repeats>,
+    /// Log lines about commits without a definite response.
+    uncommitted: Repeats,
 }
+
+/// A node that sections are handed over to, of another set where that is named.
+type Target = (Option<SetId>, NodeId);
 
 /// An attempt to have the store commit a handover. Repeated until there is a definite response or the incarnation that
 /// owns the section is over.
@@ -147,7 +156,8 @@ impl HandoverCall {
 impl Handovers {
     /// None under way.
     pub(crate) fn new(shared: Arc<Shared>) -> Handovers {
-        Handovers { shared, frozen: BTreeMap::new(), retries: Vec::new() }
+        let (frozen, failing) = (BTreeMap::new(), BTreeMap::new());
+        Handovers { shared, frozen, retries: Vec::new(), failing, uncommitted: Repeats::default() }
     }
 
     /// When the next step is repeated.
@@ -199,17 +209,17 @@ impl Handovers {
 
     /// Gives the owner's machine the outcome of a step.
     pub(crate) fn on_step_done(&mut self, answered: AnsweredStep) {
-        let shared = &self.shared;
+        let shared = self.shared.clone();
         match answered {
             AnsweredStep::Prepare(handover, outcome) => {
-                let accepted = accepted("prepare", &handover, outcome);
+                let accepted = self.accepted("prepare", &handover, outcome);
                 shared.step(|owner, effects| owner.on_prepared(&handover, accepted, effects));
                 if !accepted {
                     shared.counters.handover(HandoverOutcome::Refused);
                 }
             }
             AnsweredStep::Stage(handover, outcome) => {
-                let accepted = accepted("stage", &handover, outcome);
+                let accepted = self.accepted("stage", &handover, outcome);
                 shared.step(|owner, effects| owner.on_staged(&handover, accepted, effects));
                 if !accepted {
                     shared.counters.handover(HandoverOutcome::Thawed);
@@ -224,7 +234,7 @@ impl Handovers {
             }
             AnsweredStep::Activate(mut activation, outcome) => {
                 // Without it the target is granted the section with its next renewal.
-                let accepted = accepted("activate", &activation.handover, outcome);
+                let accepted = self.accepted("activate", &activation.handover, outcome);
                 if !accepted && activation.left > 0 {
                     activation.left -= 1;
                     let wait = activation.backoff.wait(fastrand::u32(..));
@@ -243,8 +253,8 @@ impl Handovers {
     }
 
     /// Adopts the store's response to a commit. Returns whether the commit is decided; `false`: it is repeated.
-    fn on_commit_response(&self, handover: &Handover, response: CommitResponse) -> bool {
-        let shared = &self.shared;
+    fn on_commit_response(&mut self, handover: &Handover, response: CommitResponse) -> bool {
+        let shared = self.shared.clone();
         let CommitResponse { sent, response } = response;
         let outcome = match response {
             Ok(update) => match shared.read_update(update.as_ref(), handover.session.node) {
@@ -276,10 +286,14 @@ impl Handovers {
                 return true;
             }
             Err(error) => {
-                tracing::warn!(%error, section = handover.section.0, "a handover is not committed yet");
+                if let Some(repeated) = self.uncommitted.admit() {
+                    let section = handover.section.0;
+                    tracing::warn!(%error, section, repeated, "a handover is not committed yet");
+                }
                 return false;
             }
         };
+        self.uncommitted.end();
         if !matches!(outcome, Commit::Made(_)) {
             shared.counters.handover(HandoverOutcome::Thawed);
         }
@@ -289,13 +303,18 @@ impl Handovers {
         }
         true
     }
-}
 
-/// A target that does not respond has not accepted.
-fn accepted(step: &'static str, handover: &Handover, outcome: Result<(), Status>) -> bool {
-    if let Err(status) = &outcome {
-        let (section, to) = (handover.section.0, handover.to.0);
-        tracing::warn!(step, section, to, status = status.message(), "a step of a handover failed");
+    /// Whether a target accepted a step; one that does not respond has not.
+    fn accepted(&mut self, step: &'static str, handover: &Handover, outcome: Result<(), Status>) -> bool {
+        let target = (handover.departure.as_ref().map(|departure| departure.set), handover.to);
+        let Err(status) = &outcome else {
+            self.failing.remove(&target);
+            return true;
+        };
+        if let Some(repeated) = self.failing.entry(target).or_default().admit() {
+            let (section, to, status) = (handover.section.0, handover.to.0, status.message());
+            tracing::warn!(step, section, to, status, repeated, "a step of a handover failed");
+        }
+        false
     }
-    outcome.is_ok()
 }

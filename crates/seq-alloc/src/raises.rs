@@ -55,6 +55,8 @@ pub(crate) struct Raises {
     queue: Queue,
     /// Log lines about raises that the store delays.
     delays: Repeats,
+    /// Log lines about raises that fail.
+    failures: Repeats,
 }
 
 /// A batch to be sent.
@@ -95,7 +97,7 @@ impl Raises {
     /// Nothing queued.
     pub(crate) fn new(shared: Arc<Shared>) -> Raises {
         let queue = RaiseQueue::new(shared.options.raises());
-        Raises { shared, origin: Instant::now(), queue, delays: Repeats::default() }
+        Raises { shared, origin: Instant::now(), queue, delays: Repeats::default(), failures: Repeats::default() }
     }
 
     /// When calls may follow although nothing was queued or answered.
@@ -124,6 +126,7 @@ impl Raises {
                     tracing::error!("the store's response to a raise does not fit the request");
                     return self.fail(batch);
                 }
+                self.failures.end();
                 let outcome = self.queue.on_response(batch, &ceilings);
                 self.settle(outcome);
                 let shared = &self.shared;
@@ -150,7 +153,9 @@ impl Raises {
                 self.report_failed(&failed);
             }
             Err(error) => {
-                tracing::warn!(%error, sections, "cannot raise ceilings");
+                if let Some(repeated) = self.failures.admit() {
+                    tracing::warn!(%error, sections, repeated, "cannot raise ceilings");
+                }
                 self.fail(batch);
             }
         }

@@ -65,6 +65,10 @@ catalogue! {
     RAISE_BATCH_SECTIONS = "seqsvr_raise_batch_sections", Histogram, Count, ["set"], BATCH;
     /// Sections by state as a node sees them (served on an AllocSvr; owned, unowned on a StoreSvr; delayed: departed from it and not yet arrived after a second).
     SECTIONS = "seqsvr_sections", Gauge, Count, ["set", "node", "state"];
+    /// Index of the section with the most section writes of the last 10 s, by rank (1 to 10), on the leader; -1: none, and on other members.
+    TOP_SECTION = "seqsvr_top_section", Gauge, Count, ["set", "node", "rank"];
+    /// Numbers by which the ceiling of that section rose a second.
+    TOP_SECTION_RAISED = "seqsvr_top_section_raised", Gauge, Count, ["set", "node", "rank"];
     /// Highest restore count, of any set of the cluster, that a store's log knows.
     SET_RESTORES = "seqsvr_set_restores", Gauge, Count, ["set", "node"];
     /// Restores that a set's lineage counts, where the set began that lineage by itself; else 0.

@@ -72,6 +72,12 @@ impl TaskGroup {
         self.inner.shutdown.cancel();
     }
 
+    /// Cancels every task when the result is dropped: an owner that is given up ends them in order.
+    #[must_use]
+    pub fn cancel_on_drop(&self) -> CancelOnDrop {
+        CancelOnDrop(self.clone())
+    }
+
     /// The critical task that ended too early and shut the group down.
     #[must_use]
     pub fn failed(&self) -> Option<&'static str> {
@@ -88,6 +94,16 @@ impl TaskGroup {
         tokio::time::timeout(timeout, self.inner.tracker.wait())
             .await
             .map_err(|_| Hung { tasks: self.inner.running.lock().keys().copied().collect() })
+    }
+}
+
+/// Cancels a group when it is dropped.
+#[derive(Debug)]
+pub struct CancelOnDrop(TaskGroup);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }
 
@@ -143,6 +159,16 @@ mod tests {
         group.spawn("worker", Kind::Critical, async {});
         tokio::time::timeout(TIMEOUT, group.shutting_down()).await.unwrap();
         assert_eq!(group.failed(), Some("worker"));
+    }
+
+    #[tokio::test]
+    async fn a_group_whose_owner_is_given_up_ends_in_order() {
+        let group = TaskGroup::new();
+        let stopping = group.token();
+        group.spawn("worker", Kind::Critical, async move { stopping.cancelled().await });
+        drop(group.cancel_on_drop());
+        assert_eq!(group.shutdown(TIMEOUT).await, Ok(()));
+        assert_eq!(group.failed(), None);
     }
 
     #[tokio::test]

@@ -3,3 +3,4 @@
 pub(crate) mod balancing;
 pub(crate) mod nodes;
 pub(crate) mod status;
+pub(crate) mod top_sections;

@@ -13,6 +13,7 @@ use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan}
 use seq_core::lease::Clocks;
 use seq_core::set_spec::AllocSpec;
 use seq_core::state::Reassignment;
+use seq_kit::repeats::Repeats;
 use seq_raft::ProposeError;
 use tokio::sync::watch;
 
@@ -52,6 +53,7 @@ impl ArbiterShell {
         let mut changes = self.set.raft().changes();
         // Made when leadership begins and dropped when it ends: no timer outlives a term.
         let mut machine: Option<Arbiter> = None;
+        let mut failures = Repeats::default();
         let origin = self.clock.now();
         loop {
             let mut evaluate_after = None;
@@ -62,8 +64,12 @@ impl ArbiterShell {
                 let now = self.clock.now().at_least_since(origin);
                 evaluate_after = machine.next_deadline().map(|at| at.saturating_sub(now));
                 if let Err(error) = self.propose(&plan).await {
-                    tracing::info!(%error, "owners could not be assigned yet");
+                    if let Some(repeated) = failures.admit() {
+                        tracing::info!(%error, repeated, "owners could not be assigned yet");
+                    }
                     evaluate_after = Some(RETRY);
+                } else {
+                    failures.end();
                 }
             } else {
                 machine = None;

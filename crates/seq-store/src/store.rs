@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::admin::nodes::NodeAdmin;
 use crate::admin::status::View;
+use crate::admin::top_sections;
 use crate::arbiter::ArbiterShell;
 use crate::audit::service::AuditLog;
 use crate::audit::{self, AuditFile};
@@ -237,6 +238,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let agreed = agree_on_definition(replicated, set.clone(), Terms { lease_wait: options.lease_wait });
     spawn(tasks, "store set", Kind::Critical, agreed);
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());
+    spawn(tasks, "top sections", Kind::Disposable, top_sections::update(view.clone()));
     tracing::info!(store = name, cluster, set = set.name, id, round_trip = ?options.max_round_trip(), "the store member listens");
     Ok(StoreHandle { node, view, allocs, tasks: tasks.clone() })
 }

@@ -18,7 +18,7 @@ use seq_channel::Dial;
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::metrics::Recorder;
-use seq_kit::tasks::{Hung, Kind, TaskGroup};
+use seq_kit::tasks::{CancelOnDrop, Hung, Kind, TaskGroup};
 use seq_kit::telemetry::LogFilter;
 use seq_kit::{cgroup, http, listen, telemetry};
 use seq_store::StoreHandle;
@@ -67,12 +67,16 @@ pub(crate) struct Stage {
     stores: Vec<StoreHandle>,
     /// Allocators; they hand their sections over before any stage ends.
     allocators: Vec<Allocator>,
+    /// A stage that is given up before it is one of a process', as by a signal during the start, ends in order.
+    _end: CancelOnDrop,
 }
 
 impl Stage {
     /// A stage without tasks.
     pub(crate) fn new(name: &'static str) -> Stage {
-        Stage { name, tasks: TaskGroup::new(), threads: Vec::new(), stores: Vec::new(), allocators: Vec::new() }
+        let tasks = TaskGroup::new();
+        let end = tasks.cancel_on_drop();
+        Stage { name, tasks, threads: Vec::new(), stores: Vec::new(), allocators: Vec::new(), _end: end }
     }
 
     /// Its tasks, on any runtime.

@@ -12,6 +12,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use seq_core::route::RouteUpdate;
 use seq_core::{Layout, SetId};
+use seq_kit::repeats::Repeats;
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use tokio::time::{Instant, sleep_until};
@@ -31,17 +32,19 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
 enum Ended {
     /// A round, with the node that responded.
     Round(Arc<OtherSet>, Option<Arc<str>>),
-    /// The fetch of a set's routes.
-    Fetch(SetId),
+    /// The fetch of a set's routes, with what is wrong with them.
+    Fetch(SetId, Option<String>),
 }
 
 /// What is under way for a set.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Running {
     /// When the last round began.
     probed: Option<Instant>,
     round: bool,
     fetch: bool,
+    /// Log lines about routes that are wrong.
+    wrong: Repeats,
 }
 
 /// Probes the other sets until shutdown.
@@ -77,7 +80,18 @@ pub(crate) async fn probe_loop(shared: Arc<Shared>) {
                         under_way.push(fetch(set, addr, shared.layout.clone()).boxed());
                     }
                 }
-                Ended::Fetch(set) => running.entry(set).or_default().fetch = false,
+                Ended::Fetch(set, wrong) => {
+                    let of_set = running.entry(set).or_default();
+                    of_set.fetch = false;
+                    match wrong {
+                        None => drop(of_set.wrong.end()),
+                        Some(wrong) => {
+                            if let Some(repeated) = of_set.wrong.admit() {
+                                tracing::warn!(set = set.0, repeated, "{wrong}");
+                            }
+                        }
+                    }
+                }
             },
             () = shared.other_sets.probe.notified() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
@@ -132,16 +146,18 @@ async fn probe(set: &OtherSet, addr: Arc<str>) -> Option<Arc<str>> {
 async fn fetch(set: Arc<OtherSet>, addr: Arc<str>, layout: Layout) -> Ended {
     let id = set.id();
     let response = tokio::time::timeout(FETCH_TIMEOUT, get_routes(&set, &addr, set.route_version())).await;
-    let Ok(Some(v1::GetRoutesResponse { routes: Some(routes) })) = response else { return Ended::Fetch(id) };
-    match RouteUpdate::try_from(&routes) {
-        Ok(update) if update.id == id && update.layout == layout => set.adopt(&update),
-        Ok(update) => {
-            let (set, found) = (id.0, update.id.0);
-            tracing::warn!(set, found, addr = &*addr, "a node is of another set or layout than its address states");
+    let Ok(Some(v1::GetRoutesResponse { routes: Some(routes) })) = response else { return Ended::Fetch(id, None) };
+    let wrong = match RouteUpdate::try_from(&routes) {
+        Ok(update) if update.id == id && update.layout == layout => {
+            set.adopt(&update);
+            None
         }
-        Err(error) => tracing::warn!(set = id.0, addr = &*addr, %error, "a node of another set sent malformed routes"),
-    }
-    Ended::Fetch(id)
+        Ok(update) => {
+            Some(format!("the node at {addr} is of set {} or of another layout than its address states", update.id.0))
+        }
+        Err(error) => Some(format!("the node at {addr} sent malformed routes: {error}")),
+    };
+    Ended::Fetch(id, wrong)
 }
 
 async fn get_routes(set: &OtherSet, addr: &str, known_version: u64) -> Option<v1::GetRoutesResponse> {

@@ -166,6 +166,9 @@ impl Quorum {
     pub(crate) async fn watch(self) {
         let mut metrics = self.raft.server_metrics();
         let mut log = Log::new(&self);
+        // The time of the vote that was loaded at the start is of no message.
+        let mut loaded = None;
+        let mut first = true;
         let mut tick = tokio::time::interval(self.within / CHECKS_PER_ELECTION);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -175,6 +178,10 @@ impl Quorum {
                 changed = metrics.changed() => if changed.is_err() { return std::future::pending().await },
             }
             let received = self.raft.with_raft_state(|state| state.vote_last_modified()).await.ok().flatten();
+            if std::mem::take(&mut first) {
+                loaded = received;
+            }
+            let received = received.filter(|_| received != loaded);
             let metrics = self.raft.metrics().borrow_watched().clone();
             let leads = (metrics.current_leader == Some(metrics.id)).then_some(metrics.current_term);
             {
@@ -245,7 +252,10 @@ impl Log {
 
     fn note(&mut self, quorum: &Quorum, metrics: &RaftMetrics<TypeConfig>) {
         let (set, node) = (&*self.set, &*self.node);
-        let (leader, term) = (metrics.current_leader, metrics.current_term);
+        // A member that was started knows its last leader, which may be gone.
+        let received = quorum.noted.lock().received.is_some();
+        let leader = metrics.current_leader.filter(|leader| received || *leader == metrics.id);
+        let term = metrics.current_term;
         if leader != self.leader {
             let (was, is) = (self.leader == Some(metrics.id), leader == Some(metrics.id));
             match leader {

@@ -90,3 +90,17 @@ async fn a_store_of_one_is_a_majority() {
     assert_eq!(cluster.member(1).handle.readiness().ask(), Ok(()));
     cluster.stop_all().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_starts_alone_follows_no_leader_that_it_remembers() {
+    let mut cluster = Cluster::started(3, Disk::Sled).await;
+    let follower = cluster.follower().await;
+    cluster.stop_all().await;
+    cluster.start(follower).await;
+    // Its vote is of the leader of before, whose messages do not arrive.
+    let seen = cluster.status(follower).await;
+    assert!(!seen.quorum && seen.quorum_lost_ms == 0, "{seen:?}");
+    let failing = cluster.member(follower).handle.readiness().ask().unwrap_err();
+    assert!(failing.iter().any(|(name, _)| name == "store-leader"), "{failing:?}");
+    cluster.stop_all().await;
+}

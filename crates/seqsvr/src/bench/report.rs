@@ -46,6 +46,8 @@ pub(crate) struct Report {
     /// CPU time of the cluster's processes for each number, warm-up included; `None` if no allocator reported it, or
     /// there was no number.
     cpu_us_per_number: Option<f64>,
+    /// Incarnations of allocators that began during the run: their counters began anew.
+    restarts: u64,
     /// Absent without `--check`.
     order: Option<Verdict>,
     /// The results of the thresholds.
@@ -89,6 +91,7 @@ impl Report {
             latency: outcome.latency.percentiles(),
             ceiling_raises: raises.raises(),
             cpu_us_per_number: cpu,
+            restarts: raises.restarts(),
             order: outcome.checker.as_ref().map(|checker| Verdict::new(checker, uid, false)),
             expected: Vec::new(),
         }
@@ -129,12 +132,21 @@ impl Report {
             output.line(format_args!("  {reason:<24} {}", grouped(*items)))?;
         }
         match self.ceiling_raises {
-            Some(raises) => output.line(format_args!("ceiling raises  {}, warm-up included", grouped(raises)))?,
+            Some(raises) => {
+                let unsure = match self.restarts {
+                    0 => "",
+                    _ => "; at least: allocators were restarted",
+                };
+                output.line(format_args!("ceiling raises  {}, warm-up included{unsure}", grouped(raises)))?;
+            }
             None => output.line("ceiling raises  unknown: no allocator responded")?,
         }
         match self.cpu_us_per_number {
             Some(cpu) => output.line(format_args!("server cpu      {cpu:.3} us a number, warm-up included"))?,
-            None => output.line("server cpu      unknown: no allocator responded, or no number was allocated")?,
+            None => output.line(format_args!(
+                "server cpu      unknown: {}",
+                why_unknown(self.ceiling_raises, self.numbers, self.restarts)
+            ))?,
         }
         if let Some(order) = &self.order {
             order.print(output)?;
@@ -163,5 +175,29 @@ impl Report {
             (true, false) if expected && self.numbers > 0 && !self.has_failed() => Exit::Ok,
             (true, false) => Exit::Failed,
         }
+    }
+}
+
+/// Why the CPU time of a number is not known.
+fn why_unknown(ceiling_raises: Option<u64>, numbers: u64, restarts: u64) -> &'static str {
+    match (ceiling_raises, numbers, restarts) {
+        (None, ..) => "no allocator responded",
+        (_, 0, _) => "no number was allocated",
+        (.., 0) => "an allocator did not respond before and after the run",
+        _ => "allocators were restarted during the run, and their counters with them",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::why_unknown;
+
+    #[test]
+    fn an_unknown_figure_has_its_cause() {
+        assert_eq!(why_unknown(None, 0, 0), "no allocator responded");
+        assert_eq!(why_unknown(Some(3), 0, 2), "no number was allocated");
+        let restarted = "allocators were restarted during the run, and their counters with them";
+        assert_eq!(why_unknown(Some(3), 9, 2), restarted);
+        assert!(why_unknown(Some(3), 9, 0).contains("did not respond"));
     }
 }
