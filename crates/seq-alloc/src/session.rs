@@ -226,6 +226,8 @@ impl Sessions {
         let State::Registered { session, fault } = &mut self.state else { return None };
         let (shared, session) = (&self.shared, *session);
         let AnsweredRenewal { renewal, sent, response } = answered;
+        // A process that was suspended sends its renewal late: no attempt failed.
+        fault.note_lease(shared, session);
         match response {
             Ok(response) => {
                 shared.counters.renewed(true);
@@ -294,6 +296,8 @@ impl Sessions {
 struct RenewalFault {
     repeats: Repeats,
     lease_lost: bool,
+    /// Whether a renewal succeeded: there was a lease.
+    renewed: bool,
 }
 
 impl RenewalFault {
@@ -302,7 +306,12 @@ impl RenewalFault {
         if let Some(repeated) = self.repeats.admit() {
             tracing::warn!(set, name, incarnation, %error, repeated, "cannot renew");
         }
-        if !self.lease_lost && !shared.is_leased() {
+    }
+
+    /// Counts a lease that has expired, once.
+    fn note_lease(&mut self, shared: &Shared, session: Session) {
+        let (set, name, incarnation) = (&shared.set, &shared.name, session.incarnation.0);
+        if self.renewed && !self.lease_lost && !shared.is_leased() {
             self.lease_lost = true;
             shared.counters.lease_expired(shared.clock.now().boottime);
             let sections = shared.ownership.owned().iter().count();
@@ -318,9 +327,9 @@ impl RenewalFault {
 
     fn end(&mut self, shared: &Shared, session: Session) {
         let (set, name, incarnation) = (&shared.set, &shared.name, session.incarnation.0);
-        let failed = self.repeats.end();
-        if failed > 0 {
-            let lease_lost = std::mem::take(&mut self.lease_lost);
+        let (failed, lease_lost) = (self.repeats.end(), std::mem::take(&mut self.lease_lost));
+        self.renewed = true;
+        if failed > 0 || lease_lost {
             tracing::info!(set, name, incarnation, failed, lease_lost, "renewed again");
         }
     }

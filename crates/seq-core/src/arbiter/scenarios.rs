@@ -179,7 +179,8 @@ impl Scenario {
     }
 
     fn describe_plan(&self) -> String {
-        let Plan { reassigns, stranded, handovers, living, draining, no_other_candidate, candidates: _ } = &*self.plan;
+        let Plan { reassigns, stranded, handovers, living, draining, no_other_candidate, candidates: _, uneven: _ } =
+            &*self.plan;
         let mut text = String::new();
         for (what, nodes) in [("live", living), ("draining", draining), ("no other candidate for", no_other_candidate)]
         {
