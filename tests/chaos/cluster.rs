@@ -20,7 +20,7 @@ use crate::net::{Host, Net, scratch};
 use crate::node::{Node, SmallDisk};
 
 const STORE_PORT: u16 = 7300;
-const ALLOC_PORT: u16 = 7400;
+pub(crate) const ALLOC_PORT: u16 = 7400;
 const HTTP_PORT: u16 = 7480;
 const RAFT_PORT: u16 = 7306;
 const ADMIN_PORT: u16 = 7490;

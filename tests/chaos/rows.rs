@@ -88,6 +88,13 @@ pub(crate) const ROWS: &[Row] = &[
         allocs::cut_from_peers,
         "no packets between an allocator and the other allocators",
     ),
+    row(
+        "alloc_behind_a_firewall",
+        Tier::Full,
+        CUTS,
+        allocs::behind_a_firewall,
+        "other allocators do not reach an allocator's port for callers; it hands over, without a refusal",
+    ),
     row("alloc_cut_from_all", Tier::Full, CUTS, allocs::cut_from_all, "no packets to and from an allocator"),
     row("alloc_deaf", Tier::Full, CUTS, allocs::deaf, "no packets to an allocator, callers' included"),
     row("alloc_mute", Tier::Full, CUTS, allocs::mute, "no packets from an allocator, callers' included"),

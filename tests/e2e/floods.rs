@@ -1,5 +1,5 @@
-//! Strangers that open connections and never finish them, at every kind of port of a cluster over TLS: newcomers of all
-//! kinds are served meanwhile.
+//! Strangers that open connections and never finish them, at every kind of port of a cluster over TLS, and clients that
+//! take all connections or send frames of no use: newcomers of all kinds are served meanwhile.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -7,14 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use futures::StreamExt;
 use seq_auth::{Authorities, Credentials, ExpectedServer, Files, Trust};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use seq_proto::v1::NextManyRequest;
+use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
+use tonic::transport::Endpoint;
 
-use crate::cluster::TIMEOUT;
-use crate::tenants;
+use crate::cluster::{Place, TIMEOUT};
 use crate::tls::Cluster;
+use crate::{dev, tenants};
 
 /// Connections that the flood of a port keeps open: more than a port has seats.
 const HELD: usize = 1_200;
@@ -159,4 +163,143 @@ async fn connections_without_a_credential_end_where_there_are_tenants() {
         }
     });
     tokio::time::timeout(TIMEOUT, futures::future::join_all(ended)).await.expect("all of them end");
+}
+
+/// Files that the processes of a cluster may open: little more than the least.
+const FILES: usize = 640;
+
+/// Connections that a client tries at a node: more than callers may have of the files that are left.
+const TRIED: usize = 320;
+
+/// Opens a connection with a certificate and begins HTTP/2 on it; `None` where it is refused.
+async fn open(
+    from: Ipv4Addr,
+    to: SocketAddr,
+    credentials: &Credentials,
+) -> Option<impl AsyncRead + AsyncWrite + Unpin> {
+    let stream = connect(from, to).await.ok()?;
+    let mut stream = credentials.connect(&to.ip().to_string(), &ExpectedServer::any(), stream, None).await.ok()?;
+    stream.write_all(HTTP2).await.ok()?;
+    stream.flush().await.ok()?;
+    let length = stream.read(&mut [0; 64]).await.ok()?;
+    Some(stream).filter(|_| length > 0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_takes_every_connection_leaves_some_to_nodes_and_operators() {
+    allow_files();
+    let cluster = tokio::task::block_in_place(|| Cluster::start_with_files(FILES));
+    let load = |holder: &str| Credentials::load(Files::in_dir(&cluster.place.path("certs"), holder)).unwrap();
+    let (client, alloc, store) = (load("client/backend"), load("alloc/im-a/a2"), load("store/im-a/s2"));
+    let operator = load("operator/admin");
+    let at = |port: u16| SocketAddr::from((cluster.place.host, port));
+    // One port of each node is enough: the connections of a node are counted together.
+    for (name, port, ports) in [
+        ("a1", 7404, vec![(7404, &alloc), (7400, &operator)]),
+        ("s1", 7307, vec![(7301, &alloc), (7307, &store), (7304, &operator)]),
+    ] {
+        let opened = futures::stream::iter(0..TRIED).map(|number| {
+            let from = Ipv4Addr::new(127, 92, 0, (number % usize::from(ADDRESSES)) as u8 + 1);
+            open(from, at(port), &client)
+        });
+        let held: Vec<_> = opened.buffer_unordered(16).filter_map(std::future::ready).collect().await;
+        println!("{name}: a client has {} of {TRIED} connections", held.len());
+        assert!((100..TRIED).contains(&held.len()), "{name}: {}", held.len());
+        for (port, credentials) in ports {
+            assert!(open(NEWCOMER, at(port), &client).await.is_none(), "{name} {port}: no more clients");
+            for _ in 0..NEWCOMERS {
+                assert!(is_served(NEWCOMER, at(port), credentials, HTTP2, SETTINGS).await, "{name} {port}");
+            }
+        }
+        drop(held);
+        let again = async {
+            while open(NEWCOMER, at(port), &client).await.is_none() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(TIMEOUT, again).await.expect("connections that ended make room");
+    }
+    assert!(cluster.metric(7480, "seqsvr_connections_refused_total{node=\"a1\"}") > 0.0);
+}
+
+/// Bytes of frames that a peer tries to send.
+const FRAMES: usize = 8 << 20;
+
+/// Sends frames until the connection ends; returns how many bytes were accepted.
+async fn frames(to: SocketAddr, credentials: &Credentials, frame: &[u8]) -> usize {
+    let stream = open(NEWCOMER, to, credentials).await.expect("it is accepted");
+    let (mut receiving, mut sending) = tokio::io::split(stream);
+    let batch = frame.repeat((16_384 / frame.len()).max(1));
+    let sent = async {
+        let mut sent = 0;
+        while sent < FRAMES && sending.write_all(&batch).await.is_ok() {
+            sent += batch.len();
+        }
+        sent
+    };
+    // Replies are read, so that nothing waits for that.
+    let mut replies = vec![0; 65_536];
+    let ended = async { while receiving.read(&mut replies).await.is_ok_and(|length| length > 0) {} };
+    tokio::time::timeout(TIMEOUT, futures::future::join(sent, ended)).await.expect("the connection ends").0
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frames_of_no_use_end_the_connection_at_every_port() {
+    let cluster = tokio::task::block_in_place(Cluster::start);
+    let load = |holder: &str| Credentials::load(Files::in_dir(&cluster.place.path("certs"), holder)).unwrap();
+    let (client, alloc, store) = (load("client/backend"), load("alloc/im-a/a2"), load("store/im-a/s2"));
+    let operator = load("operator/admin");
+    let kinds: [(&str, &[u8]); 6] = [
+        ("SETTINGS", b"\0\0\0\x04\0\0\0\0\0"),
+        ("SETTINGS, large", &[&b"\0\x3f\xfc\x04\0\0\0\0\0"[..], &[0, 9, 0, 0, 0, 0].repeat(2_730)].concat()),
+        ("PING", b"\0\0\x08\x06\0\0\0\0\0pingpong"),
+        ("WINDOW_UPDATE", b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01"),
+        ("PRIORITY", b"\0\0\x05\x02\0\0\0\0\x01\0\0\0\0\x10"),
+        ("unknown", b"\0\0\0\xfa\0\0\0\0\0"),
+    ];
+    for (node, http, ports) in [
+        ("a1", 7480, vec![(7400, &client), (7404, &alloc)]),
+        ("s1", 7311, vec![(7301, &alloc), (7307, &store), (7304, &operator)]),
+    ] {
+        let mut connections = 0.0;
+        for (port, credentials) in ports {
+            for (kind, frame) in &kinds {
+                let sent = frames(SocketAddr::from((cluster.place.host, port)), credentials, frame).await;
+                println!("{node} {port} {kind:16} {sent:8} bytes");
+                // Beside what the sockets of both sides keep.
+                assert!(sent < FRAMES, "{node} {port} {kind}: {sent}");
+                connections += 1.0;
+            }
+        }
+        let counted = cluster.metric(http, &format!("seqsvr_connections_flooded_total{{node=\"{node}\"}}"));
+        assert_eq!(counted, connections, "{node}");
+    }
+}
+
+/// Batches whose responses a client with a small window reads, and their items.
+const BATCHES: u64 = 100;
+const ITEMS: u64 = 5_000;
+
+/// A client of gRPC with the smallest windows that it can have sends a WINDOW_UPDATE for each half kilobyte of a
+/// response, two with that of the connection, and estimates the bandwidth with a PING for each round trip.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_client_with_many_window_updates_and_pings_stays_connected() {
+    let place = Place::new();
+    let (_server, addr) = tokio::task::block_in_place(|| dev::start(&place));
+    let endpoint = Endpoint::from_shared(addr).unwrap();
+    for estimates in [false, true] {
+        let endpoint =
+            endpoint.clone().http2_keep_alive_interval(Duration::from_millis(20)).keep_alive_while_idle(true);
+        let endpoint = match estimates {
+            true => endpoint.http2_adaptive_window(true),
+            false => endpoint.initial_stream_window_size(1_024).initial_connection_window_size(65_535),
+        };
+        // One connection, which is not made anew.
+        let mut client = SequenceServiceClient::new(endpoint.connect().await.unwrap());
+        for _ in 0..BATCHES {
+            let request = NextManyRequest { uids: (1..=ITEMS).collect(), ..NextManyRequest::default() };
+            let response = client.next_many(request).await.unwrap().into_inner();
+            assert_eq!((response.values.len() as u64, response.errors.len()), (ITEMS, 0));
+        }
+    }
 }

@@ -227,6 +227,51 @@ async fn a_right_token_above_the_connections_of_its_tenant_is_no_wrong_password(
     });
 }
 
+/// The certificates of a proxy and of an AllocSvr, as the host of one has them: with that of a proxy which a tenant names,
+/// its uids and quotas; with others, all users. A proxy that is named is cut however it treats its own callers.
+#[test]
+fn a_proxy_is_cut_to_the_tenant_that_names_it() {
+    let edge =
+        "\n[[tenant]]\nname = \"edge\"\nuids = [\"0..1_000_000\"]\ncertificates = [\"proxy/p1\"]\nmax_count = 10\n";
+    let cluster = start(edge);
+    let place = &cluster.place;
+    for holder in ["proxy/p1", "proxy/p2"] {
+        assert!(place.seqsvr(&["cert", "issue", holder, "--host", &place.host.to_string()]).status.success());
+    }
+    let url = cluster.url(7401);
+    let send = |holder: &str, args: &[&str]| {
+        place.seqsvr_as(holder, &[args, &["--addr", &url, "--deadline-ms", "3000"]].concat())
+    };
+    assert!(send("proxy/p1", &["next", "42", "-n", "10"]).status.success());
+    refused(&send("proxy/p1", &["next", "42", "-n", "11"]), "COUNT_ABOVE_QUOTA");
+    refused(&send("proxy/p1", &["advance", "42", "1000000", "--yes"]), "ADVANCE_TOO_FAR");
+    for method in ["next", "current"] {
+        refused(&send("proxy/p1", &[method, "2000000"]), "OTHER_TENANTS_UID");
+    }
+    for holder in ["proxy/p2", "alloc/im-a/a2"] {
+        let allocated = send(holder, &["next", "6000000", "-n", "11"]);
+        assert!(allocated.status.success(), "{holder}: {allocated:?}");
+    }
+
+    // The proxy itself has no tenants: every caller may use it, for what it may.
+    let [listen, http] = [7600, 7680].map(|port| format!("{}:{port}", place.host));
+    let args = ["proxy", "--set", &cluster.set, "--name", "p1", "--listen", &listen, "--http", &http, "--cores", "1"];
+    let _proxy = place.server("p1", &args);
+    // By JSON: an SDK goes on to the AllocSvrs itself.
+    let next = |uid: &str| {
+        let post = ["-X", "POST", "-H", "connect-timeout-ms: 3000"];
+        let output = cluster.curl(Some("client.backend"), &post, 7600, &format!("/api/seq/next/{uid}"));
+        text(&output.stdout).to_owned()
+    };
+    eventually("the proxy serves", || next("42").trim().parse::<u64>().ok());
+    let refusal = "OTHER_TENANTS_UID";
+    eventually("an AllocSvr refuses the uid", || next("2000000").contains(refusal).then_some(()));
+    let counted = |port: u16, node: &str| {
+        cluster.metric(port, &format!("seqsvr_tenant_refused_total{{node=\"{node}\",tenant=\"edge\",cause=\"uid\"}}"))
+    };
+    assert!(counted(7480, "a1") + counted(7481, "a2") >= 3.0, "counted as the tenant's");
+}
+
 /// Quota of the tenant that floods, in calls per second at each of two nodes, and what it sends to both.
 const QUOTA: u64 = 300;
 const FLOOD: u64 = 10 * 2 * QUOTA;

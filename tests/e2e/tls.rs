@@ -35,18 +35,28 @@ impl Cluster {
 
     /// Starts the cluster with more arguments of its allocators, made once there are certificates.
     pub(crate) fn start_with(more: impl FnOnce(&Place) -> Vec<String>) -> Cluster {
+        Cluster::start_by(more, |place, name, args| place.server(name, args))
+    }
+
+    /// Starts the cluster of processes that may open few files.
+    pub(crate) fn start_with_files(files: usize) -> Cluster {
+        Cluster::start_by(|_| Vec::new(), |place, name, args| place.server_with_files(name, args, files))
+    }
+
+    fn start_by(more: impl FnOnce(&Place) -> Vec<String>, server: impl Fn(&Place, &str, &[&str]) -> Server) -> Cluster {
         let place = Place::new();
         let set = place.secure_set_file("three-node.toml").display().to_string();
         let more = more(&place);
         let mut servers = Vec::new();
         for id in ["1", "2", "3"] {
             let data = place.path(&format!("s{id}")).display().to_string();
-            servers.push(place.server(&format!("s{id}"), &["store", "--set", &set, "--id", id, "--data", &data]));
+            let args = ["store", "--set", &set, "--id", id, "--data", &data];
+            servers.push(server(&place, &format!("s{id}"), &args));
         }
         for name in ["a1", "a2"] {
             let args = ["alloc", "--set", &set, "--name", name, "--cores", "1"];
             let args: Vec<&str> = args.into_iter().chain(more.iter().map(String::as_str)).collect();
-            servers.push(place.server(name, &args));
+            servers.push(server(&place, name, &args));
         }
         let cluster = Cluster { servers, set, place };
         eventually("numbers are allocated", || cluster.next("client/backend").status.success().then_some(()));

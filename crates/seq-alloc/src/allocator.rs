@@ -123,6 +123,7 @@ impl Allocator {
             handovers: HandoverQueue::default(),
             receiving: Receiving::default(),
             self_check: Mutex::new(Decision::Serve),
+            unreached: Mutex::default(),
             peers: Peers::new(options.connections, to_peers),
             other_sets: OtherSets::new(&set, &name, options.connections, dial.clone()),
             shutdown: group.token(),
@@ -202,6 +203,7 @@ impl Allocator {
             last_incarnation: shared.last_incarnation.load(Relaxed),
             leases_expired: shared.counters.leases_expired(now.boottime),
             withdrawn: shared.withdrawn().unwrap_or_default(),
+            unreached: shared.unreached.lock().clone(),
         }
     }
 

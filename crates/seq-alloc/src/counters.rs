@@ -63,6 +63,7 @@ pub(crate) struct Counters {
     /// When the last leases expired, in nanoseconds of the boot clock, the newest last.
     expiries: Mutex<VecDeque<u64>>,
     withdrawals: Count,
+    peers_unreached: Gauge,
     lease: Gauge,
     sections: Gauge,
     route_version: Gauge,
@@ -154,6 +155,7 @@ impl Counters {
             leases_expired: Count::new(counter!(names::LEASE_EXPIRED_TOTAL, "node" => node.clone())),
             expiries: Mutex::default(),
             withdrawals: Count::new(counter!(names::WITHDRAWALS_TOTAL, "node" => node.clone())),
+            peers_unreached: gauge!(names::PEERS_UNREACHED, "node" => node.clone()),
             lease: gauge!(names::LEASE_REMAINING_SECONDS, "node" => node.clone()),
             shards: (0..SHARDS).map(shard).collect(),
             published: Mutex::default(),
@@ -278,6 +280,10 @@ impl Counters {
     }
 
     /// The node withdrew.
+    pub(crate) fn peers_unreached(&self, count: usize) {
+        self.peers_unreached.set(count as f64);
+    }
+
     pub(crate) fn withdrawn(&self) {
         self.withdrawals.add(1);
     }

@@ -1,16 +1,22 @@
 //! Dials this node as its callers do, and withdraws it where they cannot reach it and another node of the set can take
 //! over. `seq_core::self_check` decides.
 //!
+//! It dials a few other nodes in the same way, and states in its status which ones it does not reach: so each node learns
+//! whether the others reach it (`seq_core::peer_reach`).
+//!
 //! Each round is a connection of its own, with its handshake: an open connection would prove nothing about the next
 //! caller's. The request is the same as of `seqsvr status`, whose response names its node.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 use futures::future::join_all;
 use seq_channel::{Dial, ExpectedServer, Pool};
-use seq_core::self_check::{Decision, Round, SelfCheck};
+use seq_core::NodeId;
+use seq_core::peer_reach::PeerReach;
+use seq_core::self_check::{Decision, Round, SelfCheck, Witnesses};
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use seq_proto::v1::status_response::Role;
@@ -22,8 +28,12 @@ use crate::shared::Shared;
 /// Timeout of a connection and its request.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Number of other nodes that are asked in one round, at random: one response is enough.
+/// Number of other nodes that are asked in one round, at random: one response is enough to leave for another cause than
+/// their statements.
 const ASKED: usize = 3;
+
+/// Most nodes that are named in a status.
+const NAMED: usize = 64;
 
 /// When the certificate of this node expires, in seconds since 1970; `None` without TLS.
 type Expiry = dyn Fn() -> Option<u64> + Send + Sync;
@@ -42,7 +52,14 @@ impl Allocator {
     ) {
         let stopping = endpoints.token();
         let dial = dial.expecting(ExpectedServer::alloc().of_set(&self.shared.set));
-        let checking = Checking { shared: self.shared.clone(), dial, expiry: Box::new(expiry), origin: None }.run();
+        let checking = Checking {
+            shared: self.shared.clone(),
+            dial,
+            expiry: Box::new(expiry),
+            origin: None,
+            reach: PeerReach::default(),
+        }
+        .run();
         endpoints.spawn("self check", Kind::Disposable, async move {
             stopping.run_until_cancelled(checking).await;
         });
@@ -55,6 +72,7 @@ struct Checking {
     expiry: Box<Expiry>,
     /// Origin of the machine's times, on the clock of leases.
     origin: Option<u64>,
+    reach: PeerReach,
 }
 
 impl Checking {
@@ -62,9 +80,13 @@ impl Checking {
         let mut machine = SelfCheck::new(self.shared.options.certificate_margin);
         let mut withdrew = false;
         loop {
-            let mut round = Round { reached: self.reaches_itself().await, left: self.left(), other: None };
+            let reached = self.reaches_itself().await;
+            let suspected = self.dial_peers().await;
+            let witnesses = Witnesses::default();
+            let mut round = Round { reached, left: self.left(), other: None, suspected, witnesses };
             if machine.needs_others(&round) {
-                round.other = self.others().await;
+                let asked = if machine.needs_witnesses(&round) { usize::MAX } else { ASKED };
+                (round.other, round.witnesses) = self.others(asked).await;
             }
             let now = self.now();
             if withdrew && !self.shared.ownership.machine().is_withdrawn() {
@@ -106,21 +128,59 @@ impl Checking {
         }
     }
 
-    /// How long the certificate of the longest-lasting other node is valid that responds and serves.
-    async fn others(&self) -> Option<Duration> {
-        let own = &self.shared.name;
+    /// The names and the addresses for callers of the other nodes of the set.
+    fn peers(&self) -> BTreeMap<NodeId, (String, String)> {
         let routes = self.shared.routes();
-        let nodes = routes.as_ref().into_iter().flat_map(|routes| routes.nodes().values());
-        let others = nodes.filter(|node| node.name != *own).map(|node| node.addr.clone());
-        let asked = Rng::new().choose_multiple(others, ASKED);
-        let responses = join_all(asked.iter().map(|addr| self.ask(addr))).await;
-        let left = |response: Result<v1::StatusResponse, String>| {
-            let response = response.ok().filter(|response| response.set == self.shared.set && response.node != *own)?;
-            let Some(Role::Alloc(alloc)) = &response.role else { return None };
-            let serves = alloc.lease_remaining_ms > 0 && alloc.withdrawn.is_empty();
-            serves.then(|| response.certificate_not_after.map_or(Duration::MAX, |at| self.until(at)))
-        };
-        responses.into_iter().filter_map(left).max()
+        let nodes = routes.as_ref().into_iter().flat_map(|routes| routes.nodes());
+        let others = nodes.filter(|(_, node)| node.name != self.shared.name);
+        others.map(|(id, node)| (*id, (node.name.clone(), node.addr.clone()))).collect()
+    }
+
+    /// Dials the other nodes whose turn it is, and publishes which ones this node does not reach. Returns whether one of
+    /// them states that it does not reach this node.
+    async fn dial_peers(&mut self) -> bool {
+        let peers = self.peers();
+        let due = self.reach.due(&peers.keys().copied().collect::<BTreeSet<_>>());
+        let dialled = due.iter().filter_map(|id| Some((*id, peers.get(id)?)));
+        let (shared, mut suspected) = (self.shared.clone(), false);
+        let responses = join_all(dialled.map(async |(id, (name, addr))| (id, name, self.ask(addr).await))).await;
+        for (id, name, response) in responses {
+            let response = response.ok().filter(|response| (&response.set, &response.node) == (&shared.set, name));
+            self.reach.dialled(id, response.is_some());
+            suspected |= response.is_some_and(|response| is_against(&response, &shared.name));
+        }
+        let names = self.reach.unreached().filter_map(|id| Some(peers.get(&id)?.0.clone()));
+        let unreached: Vec<String> = names.take(NAMED).collect();
+        shared.counters.peers_unreached(unreached.len());
+        let before = std::mem::replace(&mut *shared.unreached.lock(), unreached.clone());
+        if before != unreached && !unreached.is_empty() {
+            let (set, name) = (&shared.set, &shared.name);
+            tracing::warn!(set, name, ?unreached, "other nodes are not reached at their addresses for callers");
+        }
+        suspected
+    }
+
+    /// Asks up to so many other nodes, at random. Returns how long the certificate of the longest-lasting one is valid
+    /// that responds and serves, and what all of these state about this node.
+    async fn others(&self, most: usize) -> (Option<Duration>, Witnesses) {
+        let (peers, own) = (self.peers(), &self.shared.name);
+        let asked = Rng::new().choose_multiple(peers.values(), most.min(peers.len()));
+        let responses = join_all(asked.into_iter().map(async |(name, addr)| {
+            let response = self.ask(addr).await.ok();
+            response.filter(|response| (&response.set, &response.node) == (&self.shared.set, name))
+        }));
+        let (mut longest, mut witnesses) = (None, Witnesses { of: peers.len(), ..Witnesses::default() });
+        for response in responses.await.into_iter().flatten() {
+            let Some(Role::Alloc(alloc)) = &response.role else { continue };
+            if !alloc.withdrawn.is_empty() {
+                witnesses.one_left = true;
+            } else if alloc.lease_remaining_ms > 0 {
+                witnesses.against += usize::from(is_against(&response, own));
+                let left = response.certificate_not_after.map_or(Duration::MAX, |at| self.until(at));
+                longest = longest.max(Some(left));
+            }
+        }
+        (longest, witnesses)
     }
 
     /// Requests the status of the node at an address, over a connection that is made for it.
@@ -134,6 +194,11 @@ impl Checking {
             Err(_) => Err(format!("no response within {TIMEOUT:?}")),
         }
     }
+}
+
+/// Whether a node states that it does not reach the named one.
+fn is_against(response: &v1::StatusResponse, name: &String) -> bool {
+    matches!(&response.role, Some(Role::Alloc(alloc)) if alloc.unreached.contains(name))
 }
 
 impl Shared {

@@ -89,6 +89,8 @@ catalogue! {
     LEASE_EXPIRED_TOTAL = "seqsvr_lease_expired_total", Counter, Count, ["node"];
     /// Times that an AllocSvr withdrew because callers could not reach it or its certificate was about to expire.
     WITHDRAWALS_TOTAL = "seqsvr_withdrawals_total", Counter, Count, ["node"];
+    /// Other AllocSvrs of its set that an AllocSvr does not reach at their addresses for callers; some may not run.
+    PEERS_UNREACHED = "seqsvr_peers_unreached", Gauge, Count, ["node"];
     /// Handovers of sections from an AllocSvr, by outcome (made, refused, thawed).
     HANDOVERS_TOTAL = "seqsvr_handovers_total", Counter, Count, ["set", "outcome"];
     /// Pause of a section during a handover: from freeze at the source to serving at the target.
@@ -145,6 +147,8 @@ catalogue! {
     CONNECTIONS = "seqsvr_connections", Gauge, Count, ["node"];
     /// Connections closed at once because a node had reached its limit.
     CONNECTIONS_REFUSED_TOTAL = "seqsvr_connections_refused_total", Counter, Count, ["node"];
+    /// Connections ended because of more HTTP/2 frames than requests and responses explain (PING, SETTINGS and others).
+    CONNECTIONS_FLOODED_TOTAL = "seqsvr_connections_flooded_total", Counter, Count, ["node"];
     /// Memory that requests and their unread responses hold.
     REQUEST_MEMORY_BYTES = "seqsvr_request_memory_bytes", Gauge, Bytes, ["node"];
     /// Requests refused because they did not fit into the memory left for their connection.
@@ -202,6 +206,7 @@ pub fn connection_metrics(node: &str) -> ConnectionMetrics {
     ConnectionMetrics {
         open: metrics::gauge!(CONNECTIONS, "node" => node.to_owned()),
         refused: metrics::counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned()),
+        flooded: metrics::counter!(CONNECTIONS_FLOODED_TOTAL, "node" => node.to_owned()),
     }
 }
 

@@ -27,6 +27,7 @@ pub mod lease;
 pub mod limits;
 pub mod migration;
 pub mod owner;
+pub mod peer_reach;
 pub mod placement;
 pub mod plan;
 pub mod raise;

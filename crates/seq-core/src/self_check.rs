@@ -6,6 +6,13 @@
 //! leaves only where one of them responds and will last longer. That the store has a candidate is its own condition:
 //! where it has none, the node stays and asks again later.
 //!
+//! A firewall in front of a node does not hide it from itself. So nodes dial each other too, a few at a time
+//! ([`crate::peer_reach`]), and state which ones they do not reach. A node leaves for that where most others state so and
+//! can take over, and while no other one has left.
+//!
+//! **Invariant:** one node that lies, or that has a broken network, makes no other one leave: it takes at least two, and a
+//! majority of all others, also of those that do not respond.
+//!
 //! **Invariant:** without a response of another node nothing is given up before the certificate has expired. A node
 //! that never reached itself only reports it: its network may not lead back to it.
 
@@ -21,6 +28,9 @@ pub const RETRY: Duration = Duration::from_secs(1);
 /// Rounds in a row that fail before a node counts as unreachable, and that succeed before it counts as reachable again.
 const ROUNDS: u32 = 3;
 
+/// Fewest nodes that make another one leave by their statements.
+const MIN_WITNESSES: usize = 2;
+
 /// How long a node stays after the store had no other candidate.
 const STAYS: Duration = Duration::from_secs(60);
 
@@ -34,6 +44,27 @@ pub struct Round {
     /// The other nodes that responded: how long the certificate of the longest-lasting one is valid, [`Duration::MAX`]
     /// without TLS; `None` where none responded, or none was asked.
     pub other: Option<Duration>,
+    /// Whether a node that was dialled in turn states that it does not reach this one.
+    pub suspected: bool,
+    /// The statements of the others; none where they were not asked.
+    pub witnesses: Witnesses,
+}
+
+/// Statements of other nodes about this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Witnesses {
+    /// Nodes that serve and state that they do not reach it.
+    pub against: usize,
+    /// All other nodes of the set.
+    pub of: usize,
+    /// Whether one of them is withdrawn.
+    pub one_left: bool,
+}
+
+impl Witnesses {
+    fn agree(self) -> bool {
+        self.against >= MIN_WITNESSES && 2 * self.against > self.of
+    }
 }
 
 /// Why callers cannot reach a node.
@@ -41,6 +72,8 @@ pub struct Round {
 pub enum Cause {
     /// It does not reach itself at its address for callers.
     Unreachable,
+    /// Most other nodes do not reach it at that address.
+    Isolated,
     /// Its certificate expires soon.
     Expires,
     /// Its certificate has expired.
@@ -52,6 +85,9 @@ impl fmt::Display for Cause {
         f.write_str(match self {
             Cause::Unreachable => {
                 "it does not reach itself at its address for callers: check the address, firewalls and its log"
+            }
+            Cause::Isolated => {
+                "most other AllocSvrs of the set do not reach its address for callers: check firewalls and routes to it"
             }
             Cause::Expires => "its certificate expires within minutes: `seqsvr cert rotate`",
             Cause::Expired => "its certificate has expired: `seqsvr cert rotate`",
@@ -84,6 +120,23 @@ impl Decision {
     }
 }
 
+/// A state that changes after [`ROUNDS`] rounds in a row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lasting {
+    holds: bool,
+    /// Rounds in a row that contradict it.
+    contrary: u32,
+}
+
+impl Lasting {
+    fn observe(&mut self, observed: bool) {
+        self.contrary = if observed == self.holds { 0 } else { self.contrary + 1 };
+        if self.contrary >= ROUNDS {
+            *self = Lasting { holds: observed, contrary: 0 };
+        }
+    }
+}
+
 /// The machine of one node.
 #[derive(Clone, Debug)]
 pub struct SelfCheck {
@@ -91,9 +144,10 @@ pub struct SelfCheck {
     margin: Duration,
     /// Whether the node ever reached itself.
     proved: bool,
-    unreachable: bool,
-    /// Rounds in a row that contradict `unreachable`.
-    contrary: u32,
+    unreachable: Lasting,
+    isolated: Lasting,
+    /// Whether it left because it is isolated.
+    left_isolated: bool,
     /// Until when it stays because the store had no other candidate.
     stays_until: Duration,
 }
@@ -102,29 +156,43 @@ impl SelfCheck {
     /// A node that has not reached itself yet, and hands over so long before its certificate expires.
     #[must_use]
     pub fn new(margin: Duration) -> SelfCheck {
-        SelfCheck { margin, proved: false, unreachable: false, contrary: 0, stays_until: Duration::ZERO }
+        let (unreachable, isolated) = (Lasting::default(), Lasting::default());
+        SelfCheck { margin, proved: false, unreachable, isolated, left_isolated: false, stays_until: Duration::ZERO }
     }
 
     /// Whether the other nodes are to be asked in a round, of which `other` is not known yet.
     #[must_use]
     pub fn needs_others(&self, round: &Round) -> bool {
-        !round.reached || self.unreachable || self.expires(round.left)
+        !round.reached || self.unreachable.holds || self.expires(round.left) || self.needs_witnesses(round)
+    }
+
+    /// Whether all of them are to be asked, for what they state about this one.
+    #[must_use]
+    pub fn needs_witnesses(&self, round: &Round) -> bool {
+        round.suspected || self.isolated.holds
     }
 
     /// Decides on a round, at `now` of any clock that does not fall.
     pub fn on_round(&mut self, now: Duration, round: &Round) -> Decision {
         self.proved |= round.reached;
-        self.contrary = if round.reached == self.unreachable { self.contrary + 1 } else { 0 };
-        if self.contrary >= ROUNDS {
-            (self.unreachable, self.contrary) = (!self.unreachable, 0);
-        }
+        self.unreachable.observe(!round.reached);
+        self.isolated.observe(round.witnesses.agree());
+        let decision = self.decide(now, round);
+        self.left_isolated = decision == Decision::HandOver(Cause::Isolated);
+        decision
+    }
+
+    fn decide(&self, now: Duration, round: &Round) -> Decision {
         if round.left.is_some_and(|left| left.is_zero()) {
             return Decision::Stop;
         }
         let (cause, another) = if self.expires(round.left) {
             (Cause::Expires, round.other.is_some_and(|left| left > self.margin))
-        } else if self.unreachable {
+        } else if self.unreachable.holds {
             (Cause::Unreachable, self.proved && round.other.is_some())
+        } else if self.isolated.holds {
+            let is_turn = self.left_isolated || !round.witnesses.one_left;
+            (Cause::Isolated, is_turn && round.other.is_some())
         } else {
             return Decision::Serve;
         };
@@ -139,7 +207,8 @@ impl SelfCheck {
     /// How long to wait after a round, of which `left` and the decision are known.
     #[must_use]
     pub fn pause(&self, left: Option<Duration>, decision: Decision) -> Duration {
-        let pause = if decision == Decision::Serve && self.contrary == 0 { INTERVAL } else { RETRY };
+        let is_calm = decision == Decision::Serve && self.unreachable.contrary + self.isolated.contrary == 0;
+        let pause = if is_calm { INTERVAL } else { RETRY };
         let Some(left) = left else { return pause };
         // Neither the margin nor the end is slept through.
         [left.saturating_sub(self.margin), left].into_iter().filter(|at| !at.is_zero()).fold(pause, Duration::min)
@@ -161,6 +230,64 @@ mod tests {
     const MARGIN: Duration = Duration::from_secs(300);
     const LONG: Option<Duration> = Some(Duration::from_secs(86_400));
 
+    const CALM: Round = Round {
+        reached: true,
+        left: LONG,
+        other: LONG,
+        suspected: false,
+        witnesses: Witnesses { against: 0, of: 0, one_left: false },
+    };
+
+    /// A round in which so many of others state that they do not reach the node.
+    fn against(against: usize, of: usize) -> Round {
+        Round { suspected: against > 0, witnesses: Witnesses { against, of, one_left: false }, ..CALM }
+    }
+
+    /// The decisions on rounds, one a second.
+    fn on_rounds(check: &mut SelfCheck, rounds: &[Round]) -> Vec<Decision> {
+        rounds.iter().zip(0..).map(|(round, at)| check.on_round(Duration::from_secs(at), round)).collect()
+    }
+
+    #[test]
+    fn a_node_that_most_others_do_not_reach_leaves_and_begins_again_when_they_do() {
+        let mut check = SelfCheck::new(MARGIN);
+        let isolated = HandOver(Cause::Isolated);
+        assert!(check.needs_witnesses(&against(1, 2)) && check.needs_others(&against(1, 2)));
+        let (most, some) = (against(2, 3), against(1, 3));
+        assert_eq!(on_rounds(&mut check, &[CALM, most, most, some, most, most]), [Serve; 6], "not three in a row");
+        assert_eq!(on_rounds(&mut check, &[most, most, some, some]), [isolated; 4]);
+        assert!(check.needs_witnesses(&CALM), "until they reach it");
+        assert_eq!(on_rounds(&mut check, &[some, CALM]), [Serve; 2]);
+        assert!(!check.needs_others(&CALM));
+    }
+
+    #[test]
+    fn an_isolated_node_stays_while_another_one_has_left_or_none_responds() {
+        let mut check = SelfCheck::new(MARGIN);
+        let one_left = Round { witnesses: Witnesses { one_left: true, ..against(2, 3).witnesses }, ..against(2, 3) };
+        let alone = Round { other: None, ..against(2, 3) };
+        let stays = Report(Cause::Isolated);
+        assert_eq!(on_rounds(&mut check, &[one_left; 5])[2..], [stays; 3]);
+        assert_eq!(on_rounds(&mut check, &[alone; 2]), [stays; 2]);
+        let left = [HandOver(Cause::Isolated); 3];
+        assert_eq!(on_rounds(&mut check, &[against(2, 3), one_left, one_left]), left, "it was the first to leave");
+    }
+
+    proptest::proptest! {
+        /// Whatever half of the others or fewer state, and whatever a single one states, the node serves on.
+        #[test]
+        fn false_statements_of_a_minority_or_of_one_node_move_nothing(
+            rounds in proptest::collection::vec((0..4_usize, 0..8_usize), 1..60),
+        ) {
+            let mut check = SelfCheck::new(MARGIN);
+            let rounds: Vec<Round> = rounds
+                .into_iter()
+                .map(|(liars, more)| if more == 0 { against(liars.min(1), 1) } else { against(liars, 2 * liars + more) })
+                .collect();
+            proptest::prop_assert!(on_rounds(&mut check, &rounds).iter().all(|decision| *decision == Serve));
+        }
+    }
+
     fn seconds(seconds: u64) -> Option<Duration> {
         Some(Duration::from_secs(seconds))
     }
@@ -173,7 +300,7 @@ mod tests {
     ) -> Vec<Decision> {
         let rounds = rounds.iter().zip(from..);
         let decide = |((reached, left, other), at): (&(bool, _, _), u64)| {
-            let round = Round { reached: *reached, left: *left, other: *other };
+            let round = Round { reached: *reached, left: *left, other: *other, ..CALM };
             check.on_round(Duration::from_secs(at), &round)
         };
         rounds.map(decide).collect()

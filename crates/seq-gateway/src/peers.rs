@@ -54,7 +54,7 @@ pub fn serve(node: PeerNode, listener: impl Into<Listener>, group: &TaskGroup) -
             |_, status| status.clone().into_http(),
             denied,
         ),
-        admission,
+        admission: admission.for_nodes(),
         lowered: None,
         bounds: BOUNDS,
         ready,

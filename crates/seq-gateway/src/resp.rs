@@ -222,13 +222,15 @@ pub fn serve<F: SequenceService>(
     Ok(())
 }
 
+/// Ends a connection above the limit, in words.
+async fn refuse(mut stream: Connection) {
+    // The buffer of a new socket has space for this; one that has none is not worth waiting for.
+    let refused = stream.write_all(b"-ERR max number of clients reached\r\n");
+    let _ = tokio::time::timeout(connection::LINGER, refused).await;
+}
+
 async fn serve_one<F: SequenceService>(endpoint: Arc<Endpoint<F>>, mut stream: Connection) {
-    let Some(_permit) = endpoint.node.admission.admit(stream.peer().addr().map(|addr| addr.ip())) else {
-        // The buffer of a new socket has space for this; one that has none is not worth waiting for.
-        let refused = stream.write_all(b"-ERR max number of clients reached\r\n");
-        let _ = tokio::time::timeout(connection::LINGER, refused).await;
-        return;
-    };
+    let Some(mut permit) = endpoint.node.admission.admit(&stream) else { return refuse(stream).await };
     // A handshake under way delays no shutdown.
     let opened = tokio::select! {
         opened = stream.open() => opened,
@@ -237,6 +239,9 @@ async fn serve_one<F: SequenceService>(endpoint: Arc<Endpoint<F>>, mut stream: C
     if let Err(error) = opened {
         tracing::debug!(peer = ?stream.peer().addr(), %error, "connection not opened");
         return;
+    }
+    if !permit.settle(&stream) {
+        return refuse(stream).await;
     }
     let may_send_token = endpoint.node.tenants.is_some() && stream.peer().identity().is_none();
     if stream.is_secure()

@@ -4,26 +4,30 @@
 //! never completes a request, and one that never reads its responses.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::io::{self, IoSlice};
-use std::net::IpAddr;
-use std::pin::Pin;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge};
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use seq_auth::{Identity, Role};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Sleep;
-use tonic::transport::server::Connected;
 
 use crate::connection::{Connection, Peer};
+use crate::repeats::Repeats;
 
-/// Limit on the connections of one node: 1,000 clients with a few each; an idle connection costs about 50 KB.
-pub const MAX_CONNECTIONS: usize = 10_000;
+mod watched;
+
+pub use watched::Watched;
+
+/// Limit on the connections of one node: 1,000 clients with a few each, and the reserve; an idle connection costs about
+/// 50 KB.
+pub const MAX_CONNECTIONS: usize = 12_000;
+
+/// The share of a node's connections, one in so many, that callers do not get: it is for handshakes, of which
+/// [`crate::unfinished`] bounds the number, and for other nodes and operators.
+const NODES_SHARE: usize = 4;
 
 /// File descriptors that each node reserves for other uses than clients: its log, data and snapshots, its port for
 /// metrics and probes, and connections that are being accepted.
@@ -36,8 +40,8 @@ const FILES_PER_THREAD: usize = 8;
 /// Fewest client connections that a node starts with.
 const MIN_CONNECTIONS: usize = 64;
 
-/// The share of a node's connections, one in so many, that no single address gets: other hosts can still connect when
-/// one host has used up its limit. Small, because all clients may come through one proxy.
+/// The share of the connections of callers, or of nodes, one in so many, that no single address gets: other hosts can
+/// still connect when one host has used up its limit. Small, because all clients may come through one proxy.
 const RESERVED_SHARE: usize = 10;
 
 /// Timeout until the first response on a connection: slightly longer than a request may be pending.
@@ -93,120 +97,167 @@ pub struct ConnectionMetrics {
     pub open: Gauge,
     /// Connections closed at once, at a limit.
     pub refused: Counter,
+    /// Connections ended because of too many frames beside requests.
+    pub flooded: Counter,
 }
 
 impl ConnectionMetrics {
     /// Metrics that are recorded nowhere.
     #[must_use]
     pub fn none() -> ConnectionMetrics {
-        ConnectionMetrics { open: Gauge::noop(), refused: Counter::noop() }
+        ConnectionMetrics { open: Gauge::noop(), refused: Counter::noop(), flooded: Counter::noop() }
     }
 }
 
 /// Counts and limits the connections of one node. Clones share the count.
 #[derive(Clone)]
-pub struct Admission(Arc<Inner>);
+pub struct Admission {
+    inner: Arc<Inner>,
+    /// Whether connections without an identity are of nodes and operators.
+    is_for_nodes: bool,
+}
 
 struct Inner {
     node: String,
     most: usize,
-    /// Limit on the connections of one address.
-    most_of_address: usize,
+    /// Limit on the connections of callers.
+    most_callers: usize,
+    /// The share of each limit, one in so many, that no single address gets.
+    share: usize,
     permits: Arc<Semaphore>,
-    /// Number of connections by address, without zeros.
-    addresses: Mutex<BTreeMap<IpAddr, usize>>,
+    counts: Mutex<Counts>,
     metrics: ConnectionMetrics,
+    floods: Mutex<Repeats>,
+}
+
+/// The connections whose sender is known.
+#[derive(Default)]
+struct Counts {
+    callers: usize,
+    /// By kind and address, without zeros.
+    addresses: BTreeMap<(Kind, IpAddr), usize>,
+}
+
+/// The sender of a connection, as far as limits go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// A client, a proxy, or a holder of no certificate.
+    Caller,
+    /// A node or an operator.
+    Node,
 }
 
 impl Admission {
-    /// Admits up to [`MAX_CONNECTIONS`], or as many as the open-file limit leaves beside the node's own files; at most
-    /// nine tenths of them from one address.
+    /// Admits up to [`MAX_CONNECTIONS`], or as many as the open-file limit leaves beside the node's own files. Three
+    /// quarters of them may be of callers; at most nine tenths of these from one address.
     ///
     /// # Errors
     /// [`FewFiles`] when fewer than [`MIN_CONNECTIONS`] are left for clients.
     pub fn new(node: &str, own: OwnFiles, metrics: ConnectionMetrics) -> Result<Admission, FewFiles> {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
         let most = own.connections(node, files.unwrap_or(usize::MAX))?;
-        Ok(Admission::shared_out(node, most, metrics))
+        Ok(Admission::with(node, most, most - most / NODES_SHARE, RESERVED_SHARE, metrics))
     }
 
-    /// Admits up to `most` connections, at most nine tenths of them from one address.
-    pub(crate) fn shared_out(node: &str, most: usize, metrics: ConnectionMetrics) -> Admission {
-        Admission::with(node, most, most - most.div_ceil(RESERVED_SHARE), metrics)
-    }
-
-    /// Admits up to `most` connections, from any addresses.
+    /// Admits up to `most` connections, of any kinds and addresses.
     #[must_use]
     pub fn of(node: &str, most: usize, metrics: ConnectionMetrics) -> Admission {
-        Admission::with(node, most, most, metrics)
+        Admission::with(node, most, most, usize::MAX, metrics)
     }
 
-    /// Admits up to `most` connections, and up to `most_of_address` from one address.
-    fn with(node: &str, most: usize, most_of_address: usize, metrics: ConnectionMetrics) -> Admission {
-        let (permits, addresses) = (Arc::new(Semaphore::new(most)), Mutex::default());
-        Admission(Arc::new(Inner { node: node.to_owned(), most, most_of_address, permits, addresses, metrics }))
+    fn with(node: &str, most: usize, most_callers: usize, share: usize, metrics: ConnectionMetrics) -> Admission {
+        let (permits, counts, floods) = (Arc::new(Semaphore::new(most)), Mutex::default(), Mutex::default());
+        let node = node.to_owned();
+        let inner = Arc::new(Inner { node, most, most_callers, share, permits, counts, metrics, floods });
+        Admission { inner, is_for_nodes: false }
     }
 
-    /// A permit for a connection from `peer`; `None` at a limit.
+    /// The same admission at a port of nodes or operators: connections without TLS, which prove nothing, are theirs.
     #[must_use]
-    pub fn admit(&self, peer: Option<IpAddr>) -> Option<Permit> {
-        let inner = &self.0;
-        let address = peer.map(host);
-        let permit = inner.permits.clone().try_acquire_owned().ok().filter(|_| inner.admit_address(address));
-        let Some(permit) = permit else {
-            inner.metrics.refused.increment(1);
+    pub fn for_nodes(self) -> Admission {
+        Admission { is_for_nodes: true, ..self }
+    }
+
+    /// A permit for a connection; `None` at a limit. One whose handshake is under way is of no kind yet.
+    #[must_use]
+    pub fn admit(&self, connection: &Connection) -> Option<Permit> {
+        let mut permit = self.permit()?;
+        permit.settle(connection).then_some(permit)
+    }
+
+    fn permit(&self) -> Option<Permit> {
+        let Ok(permit) = self.inner.permits.clone().try_acquire_owned() else {
+            self.inner.metrics.refused.increment(1);
             return None;
         };
-        inner.metrics.open.increment(1.0);
-        Some(Permit { inner: inner.clone(), address, _permit: permit })
+        self.inner.metrics.open.increment(1.0);
+        Some(Permit { admission: self.clone(), counted: None, _permit: permit })
+    }
+
+    /// Counts a connection that ends because of its peer's frames; logs the first, and then one a minute.
+    pub(crate) fn flooded(&self, peer: Option<SocketAddr>) {
+        self.inner.metrics.flooded.increment(1);
+        if let Some(suppressed) = self.inner.floods.lock().admit() {
+            let (node, peer) = (self.node(), peer.map(tracing::field::display));
+            tracing::warn!(node, peer, suppressed, "ended a connection: too many HTTP/2 frames beside its requests");
+        }
     }
 
     /// Name of the node.
     #[must_use]
     pub fn node(&self) -> &str {
-        &self.0.node
+        &self.inner.node
     }
 
     /// Number of connections that are open.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.0.most - self.0.permits.available_permits()
+        self.inner.most - self.inner.permits.available_permits()
     }
 
-    /// Limit on open connections.
+    /// Limit on open connections of callers.
     #[must_use]
-    pub fn most(&self) -> usize {
-        self.0.most
+    pub fn most_callers(&self) -> usize {
+        self.inner.most_callers
     }
 
-    /// Admits a connection and enforces its timeouts; `None` at a limit.
-    #[must_use]
-    pub fn watch(&self, connection: Connection) -> Option<Watched> {
-        let permit = self.admit(connection.peer().addr().map(|addr| addr.ip()))?;
-        let opening = Some(Box::pin(tokio::time::sleep(FIRST_RESPONSE_TIMEOUT)));
-        Some(Watched { connection, opening, stalled: None, _permit: permit })
+    /// The kind of a peer whose handshake is over.
+    fn kind(&self, peer: &Peer) -> Kind {
+        match peer.identity().map(Identity::role) {
+            Some(Role::Store | Role::Alloc | Role::Operator) => Kind::Node,
+            None if self.is_for_nodes => Kind::Node,
+            _ => Kind::Caller,
+        }
     }
 }
 
 impl Inner {
-    /// Counts a connection of an address. Returns whether it is within the limit.
-    fn admit_address(&self, address: Option<IpAddr>) -> bool {
-        let Some(address) = address else { return true };
-        let mut addresses = self.addresses.lock();
-        let count = addresses.entry(address).or_default();
-        let admitted = *count < self.most_of_address;
-        *count += usize::from(admitted);
-        admitted
+    /// Counts a connection of a kind and an address. Returns whether it is within the limits.
+    fn count(&self, kind: Kind, address: Option<IpAddr>) -> bool {
+        let is_caller = kind == Kind::Caller;
+        let most = if is_caller { self.most_callers } else { self.most };
+        let mut counts = self.counts.lock();
+        let of_address =
+            address.and_then(|address| counts.addresses.get(&(kind, address))).copied().unwrap_or_default();
+        if of_address >= most - most / self.share || is_caller && counts.callers >= most {
+            return false;
+        }
+        if let Some(address) = address {
+            counts.addresses.insert((kind, address), of_address + 1);
+        }
+        counts.callers += usize::from(is_caller);
+        true
     }
 
-    /// Decrements the count of an address.
-    fn release(&self, address: Option<IpAddr>) {
+    /// Ends the count of a connection.
+    fn release(&self, kind: Kind, address: Option<IpAddr>) {
+        let mut counts = self.counts.lock();
+        counts.callers -= usize::from(kind == Kind::Caller);
         let Some(address) = address else { return };
-        let mut addresses = self.addresses.lock();
-        if let Some(count) = addresses.get_mut(&address) {
+        if let Some(count) = counts.addresses.get_mut(&(kind, address)) {
             *count -= 1;
             if *count == 0 {
-                addresses.remove(&address);
+                counts.addresses.remove(&(kind, address));
             }
         }
     }
@@ -222,190 +273,44 @@ pub(crate) fn host(peer: IpAddr) -> IpAddr {
 
 /// The permit of a connection; released on drop.
 pub struct Permit {
-    inner: Arc<Inner>,
-    address: Option<IpAddr>,
+    admission: Admission,
+    /// What the connection counts as; `None` during its handshake.
+    counted: Option<(Kind, Option<IpAddr>)>,
     _permit: OwnedSemaphorePermit,
+}
+
+impl Permit {
+    fn is_settled(&self) -> bool {
+        self.counted.is_some()
+    }
+
+    /// Counts the connection by its kind once its handshake is over; later calls have no effect. Returns false where it
+    /// must end, at a limit of its kind.
+    pub fn settle(&mut self, connection: &Connection) -> bool {
+        self.is_settled() || connection.is_opening() || self.count(connection.peer())
+    }
+
+    fn count(&mut self, peer: &Peer) -> bool {
+        let inner = &self.admission.inner;
+        let (kind, address) = (self.admission.kind(peer), peer.addr().map(|addr| host(addr.ip())));
+        let is_admitted = inner.count(kind, address);
+        match is_admitted {
+            true => self.counted = Some((kind, address)),
+            false => inner.metrics.refused.increment(1),
+        }
+        is_admitted
+    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.inner.release(self.address);
-        self.inner.metrics.open.decrement(1.0);
-    }
-}
-
-/// A connection that ends when its peer exceeds a timeout.
-pub struct Watched {
-    connection: Connection,
-    /// Runs until the first response.
-    opening: Option<Pin<Box<Sleep>>>,
-    /// Runs while a write is blocked.
-    stalled: Option<Pin<Box<Sleep>>>,
-    _permit: Permit,
-}
-
-impl Watched {
-    /// Ends the connection when a write was blocked for too long.
-    fn written(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            if self.opening.take().is_some() {
-                self.connection.peer().requested();
-            }
-            self.stalled = None;
-            return written;
+        let inner = &self.admission.inner;
+        if let Some((kind, address)) = self.counted {
+            inner.release(kind, address);
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIMEOUT)));
-        stalled.as_mut().poll(cx).map(|()| Err(timed_out("the peer does not read")))
-    }
-}
-
-fn timed_out(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, what)
-}
-
-impl AsyncRead for Watched {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let read = Pin::new(&mut this.connection).poll_read(cx, into);
-        if let (Poll::Pending, Some(opening)) = (&read, &mut this.opening) {
-            return opening.as_mut().poll(cx).map(|()| Err(timed_out("no request to respond to within the timeout")));
-        }
-        read
-    }
-}
-
-impl AsyncWrite for Watched {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.connection).poll_write(cx, bytes);
-        this.written(written, cx)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.connection).poll_write_vectored(cx, parts);
-        this.written(written, cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.connection.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().connection).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().connection).poll_shutdown(cx)
-    }
-}
-
-impl Connected for Watched {
-    type ConnectInfo = Peer;
-
-    fn connect_info(&self) -> Peer {
-        self.connection.connect_info()
+        inner.metrics.open.decrement(1.0);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-
-    use super::*;
-
-    fn watched() -> (Admission, Watched, DuplexStream) {
-        let (near, far) = duplex(64);
-        let admission = Admission::of("a1", 1, ConnectionMetrics::none());
-        let watched = admission.watch(Connection::other(near)).unwrap();
-        (admission, watched, far)
-    }
-
-    #[tokio::test]
-    async fn a_permit_is_released_when_its_connection_ends() {
-        let (admission, watched, _far) = watched();
-        assert_eq!(admission.count(), 1);
-        assert!(admission.admit(None).is_none());
-        drop(watched);
-        assert_eq!(admission.count(), 0);
-        assert!(admission.admit(None).is_some());
-    }
-
-    #[test]
-    fn clients_get_the_files_that_the_node_does_not_need_itself() {
-        let connections = |files, dials, threads| OwnFiles { dials, threads }.connections("a1", files);
-        assert_eq!(connections(usize::MAX, 6_800, 17), Ok(MAX_CONNECTIONS));
-        assert_eq!(connections(1_024, 9, 3), Ok(1_024 - 256 - 9 - 24));
-        // Seventeen threads, each with two connections to each of a hundred nodes.
-        assert_eq!(connections(4_096, 3_400, 17), Ok(4_096 - 256 - 3_400 - 136));
-        assert_eq!(connections(256 + 10 + 64, 10, 0), Ok(MIN_CONNECTIONS));
-        let error = connections(2_048, 3_400, 17).unwrap_err();
-        assert_eq!(error, FewFiles { node: "a1".into(), files: 2_048, own: 3_792 });
-        assert!(error.to_string().contains("LimitNOFILE"), "{error}");
-    }
-
-    #[test]
-    fn one_address_does_not_get_every_permit() {
-        let admission = Admission::with("a1", 5, 3, ConnectionMetrics::none());
-        let admit = |address: &str| admission.admit(Some(address.parse().unwrap()));
-        let mut permits: Vec<_> = (0..3).filter_map(|_| admit("10.0.0.1")).collect();
-        assert_eq!(permits.len(), 3);
-        assert!(admit("10.0.0.1").is_none() && admit("::ffff:10.0.0.1").is_none(), "its share is used up");
-        permits.extend(admit("2001:db8::1"));
-        permits.extend(admit("2001:db8::2:1"));
-        assert_eq!(admission.count(), 5);
-        assert!(admit("10.0.0.2").is_none(), "all are used up");
-        permits.truncate(2);
-        permits.extend(["10.0.0.2", "10.0.0.1", "10.0.0.2"].into_iter().filter_map(admit));
-        assert_eq!(admission.count(), 5, "permits are released, for every address");
-        drop(permits);
-        assert!(admission.0.addresses.lock().is_empty(), "addresses without connections are removed");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_peer_that_never_completes_a_request_is_disconnected() {
-        let (_admission, mut watched, mut far) = watched();
-        let dribbling = async {
-            loop {
-                far.write_all(b"x").await.unwrap();
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-        };
-        let reading = async {
-            let mut byte = [0];
-            loop {
-                if let Err(error) = watched.read_exact(&mut byte).await {
-                    return error;
-                }
-            }
-        };
-        let error = tokio::select! {
-            error = reading => error,
-            () = dribbling => unreachable!("it dribbles for ever"),
-        };
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_with_a_response_may_be_idle() {
-        let (_admission, mut watched, _far) = watched();
-        watched.write_all(b"answer").await.unwrap();
-        let mut byte = [0];
-        tokio::time::timeout(FIRST_RESPONSE_TIMEOUT * 10, watched.read_exact(&mut byte)).await.expect_err("it waits");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_peer_that_does_not_read_is_disconnected() {
-        let (_admission, mut watched, mut far) = watched();
-        watched.write_all(&[1; 64]).await.unwrap();
-        let mut some = [0; 32];
-        tokio::time::sleep(WRITE_TIMEOUT * 2).await;
-        far.read_exact(&mut some).await.unwrap();
-        let error = watched.write_all(&[1; 64]).await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    }
-}
+mod tests;

@@ -179,6 +179,12 @@ impl Peer {
         Peer { addr: None, state: Arc::new(state) }
     }
 
+    /// A peer at an address, whose handshake is over.
+    #[cfg(test)]
+    pub(crate) fn known(addr: SocketAddr, identity: Option<Identity>) -> Peer {
+        Peer { addr: Some(addr), ..identity.map_or_else(Peer::default, Peer::identified) }
+    }
+
     /// Frees the seat of an unfinished connection: its peer has proved who it is. Later calls have no effect.
     #[inline]
     pub fn proved(&self) {
@@ -292,6 +298,12 @@ impl Connection {
         matches!(self.transport, Transport::Opening(_) | Transport::Secure(_))
     }
 
+    /// Whether its handshake is under way.
+    #[must_use]
+    pub(crate) fn is_opening(&self) -> bool {
+        matches!(self.transport, Transport::Opening(_))
+    }
+
     /// The socket below; another transport has none.
     fn socket(&self) -> Option<&TcpStream> {
         match &self.transport {
@@ -318,7 +330,12 @@ impl Connection {
     /// # Errors
     /// The peer does not prove an identity that is accepted here, or takes too long.
     pub async fn open(&mut self) -> io::Result<()> {
-        std::future::poll_fn(|cx| self.poll_open(cx).map_ok(drop)).await
+        std::future::poll_fn(|cx| self.poll_handshake(cx)).await
+    }
+
+    /// As [`Connection::open`].
+    pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_open(cx).map_ok(drop)
     }
 
     /// Ends a connection that lost its seat, or stays unfinished for too long.

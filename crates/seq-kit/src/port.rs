@@ -21,6 +21,7 @@ use crate::connection::{Listener, paced};
 use crate::http::Checks;
 use crate::tasks::{Kind, TaskGroup};
 
+mod allowance;
 mod frames;
 mod guard;
 mod health;
@@ -129,8 +130,9 @@ impl Port {
         // A connection above the limit is closed at once: in the kernel's queue its client would wait in vain.
         let incoming = listener.incoming()?.then(paced).filter_map(move |accepted| match accepted {
             Ok(connection) => {
+                let of = (admission.clone(), connection.peer().addr());
                 let watched = admission.watch(connection);
-                watched.map(|watched| Ok(Limited::new(watched, of_connections.as_ref().map(StreamLimit::join))))
+                watched.map(|watched| Ok(Limited::new(watched, of_connections.as_ref().map(StreamLimit::join), of)))
             }
             Err(error) => Some(Err(error)),
         });

@@ -36,8 +36,9 @@ pub const FEW: usize = 128;
 /// The share of a port's seats, one in so many, that strangers do not get.
 const RESERVED_SHARE: usize = 8;
 
-/// The share of the process's open files, one in so many, that the seats of a port may take.
-const FILES_SHARE: usize = 8;
+/// The share of the process's open files, one in so many, that the seats of a port may take: together the ports of a
+/// node leave some of the connections that [`crate::admission`] reserves for nodes and operators.
+const FILES_SHARE: usize = 16;
 
 /// Most addresses that are remembered for a certificate of a node or an operator.
 const MAX_LEARNED: usize = 256;

@@ -131,10 +131,14 @@ pub(crate) fn serve(services: Services, set: &str, sockets: Sockets, tasks: &Tas
 
 impl Services {
     fn port(&self, name: &'static str, port: ports::Port, set: &str) -> Port {
+        let admission = match port {
+            ports::Port::Raft | ports::Port::Admin => self.admission.clone().for_nodes(),
+            _ => self.admission.clone(),
+        };
         Port {
             name,
             guard: guard(self.admission.node(), set.to_owned()),
-            admission: self.admission.clone(),
+            admission,
             lowered: None,
             bounds: BOUNDS,
             ready: self.readiness(),

@@ -21,6 +21,9 @@ pub const MAX_RATE: u32 = 100_000_000;
 /// Most tokens of a tenant, because each request with a token is compared with all of them.
 const MAX_TOKENS: usize = 16;
 
+/// Prefix of the name of a proxy among those of clients.
+pub(crate) const PROXY: &str = "proxy/";
+
 /// Longest name of a tenant, in bytes; the name is a label of metrics.
 const MAX_NAME_BYTES: usize = 64;
 
@@ -33,7 +36,8 @@ pub struct TenantSpec {
     pub uids: Vec<Range<u64>>,
     /// Hashes of the tokens that identify it.
     pub tokens: Vec<TokenHash>,
-    /// Names of the holders of role `client` whose certificates identify it.
+    /// Names of the clients whose certificates prove it, and `proxy/NAME` for a proxy: what that sends counts as the
+    /// tenant's.
     pub certificates: Vec<String>,
     /// Requests per second; a batch, a message of a stream and a command count as one request each.
     pub calls_per_s: Option<NonZeroU32>,
@@ -110,6 +114,12 @@ pub fn parse(text: &str) -> Result<Vec<TenantSpec>, FileError> {
             return Err(at(span, format!("name: {name:?} is the name of another tenant")));
         }
         for certificate in &tenant.certificates {
+            let name_of = certificate.get_ref().strip_prefix(PROXY).unwrap_or(certificate.get_ref());
+            if name_of.is_empty() || name_of.contains('/') {
+                let what =
+                    format!("certificates: {:?} is neither NAME, of a client, nor proxy/NAME", certificate.get_ref());
+                return Err(at(certificate.span(), what));
+            }
             if let Some(other) = holders.insert(certificate.get_ref().clone(), name.clone()) {
                 let what = format!("certificates: {:?} is of tenant {other:?} already", certificate.get_ref());
                 return Err(at(certificate.span(), what));
@@ -206,7 +216,7 @@ mod tests {
     fn every_key_is_read() {
         let text = format!(
             "[[tenant]]\nname = \"im\"\nuids = [\"0..1_000\", \"5000..6000\"]\ntokens = [\"{HASH}\"]\n\
-             certificates = [\"chat\"]\ncalls_per_s = 10\nnumbers_per_s = 1_000\nconnections = 3\nmax_count = 100\n\
+             certificates = [\"chat\", \"proxy/p1\"]\ncalls_per_s = 10\nnumbers_per_s = 1_000\nconnections = 3\nmax_count = 100\n\
              max_advance = 0\n[[tenant]]\nname = \"ops\"\ncertificates = [\"ops\"]\n"
         );
         let tenants = parse(&text).unwrap();
@@ -214,7 +224,7 @@ mod tests {
             name: "im".into(),
             uids: vec![0..1_000, 5_000..6_000],
             tokens: vec![TokenHash::parse(HASH).unwrap()],
-            certificates: vec!["chat".into()],
+            certificates: vec!["chat".into(), "proxy/p1".into()],
             calls_per_s: NonZeroU32::new(10),
             numbers_per_s: NonZeroU32::new(1_000),
             connections: Some(3),
@@ -238,6 +248,9 @@ mod tests {
             ("certificates = [\"a\"]\nnumbers_per_s = 200_000_000", "4: numbers_per_s: 200000000 is not in"),
             ("certificates = [\"a\"]\nconnections = 0", "4: connections: 0 is none"),
             ("certificates = [\"a\"]\nmax_count = -1", "4: "),
+            ("certificates = [\"alloc/im-a/a1\"]", "3: certificates: \"alloc/im-a/a1\" is neither NAME"),
+            ("certificates = [\"client/a\"]", "3: certificates: \"client/a\" is neither NAME"),
+            ("certificates = [\"proxy/\"]", "3: certificates: \"proxy/\" is neither NAME"),
             ("certificates = [\"a\"]\nmaxcount = 1", "4: maxcount: unknown key"),
             ("certificates = [\"a\"]\n[[tenant]]\nname = \"im\"", "5: name: \"im\" is the name of another"),
             (

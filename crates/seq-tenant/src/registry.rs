@@ -15,7 +15,7 @@ use seq_proto::Reason;
 use tonic::Status;
 
 use crate::caller::Caller;
-use crate::file::TenantSpec;
+use crate::file::{PROXY, TenantSpec};
 use crate::quota::{Connected, Tenant};
 use crate::token::{Token, TokenHash};
 
@@ -35,7 +35,7 @@ struct Inner {
 struct Registry {
     generation: u64,
     by_name: HashMap<String, Arc<Tenant>>,
-    /// By the name of a holder of role `client`.
+    /// By the name of a client, or `proxy/NAME`.
     by_certificate: HashMap<String, Arc<Tenant>>,
 }
 
@@ -46,6 +46,8 @@ enum Proof {
     Role,
     /// The certificate of a client, by its name.
     Certificate(String),
+    /// The certificate of a proxy, by `proxy/NAME`; one that no tenant names is of none.
+    Proxy(String),
     /// A token of a tenant.
     Token(String, TokenHash),
 }
@@ -116,6 +118,10 @@ impl Tenants {
         let found = match proof {
             Proof::Role => return Ok(Caller::Unlimited),
             Proof::Certificate(name) => registry.by_certificate.get(name),
+            Proof::Proxy(name) => match registry.by_certificate.get(name) {
+                None => return Ok(Caller::Unlimited),
+                found => found,
+            },
             Proof::Token(tenant, hash) => {
                 registry.by_name.get(tenant).filter(|tenant| tenant.spec().tokens.iter().any(|known| known == hash))
             }
@@ -141,9 +147,12 @@ impl Tenants {
 fn proof(identity: Option<&Identity>, token: Option<Token<'_>>) -> Result<Proof, Status> {
     match (token, identity) {
         (Some(token), _) => Ok(Proof::Token(token.tenant.to_owned(), token.hash())),
-        (None, Some(identity)) if identity.role() == Role::Client => Ok(Proof::Certificate(identity.name().to_owned())),
-        // The table of roles has already decided about other roles.
-        (None, Some(_)) => Ok(Proof::Role),
+        (None, Some(identity)) => Ok(match identity.role() {
+            Role::Client => Proof::Certificate(identity.name().to_owned()),
+            Role::Proxy => Proof::Proxy(format!("{PROXY}{}", identity.name())),
+            // The table of roles has decided about the others.
+            _ => Proof::Role,
+        }),
         (None, None) => Err(Reason::UnknownToken.status("the request needs a token of a tenant, or a certificate")),
     }
 }

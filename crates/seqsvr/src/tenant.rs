@@ -109,7 +109,8 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
     let mut table = Table::new(&heading).right(&[3, 4, 5, 6, 7]);
     for view in items {
         let quota = |most: Option<u64>| most.map_or_else(|| "-".to_owned(), grouped);
-        let callers = view.certificates.iter().map(|name| format!("client/{name}"));
+        let holder = |name: &String| if name.contains('/') { name.clone() } else { format!("client/{name}") };
+        let callers = view.certificates.iter().map(holder);
         let tokens =
             (view.tokens > 0).then(|| format!("{} token{}", view.tokens, if view.tokens == 1 { "" } else { "s" }));
         table.row([

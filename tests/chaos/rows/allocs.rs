@@ -1,15 +1,18 @@
 //! Allocators that are killed, restarted or cut off.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::cluster::Shape;
+use crate::cluster::{ALLOC_PORT, Shape};
 use crate::machine::{eventually, pause};
 use crate::scene::Scene;
 
 /// Length of a cut: the lease expires, the sections get another owner, and the old one stays cut off for a while.
 const CUT: Duration = Duration::from_secs(6);
+
+/// Time for a node to find another one unreached, to state it, and for that one to ask the others.
+const WITNESSED: Duration = Duration::from_secs(40);
 
 /// The allocator under the faults.
 const VICTIM: usize = 0;
@@ -91,6 +94,30 @@ pub(super) fn cut_from_peers() {
         let victim = &cluster.allocs[VICTIM].host;
         cluster.allocs.iter().skip(VICTIM + 1).for_each(|peer| cluster.net.cut(&peer.host, victim));
     });
+}
+
+/// The firewall drops what other hosts send to the port for callers. The node itself, its lease and its way to the store are
+/// sound, and the callers of this row reach it: until it has handed over they have no refusal.
+pub(super) fn behind_a_firewall() {
+    let scene = Scene::start(Shape::USUAL);
+    let (sections, _) = split(&scene);
+    let (cluster, allocs) = (&scene.cluster, &scene.cluster.allocs);
+    let drop_from = |from: usize| {
+        cluster.net.refuse_connections(&allocs[from].host, &allocs[VICTIM].host, ALLOC_PORT);
+    };
+    // One other node does not decide.
+    drop_from(VICTIM + 1);
+    pause(WITNESSED);
+    assert_eq!(cluster.sections_of(VICTIM), sections, "two of three nodes reach it");
+    let cut = Instant::now();
+    allocs.iter().enumerate().skip(VICTIM + 2).for_each(|(from, _)| drop_from(from));
+    eventually("it has handed over", || cluster.sections_of(VICTIM).is_empty().then_some(()));
+    println!("  it had handed over after {:.1} s", cut.elapsed().as_secs_f64());
+    let log = allocs[VICTIM].log();
+    assert!(log.contains("do not reach its address for callers"), "{log}");
+    cluster.net.heal();
+    owns_again(&scene);
+    scene.end("behind a firewall, and back");
 }
 
 pub(super) fn cut_from_leader() {

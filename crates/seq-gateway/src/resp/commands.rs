@@ -664,7 +664,7 @@ fn config(node: &Node, invocation: &Invocation<'_, '_>, replies: &mut Replies) {
         }
         _ => return replies.error("ERR", format_args!("unknown subcommand {}", Excerpt(invocation.get(1)))),
     }
-    let most = node.admission.most().to_string();
+    let most = node.admission.most_callers().to_string();
     let idle = node.config.idle_timeout.unwrap_or_default().as_secs().to_string();
     let settings = [("save", ""), ("appendonly", "no"), ("databases", "1"), ("maxclients", &most), ("timeout", &idle)];
     let wanted =

@@ -232,7 +232,7 @@ pub(super) fn info(node: &Node) -> String {
     line("process_id", &std::process::id());
     line("uptime_in_seconds", &node.started.elapsed().as_secs());
     line("\r\n# Clients\r\nconnected_clients", &node.admission.count());
-    line("maxclients", &node.admission.most());
+    line("maxclients", &node.admission.most_callers());
     line("\r\n# Persistence\r\nloading", &0);
     line("\r\n# Replication\r\nrole", &"master");
     line("connected_slaves", &0);

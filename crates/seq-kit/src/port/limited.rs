@@ -1,4 +1,5 @@
-//! A connection of a port that states its present limit on requests to its peer.
+//! A connection of a port that states its present limit on requests to its peer, and ends where the peer sends more
+//! frames beside its requests than its [`Allowance`] has.
 //!
 //! The library states a limit once, when a connection opens, and enforces it. A lower one for some time is stated here:
 //! a SETTINGS frame is inserted between two of the library's frames. The peer acknowledges each one; the library does
@@ -8,12 +9,15 @@
 //! one is of a frame that was inserted here, and one of these is under way at a time.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 
+use crate::admission::Admission;
+use crate::port::allowance::{Allowance, earns};
 use crate::port::frames::{Frames, HEAD};
 use crate::port::stream_limit::Member;
 
@@ -23,6 +27,10 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The type of SETTINGS frames, and their flag of an acknowledgement.
 const SETTINGS: u8 = 4;
 const ACK: u8 = 1;
+
+/// The farewell to a peer that sends too many frames: GOAWAY with ENHANCE_YOUR_CALM and a reason. The last stream is the
+/// highest one: any request of the peer may have been processed.
+const CALM_DOWN: &[u8] = b"\0\0\x21\x07\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\x0btoo many frames of no use";
 
 /// A type that no specification defines.
 const IGNORED: u8 = 0xfa;
@@ -40,7 +48,7 @@ enum Protocol {
     Preface(usize),
     /// HTTP/2, with or without the acknowledgement of the library's settings.
     Http2 { acknowledged: bool },
-    /// HTTP/1.1, or one whose limit does not change.
+    /// HTTP/1.1, or another one.
     Other,
 }
 
@@ -54,27 +62,35 @@ pub(super) struct Limited<C> {
     protocol: Protocol,
     received: Frames,
     sent: Frames,
-    /// The frame that is being inserted, and how much of it is sent.
-    inserted: Option<([u8; HEAD + SETTING], usize)>,
-    /// Whether an inserted frame is not acknowledged.
+    /// The rest of the frames that are being inserted.
+    inserted: Vec<u8>,
+    /// Whether inserted settings are not acknowledged.
     awaits_ack: bool,
+    allowance: Allowance,
+    /// Whether the peer has sent more than its allowance: it gets a farewell, and nothing of it is read.
+    is_over: bool,
+    /// The node and the address of the peer, for the log and the metrics.
+    of: (Admission, Option<SocketAddr>),
 }
 
 impl<C> Limited<C> {
-    pub(super) fn new(connection: C, member: Option<Member>) -> Limited<C> {
+    pub(super) fn new(connection: C, member: Option<Member>, of: (Admission, Option<SocketAddr>)) -> Limited<C> {
         Limited {
             connection,
             stated: member.as_ref().map_or(0, Member::most),
-            protocol: if member.is_some() { Protocol::Preface(0) } else { Protocol::Other },
             member,
+            protocol: Protocol::Preface(0),
             received: Frames::default(),
             sent: Frames::default(),
-            inserted: None,
+            inserted: Vec::new(),
             awaits_ack: false,
+            allowance: Allowance::new(),
+            is_over: false,
+            of,
         }
     }
 
-    /// Follows received bytes; hides acknowledgements of inserted frames from the library.
+    /// Follows received bytes: counts their frames, and hides acknowledgements of inserted frames from the library.
     fn receive(&mut self, mut bytes: &mut [u8]) {
         if let Protocol::Preface(seen) = self.protocol {
             let part = bytes.len().min(PREFACE.len() - seen);
@@ -86,8 +102,9 @@ impl<C> Limited<C> {
             bytes = &mut bytes[part..];
         }
         let Protocol::Http2 { acknowledged } = &mut self.protocol else { return };
-        let mut acks = Vec::new();
+        let (mut acks, mut is_over, allowance) = (Vec::new(), false, &mut self.allowance);
         self.received.follow(bytes, |kind, length| {
+            is_over |= !allowance.receive(bytes[kind], length);
             // A header that is cut just here is taken for an acknowledgement: nothing else has this type and no
             // content.
             if bytes[kind] == SETTINGS && length == 0 && bytes.get(kind + 1).is_none_or(|flags| flags & ACK != 0) {
@@ -101,12 +118,25 @@ impl<C> Limited<C> {
             }
             *acknowledged = true;
         }
+        if is_over {
+            self.is_over = true;
+            self.of.0.flooded(self.of.1);
+            // In the midst of a frame, or of its headers, there is no place for a farewell.
+            if self.sent.is_between() {
+                self.inserted.extend_from_slice(CALM_DOWN);
+            }
+        }
     }
 
     /// Follows bytes that the library has sent.
     fn follow_sent(&mut self, bytes: &[u8]) {
         if self.protocol != Protocol::Other {
-            self.sent.follow(bytes, |_, _| {});
+            let allowance = &mut self.allowance;
+            self.sent.follow(bytes, |kind, _| {
+                if earns(bytes[kind]) {
+                    allowance.earn();
+                }
+            });
         }
     }
 }
@@ -115,50 +145,62 @@ impl<C: AsyncWrite + Unpin> Limited<C> {
     /// Sends a changed limit where a frame may begin. The library's bytes follow when it is `Ready`.
     #[inline]
     fn poll_insert(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &self.member {
-            Some(member) if self.inserted.is_some() || member.limit() != self.stated => {
-                let limit = member.limit();
-                self.poll_changed(limit, cx)
-            }
-            _ => Poll::Ready(Ok(())),
+        let changed = self.member.as_ref().map(Member::limit).filter(|limit| *limit != self.stated);
+        if let Some(limit) = changed {
+            self.state(limit);
         }
+        if self.inserted.is_empty() { Poll::Ready(Ok(())) } else { self.poll_inserted(cx) }
     }
 
+    /// Inserts the frame of a changed limit where one may be inserted.
     #[cold]
-    fn poll_changed(&mut self, limit: u32, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn state(&mut self, limit: u32) {
         let may_begin = self.protocol == Protocol::Http2 { acknowledged: true };
-        if self.inserted.is_none() && may_begin && !self.awaits_ack && self.sent.is_between() {
+        if self.inserted.is_empty() && may_begin && !self.awaits_ack && self.sent.is_between() {
             self.stated = limit;
             let mut frame = [0; HEAD + SETTING];
             (frame[2], frame[3]) = (SETTING as u8, SETTINGS);
             frame[HEAD..HEAD + 2].copy_from_slice(&MAX_CONCURRENT_STREAMS);
             frame[HEAD + 2..].copy_from_slice(&self.stated.to_be_bytes());
-            self.inserted = Some((frame, 0));
+            self.inserted.extend(frame);
             self.awaits_ack = true;
+            // Its acknowledgement.
+            self.allowance.earn();
         }
-        while let Some((frame, sent)) = &mut self.inserted {
-            let bytes = ready!(Pin::new(&mut self.connection).poll_write(cx, &frame[*sent..]))?;
+    }
+
+    #[cold]
+    fn poll_inserted(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.inserted.is_empty() {
+            let bytes = ready!(Pin::new(&mut self.connection).poll_write(cx, &self.inserted))?;
             if bytes == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            *sent += bytes;
-            if *sent == frame.len() {
-                self.inserted = None;
-            }
+            self.inserted.drain(..bytes);
         }
         Poll::Ready(Ok(()))
     }
+
+    /// Sends the farewell, and returns the end of the connection.
+    #[cold]
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_inserted(cx))?;
+        ready!(Pin::new(&mut self.connection).poll_flush(cx))?;
+        Poll::Ready(Err(io::Error::other("the peer sends more frames than its requests and responses explain")))
+    }
 }
 
-impl<C: AsyncRead + Unpin> AsyncRead for Limited<C> {
+impl<C: AsyncRead + AsyncWrite + Unpin> AsyncRead for Limited<C> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let before = into.filled().len();
-        ready!(Pin::new(&mut this.connection).poll_read(cx, into))?;
-        if this.protocol != Protocol::Other {
-            this.receive(&mut into.filled_mut()[before..]);
+        if !this.is_over {
+            let before = into.filled().len();
+            ready!(Pin::new(&mut this.connection).poll_read(cx, into))?;
+            if this.protocol != Protocol::Other {
+                this.receive(&mut into.filled_mut()[before..]);
+            }
         }
-        Poll::Ready(Ok(()))
+        if this.is_over { this.poll_end(cx) } else { Poll::Ready(Ok(())) }
     }
 }
 

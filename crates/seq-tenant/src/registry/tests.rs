@@ -38,6 +38,24 @@ async fn a_caller_is_found_by_its_token_or_its_certificate() {
     }
 }
 
+#[tokio::test]
+async fn a_proxy_is_of_the_tenant_that_names_it_and_else_unlimited() {
+    let spec =
+        |certificate: &str| file::parse(&format!("[[tenant]]\nname = \"im\"\ncertificates = [{certificate}]")).unwrap();
+    let tenants = Tenants::new("a1", spec("\"proxy/p1\""));
+    let is_limited = |caller: &Caller| matches!(caller, Caller::Tenant(tenant) if tenant.spec().name == "im");
+    let mut session = tenants.session(Some(&peer(Role::Proxy, "p1")), None).unwrap();
+    assert!(is_limited(session.caller()));
+    assert!(!is_limited(&tenants.caller(Some(&peer(Role::Proxy, "p2")), None).unwrap()));
+    assert_eq!(reason(tenants.caller(Some(&peer(Role::Client, "p1")), None)), "NO_TENANT", "a client of that name");
+    // On open connections too.
+    for (file, limited) in [("\"p1\"", false), ("\"p1\", \"proxy/p1\"", true)] {
+        tenants.replace(spec(file));
+        session.refresh().unwrap();
+        assert_eq!(is_limited(session.caller()), limited, "{file}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn replaced_tenants_count_for_open_sessions_and_keep_unchanged_quotas() {
     let (secret, hash) = token::generate("im").unwrap();

@@ -54,6 +54,10 @@ impl ProxyService {
                 Some(Reason::OwnerUnreachable) => Refusal::OwnerUnreachable { section, owner },
                 Some(Reason::DeadlinePassed) => Refusal::DeadlinePassed { section },
                 Some(Reason::ShuttingDown) => Refusal::ShuttingDown,
+                // AllocSvrs may count the proxy itself as a tenant.
+                Some(Reason::OtherTenantsUid) => Refusal::OtherTenantsUid { uid },
+                Some(Reason::QuotaExceeded | Reason::TooManyConnections) => Refusal::QuotaExceeded,
+                Some(Reason::OutOfMemory) => Refusal::OutOfMemory,
                 Some(Reason::NotOwner) => Refusal::NotOwner { section, owner: Some(owner) },
                 _ => Refusal::Unserved { section },
             },
@@ -67,8 +71,17 @@ impl ProxyService {
         if !error.may_have_applied() && has_reason(error, Reason::Exhausted) {
             return Refusal::Exhausted { uid: item.uid, count: item.count.get() };
         }
+        if has_reason(error, Reason::CountAboveQuota) {
+            return Refusal::CountAboveQuota { count: item.count.get(), most: last_number(&error.to_string()) };
+        }
         self.refusal(error, item.uid)
     }
+}
+
+/// Returns the last number in a text: the quota that a refusal states, which no field has.
+fn last_number(text: &str) -> u32 {
+    let numbers = text.split(|letter: char| !letter.is_ascii_digit());
+    numbers.rev().find_map(|number| number.parse().ok()).unwrap_or_default()
 }
 
 fn has_reason(error: &CallError, reason: Reason) -> bool {
@@ -149,5 +162,16 @@ impl SequenceService for ProxyService {
     fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate> {
         // Whole tables only, on request: the changes since a version are those of one set, and this table is of all.
         if since == RouteVersion(0) { self.client.routes() } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quota_of_a_count_is_read_from_the_text_of_its_refusal() {
+        assert_eq!(last_number(&Refusal::CountAboveQuota { count: 11, most: 10 }.to_string()), 10);
+        assert_eq!(last_number("without one"), 0);
     }
 }

@@ -102,7 +102,7 @@ impl Ports {
             used: gauge!(REQUEST_MEMORY_BYTES, "node" => node.to_owned()),
             refused: counter!(REQUESTS_OUT_OF_MEMORY_TOTAL, "node" => node.to_owned()),
         };
-        let memory = MemoryBudget::new(self.memory, admission.most(), metrics);
+        let memory = MemoryBudget::new(self.memory, admission.most_callers(), metrics);
         let (published, stopping) = (memory.clone(), tasks.token());
         let publishing = async move {
             loop {

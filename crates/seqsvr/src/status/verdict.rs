@@ -93,6 +93,10 @@ pub(super) struct Facts {
     pub(super) halted: Vec<(String, String)>,
     /// Allocators that callers cannot reach, by name, with the cause and the next step.
     pub(super) withdrawn: Vec<(String, String)>,
+    /// Allocators that another one does not reach at their addresses for callers: each with the name of that other one.
+    pub(super) unreached: Vec<(String, String)>,
+    /// Allocators that respond.
+    pub(super) present: Vec<String>,
     /// Evidence in the store that committed entries are gone; empty without.
     pub(super) entries_lost: String,
     /// Stores that respond more than once, each time as another process.

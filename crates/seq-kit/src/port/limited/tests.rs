@@ -2,6 +2,8 @@ use metrics::Counter;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
+use crate::admission::ConnectionMetrics;
+use crate::port::allowance::MOST as MOST_FRAMES;
 use crate::port::stream_limit::StreamLimit;
 
 const MOST: u32 = 256;
@@ -21,7 +23,7 @@ fn stating(limit: u8) -> Vec<u8> {
 fn open() -> (StreamLimit, Limited<DuplexStream>, DuplexStream) {
     let (near, far) = duplex(1_024);
     let limit = StreamLimit::new(MOST, Counter::noop());
-    let near = Limited::new(near, Some(limit.join()));
+    let near = Limited::new(near, Some(limit.join()), (Admission::of("a1", 1, ConnectionMetrics::none()), None));
     (limit, near, far)
 }
 
@@ -111,4 +113,74 @@ async fn other_protocols_are_left_alone() {
     read(&mut far, b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
     far.write_all(&ACKNOWLEDGED).await.unwrap();
     read(&mut near, &ACKNOWLEDGED).await;
+}
+
+/// A frame of each type that is not of a request.
+fn control_frames() -> Vec<Vec<u8>> {
+    let frame = |kind: u8, flags: u8, payload: usize| {
+        [&[0, 0, payload as u8, kind, flags, 0, 0, 0, 0][..], &vec![0; payload]].concat()
+    };
+    vec![
+        frame(2, 0, 5),
+        frame(3, 0, 4),
+        frame(SETTINGS, 0, 0),
+        frame(SETTINGS, ACK, 0),
+        frame(6, 0, 8),
+        frame(8, 0, 4),
+        frame(IGNORED, 0, 0),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_frames_ends_with_a_farewell_at_every_port() {
+    for frame in control_frames() {
+        for has_limit in [true, false] {
+            let (_limit, mut near, mut far) = established().await;
+            near.member = near.member.filter(|_| has_limit);
+            let sending = async {
+                for _ in 0..=MOST_FRAMES {
+                    far.write_all(&frame).await.unwrap();
+                }
+                let mut farewell = vec![0; CALM_DOWN.len()];
+                far.read_exact(&mut farewell).await.unwrap();
+                same(&farewell, CALM_DOWN);
+            };
+            let reading = async {
+                let mut bytes = vec![0; 1_024];
+                loop {
+                    if let Err(error) = near.read(&mut bytes).await {
+                        return error;
+                    }
+                }
+            };
+            let ((), error) = tokio::join!(sending, reading);
+            assert!(error.to_string().contains("more frames"), "{error}");
+        }
+    }
+    assert_eq!(CALM_DOWN.len(), HEAD + usize::from(CALM_DOWN[2]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_that_responses_explain_have_no_limit() {
+    let (_limit, mut near, mut far) = established().await;
+    let frame = &control_frames()[5];
+    let mut bytes = vec![0; 4 * frame.len()];
+    for _ in 0..MOST_FRAMES {
+        near.write_all(&OTHER).await.unwrap();
+        read(&mut far, &OTHER).await;
+        far.write_all(&frame.repeat(4)).await.unwrap();
+        near.read_exact(&mut bytes).await.unwrap();
+    }
+    // In the midst of a frame there is no place for a farewell.
+    near.write_all(&OTHER[..HEAD]).await.unwrap();
+    read(&mut far, &OTHER[..HEAD]).await;
+    let error = loop {
+        far.write_all(frame).await.unwrap();
+        if let Err(error) = near.read_exact(&mut bytes[..frame.len()]).await {
+            break error;
+        }
+    };
+    assert!(error.to_string().contains("more frames"), "{error}");
+    drop(near);
+    assert_eq!(far.read(&mut bytes).await.unwrap(), 0);
 }

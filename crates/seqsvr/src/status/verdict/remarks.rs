@@ -16,7 +16,7 @@ pub(in crate::status) struct Remark {
 }
 
 /// The remarks, in order.
-pub(in crate::status) const REMARKS: [Remark; 9] = [
+pub(in crate::status) const REMARKS: [Remark; 10] = [
     Remark { name: "restores", text: restores },
     Remark { name: "lineage", text: begun },
     Remark { name: "disk", text: disks },
@@ -25,6 +25,7 @@ pub(in crate::status) const REMARKS: [Remark; 9] = [
     Remark { name: "balancing", text: balancing },
     Remark { name: "moved sections", text: moved },
     Remark { name: "withdrawn", text: withdrawn },
+    Remark { name: "unreached", text: unreached },
     Remark { name: "certificates", text: |facts| facts.expiry.warning() },
 ];
 
@@ -45,6 +46,18 @@ fn moved(facts: &Facts) -> Option<String> {
         1 => Some("1 section is where an operator moved it".to_owned()),
         some => Some(format!("{some} sections are where operators moved them")),
     }
+}
+
+/// Nodes that respond here, and not to other nodes. A node that does not run is reported as such.
+fn unreached(facts: &Facts) -> Option<String> {
+    let by = |name: &String| {
+        let by = facts.unreached.iter().filter(|(unreached, _)| unreached == name);
+        let by: Vec<&str> = by.map(|(_, by)| by.as_str()).collect();
+        (!by.is_empty()).then(|| format!("{name} is not reached by {} at its address for callers", by.join(", ")))
+    };
+    let unreached: Vec<String> = facts.present.iter().filter_map(by).collect();
+    let next = "next: check firewalls and routes between their hosts";
+    (!unreached.is_empty()).then(|| format!("{}; {next}", unreached.join(", ")))
 }
 
 fn restores(facts: &Facts) -> Option<String> {

@@ -116,6 +116,13 @@ fn staged() -> Vec<(&'static str, Facts)> {
     ]
 }
 
+/// Two nodes that others do not reach, and one that does not run.
+fn unreached(facts: &mut Facts) {
+    facts.present = ["a1", "a2", "a3"].map(String::from).into();
+    let pairs = [("a3", "a1"), ("a9", "a1"), ("a3", "a2"), ("a1", "a3")];
+    facts.unreached = pairs.map(|(name, by)| (name.to_owned(), by.to_owned())).into();
+}
+
 /// Every staged remark by its name; that of certificates has a test of its own.
 fn remarked() -> Vec<(&'static str, Facts)> {
     vec![
@@ -124,6 +131,7 @@ fn remarked() -> Vec<(&'static str, Facts)> {
         ("disk", with(|facts| facts.disks = vec![("s1".into(), 90 << 20, 1 << 30), ("s2".into(), 110 << 20, 1 << 30)])),
         ("clock", with(|facts| facts.clocks = vec![("s3".into(), 3_600_000), ("a1".into(), -1_200)])),
         ("expired leases", with(|facts| facts.lapses = vec![("a1".into(), 4), ("a2".into(), 1)])),
+        ("unreached", with(unreached)),
     ]
 }
 
@@ -182,6 +190,7 @@ fn each_remark_follows_a_verdict_that_it_does_not_change() {
         disk | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; disk of s1 is low: 90 MiB, 8 %, left; next: free space on it, a store ends where it cannot write
         clock | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; clock of s3 is 60 min ahead, a1 is 1.2 s behind of most others; next: look at its time service; certificates are judged by that clock, numbers are not
         expired leases | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; leases expired in the last 10 minutes: a1 4 times, a2 once; next: look for a store, a disk or a machine that is overloaded
+        unreached | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; a1 is not reached by a3 at its address for callers, a3 is not reached by a1, a2 at its address for callers; next: check firewalls and routes between their hosts
     "#]].assert_eq(&shown(remarked()));
 }
 

@@ -291,6 +291,8 @@ impl SetView {
         if alloc.leases_expired > 0 {
             self.facts.lapses.push((response.node.clone(), alloc.leases_expired));
         }
+        self.facts.present.push(response.node.clone());
+        self.facts.unreached.extend(alloc.unreached.iter().map(|name| (name.clone(), response.node.clone())));
         if !alloc.withdrawn.is_empty() {
             self.facts.withdrawn.push((response.node.clone(), alloc.withdrawn.clone()));
         }

@@ -1,0 +1,134 @@
+//! How many frames beside requests a peer may send on an HTTP/2 connection.
+//!
+//! A frame of SETTINGS, PING, WINDOW_UPDATE, PRIORITY or RST_STREAM, or of a type that no specification defines, costs
+//! its sender a few bytes and the server a wake-up and often a reply, and HTTP/2 does not limit them. An honest peer
+//! sends them for its requests, for the responses that it receives, and by timers. So each request and each frame of a
+//! response adds to an allowance, and time does.
+//!
+//! What honest peers send for one frame of a response: gRPC for Go a WINDOW_UPDATE of the connection, one of the stream,
+//! and, while it estimates the bandwidth, a PING with a WINDOW_UPDATE before it (`handleData` of its http2_client.go);
+//! gRPC for Java at most one such PING (`FlowControlPinger`). Servers of gRPC for Go count pings anew after each frame of
+//! a response for that reason, and Envoy admits ten WINDOW_UPDATEs for a frame of DATA by default, and names two as the
+//! least that clients with an estimate need.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Frames that a request, or a frame of a response, explains.
+const EARNED: u32 = 4;
+
+/// Most frames that may be saved: a connection may have some hundreds of requests at a time, none of them responded to.
+pub(super) const MOST: u32 = 1_024;
+
+/// Frames that a second explains: keepalive pings come every few seconds, changed settings less often.
+const PER_SECOND: u32 = 32;
+
+/// Payload that counts as another frame.
+const PAYLOAD: usize = 64;
+
+/// The types of frames that belong to requests: DATA, HEADERS and CONTINUATION.
+const OF_REQUESTS: [u8; 3] = [0, HEADERS, 9];
+const HEADERS: u8 = 1;
+
+/// Whether a frame is of a request or a response, so that it earns others.
+pub(super) fn earns(kind: u8) -> bool {
+    kind <= HEADERS
+}
+
+/// The allowance of a connection.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    left: u32,
+    /// When time was last counted; it is looked at only where nothing is left.
+    counted: Instant,
+}
+
+impl Allowance {
+    /// Returns a whole one.
+    pub(super) fn new() -> Allowance {
+        Allowance { left: MOST, counted: Instant::now() }
+    }
+
+    /// Adds what one frame explains.
+    #[inline]
+    pub(super) fn earn(&mut self) {
+        self.left = (self.left + EARNED).min(MOST);
+    }
+
+    /// Takes what a received frame costs. Returns whether there was enough.
+    #[inline]
+    pub(super) fn receive(&mut self, kind: u8, payload: usize) -> bool {
+        if kind == HEADERS {
+            self.earn();
+        }
+        OF_REQUESTS.contains(&kind) || self.spend(1 + (payload / PAYLOAD) as u32)
+    }
+
+    fn spend(&mut self, cost: u32) -> bool {
+        if self.left < cost {
+            let earned = self.counted.elapsed().as_millis() * u128::from(PER_SECOND) / 1_000;
+            self.left = u32::try_from(earned).map_or(MOST, |earned| (self.left + earned.min(MOST)).min(MOST));
+            self.counted += Duration::from_millis((earned * 1_000 / u128::from(PER_SECOND)) as u64);
+        }
+        let paid = self.left >= cost;
+        self.left = self.left.saturating_sub(cost);
+        paid
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATA: u8 = 0;
+    const CONTROL: [u8; 8] = [2, 3, 4, 5, 6, 7, 8, 0xfa];
+
+    /// Receives frames until one is too many, and returns how many were not.
+    fn until_too_many(allowance: &mut Allowance, kind: u8, payload: usize) -> u32 {
+        let mut count = 0;
+        while allowance.receive(kind, payload) {
+            count += 1;
+            assert!(count <= MOST, "frames of type {kind} have no limit");
+        }
+        count
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_of_every_other_type_are_limited_and_large_ones_sooner() {
+        for kind in CONTROL {
+            assert_eq!(until_too_many(&mut Allowance::new(), kind, 8), MOST, "type {kind}");
+            assert_eq!(until_too_many(&mut Allowance::new(), kind, 16_384), MOST / 257, "type {kind}");
+        }
+        let mut allowance = Allowance::new();
+        assert!((0..10 * MOST).all(|frame| allowance.receive([DATA, 1, 9][frame as usize % 3], 0)), "requests");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_and_responses_explain_some_each_and_time_does() {
+        let mut allowance = Allowance::new();
+        until_too_many(&mut allowance, 6, 8);
+        allowance.earn();
+        assert_eq!(until_too_many(&mut allowance, 8, 4), EARNED);
+        assert!(allowance.receive(1, 0));
+        assert_eq!(until_too_many(&mut allowance, 8, 4), EARNED);
+        tokio::time::advance(Duration::from_millis(500)).await;
+        assert_eq!(until_too_many(&mut allowance, 6, 8), PER_SECOND / 2);
+        tokio::time::advance(Duration::from_secs(86_400)).await;
+        assert_eq!(until_too_many(&mut allowance, 6, 8), MOST, "no more than that is saved");
+    }
+
+    /// Four frames for each frame of a response, as long as it lasts, and a keepalive ping each second of an idle day.
+    #[tokio::test(start_paused = true)]
+    async fn honest_peers_meet_no_limit() {
+        let mut allowance = Allowance::new();
+        for _ in 0..100_000 {
+            allowance.earn();
+            assert!((0..EARNED).all(|_| allowance.receive(8, 4)));
+        }
+        for _ in 0..86_400 {
+            assert!(allowance.receive(6, 8));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+    }
+}
