@@ -181,7 +181,8 @@ impl Server {
         self.signal(rustix::process::Signal::HUP);
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }
 

@@ -167,6 +167,7 @@ pub(crate) fn spec(layout: &Layout, step: u64, store: String, allocators: usize)
         peer: format!("127.0.0.1:{}", 3 * number + 2),
         redis: None,
         weight: 1,
+        listen: Default::default(),
     };
     SetSpec {
         name: "growth".to_owned(),
@@ -180,6 +181,7 @@ pub(crate) fn spec(layout: &Layout, step: u64, store: String, allocators: usize)
             raft: "127.0.0.1:2".to_owned(),
             admin: None,
             addr: store,
+            listen: Default::default(),
         }],
         allocs: (1..=allocators).map(alloc).collect(),
         genesis: Genesis::Start,

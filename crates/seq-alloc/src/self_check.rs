@@ -39,27 +39,24 @@ const NAMED: usize = 64;
 type Expiry = dyn Fn() -> Option<u64> + Send + Sync;
 
 impl Allocator {
-    /// Begins to check whether callers reach this node, in `endpoints`, on the current runtime. `expiry` returns when
-    /// the certificate in use expires, in seconds since 1970.
+    /// Begins to check whether callers reach this node, in `endpoints`, on the current runtime. `own` dials this node,
+    /// where it does not listen at the address that others dial: whether a machine reaches its own translated address
+    /// says nothing about others. `expiry` returns when the certificate in use expires, in seconds since 1970.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn check_itself(
         &self,
         dial: &Dial,
+        own: Option<&Dial>,
         expiry: impl Fn() -> Option<u64> + Send + Sync + 'static,
         endpoints: &TaskGroup,
     ) {
         let stopping = endpoints.token();
-        let dial = dial.expecting(ExpectedServer::alloc().of_set(&self.shared.set));
-        let checking = Checking {
-            shared: self.shared.clone(),
-            dial,
-            expiry: Box::new(expiry),
-            origin: None,
-            reach: PeerReach::default(),
-        }
-        .run();
+        let expecting = |dial: &Dial| dial.expecting(ExpectedServer::alloc().of_set(&self.shared.set));
+        let (own, dial) = (expecting(own.unwrap_or(dial)), expecting(dial));
+        let (shared, expiry, reach) = (self.shared.clone(), Box::new(expiry), PeerReach::default());
+        let checking = Checking { shared, own, dial, expiry, origin: None, reach }.run();
         endpoints.spawn("self check", Kind::Disposable, async move {
             stopping.run_until_cancelled(checking).await;
         });
@@ -68,6 +65,9 @@ impl Allocator {
 
 struct Checking {
     shared: Arc<Shared>,
+    /// To this node.
+    own: Dial,
+    /// To others.
     dial: Dial,
     expiry: Box<Expiry>,
     /// Origin of the machine's times, on the clock of leases.
@@ -115,7 +115,7 @@ impl Checking {
 
     async fn reaches_itself(&self) -> bool {
         let (shared, addr) = (&self.shared, &self.shared.advertise);
-        match self.ask(addr).await {
+        match ask(&self.own, addr).await {
             Ok(response) if (&response.set, &response.node) == (&shared.set, &shared.name) => true,
             Ok(response) => {
                 tracing::debug!(addr, found = response.node, "another node responds at the own address");
@@ -143,7 +143,7 @@ impl Checking {
         let due = self.reach.due(&peers.keys().copied().collect::<BTreeSet<_>>());
         let dialled = due.iter().filter_map(|id| Some((*id, peers.get(id)?)));
         let (shared, mut suspected) = (self.shared.clone(), false);
-        let responses = join_all(dialled.map(async |(id, (name, addr))| (id, name, self.ask(addr).await))).await;
+        let responses = join_all(dialled.map(async |(id, (name, addr))| (id, name, ask(&self.dial, addr).await))).await;
         for (id, name, response) in responses {
             let response = response.ok().filter(|response| (&response.set, &response.node) == (&shared.set, name));
             self.reach.dialled(id, response.is_some());
@@ -166,7 +166,7 @@ impl Checking {
         let (peers, own) = (self.peers(), &self.shared.name);
         let asked = Rng::new().choose_multiple(peers.values(), most.min(peers.len()));
         let responses = join_all(asked.into_iter().map(async |(name, addr)| {
-            let response = self.ask(addr).await.ok();
+            let response = ask(&self.dial, addr).await.ok();
             response.filter(|response| (&response.set, &response.node) == (&self.shared.set, name))
         }));
         let (mut longest, mut witnesses) = (None, Witnesses { of: peers.len(), ..Witnesses::default() });
@@ -182,17 +182,17 @@ impl Checking {
         }
         (longest, witnesses)
     }
+}
 
-    /// Requests the status of the node at an address, over a connection that is made for it.
-    async fn ask(&self, addr: &str) -> Result<v1::StatusResponse, String> {
-        let pool = Pool::with_dial(1, self.dial.clone());
-        let channel = pool.get(addr).map_err(|error| error.to_string())?;
-        let mut client = StatusServiceClient::new(channel);
-        match tokio::time::timeout(TIMEOUT, client.status(v1::StatusRequest {})).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(status.message().to_owned()),
-            Err(_) => Err(format!("no response within {TIMEOUT:?}")),
-        }
+/// Requests the status of the node at an address, over a connection that is made for it.
+async fn ask(dial: &Dial, addr: &str) -> Result<v1::StatusResponse, String> {
+    let pool = Pool::with_dial(1, dial.clone());
+    let channel = pool.get(addr).map_err(|error| error.to_string())?;
+    let mut client = StatusServiceClient::new(channel);
+    match tokio::time::timeout(TIMEOUT, client.status(v1::StatusRequest {})).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => Err(status.message().to_owned()),
+        Err(_) => Err(format!("no response within {TIMEOUT:?}")),
     }
 }
 

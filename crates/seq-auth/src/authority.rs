@@ -257,7 +257,8 @@ fn san(host: &str) -> Result<SanType, AuthorityError> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(SanType::IpAddress(address));
     }
-    let valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    // Hosts of Compose and of Windows have underscores; certificates with them are checked like all others.
+    let valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let name = Some(host).filter(|host| !host.is_empty() && host.bytes().all(valid));
     let name = name.and_then(|name| name.try_into().ok());
     name.map(SanType::DnsName).ok_or_else(|| AuthorityError::Host { host: host.to_owned() })

@@ -1,14 +1,17 @@
 //! Connections over TLS.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use seq_auth::{ClientStream, ExpectedServer, Trust};
 use seq_proto::dial::Dial;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::Instant;
 use tonic::codegen::http::Uri;
 use tonic::codegen::http::uri::Authority;
@@ -16,6 +19,9 @@ use tonic::transport::Endpoint;
 
 /// The application protocol of gRPC.
 const HTTP2: &[u8] = b"h2";
+
+/// Time after which the next address of a host is tried beside the one before: the default of RFC 8305.
+const STAGGER: Duration = Duration::from_millis(250);
 
 /// Interval of log lines about an address with an unexpected server: a dialer tries again about once per second as long
 /// as the fault lasts.
@@ -25,14 +31,37 @@ const REPEAT_EVERY: Duration = Duration::from_secs(60);
 /// servers of its cluster, at the host that the address names. A reload of the files takes effect for new connections.
 #[must_use]
 pub fn dial(trust: impl Into<Trust>) -> Dial {
-    let trust = trust.into();
+    dial_via(trust.into(), None)
+}
+
+/// Makes connections to `via`, whatever the address of the server, as [`dial()`] does; without TLS where there are no
+/// credentials.
+#[must_use]
+pub fn via(trust: Option<impl Into<Trust>>, via: &str) -> Dial {
+    let via: Arc<str> = via.into();
+    match trust {
+        Some(trust) => dial_via(trust.into(), Some(via)),
+        None => Dial::new(move |endpoint: Endpoint| {
+            let via = via.clone();
+            endpoint.connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
+                let via = via.clone();
+                async move { tcp(&via).await.map(TokioIo::new) }
+            }))
+        }),
+    }
+}
+
+fn dial_via(trust: Trust, via: Option<Arc<str>>) -> Dial {
     Dial::checked(move |endpoint: Endpoint, expected: &ExpectedServer| {
         let (trust, expected, refusals) = (trust.clone(), expected.clone(), Arc::new(Refusals::default()));
+        let via = via.clone();
         endpoint.connect_with_connector_lazy(tower::service_fn(move |to: Uri| {
             let (trust, expected, refusals) = (trust.clone(), expected.clone(), refusals.clone());
+            let via = via.clone();
             async move {
                 let addr = to.authority().map(Authority::as_str).unwrap_or_default();
-                let connected = connect(&trust, addr, &expected, Some(HTTP2)).await;
+                let at = via.as_deref().unwrap_or(addr);
+                let connected = connect_via(&trust, at, addr, &expected, Some(HTTP2)).await;
                 connected.inspect_err(|error| refusals.log(error)).map(TokioIo::new)
             }
         }))
@@ -47,7 +76,18 @@ pub(crate) async fn connect(
     expected: &ExpectedServer,
     protocol: Option<&'static [u8]>,
 ) -> io::Result<ClientStream<TcpStream>> {
-    let stream = tcp(addr).await?;
+    connect_via(trust, addr, addr, expected, protocol).await
+}
+
+/// As [`connect`], to a server at `via` that has the certificate for `addr`.
+async fn connect_via(
+    trust: &Trust,
+    via: &str,
+    addr: &str,
+    expected: &ExpectedServer,
+    protocol: Option<&'static [u8]>,
+) -> io::Result<ClientStream<TcpStream>> {
+    let stream = tcp(via).await?;
     let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let connected = trust.connect(host, expected, stream, protocol).await;
@@ -91,12 +131,52 @@ impl Refusals {
     }
 }
 
-/// Connects to `addr`, given as `host:port`.
+/// Connects to `addr`, as `host:port`. Where its host has several addresses, the next one is tried as well once one has
+/// failed or taken [`STAGGER`]; the first connection is taken, as RFC 8305 has it.
 pub(crate) async fn tcp(addr: &str) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(addr).await?;
+    let mut left = by_turns(lookup_host(addr).await?.collect()).into_iter().peekable();
+    let (mut attempts, mut failed) = (FuturesUnordered::new(), None);
+    let stream = loop {
+        match left.next() {
+            Some(next) => attempts.push(TcpStream::connect(next)),
+            None if attempts.is_empty() => {
+                let none = || io::Error::new(io::ErrorKind::NotFound, "its host has no address");
+                return Err(failed.unwrap_or_else(none));
+            }
+            None => {}
+        }
+        let staggered = async {
+            match left.peek() {
+                Some(_) => tokio::time::sleep(STAGGER).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(attempt) = attempts.next() => match attempt {
+                Ok(stream) => break stream,
+                Err(error) => failed = failed.or(Some(error)),
+            },
+            () = staggered => {}
+        }
+    };
     // A small message could otherwise wait 40 ms for the acknowledgement of the previous message.
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+/// Orders addresses so that the families alternate, beginning with that of the first.
+fn by_turns(addrs: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_v6 = addrs.first().is_some_and(SocketAddr::is_ipv6);
+    let (first, second): (Vec<_>, Vec<_>) = addrs.into_iter().partition(|addr| addr.is_ipv6() == first_is_v6);
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let mut ordered = Vec::new();
+    loop {
+        let pair = [first.next(), second.next()];
+        if pair == [None, None] {
+            return ordered;
+        }
+        ordered.extend(pair.into_iter().flatten());
+    }
 }
 
 #[cfg(test)]

@@ -85,6 +85,22 @@ pub struct StoreSpec {
     pub admin: Option<String>,
     /// Address of the port for metrics and probes, "host:port".
     pub http: String,
+    /// Where the node listens instead of at these addresses.
+    pub listen: StoreListen,
+}
+
+/// Addresses at which a member listens, where they are not those that others dial: behind a translation of addresses,
+/// published ports of a container, or elastic addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreListen {
+    /// For [`StoreSpec::addr`].
+    pub addr: Option<String>,
+    /// For [`StoreSpec::raft`].
+    pub raft: Option<String>,
+    /// For [`StoreSpec::admin`].
+    pub admin: Option<String>,
+    /// For [`StoreSpec::http`].
+    pub http: Option<String>,
 }
 
 /// One AllocSvr.
@@ -102,6 +118,88 @@ pub struct AllocSpec {
     pub redis: Option<String>,
     /// Share of the sections relative to the other AllocSvrs, `1 ..= limits::MAX_WEIGHT`.
     pub weight: u32,
+    /// Where the node listens instead of at these addresses.
+    pub listen: AllocListen,
+}
+
+/// Addresses at which an AllocSvr listens, where they are not those that others dial.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocListen {
+    /// For [`AllocSpec::addr`].
+    pub addr: Option<String>,
+    /// For [`AllocSpec::peer`].
+    pub peer: Option<String>,
+    /// For [`AllocSpec::http`].
+    pub http: Option<String>,
+    /// For [`AllocSpec::redis`].
+    pub redis: Option<String>,
+}
+
+/// One port of a node, as its spec has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortSpec<'a> {
+    /// The key of its address, `addr`, `raft`, `admin`, `peer`, `http` or `redis`.
+    pub key: &'static str,
+    /// The address that others dial; `None`: the node has no such port.
+    pub addr: Option<&'a str>,
+    /// The address at which the node listens, where it is another one.
+    pub listen: Option<&'a str>,
+}
+
+impl<'a> PortSpec<'a> {
+    /// Returns the address at which the node listens; `None` without the port.
+    #[must_use]
+    pub fn listens(&self) -> Option<&'a str> {
+        self.addr.map(|addr| self.listen.unwrap_or(addr))
+    }
+}
+
+impl StoreSpec {
+    /// Returns its ports.
+    #[must_use]
+    pub fn ports(&self) -> [PortSpec<'_>; 4] {
+        let StoreSpec { addr, raft, admin, http, listen, .. } = self;
+        [
+            PortSpec { key: "addr", addr: Some(addr), listen: listen.addr.as_deref() },
+            PortSpec { key: "admin", addr: admin.as_deref(), listen: listen.admin.as_deref() },
+            PortSpec { key: "http", addr: Some(http), listen: listen.http.as_deref() },
+            PortSpec { key: "raft", addr: Some(raft), listen: listen.raft.as_deref() },
+        ]
+    }
+
+    /// Returns the same member with the addresses at which it listens.
+    #[must_use]
+    pub fn listening(&self) -> StoreSpec {
+        let StoreSpec { addr, raft, admin, http, listen, .. } = self.clone();
+        let StoreListen { addr: at, raft: raft_at, admin: admin_at, http: http_at } = listen;
+        let admin = admin.map(|admin| admin_at.unwrap_or(admin));
+        let (addr, raft, http) = (at.unwrap_or(addr), raft_at.unwrap_or(raft), http_at.unwrap_or(http));
+        StoreSpec { id: self.id, name: self.name.clone(), addr, raft, admin, http, listen: StoreListen::default() }
+    }
+}
+
+impl AllocSpec {
+    /// Returns its ports.
+    #[must_use]
+    pub fn ports(&self) -> [PortSpec<'_>; 4] {
+        let AllocSpec { addr, peer, http, redis, listen, .. } = self;
+        [
+            PortSpec { key: "addr", addr: Some(addr), listen: listen.addr.as_deref() },
+            PortSpec { key: "peer", addr: Some(peer), listen: listen.peer.as_deref() },
+            PortSpec { key: "http", addr: Some(http), listen: listen.http.as_deref() },
+            PortSpec { key: "redis", addr: redis.as_deref(), listen: listen.redis.as_deref() },
+        ]
+    }
+
+    /// Returns the same node with the addresses at which it listens.
+    #[must_use]
+    pub fn listening(&self) -> AllocSpec {
+        let AllocSpec { name, addr, peer, http, redis, weight, listen } = self.clone();
+        let AllocListen { addr: at, peer: peer_at, http: http_at, redis: redis_at } = listen;
+        let redis = redis.map(|redis| redis_at.unwrap_or(redis));
+        let (addr, peer, http) = (at.unwrap_or(addr), peer_at.unwrap_or(peer), http_at.unwrap_or(http));
+        AllocSpec { name, addr, peer, http, redis, weight, listen: AllocListen::default() }
+    }
 }
 
 impl SetSpec {
@@ -169,6 +267,14 @@ pub enum SpecProblem {
         addr: String,
         /// What is wrong with it.
         problem: AddrProblem,
+    },
+    /// A place to listen for a port that the node does not have.
+    #[error(
+        "the node has no such port: state its key {port} too, with the address that others dial, or remove this one"
+    )]
+    NoPort {
+        /// The key of the port's address.
+        port: &'static str,
     },
     /// A share of nothing, or too large.
     #[error("weight {weight} is not from 1 to {}; weights are relative to each other", limits::MAX_WEIGHT)]

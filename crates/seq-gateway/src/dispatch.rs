@@ -9,8 +9,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::header::CONTENT_TYPE;
-use http::{Request, Response, Version};
+use http::header::{CONNECTION, CONTENT_TYPE};
+use http::{HeaderValue, Request, Response, Version};
 use seq_api::service::SequenceService;
 use seq_kit::memory::MemoryBudget;
 use seq_proto::status;
@@ -81,11 +81,15 @@ impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
             return ResponseFuture::Sequence(self.0.sequences.clone().call(request), Some(memory), end);
         }
         let (handlers, request) = (self.0.handlers.clone(), request.map(Body::new));
-        ResponseFuture::Sequence(
-            Box::pin(async move { Ok(http_handlers::handle(&handlers, request).await) }),
-            Some(memory),
-            None,
-        )
+        let may_end = request.version() < Version::HTTP_2;
+        let handling = async move {
+            let mut response = http_handlers::handle(&handlers, request).await;
+            if may_end && handlers.ends_connections() {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response)
+        };
+        ResponseFuture::Sequence(Box::pin(handling), Some(memory), None)
     }
 }
 

@@ -66,7 +66,13 @@ impl<F: SequenceService> Handlers<F> {
 
     /// Whether a load balancer may send requests here.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.closing.is_cancelled() && self.ready.ask().is_ok()
+        !self.closing.is_cancelled() && self.ready.probe()
+    }
+
+    /// Whether connections of HTTP/1.1 end after a response: the node leaves, and a request on one that is closed at
+    /// another time is lost.
+    pub(crate) fn ends_connections(&self) -> bool {
+        self.ready.departure().ends_connections()
     }
 
     /// The sender of a request, by its connection and the value of its header `authorization`.

@@ -17,6 +17,7 @@ use seq_core::RouteVersion;
 use seq_kit::admission::Admission;
 use seq_kit::config::durations;
 use seq_kit::connection::{Connection, Listener, paced};
+use seq_kit::departure::Departure;
 use seq_kit::memory::MemoryBudget;
 use seq_kit::port::{Guard, Respond};
 use seq_kit::tasks::{Kind, TaskGroup};
@@ -149,6 +150,7 @@ struct Node {
     /// Where clients are of tenants.
     tenants: Option<Tenants>,
     memory: MemoryBudget,
+    departure: Departure,
     /// Id of the newest connection.
     last_id: AtomicU64,
     started: Instant,
@@ -158,14 +160,30 @@ impl RespNode {
     /// A node whose connections of all ports are counted by `admission`, and whose clients are of `tenants` where there
     /// are some. What they hold is of `memory`.
     #[must_use]
-    pub fn new(config: RespConfig, admission: Admission, tenants: Option<Tenants>, memory: MemoryBudget) -> RespNode {
+    pub fn new(
+        config: RespConfig,
+        admission: Admission,
+        tenants: Option<Tenants>,
+        memory: MemoryBudget,
+        departure: Departure,
+    ) -> RespNode {
         let auth_failures = auth::AuthFailures::new(admission.node());
         let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => admission.node().to_owned());
         let respond: Respond = |_, status| status.clone().into_http();
         // Its only rows name no set.
         let guard = Guard::new(|_, caller| Called::REDIS.check(caller, ""), respond, denied);
         let (last_id, started) = (AtomicU64::new(0), Instant::now());
-        RespNode(Arc::new(Node { config, admission, auth_failures, guard, tenants, memory, last_id, started }))
+        RespNode(Arc::new(Node {
+            config,
+            admission,
+            auth_failures,
+            guard,
+            tenants,
+            memory,
+            departure,
+            last_id,
+            started,
+        }))
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures::stream::{FuturesUnordered, SelectAll, select_all};
 use parking_lot::Mutex;
 use seq_auth::{Identity, Role};
 use socket2::{SockRef, TcpKeepalive};
@@ -25,7 +26,9 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::either::Either;
 use tonic::transport::server::{Connected, TcpIncoming};
 
+use crate::listen::Sockets;
 use crate::memory::{Account, MemoryBudget};
+use crate::proxy_protocol::{Headers, SIGNATURE};
 use crate::unfinished::{Opening, Seat, Unfinished};
 
 mod handshake;
@@ -52,9 +55,10 @@ type Connections = Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>;
 
 /// A source of incoming connections: a TCP socket, with TLS where it has credentials, or any stream.
 pub struct Listener {
-    source: Either<std::net::TcpListener, Connections>,
+    source: Either<Sockets, Connections>,
     tls: Option<Tls>,
     unfinished: Option<Unfinished>,
+    headers: Option<Headers>,
 }
 
 impl Listener {
@@ -64,19 +68,25 @@ impl Listener {
         C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let connections: Connections = Box::pin(connections.map(|accepted| accepted.map(Connection::other)));
-        Listener { source: Either::Right(connections), tls: None, unfinished: None }
+        Listener { source: Either::Right(connections), tls: None, unfinished: None, headers: None }
     }
 
-    /// A listener on a socket, with TLS where there are credentials.
+    /// A listener on the sockets of a port, with TLS where there are credentials.
     #[must_use]
-    pub fn socket(socket: std::net::TcpListener, tls: Option<Tls>) -> Listener {
-        Listener { source: Either::Left(socket), tls, unfinished: None }
+    pub fn socket(sockets: impl Into<Sockets>, tls: Option<Tls>) -> Listener {
+        Listener { source: Either::Left(sockets.into()), tls, unfinished: None, headers: None }
     }
 
     /// The same listener, whose unfinished connections are bounded with those of its port.
     #[must_use]
     pub fn of_port(self, unfinished: &Unfinished) -> Listener {
         Listener { unfinished: Some(unfinished.clone()), ..self }
+    }
+
+    /// The same listener, whose connections may begin with a header of the PROXY protocol.
+    #[must_use]
+    pub fn with_headers(self, headers: &Headers) -> Listener {
+        Listener { headers: Some(headers.clone()), ..self }
     }
 
     /// Whether its connections have TLS.
@@ -100,18 +110,90 @@ impl Listener {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn incoming(self) -> io::Result<impl Stream<Item = io::Result<Connection>> + Send + Unpin + use<>> {
-        let Listener { source, tls, unfinished } = self;
+        let Listener { source, tls, unfinished, headers } = self;
         Ok(match source {
-            Either::Left(listener) => {
-                listener.set_nonblocking(true)?;
-                let listener = tokio::net::TcpListener::from_std(listener)?;
-                let sockets = TcpIncoming::from(listener).with_nodelay(Some(true));
-                Either::Left(sockets.map(move |accepted| {
-                    accepted.map(|stream| Connection::accepted(stream, tls.as_ref(), unfinished.as_ref()))
-                }))
+            Either::Left(sockets) => {
+                let mut accepting = Vec::new();
+                for listener in sockets {
+                    listener.set_nonblocking(true)?;
+                    let listener = tokio::net::TcpListener::from_std(listener)?;
+                    accepting.push(TcpIncoming::from(listener).with_nodelay(Some(true)));
+                }
+                let (sockets, accept) = (select_all(accepting), Accept { tls, unfinished, headers });
+                Either::Left(Accepting { sockets, accept, beginning: FuturesUnordered::new() })
             }
             Either::Right(connections) => Either::Right(connections),
         })
+    }
+}
+
+/// Makes connections of accepted sockets.
+#[derive(Clone)]
+struct Accept {
+    tls: Option<Tls>,
+    unfinished: Option<Unfinished>,
+    headers: Option<Headers>,
+}
+
+impl Accept {
+    fn connection(&self, stream: TcpStream, peer: Option<SocketAddr>) -> Connection {
+        Connection::accepted(stream, peer, self)
+    }
+
+    /// Reads the header of a connection first; `None` if it is refused or takes too long. Until then it has a seat of
+    /// its sender's address, and afterwards one of its client's.
+    async fn begin(self, headers: Headers, mut stream: TcpStream, peer: SocketAddr) -> Option<Connection> {
+        let seat = self.unfinished.as_ref().map(|port| port.take(Some(peer.ip())));
+        let client = {
+            let reading = headers.read(&mut stream, peer);
+            match seat {
+                Some((_seat, mut opening)) => tokio::select! {
+                    read = reading => read.ok()?,
+                    _ = std::future::poll_fn(|cx| opening.poll(cx)) => return None,
+                },
+                None => reading.await.ok()?,
+            }
+        };
+        Some(self.connection(stream, Some(client.unwrap_or(peer))))
+    }
+}
+
+type Beginning = Pin<Box<dyn Future<Output = Option<Connection>> + Send>>;
+
+/// The incoming connections of a port.
+struct Accepting {
+    sockets: SelectAll<TcpIncoming>,
+    accept: Accept,
+    /// Connections whose headers have not arrived; bounded by the seats of the port.
+    beginning: FuturesUnordered<Beginning>,
+}
+
+impl Stream for Accepting {
+    type Item = io::Result<Connection>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Connection>>> {
+        let this = &mut *self;
+        loop {
+            while let Poll::Ready(Some(begun)) = Pin::new(&mut this.beginning).poll_next(cx) {
+                if let Some(connection) = begun {
+                    return Poll::Ready(Some(Ok(connection)));
+                }
+            }
+            let accepted = std::task::ready!(Pin::new(&mut this.sockets).poll_next(cx));
+            let stream = match accepted {
+                Some(Ok(stream)) => stream,
+                other => return Poll::Ready(other.map(|accepted| accepted.map(|_| unreachable!("matched above")))),
+            };
+            let peer = stream.peer_addr().ok();
+            let headers = this.accept.headers.as_ref().filter(|headers| headers.are_believed_from(peer));
+            match (headers, peer) {
+                (Some(headers), Some(peer)) => {
+                    let begin = this.accept.clone().begin(headers.clone(), stream, peer);
+                    this.beginning.push(Box::pin(begin));
+                }
+                _ => return Poll::Ready(Some(Ok(this.accept.connection(stream, peer)))),
+            }
+        }
     }
 }
 
@@ -121,10 +203,16 @@ impl From<std::net::TcpListener> for Listener {
     }
 }
 
+impl From<Sockets> for Listener {
+    fn from(sockets: Sockets) -> Listener {
+        Listener::socket(sockets, None)
+    }
+}
+
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
-            Either::Left(listener) => listener.fmt(f),
+            Either::Left(sockets) => sockets.fmt(f),
             Either::Right(_) => f.write_str("Listener"),
         }
     }
@@ -255,6 +343,8 @@ pub struct Connection {
     peer: Peer,
     /// The end of a connection that stays unfinished.
     opening: Option<Opening>,
+    /// Refuses a header as the first bytes; `None` once there are some.
+    first: Option<Headers>,
 }
 
 enum Transport {
@@ -269,21 +359,32 @@ impl Connection {
     /// A connection that is not a socket.
     #[must_use]
     pub fn other(transport: impl Duplex + 'static) -> Connection {
-        Connection { transport: Transport::Other(Box::new(transport)), peer: Peer::default(), opening: None }
+        Connection {
+            transport: Transport::Other(Box::new(transport)),
+            peer: Peer::default(),
+            opening: None,
+            first: None,
+        }
     }
 
-    /// An accepted socket, with a seat of its port where the port has seats.
-    #[must_use]
-    pub fn accepted(stream: TcpStream, tls: Option<&Tls>, unfinished: Option<&Unfinished>) -> Connection {
+    /// An accepted socket of a port without headers, with a seat of its port where the port has seats.
+    pub(crate) fn of_socket(stream: TcpStream, tls: Option<&Tls>, unfinished: Option<&Unfinished>) -> Connection {
         let addr = stream.peer_addr().ok();
+        let accept = Accept { tls: tls.cloned(), unfinished: unfinished.cloned(), headers: None };
+        Connection::accepted(stream, addr, &accept)
+    }
+
+    /// An accepted socket of a peer at `addr`.
+    fn accepted(stream: TcpStream, addr: Option<SocketAddr>, accept: &Accept) -> Connection {
+        let Accept { tls, unfinished, headers } = accept;
         let transport = match tls {
             Some(tls) => Transport::Opening(Box::new(tls.begin(stream))),
             None => Transport::Socket(stream),
         };
-        let (seat, opening) = unfinished.map(|port| port.take(addr.map(|addr| addr.ip()))).unzip();
+        let (seat, opening) = unfinished.as_ref().map(|port| port.take(addr.map(|addr| addr.ip()))).unzip();
         let is_unfinished = AtomicBool::new(seat.is_some());
         let state = Arc::new(PeerState { seat: Mutex::new(seat), is_unfinished, ..PeerState::default() });
-        Connection { transport, peer: Peer { addr, state }, opening }
+        Connection { transport, peer: Peer { addr, state }, opening, first: headers.clone() }
     }
 
     /// The peer.
@@ -325,6 +426,15 @@ impl Connection {
         SockRef::from(stream).set_tcp_keepalive(&keepalive)
     }
 
+    /// Has the next write leave together with the end of the connection, which must follow at once: the peer then never
+    /// sees the one without the other. No effect on other transports.
+    pub fn join_end_to_last_write(&self) {
+        if let Some(stream) = self.socket() {
+            // Without it the end follows a moment later.
+            let _ = SockRef::from(stream).set_tcp_cork(true);
+        }
+    }
+
     /// Completes the handshake of TLS, where there is one. Cancel safe.
     ///
     /// # Errors
@@ -352,6 +462,14 @@ impl Connection {
     /// The transport, once its handshake is made.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Duplex>>> {
         if let Transport::Opening(handshake) = &mut self.transport {
+            if let (Some(headers), Some(stream)) = (&self.first, handshake.socket()) {
+                let mut bytes = [0; SIGNATURE.len()];
+                let mut first = ReadBuf::new(&mut bytes);
+                if stream.poll_peek(cx, &mut first)?.is_ready() {
+                    headers.check_first(self.peer.addr, first.filled())?;
+                    self.first = None;
+                }
+            }
             let Poll::Ready(secure) = handshake.poll(self.peer.addr, cx) else {
                 self.check_opening(cx)?;
                 return Poll::Pending;
@@ -374,7 +492,8 @@ impl Connection {
 impl From<TcpStream> for Connection {
     fn from(stream: TcpStream) -> Connection {
         let addr = stream.peer_addr().ok();
-        Connection { transport: Transport::Socket(stream), peer: Peer { addr, ..Peer::default() }, opening: None }
+        let peer = Peer { addr, ..Peer::default() };
+        Connection { transport: Transport::Socket(stream), peer, opening: None, first: None }
     }
 }
 
@@ -397,12 +516,20 @@ impl AsyncRead for Connection {
         if !matches!(self.transport, Transport::Opening(_)) {
             self.check_opening(cx)?;
         }
+        let filled = into.filled().len();
         let read = match &mut self.transport {
             Transport::Socket(stream) => Pin::new(stream).poll_read(cx, into),
             _ => std::task::ready!(self.poll_open(cx))?.poll_read(cx, into),
         };
         if read.is_ready() {
             READS.set(READS.get().wrapping_add(1));
+            if let Some(headers) = self.first.take() {
+                let checked = headers.check_first(self.peer.addr, &into.filled()[filled..]);
+                if checked.is_err() {
+                    into.set_filled(filled);
+                }
+                checked?;
+            }
             if let Transport::Secure(secure) = &mut self.transport {
                 secure.standing.check()?;
             }

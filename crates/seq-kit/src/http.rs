@@ -7,8 +7,10 @@
 //! time, each for one request, received and responded to within the timeouts of [`crate::admission`], then closed.
 
 use std::fmt::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -16,9 +18,12 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use metrics::Counter;
+use tokio::net::TcpListener;
 
 use crate::admission::{Admission, ConnectionMetrics, Watched};
 use crate::connection::{Connection, Tls, paced};
+use crate::departure::Departure;
+use crate::listen::Sockets;
 use crate::metrics::{Recorder, UPKEEP_INTERVAL};
 use crate::tasks::{Kind, TaskGroup};
 use crate::unfinished::Unfinished;
@@ -39,6 +44,7 @@ type Check = dyn Fn() -> Result<(), String> + Send + Sync;
 #[derive(Clone, Default)]
 pub struct Checks {
     checks: Vec<(String, Arc<Check>)>,
+    departure: Departure,
 }
 
 impl Checks {
@@ -46,6 +52,18 @@ impl Checks {
     #[must_use]
     pub fn new() -> Checks {
         Checks::default()
+    }
+
+    /// No checks, of a node that is not ready once its departure has begun.
+    #[must_use]
+    pub fn until(departure: Departure) -> Checks {
+        Checks { checks: Vec::new(), departure }
+    }
+
+    /// The departure of the node.
+    #[must_use]
+    pub fn departure(&self) -> &Departure {
+        &self.departure
     }
 
     /// Adds a check. Every probe runs it, so it must not block.
@@ -68,6 +86,16 @@ impl Checks {
         if failing.is_empty() { Ok(()) } else { Err(failing) }
     }
 
+    /// Whether the node is ready, for a probe from outside, which is noted.
+    #[must_use]
+    pub fn probe(&self) -> bool {
+        let ready = !self.departure.has_begun() && self.ask().is_ok();
+        if ready {
+            self.departure.probed();
+        }
+        ready
+    }
+
     fn named(&self, name: &str) -> Option<Result<(), String>> {
         self.checks.iter().find(|(is, _)| is == name).map(|(_, check)| check())
     }
@@ -86,6 +114,9 @@ impl Checks {
             }
             .expect("a String takes every write");
         }
+        if ready {
+            self.departure.probed();
+        }
         text.push_str(if ready { "ready\n" } else { "not ready\n" });
         (ready, text)
     }
@@ -95,30 +126,32 @@ impl Checks {
 struct Shared {
     recorder: Recorder,
     checks: Checks,
-    tasks: TaskGroup,
 }
 
-/// Serves metrics and probes on the current runtime until the group shuts down. The node is not ready from the moment
-/// the group shuts down.
+/// Serves metrics and probes on the current runtime until the group shuts down.
 ///
 /// # Errors
 /// When the listener cannot be used by the runtime.
 pub fn serve(
-    listener: TcpListener,
+    sockets: impl Into<Sockets>,
     tls: Option<Tls>,
     recorder: Recorder,
     checks: Checks,
     (metrics, dropped): (ConnectionMetrics, Counter),
     tasks: &TaskGroup,
 ) -> std::io::Result<()> {
-    listener.set_nonblocking(true)?;
+    let mut listeners = Vec::new();
+    for socket in sockets.into() {
+        socket.set_nonblocking(true)?;
+        listeners.push(TcpListener::from_std(socket)?);
+    }
     let listener = Bounded {
-        listener: tokio::net::TcpListener::from_std(listener)?,
+        listeners,
         tls,
         admission: Admission::of(NODE, MAX_CONNECTIONS, metrics),
         unfinished: Unfinished::new(MAX_UNFINISHED, [], dropped),
     };
-    let shared = Shared { recorder: recorder.clone(), checks, tasks: tasks.clone() };
+    let shared = Shared { recorder: recorder.clone(), checks };
     let token = tasks.token();
     tasks.spawn("http", Kind::Critical, async move {
         // Dropped at shutdown, not drained: a closed connection fails a pending probe just as well.
@@ -141,7 +174,7 @@ pub fn serve(
 
 /// A listener that closes connections above the limit at once, and enforces timeouts on the others.
 struct Bounded {
-    listener: tokio::net::TcpListener,
+    listeners: Vec<TcpListener>,
     tls: Option<Tls>,
     admission: Admission,
     unfinished: Unfinished,
@@ -153,9 +186,13 @@ impl axum::serve::Listener for Bounded {
 
     async fn accept(&mut self) -> (Watched, SocketAddr) {
         loop {
-            match self.listener.accept().await {
+            let accept = |cx: &mut Context<'_>| {
+                let accepted = self.listeners.iter().map(|listener| listener.poll_accept(cx));
+                accepted.into_iter().find(Poll::is_ready).unwrap_or(Poll::Pending)
+            };
+            match poll_fn(accept).await {
                 Ok((stream, addr)) => {
-                    let connection = Connection::accepted(stream, self.tls.as_ref(), Some(&self.unfinished));
+                    let connection = Connection::of_socket(stream, self.tls.as_ref(), Some(&self.unfinished));
                     // Connections that have just lost their seats end when they run.
                     for _ in 0..MAX_UNFINISHED {
                         if self.admission.count() < MAX_CONNECTIONS {
@@ -174,7 +211,7 @@ impl axum::serve::Listener for Bounded {
     }
 
     fn local_addr(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.listeners[0].local_addr()
     }
 }
 
@@ -202,7 +239,7 @@ async fn metrics(State(shared): State<Shared>) -> impl IntoResponse {
 }
 
 async fn ready(State(shared): State<Shared>) -> impl IntoResponse {
-    if shared.tasks.token().is_cancelled() {
+    if shared.checks.departure.has_begun() {
         return (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n".to_owned());
     }
     let (ready, text) = shared.checks.report();
@@ -246,7 +283,7 @@ mod tests {
     fn port(checks: Checks) -> (std::net::SocketAddr, TaskGroup) {
         static RECORDER: std::sync::LazyLock<Recorder> =
             std::sync::LazyLock::new(|| Recorder::install(&[], || gauge!("test_refreshed").set(1.0)).unwrap());
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let (addr, tasks) = (listener.local_addr().unwrap(), TaskGroup::new());
         serve(listener, None, RECORDER.clone(), checks, (ConnectionMetrics::none(), Counter::noop()), &tasks).unwrap();
         (addr, tasks)

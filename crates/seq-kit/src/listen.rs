@@ -40,6 +40,75 @@ pub fn bind(addr: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener>> {
         .map_err(|error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {addr}{threads}: {error}")))
 }
 
+/// The sockets of a port for one thread: one for each address of the port's host, as `localhost` has two.
+#[derive(Debug)]
+pub struct Sockets(Vec<TcpListener>);
+
+impl Sockets {
+    /// Returns the address of the first socket.
+    ///
+    /// # Errors
+    /// When the system does not tell it.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0[0].local_addr()
+    }
+}
+
+impl From<TcpListener> for Sockets {
+    fn from(socket: TcpListener) -> Sockets {
+        Sockets(vec![socket])
+    }
+}
+
+impl IntoIterator for Sockets {
+    type Item = TcpListener;
+    type IntoIter = std::vec::IntoIter<TcpListener>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// Binds a port at every address of its host, `threads` times, as [`bind`] does. An address that is none of this
+/// machine's is passed to `left_out`, where another one is. With port 0 all addresses have the port of the first.
+///
+/// # Errors
+/// When an address is taken or may not be used, or none is of this machine; the error names it.
+///
+/// # Panics
+/// Without an address.
+pub fn bind_all(
+    addrs: &[SocketAddr],
+    threads: usize,
+    mut left_out: impl FnMut(SocketAddr),
+) -> io::Result<Vec<Sockets>> {
+    let mut bound: Vec<Sockets> = Vec::new();
+    let mut unusable = Vec::new();
+    for (at, addr) in addrs.iter().enumerate() {
+        if addrs[..at].contains(addr) {
+            continue;
+        }
+        let chosen = bound.first().map(Sockets::local_addr).transpose()?.filter(|_| addr.port() == 0);
+        let addr = chosen.map_or(*addr, |chosen| SocketAddr::new(addr.ip(), chosen.port()));
+        match bind(addr, threads) {
+            Ok(listeners) if bound.is_empty() => bound = listeners.into_iter().map(Sockets::from).collect(),
+            Ok(listeners) => bound.iter_mut().zip(listeners).for_each(|(sockets, one)| sockets.0.push(one)),
+            Err(error) if is_not_here(&error) => unusable.push((addr, error)),
+            Err(error) => return Err(error),
+        }
+    }
+    if bound.is_empty() {
+        return Err(unusable.into_iter().next().expect("a host has an address").1);
+    }
+    unusable.into_iter().for_each(|(addr, _)| left_out(addr));
+    Ok(bound)
+}
+
+/// Whether an address is none of this machine's, or of a family that it does not have.
+fn is_not_here(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
+}
+
 fn socket(addr: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     // A restarted server must not wait for the TIME_WAIT of its previous connections.
@@ -69,6 +138,27 @@ mod tests {
             drop(listeners);
             bind(addr, sockets).unwrap();
         }
+    }
+
+    #[test]
+    fn a_port_is_at_every_address_of_its_host() {
+        let addrs = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let (mut left_out, foreign) = (Vec::new(), "192.0.2.1:0");
+        let hosts = addrs(&[foreign, "127.0.0.1:0", "127.0.0.2:0", "127.0.0.1:0"]);
+        let bound = bind_all(&hosts, 2, |addr| left_out.push(addr)).unwrap();
+        let port = bound[0].local_addr().unwrap().port();
+        for sockets in bound {
+            let at: Vec<_> = sockets.into_iter().map(|socket| socket.local_addr().unwrap().to_string()).collect();
+            assert_eq!(at, [format!("127.0.0.1:{port}"), format!("127.0.0.2:{port}")]);
+        }
+        assert_eq!(left_out, addrs(&[foreign]));
+        let error = bind_all(&addrs(&[foreign]), 1, |_| {}).unwrap_err();
+        assert!(error.to_string().contains(foreign), "{error}");
+        // An address of this machine that another process has is no reason to serve at half of them.
+        let taken = bind("127.0.0.2:0".parse().unwrap(), 1).unwrap();
+        let other = SocketAddr::new([127, 0, 0, 1].into(), taken[0].local_addr().unwrap().port());
+        let error = bind_all(&[other, taken[0].local_addr().unwrap()], 1, |_| {}).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]

@@ -113,6 +113,7 @@ fn spec(addrs: &[String]) -> SetSpec {
         raft: addr.clone(),
         admin: None,
         http: addr.clone(),
+        listen: Default::default(),
     };
     let addr = "127.0.0.1:1".to_owned();
     SetSpec {
@@ -128,6 +129,7 @@ fn spec(addrs: &[String]) -> SetSpec {
             addr,
             redis: None,
             weight: 1,
+            listen: Default::default(),
         }],
         genesis: Genesis::Start,
     }

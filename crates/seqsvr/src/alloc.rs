@@ -9,7 +9,6 @@ use seq_api::clock::Clock;
 use seq_auth::Role;
 use seq_core::Step;
 use seq_core::set_spec::{AllocSpec, SetSpec};
-use seq_kit::http::Checks;
 
 use crate::exit::{Exit, Failure};
 use crate::serve::alloc_node::{self, Ports};
@@ -72,22 +71,25 @@ pub(crate) fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         Process::new(settings.clone(), &Banner { role: "alloc", set: &set_name, node: &args.name, data: None })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
-        let (ports, http) = (Ports::of_alloc(&spec, threads, &settings)?, bind_one(&spec.http)?);
+        let (at, http) = (spec.listening(), bind_one(&spec.listening().http)?);
+        let ports = Ports::of_alloc(&spec, credentials.as_ref(), threads, &settings)?;
         let dial = process.secure(credentials.as_ref(), &args.name);
         let ports = ports.secured(credentials.as_ref(), &args.name, process.tenants(&args.name)?);
         process.watch_signals()?;
         let hangups = signals::hangups()?;
         let (mut background, mut endpoints) = (Stage::new("allocator"), Stage::new("endpoints"));
-        let allocator = alloc_node::start(config, (ports, dial), &mut background, &mut endpoints, process.shutdown_timeout())?;
-        let mut checks = Checks::new();
+        let mut checks = process.checks();
+        let stages = (&mut background, &mut endpoints);
+        let allocator = alloc_node::start(config, (ports, dial), checks.clone(), stages, process.shutdown_timeout())?;
         allocator.add_checks(&mut checks);
         let set = live_set(args, running, allocator.clone());
         process.reload_at(hangups, Reload { running: keys, load: Box::new(load), set: Some(set) });
         process.push(background);
         process.push(endpoints);
-        tracing::info!(name = args.name, grpc = spec.addr, peers = spec.peer, redis = spec.redis, http = %http.local_addr()?, threads, "listening");
+        tracing::info!(name = args.name, grpc = at.addr, peers = at.peer, redis = at.redis, http = %http.local_addr()?, threads, "listening");
         process.open(http, credentials.as_ref(), recorder, checks)?;
         process.ending().await;
+        process.serve_on().await;
         anyhow::Ok(process.shutdown().await)
     })?;
     process.join();

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::output::{Output, Table};
-use crate::set_file;
+use crate::set_file::{self, SetFile};
 use crate::settings::{self, Settings, SettingsArgs};
 
 #[derive(Debug, Subcommand)]
@@ -67,6 +67,9 @@ pub(crate) fn run(command: ConfigCommand, output: &Output) -> anyhow::Result<Exi
 #[derive(Serialize)]
 struct Checked {
     sets: Vec<String>,
+    /// The ports that listen at other addresses than others dial.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    listen: Vec<ListenView>,
     problems: Vec<ProblemView>,
     /// Environment variables with the prefix that match no key.
     warnings: Vec<String>,
@@ -85,6 +88,26 @@ struct ProblemView {
     what: String,
     /// The whole message, as plain output prints it.
     text: String,
+}
+
+/// A port that does not listen at the address that others dial.
+#[derive(Serialize)]
+struct ListenView {
+    set: String,
+    node: String,
+    /// Key of the port's address: `addr`, `raft`, `admin`, `peer`, `http` or `redis`.
+    port: &'static str,
+    addr: String,
+    listen: String,
+}
+
+impl ListenView {
+    fn of(set: &SetFile) -> impl Iterator<Item = ListenView> {
+        set.ports().filter_map(|(node, port)| {
+            let (addr, listen) = (port.addr?.to_owned(), port.listen?.to_owned());
+            Some(ListenView { set: set.spec.name.clone(), node: node.to_owned(), port: port.key, addr, listen })
+        })
+    }
 }
 
 fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
@@ -109,8 +132,9 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
     };
     let exit = if problems.is_empty() { Exit::Ok } else { Exit::Usage };
     if output.is_json() {
+        let listen = sets.iter().flat_map(ListenView::of).collect();
         let sets = sets.into_iter().map(|set| set.spec.name).collect();
-        output.json(&Checked { sets, problems, warnings })?;
+        output.json(&Checked { sets, listen, problems, warnings })?;
         return Ok(exit);
     }
     for problem in &problems {
@@ -118,6 +142,9 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
     }
     for set in sets.iter().filter(|_| problems.is_empty()) {
         output.line(format_args!("{}: set {} is good", set.path.display(), set.spec.name))?;
+        for ListenView { node, port, addr, listen, .. } in ListenView::of(set) {
+            output.line(format_args!("  {node} {port}: others dial {addr}, it listens at {listen}"))?;
+        }
     }
     Ok(exit)
 }

@@ -2,7 +2,6 @@
 //!
 //! The cluster reports ready once every section is served, so a request sent after that succeeds.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use seq_api::clock::Clock;
 use seq_channel::Dial;
 use seq_core::set_spec::SetSpec;
 use seq_kit::http::Checks;
+use seq_kit::listen;
 use seq_store::{DataDir, Store, StoreConfig};
 
 use crate::exit::{Exit, Failure};
@@ -169,7 +169,7 @@ fn warn_on_print_error(printed: std::io::Result<()>) {
 /// Every socket of the cluster, bound before any node starts.
 struct Sockets {
     sets: Vec<SetSockets>,
-    http: TcpListener,
+    http: listen::Sockets,
 }
 
 /// The sockets of one set, and the set with the bound addresses.
@@ -182,7 +182,7 @@ struct SetSockets {
 }
 
 /// The ports of a store for peers and for Raft, and its admin port.
-type StoreSockets = (TcpListener, TcpListener, Option<TcpListener>);
+type StoreSockets = (listen::Sockets, listen::Sockets, Option<listen::Sockets>);
 
 impl Sockets {
     fn open(mut files: Vec<SetFile>, args: &DevArgs, settings: &Settings) -> anyhow::Result<Sockets> {
@@ -227,12 +227,12 @@ impl SetSockets {
             let raft = bind_one(&store.raft)?;
             store.raft = raft.local_addr()?.to_string();
             let admin = store.admin.as_deref().map(bind_one).transpose()?;
-            store.admin = admin.as_ref().map(TcpListener::local_addr).transpose()?.map(|addr| addr.to_string());
+            store.admin = admin.as_ref().map(listen::Sockets::local_addr).transpose()?.map(|addr| addr.to_string());
             stores.push((listener, raft, admin));
         }
         let mut allocs = Vec::new();
         for alloc in &mut spec.allocs {
-            let ports = alloc_node::Ports::of_alloc(alloc, settings.serving_threads(), settings)?;
+            let ports = alloc_node::Ports::of_alloc(alloc, None, settings.serving_threads(), settings)?;
             alloc.addr = ports.grpc[0].local_addr()?.to_string();
             alloc.peer = ports.peer_addr()?.expect("an AllocSvr has the port");
             alloc.redis = ports.redis_addr()?;
@@ -248,7 +248,7 @@ struct StartedUp {
     stages: Vec<Stage>,
     /// Readiness of all nodes.
     checks: Checks,
-    http: TcpListener,
+    http: listen::Sockets,
 }
 
 /// Starts every node: the allocators after the stores are ready, which saves them failed requests.
@@ -282,9 +282,14 @@ async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Re
             options: settings.alloc,
             clock: Clock::System,
         };
-        let allocator =
-            alloc_node::start(config, (ports, Dial::tcp()), &mut background, &mut endpoints, settings.shutdown.timeout)
-                .with_context(|| format!("allocator {} cannot start", alloc.name))?;
+        let allocator = alloc_node::start(
+            config,
+            (ports, Dial::tcp()),
+            Checks::new(),
+            (&mut background, &mut endpoints),
+            settings.shutdown.timeout,
+        )
+        .with_context(|| format!("allocator {} cannot start", alloc.name))?;
         let mut own = Checks::new();
         allocator.add_checks(&mut own);
         checks.add_all(&alloc.name, own);

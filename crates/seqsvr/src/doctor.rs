@@ -11,6 +11,7 @@ use clap::Args;
 use futures::future::join_all;
 use rustix::process::{Resource, getrlimit};
 use seq_auth::Role;
+use seq_core::set_spec::PortSpec;
 use seq_proto::v1::StatusRequest;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use serde::Serialize;
@@ -58,6 +59,8 @@ struct Port<'a> {
     /// What listens there.
     what: &'static str,
     addr: &'a str,
+    /// Where it listens, where others dial another address.
+    listen: Option<&'a str>,
 }
 
 /// The finding about a port.
@@ -101,21 +104,20 @@ pub(crate) async fn run(args: DoctorArgs, output: &Output) -> anyhow::Result<Exi
 }
 
 fn ports(set: &SetFile) -> Vec<Port<'_>> {
-    let port = |node, what, addr| Port { node, what, addr };
-    let stores = set.spec.stores.iter().flat_map(|store| {
-        let name = store.name.as_str();
-        let admin = store.admin.iter().map(move |addr| port(name, "admin", addr.as_str()));
-        let own = [port(name, "peers", &store.addr), port(name, "raft", &store.raft), port(name, "http", &store.http)];
-        own.into_iter().chain(admin)
-    });
-    let allocs = set.spec.allocs.iter().flat_map(|alloc| {
-        let name = alloc.name.as_str();
-        let redis = alloc.redis.iter().map(move |addr| port(name, "redis", addr.as_str()));
-        let own =
-            [port(name, "callers", &alloc.addr), port(name, "peers", &alloc.peer), port(name, "http", &alloc.http)];
-        own.into_iter().chain(redis)
-    });
-    stores.chain(allocs).collect()
+    fn of<'a>(node: &'a str, port: PortSpec<'a>, what: &'static str) -> Option<Port<'a>> {
+        Some(Port { node, what, addr: port.addr?, listen: port.listen })
+    }
+    let store = |key| if key == "addr" { "peers" } else { key };
+    let alloc = |key| match key {
+        "addr" => "callers",
+        "peer" => "peers",
+        key => key,
+    };
+    let stores = set.spec.stores.iter();
+    let stores = stores.flat_map(|spec| spec.ports().map(|port| of(&spec.name, port, store(port.key))));
+    let allocs = set.spec.allocs.iter();
+    let allocs = allocs.flat_map(|spec| spec.ports().map(|port| of(&spec.name, port, alloc(port.key))));
+    stores.chain(allocs).flatten().collect()
 }
 
 /// Looks whether an address resolves, is of this machine and free, or can be reached.
@@ -130,7 +132,16 @@ async fn look(port: &Port<'_>, timeout: Duration) -> Looked {
             return problem(format!("does not resolve within {timeout:?}"), "DNS, or /etc/hosts of every machine");
         }
     };
-    let Some(addr) = resolved.first().copied() else {
+    let listen = match port.listen {
+        Some(listen) => lookup_host(listen).await.ok().and_then(|mut addrs| addrs.next()),
+        None => None,
+    };
+    // Every machine could listen at all of its addresses: that does not make the node one of this machine.
+    let own = match listen.filter(|addr| !addr.ip().is_unspecified() && !addr.ip().is_loopback()) {
+        Some(addr) if is_own(addr.ip()).await => Some(addr),
+        _ => None,
+    };
+    let Some(addr) = own.or(resolved.first().copied()) else {
         return problem(format!("{} resolves to no address", host(port.addr)), "DNS, or /etc/hosts of every machine");
     };
     if is_own(addr.ip()).await {

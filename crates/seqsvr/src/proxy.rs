@@ -153,7 +153,7 @@ pub(crate) fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
         process.watch_signals()?;
         process.reload_at(signals::hangups()?, Reload { running: keys, load: Box::new(load), set: None });
         let readiness = Arc::new(Readiness::new(threads));
-        let (mut checks, timeout) = (Checks::new(), process.shutdown_timeout());
+        let (mut checks, timeout) = (process.checks(), process.shutdown_timeout());
         readiness.add_checks(&mut checks);
         let (backends, mut endpoints) = (Stage::new("backends"), Stage::new("endpoints"));
         let watch = readiness::watch(readiness.clone(), (seeds.clone(), dial.clone()), backends.tasks().clone());
@@ -165,6 +165,7 @@ pub(crate) fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
         tracing::info!(name = args.name, grpc = args.listen, redis = args.redis, http = %http.local_addr()?, threads, "listening");
         process.open(http, credentials.as_ref(), recorder, checks)?;
         process.ending().await;
+        process.serve_on().await;
         anyhow::Ok(process.shutdown().await)
     })?;
     process.join();
@@ -192,7 +193,10 @@ fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) ->
     let (allocate_on_get, tenants, tls) = (ports.allocate_on_get, ports.tenants.clone(), ports.tls.clone());
     let memory = ports.memory(&admission, endpoints.tasks());
     let (sockets, resp) = ports.by_thread(&node.name, &[]);
-    let resp = resp.map(|config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone()));
+    let departure = node.checks.departure();
+    let of_redis =
+        |config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone(), departure.clone());
+    let resp = resp.map(of_redis);
     let grpc_node = grpc::Node {
         admin: admin_view(node.name.clone(), tls),
         ready: node.checks.clone(),

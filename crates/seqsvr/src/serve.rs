@@ -1,12 +1,13 @@
 //! Lifecycle of a server process: stages that start in one order and stop in the reverse order.
 //!
-//! Shutdown: readiness turns false, the allocators hand their sections over while requests are still served, the
-//! endpoints stop accepting and finish requests in flight, the allocators stop, the stores stop Raft and flush, the
-//! port for metrics and probes closes. Tasks that do not end in time are logged and abandoned.
+//! Shutdown: readiness turns false, a node with a load balancer serves on for a while, the allocators hand their sections
+//! over while requests are still served, the endpoints stop accepting and finish requests in flight, the allocators stop,
+//! the stores stop Raft and flush, the port for metrics and probes closes. Tasks that do not end in time are logged and
+//! abandoned.
 //!
 //! Invariant: a stage is cancelled only after every later one has ended, so no request loses a dependency.
 
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,11 +17,13 @@ use seq_api::metrics;
 use seq_auth::Credentials;
 use seq_channel::Dial;
 use seq_kit::cores::Cores;
+use seq_kit::departure::Departure;
 use seq_kit::http::Checks;
+use seq_kit::listen::{self, Sockets};
 use seq_kit::metrics::Recorder;
 use seq_kit::tasks::{CancelOnDrop, Hung, Kind, TaskGroup};
 use seq_kit::telemetry::LogFilter;
-use seq_kit::{cgroup, http, listen, telemetry};
+use seq_kit::{cgroup, http, telemetry};
 use seq_store::StoreHandle;
 use seq_tenant::Tenants;
 use tokio::signal::unix::Signal;
@@ -29,6 +32,7 @@ use reload::Reload;
 
 use crate::exit::{Exit, Failure};
 use crate::settings::Settings;
+use crate::signals::Wait;
 use crate::version::{REVISION, VERSION};
 use crate::{environment, panic, process, security, signals};
 
@@ -120,6 +124,12 @@ pub(crate) struct Process {
     filter: LogFilter,
     /// Cancelled when a stop is requested: the node is not ready from then on.
     root: TaskGroup,
+    /// Begins with the end of `root`.
+    departure: Departure,
+    /// The wait of a node with a load balancer.
+    wait: Wait,
+    /// The port for metrics and probes.
+    probes: TaskGroup,
     /// The signal handler and the notifications to the supervisor; they end last, because a second signal must end a
     /// shutdown that hangs, and its watchdog runs throughout.
     signals: TaskGroup,
@@ -138,8 +148,10 @@ impl Process {
         memory::check(is.role, &settings.limits, cgroup::memory_limit().as_ref())?;
         let recorder = metrics::install()?;
         metrics::build_info(VERSION, REVISION);
-        let (root, signals) = (TaskGroup::new(), TaskGroup::new());
-        Ok((Process { settings, filter, root, signals, stages: Vec::new() }, recorder))
+        let (root, probes, signals) = (TaskGroup::new(), TaskGroup::new(), TaskGroup::new());
+        let departure = Departure::at(root.token());
+        let (wait, stages) = (Wait::default(), Vec::new());
+        Ok((Process { settings, filter, root, departure, wait, probes, signals, stages }, recorder))
     }
 
     /// Timeout of each step of the shutdown.
@@ -147,9 +159,14 @@ impl Process {
         self.settings.shutdown.timeout
     }
 
+    /// No checks, of a node that is not ready once a stop is requested.
+    pub(crate) fn checks(&self) -> Checks {
+        Checks::until(self.departure.clone())
+    }
+
     /// Installs the signal handlers, on the current runtime.
     pub(crate) fn watch_signals(&self) -> anyhow::Result<()> {
-        signals::watch(&self.root, &self.signals).context("cannot listen for signals")
+        signals::watch(&self.root, &self.wait, &self.signals).context("cannot listen for signals")
     }
 
     /// Applies what it reads again at each SIGHUP of `hangups`, on the current runtime.
@@ -194,7 +211,7 @@ impl Process {
     /// Opens the port for metrics and probes, and notifies the supervisor of the same checks, on the current runtime.
     pub(crate) fn open(
         &self,
-        listener: TcpListener,
+        sockets: Sockets,
         credentials: Option<&Credentials>,
         recorder: Recorder,
         checks: Checks,
@@ -204,7 +221,7 @@ impl Process {
             end.run_until_cancelled(notifying).await;
         });
         let connections = (metrics::connection_metrics(http::NODE), metrics::unfinished_dropped(http::NODE));
-        http::serve(listener, security::open(credentials, http::NODE), recorder, checks, connections, &self.root)
+        http::serve(sockets, security::open(credentials, http::NODE), recorder, checks, connections, &self.probes)
             .context("cannot serve metrics and probes")
     }
 
@@ -221,8 +238,30 @@ impl Process {
     /// Completes when the process must stop: on a signal, or when a required task of a stage has failed.
     pub(crate) async fn ending(&self) {
         let stages = self.stages.iter().map(|stage| Box::pin(stage.tasks.token().cancelled_owned()));
-        let any = futures::future::select_all(stages.chain([Box::pin(self.root.token().cancelled_owned())]));
-        any.await;
+        let own = [&self.root, &self.probes].map(|group| Box::pin(group.token().cancelled_owned()));
+        futures::future::select_all(stages.chain(own)).await;
+    }
+
+    /// Waits for `shutdown.delay_ms` after a requested stop, where somebody probes the readiness of this node: it is not
+    /// ready, and everything is served on. Ends early at a second signal, or when a task fails.
+    pub(crate) async fn serve_on(&self) {
+        let delay = self.settings.shutdown.delay;
+        if !self.departure.has_begun() || !self.departure.is_watched() || delay.is_zero() {
+            return;
+        }
+        tracing::info!(?delay, "not ready, and serving on for load balancers to notice; a second signal ends the wait");
+        let failed = self.stages.iter().map(|stage| Box::pin(stage.tasks.token().cancelled_owned()));
+        let failed = futures::future::select_all(failed);
+        let waiting = async {
+            tokio::time::sleep(delay / 2).await;
+            self.departure.end_connections();
+            tokio::time::sleep(delay / 2).await;
+        };
+        tokio::select! {
+            () = waiting => {}
+            () = self.wait.until_signal() => {}
+            _ = failed => {}
+        }
     }
 
     /// Stops every stage, the last one first. Returns the exit code of the process.
@@ -244,7 +283,7 @@ impl Process {
                 stage.threads.clear();
             }
         }
-        if self.root.failed().is_some() {
+        if self.root.failed().or(self.probes.failed()).is_some() {
             exit = Exit::Failed;
         }
         let halt = self.stages.iter().flat_map(|stage| &stage.allocators).find_map(Allocator::halt);
@@ -259,11 +298,10 @@ impl Process {
             }
             Some(Halt::StoreBehind { .. }) | None => {}
         }
-        if let Err(hung) = self.root.shutdown(timeout).await {
-            tracing::error!(stage = "probes", "{hung}");
-        }
-        if let Err(hung) = self.signals.shutdown(timeout).await {
-            tracing::error!(stage = "signals", "{hung}");
+        for (group, name) in [(&self.root, "process"), (&self.probes, "probes"), (&self.signals, "signals")] {
+            if let Err(hung) = group.shutdown(timeout).await {
+                tracing::error!(stage = name, "{hung}");
+            }
         }
         exit
     }
@@ -286,27 +324,32 @@ impl Process {
     }
 }
 
-/// Binds `sockets` listeners to an address of a set file; its host may be a name.
-pub(crate) fn bind(addr: &str, sockets: usize) -> anyhow::Result<Vec<TcpListener>> {
-    let resolved: SocketAddr = addr
-        .to_socket_addrs()
-        .with_context(|| format!("cannot find the host of {addr:?}"))?
-        .next()
-        .with_context(|| format!("the host of {addr:?} has no address"))?;
-    let listeners = listen::bind(resolved, sockets).map_err(|error| {
+/// Binds the sockets of a port for `threads` threads. Its host may be a name: it is listened at all addresses of it that
+/// are of this machine.
+pub(crate) fn bind(addr: &str, threads: usize) -> anyhow::Result<Vec<Sockets>> {
+    let resolved: Vec<SocketAddr> =
+        addr.to_socket_addrs().with_context(|| format!("cannot find the host of {addr:?}"))?.collect();
+    anyhow::ensure!(!resolved.is_empty(), "the host of {addr:?} has no address");
+    let left_out = |other: SocketAddr| {
+        tracing::warn!(addr, other = %other.ip(), "its host has an address that is not one of this machine: not listened at");
+    };
+    let sockets = listen::bind_all(&resolved, threads, left_out).map_err(|error| {
         let failure = Failure::new(Exit::Failed, error.to_string());
         match error.kind() {
             std::io::ErrorKind::AddrInUse => {
                 failure.hint("another process has the port: stop it, or choose another port")
             }
-            std::io::ErrorKind::AddrNotAvailable => failure.hint("the address is not one of this machine"),
+            std::io::ErrorKind::AddrNotAvailable => failure.hint(
+                "the address is not one of this machine; where others dial another one than the node has, the key \
+                 listen states where it listens",
+            ),
             _ => failure,
         }
     })?;
-    Ok(listeners)
+    Ok(sockets)
 }
 
-/// Binds one socket.
-pub(crate) fn bind_one(addr: &str) -> anyhow::Result<TcpListener> {
+/// Binds the sockets of a port for one thread.
+pub(crate) fn bind_one(addr: &str) -> anyhow::Result<Sockets> {
     Ok(bind(addr, 1)?.remove(0))
 }

@@ -8,7 +8,9 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use seq_core::set_spec::{AllocSpec, Genesis, SetSpec, SpecError, SpecProblem, StoreSpec, check_sets};
+use seq_core::set_spec::{
+    AllocListen, AllocSpec, Genesis, PortSpec, SetSpec, SpecError, SpecProblem, StoreListen, StoreSpec, check_sets,
+};
 use seq_kit::config::{line_of, readable_reason};
 use seq_load::outcome::without_os_error;
 use serde::Deserialize;
@@ -187,6 +189,12 @@ impl SetFile {
         self.secure
     }
 
+    /// The ports of all nodes, with the names of their nodes.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = (&str, PortSpec<'_>)> {
+        let stores = self.spec.stores.iter().flat_map(|store| store.ports().map(|port| (&*store.name, port)));
+        stores.chain(self.spec.allocs.iter().flat_map(|alloc| alloc.ports().map(|port| (&*alloc.name, port))))
+    }
+
     /// What is wrong with the keys `plaintext` and `plaintext_on_network`.
     fn plaintext_problem(&self, on_network: bool) -> Option<Problem> {
         let problem = |key: &str, reason: String| Problem {
@@ -199,17 +207,8 @@ impl SetFile {
             let reason = "it has no effect without plaintext = true".to_owned();
             return on_network.then(|| problem("plaintext_on_network", reason));
         }
-        let stores = self
-            .spec
-            .stores
-            .iter()
-            .flat_map(|store| [&store.addr, &store.raft, &store.http].into_iter().chain(&store.admin));
-        let allocs = self
-            .spec
-            .allocs
-            .iter()
-            .flat_map(|alloc| [&alloc.addr, &alloc.peer, &alloc.http].into_iter().chain(&alloc.redis));
-        let reachable = stores.chain(allocs).find(|addr| !is_loopback(addr)).filter(|_| !on_network)?;
+        let addrs = self.ports().flat_map(|(_, port)| port.addr.into_iter().chain(port.listen));
+        let reachable = addrs.into_iter().find(|addr| !is_loopback(addr)).filter(|_| !on_network)?;
         let reason = format!(
             "others can reach {reachable}, and read and change what is sent: remove the key, or add \
              plaintext_on_network = true"
@@ -246,6 +245,18 @@ struct RawStore {
     raft: String,
     admin: Option<String>,
     http: String,
+    #[serde(default)]
+    listen: RawStoreListen,
+}
+
+/// Where a store listens, where others dial other addresses.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawStoreListen {
+    addr: Option<String>,
+    raft: Option<String>,
+    admin: Option<String>,
+    http: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -258,6 +269,34 @@ struct RawAlloc {
     redis: Option<String>,
     #[serde(default = "one")]
     weight: u32,
+    #[serde(default)]
+    listen: RawAllocListen,
+}
+
+/// Where an allocator listens, where others dial other addresses.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawAllocListen {
+    addr: Option<String>,
+    peer: Option<String>,
+    http: Option<String>,
+    redis: Option<String>,
+}
+
+impl From<RawStore> for StoreSpec {
+    fn from(RawStore { id, name, addr, raft, admin, http, listen }: RawStore) -> StoreSpec {
+        let RawStoreListen { addr: at, raft: raft_at, admin: admin_at, http: http_at } = listen;
+        let listen = StoreListen { addr: at, raft: raft_at, admin: admin_at, http: http_at };
+        StoreSpec { id, name, addr, raft, admin, http, listen }
+    }
+}
+
+impl From<RawAlloc> for AllocSpec {
+    fn from(RawAlloc { name, addr, peer, http, redis, weight, listen }: RawAlloc) -> AllocSpec {
+        let RawAllocListen { addr: at, peer: peer_at, http: http_at, redis: redis_at } = listen;
+        let listen = AllocListen { addr: at, peer: peer_at, http: http_at, redis: redis_at };
+        AllocSpec { name, addr, peer, http, redis, weight, listen }
+    }
 }
 
 fn one() -> u32 {
@@ -294,21 +333,8 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
         uids,
         section_size: raw.section_size,
         step: raw.step,
-        stores: stores
-            .into_iter()
-            .map(|(_, RawStore { id, name, addr, raft, admin, http })| StoreSpec { id, name, addr, raft, admin, http })
-            .collect(),
-        allocs: allocs
-            .into_iter()
-            .map(|(_, RawAlloc { name, addr, peer, http, redis, weight })| AllocSpec {
-                name,
-                addr,
-                peer,
-                http,
-                redis,
-                weight,
-            })
-            .collect(),
+        stores: stores.into_iter().map(|(_, store)| store.into()).collect(),
+        allocs: allocs.into_iter().map(|(_, alloc)| alloc.into()).collect(),
         genesis,
     };
     spec.validate()
@@ -364,6 +390,9 @@ fn collect_lines(text: &str, prefix: &str, table: &DeTable<'_>, lines: &mut BTre
     for (name, value) in table {
         let key = if prefix.is_empty() { name.get_ref().to_string() } else { format!("{prefix}.{}", name.get_ref()) };
         lines.insert(key.clone(), line_of(text, name.span().start));
+        if let DeValue::Table(inner) = value.get_ref() {
+            collect_lines(text, &key, inner, lines);
+        }
         if let DeValue::Array(entries) = value.get_ref() {
             for (index, entry) in entries.iter().enumerate() {
                 let key = format!("{key}[{index}]");

@@ -9,6 +9,7 @@ use anyhow::Context;
 use seq_alloc::AllocOptions;
 use seq_gateway::resp::RespConfig;
 use seq_kit::config::{self, ConfigError, Key, Layers, Origin, Section, durations};
+use seq_kit::proxy_protocol::Networks;
 use seq_kit::telemetry::{self, LogFormat};
 use seq_kit::{cores, options};
 use seq_store::StoreOptions;
@@ -38,6 +39,9 @@ const RESERVED_VARIABLES: [&str; 10] = [
     "SEQSVR_E2E_TRACE",
 ];
 
+/// Longest wait of a node for its load balancers: a mistyped one would have every supervisor kill it.
+const MAX_DELAY: Duration = Duration::from_secs(600);
+
 /// The first lines of a sample.
 const SAMPLE_HEAD: &str = "\
 # Settings of one seqsvr server process: every key with its default.
@@ -58,6 +62,7 @@ pub(crate) struct Settings {
     pub(crate) alloc: AllocOptions,
     pub(crate) redis: RespConfig,
     pub(crate) http: HttpOptions,
+    pub(crate) proxy_protocol: ProxyProtocolOptions,
     pub(crate) tenants: TenantOptions,
     pub(crate) limits: LimitOptions,
 }
@@ -80,6 +85,11 @@ options! {
         /// Timeout of an orderly shutdown; tasks that still run then are logged and abandoned.
         #[serde(rename = "timeout_ms", with = "durations::ms")]
         pub(crate) timeout: Duration,
+        /// How long an AllocSvr or a proxy serves on after SIGTERM, not ready, before anything else of its shutdown: a
+        /// load balancer needs its checks' interval times the failures it waits for, and a second to act. Only where
+        /// readiness is probed, three times in the last minute; a node that nobody balances leaves at once.
+        #[serde(rename = "delay_ms", with = "durations::ms")]
+        pub(crate) delay: Duration,
     }
 }
 
@@ -122,6 +132,24 @@ options! {
         /// Whether GET /api/seq/next/{uid} allocates numbers as POST does. GETs are prefetched, crawled and repeated by
         /// proxies; those that a browser sends for another site are refused in either case.
         pub(crate) allocate_on_get: bool,
+    }
+}
+
+options! {
+    /// The PROXY protocol, version 2.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct ProxyProtocolOptions {
+        /// Load balancers whose headers of version 2 are believed at the ports for callers and for Redis: addresses and
+        /// networks, as in "10.0.0.5, 10.1.0.0/16". Their clients' addresses count for limits and logs. Headers from
+        /// elsewhere are refused; connections without one count as what they are.
+        pub(crate) from: String,
+    }
+}
+
+impl ProxyProtocolOptions {
+    /// The networks of the load balancers.
+    pub(crate) fn networks(&self) -> anyhow::Result<Networks> {
+        self.from.parse().context("proxy_protocol.from")
     }
 }
 
@@ -181,13 +209,14 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             log: LogOptions { filter: "info,openraft=warn".to_owned(), format: LogFormat::Plain },
-            shutdown: ShutdownOptions { timeout: Duration::from_secs(10) },
+            shutdown: ShutdownOptions { timeout: Duration::from_secs(10), delay: Duration::from_secs(5) },
             network: NetworkOptions { preset: Preset::Lan },
             store: StoreOptions::DEFAULTS,
             threads: ThreadOptions { cores: 0 },
             alloc: AllocOptions::DEFAULTS,
             redis: RespConfig::defaults(),
             http: HttpOptions { allocate_on_get: false },
+            proxy_protocol: ProxyProtocolOptions { from: String::new() },
             tenants: TenantOptions { file: String::new() },
             limits: LimitOptions { memory_mib: 256 },
         }
@@ -215,7 +244,7 @@ impl Settings {
     }
 
     /// The keys, in the order of the sample; [`Settings::read`] reads them back.
-    fn sections(&self) -> [Section; 10] {
+    fn sections(&self) -> [Section; 11] {
         [
             Section::new("log", &self.log),
             Section::new("shutdown", &self.shutdown),
@@ -225,6 +254,7 @@ impl Settings {
             Section::new("alloc", &self.alloc),
             Section::new("redis", &self.redis),
             Section::new("http", &self.http),
+            Section::new("proxy_protocol", &self.proxy_protocol),
             Section::new("tenants", &self.tenants),
             Section::new("limits", &self.limits),
         ]
@@ -240,6 +270,7 @@ impl Settings {
             alloc: layers.read("alloc")?,
             redis: layers.read("redis")?,
             http: layers.read("http")?,
+            proxy_protocol: layers.read("proxy_protocol")?,
             tenants: layers.read("tenants")?,
             limits: layers.read("limits")?,
         })
@@ -267,7 +298,15 @@ impl Settings {
         self.store.validate().context("store")?;
         self.alloc.validate().context("alloc")?;
         self.redis.validate().context("redis")?;
+        self.proxy_protocol.networks()?;
         self.tenants.load().context("tenants.file")?;
+        let delay = self.shutdown.delay;
+        anyhow::ensure!(
+            delay <= MAX_DELAY,
+            "shutdown.delay_ms: {} is more than {}",
+            delay.as_millis(),
+            MAX_DELAY.as_millis()
+        );
         let mib = self.limits.memory_mib;
         anyhow::ensure!(mib >= MIN_MEMORY_MIB, "limits.memory_mib: {mib} is less than {MIN_MEMORY_MIB}");
         let both = self.redis.password.is_some() && self.tenants.path().is_some();

@@ -1,10 +1,13 @@
 //! SIGINT and SIGTERM: the first ends the process in order, the second at once.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use seq_kit::tasks::{Kind, TaskGroup};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// Exit code after a second signal; the code that a shell reports for SIGINT.
@@ -59,19 +62,42 @@ pub(crate) fn exit_at_once() -> ! {
     std::process::exit(EXIT_INTERRUPTED)
 }
 
-/// Cancels `process` at the first signal and exits at the second. The handler runs on the current runtime, in the group
-/// `signals`, which must be shut down last: the second signal ends a shutdown that hangs.
+/// A wait that a signal ends. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wait(Arc<Mutex<Option<oneshot::Sender<()>>>>);
+
+impl Wait {
+    /// Completes at the next signal, which then has no other effect.
+    pub(crate) async fn until_signal(&self) {
+        let (ended, end) = oneshot::channel();
+        *self.0.lock() = Some(ended);
+        let _ = end.await;
+    }
+
+    /// Ends the wait; returns whether there was one.
+    fn end(&self) -> bool {
+        self.0.lock().take().is_some_and(|wait| wait.send(()).is_ok())
+    }
+}
+
+/// Cancels `process` at the first signal and exits at the second, or at the third where the second ended the wait. The
+/// handler runs on the current runtime, in the group `signals`, which must be shut down last: the second signal ends a
+/// shutdown that hangs.
 ///
 /// # Errors
 /// When the system refuses the handlers.
-pub(crate) fn watch(process: &TaskGroup, signals: &TaskGroup) -> io::Result<()> {
+pub(crate) fn watch(process: &TaskGroup, wait: &Wait, signals: &TaskGroup) -> io::Result<()> {
     let mut interrupts = Interrupts::new()?;
-    let (process, end) = (process.clone(), signals.token());
+    let (process, wait, end) = (process.clone(), wait.clone(), signals.token());
     let handler = async move {
         let name = interrupts.next().await;
         tracing::info!(signal = name, "shutting down; a second signal exits at once");
         process.cancel();
-        let name = interrupts.next().await;
+        let mut name = interrupts.next().await;
+        if wait.end() {
+            tracing::info!(signal = name, "serving on no longer; the next signal exits at once");
+            name = interrupts.next().await;
+        }
         tracing::warn!(signal = name, "exiting at once");
         exit_at_once();
     };

@@ -686,6 +686,61 @@ fn config_check_names_every_problem() {
 }
 
 #[test]
+fn config_check_tells_where_nodes_listen() {
+    let dir = sets();
+    let check = |listen: &str, args: &[&str], expect: Expect| {
+        let set = std::fs::read_to_string(dir.path().join("sets/dev.toml")).unwrap();
+        let set = set.replacen("name = \"a2\"", &format!("name = \"a2\"\n{listen}"), 1);
+        std::fs::write(dir.path().join("nat.toml"), set).unwrap();
+        expect.assert_eq(&run(dir.path(), &[&["config", "check", "nat.toml"], args].concat(), &[]));
+    };
+    let here = "listen = { addr = \"127.0.0.1:8101\", http = \"127.0.0.2:7181\" }";
+    check(
+        here,
+        &[],
+        expect![[r#"
+        nat.toml: set dev is good
+          a2 addr: others dial 127.0.0.1:7101, it listens at 127.0.0.1:8101
+          a2 http: others dial 127.0.0.1:7181, it listens at 127.0.0.2:7181
+        exit 0
+    "#]],
+    );
+    check(
+        here,
+        &["-o", "json"],
+        expect![[r#"
+        {"sets":["dev"],"listen":[{"set":"dev","node":"a2","port":"addr","addr":"127.0.0.1:7101","listen":"127.0.0.1:8101"},{"set":"dev","node":"a2","port":"http","addr":"127.0.0.1:7181","listen":"127.0.0.2:7181"}],"problems":[],"warnings":[]}
+        exit 0
+    "#]],
+    );
+    // Everybody could reach it, without TLS.
+    check(
+        "listen = { addr = \"0.0.0.0:7101\" }",
+        &[],
+        expect![[r#"
+        nat.toml:14: plaintext: others can reach 0.0.0.0:7101, and read and change what is sent: remove the key, or add plaintext_on_network = true
+        exit 2
+    "#]],
+    );
+    check(
+        "listen = { redis = \"127.0.0.1\", raft = \"127.0.0.1:1\" }",
+        &[],
+        expect![[r#"
+        nat.toml:53: raft: unknown key; the nearest is redis
+        exit 2
+    "#]],
+    );
+    check(
+        "listen = { redis = \"127.0.0.1\" }",
+        &[],
+        expect![[r#"
+        nat.toml:53: alloc "a2": listen.redis: address "127.0.0.1" is not host:port
+        exit 2
+    "#]],
+    );
+}
+
+#[test]
 fn config_show_prints_the_origin_of_a_key() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("seqsvr.toml"), "[log]\nfilter = \"warn\"\nformat = \"json\"\n").unwrap();

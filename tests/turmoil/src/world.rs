@@ -125,12 +125,12 @@ fn spec(allocs: usize) -> SetSpec {
     let store = |id| {
         let name = format!("s{id}");
         let [addr, raft, http] = [0, 2, 1].map(|port| format!("{name}:{}", net::PORT + port));
-        StoreSpec { id, name, addr, raft, admin: None, http }
+        StoreSpec { id, name, addr, raft, admin: None, http, listen: Default::default() }
     };
     let alloc = |id| {
         let name = format!("a{id}");
         let [addr, peer, http] = [0, 2, 1].map(|port| format!("{name}:{}", net::PORT + port));
-        AllocSpec { name, addr, peer, http, redis: None, weight: 1 }
+        AllocSpec { name, addr, peer, http, redis: None, weight: 1, listen: Default::default() }
     };
     SetSpec {
         name: "simulated".to_owned(),

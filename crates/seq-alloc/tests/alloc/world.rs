@@ -195,6 +195,7 @@ pub(crate) fn spec(stores: &[SocketAddr]) -> SetSpec {
         raft: format!("127.0.0.1:3{id}"),
         admin: None,
         http: format!("127.0.0.1:{id}"),
+        listen: Default::default(),
     };
     let alloc = |name: &str, port: u16| AllocSpec {
         name: name.to_owned(),
@@ -203,6 +204,7 @@ pub(crate) fn spec(stores: &[SocketAddr]) -> SetSpec {
         http: format!("127.0.0.1:{}", port + 1),
         redis: None,
         weight: 1,
+        listen: Default::default(),
     };
     SetSpec {
         name: "test".to_owned(),

@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::{AddrProblem, AllocSpec, Genesis, SetSpec, SpecError, SpecProblem, StoreSpec};
+use super::{AddrProblem, Genesis, PortSpec, SetSpec, SpecError, SpecProblem};
 use crate::layout::{Layout, LayoutError};
 use crate::limits;
 
@@ -119,6 +119,7 @@ impl Findings {
                 self.addr(key("admin"), admin, Use::Dialled);
             }
             self.addr(key("http"), &store.http, Use::Listened);
+            self.listen(&format!("store[{index}]"), store.ports());
         }
     }
 
@@ -139,8 +140,34 @@ impl Findings {
             if let Some(redis) = &alloc.redis {
                 self.addr(key("redis"), redis, Use::Listened);
             }
+            self.listen(&format!("alloc[{index}]"), alloc.ports());
             if !(1..=limits::MAX_WEIGHT).contains(&alloc.weight) {
                 self.add(key("weight"), SpecProblem::Weight { weight: alloc.weight });
+            }
+        }
+    }
+
+    /// Checks where a node listens. Nodes on machines of their own may listen at the same addresses, two ports of one
+    /// may not.
+    fn listen(&mut self, node: &str, ports: [PortSpec<'_>; 4]) {
+        if ports.iter().all(|port| port.listen.is_none()) {
+            return;
+        }
+        let mut own = Unique::default();
+        for port in ports {
+            let key = if port.listen.is_some() { "listen." } else { "" };
+            let key = format!("{node}.{key}{}", port.key);
+            if let Some(addr) = port.listen {
+                self.addr(key.clone(), addr, Use::Listened);
+            }
+            match port.listens() {
+                Some(addr) => {
+                    if let Some(problem) = own.insert(normal(addr), addr, key.clone()) {
+                        self.add(key, problem);
+                    }
+                }
+                None if port.listen.is_some() => self.add(key, SpecProblem::NoPort { port: port.key }),
+                None => {}
             }
         }
     }
@@ -193,20 +220,17 @@ impl Unique {
 
 /// The addresses that no other port has. On machines of their own, stores may have the same admin address on loopback.
 fn addrs_of(spec: &SetSpec) -> Vec<(String, &str)> {
-    let stores = spec.stores.iter().map(|StoreSpec { addr, raft, admin, http, .. }| {
-        let admin = admin.as_ref().filter(|admin| is_loopback(addr) || !is_loopback(admin));
-        [("addr", Some(addr)), ("admin", admin), ("http", Some(http)), ("raft", Some(raft))]
-    });
-    let allocs = spec.allocs.iter().map(|AllocSpec { addr, peer, http, redis, .. }| {
-        [("addr", Some(addr)), ("peer", Some(peer)), ("http", Some(http)), ("redis", redis.as_ref())]
-    });
-    let named = |list: &'static str| {
-        move |(index, ports): (usize, [(&'static str, Option<_>); 4])| {
-            ports.map(|(port, addr)| (list, index, port, addr))
-        }
+    let is_shared = |addr: &str, port: &PortSpec<'_>| {
+        port.key == "admin" && !is_loopback(addr) && port.addr.is_some_and(is_loopback)
     };
-    let ports = stores.enumerate().flat_map(named("store")).chain(allocs.enumerate().flat_map(named("alloc")));
-    ports.filter_map(|(list, index, port, addr)| Some((format!("{list}[{index}].{port}"), addr?.as_str()))).collect()
+    let stores = spec.stores.iter().enumerate().flat_map(|(index, store)| {
+        let ports = store.ports().into_iter().filter(move |port| !is_shared(&store.addr, port));
+        ports.map(move |port| ("store", index, port))
+    });
+    let allocs = spec.allocs.iter().enumerate();
+    let allocs = allocs.flat_map(|(index, alloc)| alloc.ports().map(|port| ("alloc", index, port)));
+    let key = |list, index, port: PortSpec<'_>| format!("{list}[{index}].{}", port.key);
+    stores.chain(allocs).filter_map(|(list, index, port)| Some((key(list, index, port), port.addr?))).collect()
 }
 
 /// Whether only the machine itself reaches an address.
@@ -256,11 +280,13 @@ fn check_addr(addr: &str, used: Use) -> Result<(), AddrProblem> {
     }
 }
 
-/// A name whose last label is not a number, or it would be a mistyped IPv4 address.
+/// A name whose last label is not a number, or it would be a mistyped IPv4 address. Its labels may have underscores, as
+/// those of Compose and of Windows do: resolvers and certificates take them, although DNS does not call them host names.
 fn is_dns_name(host: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let numeric = host.rsplit('.').next().is_some_and(|label| label.bytes().all(|byte| byte.is_ascii_digit()));
-    host.len() <= MAX_DNS_NAME_BYTES && !numeric && host.split('.').all(is_dns_label)
+    let is_label = |label: &str| is_dns_label(&label.replace('_', "x"));
+    host.len() <= MAX_DNS_NAME_BYTES && !numeric && host.split('.').all(is_label)
 }
 
 /// Whether a text can be the name of a set or a node.

@@ -8,12 +8,20 @@ use super::*;
 fn store(id: u64) -> StoreSpec {
     let (addr, http) = (format!("127.0.0.1:{}", 7200 + id), format!("127.0.0.1:{}", 7210 + id));
     let [raft, admin] = [7230, 7220].map(|port| format!("127.0.0.1:{}", port + id));
-    StoreSpec { id, name: format!("s{id}"), addr, raft, admin: Some(admin), http }
+    StoreSpec { id, name: format!("s{id}"), addr, raft, admin: Some(admin), http, listen: StoreListen::default() }
 }
 
 fn alloc(id: u64) -> AllocSpec {
     let (addr, http) = (format!("a{id}.example.com:7100"), format!("0.0.0.0:{}", 7180 + id));
-    AllocSpec { name: format!("a{id}"), peer: format!("a{id}.example.com:7120"), addr, http, redis: None, weight: 1 }
+    AllocSpec {
+        name: format!("a{id}"),
+        peer: format!("a{id}.example.com:7120"),
+        addr,
+        http,
+        redis: None,
+        weight: 1,
+        listen: AllocListen::default(),
+    }
 }
 
 fn spec() -> SetSpec {
@@ -93,9 +101,16 @@ fn every_allowed_store_count_passes() {
 
 #[test]
 fn addresses_of_every_kind_pass() {
-    for addr in
-        ["localhost:1", "Alloc-1.im.example:65535", "10.1.2.3:7100", "[::1]:7100", "[2001:db8::7]:7100", "1a:80"]
-    {
+    for addr in [
+        "localhost:1",
+        "im_a1:7100",
+        "_a.b_.Im_:1",
+        "Alloc-1.im.example:65535",
+        "10.1.2.3:7100",
+        "[::1]:7100",
+        "[2001:db8::7]:7100",
+        "1a:80",
+    ] {
         let mut spec = spec();
         spec.allocs[0].addr = addr.into();
         assert!(spec.validate().is_ok(), "{addr}: {:?}", spec.validate());
@@ -195,6 +210,7 @@ fn bad_addresses() {
             "a2.example.com:+80",
             ":7100",
             "a 2:7100",
+            "-a_2:7100",
             "http://a2:7100",
             "::1:7100",
             "[::g]:7100",
@@ -212,6 +228,7 @@ fn bad_addresses() {
             alloc[1].addr: address "a2.example.com:+80" has no port from 1 to 65535
             alloc[1].addr: address ":7100" has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets
             alloc[1].addr: address "a 2:7100" has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets
+            alloc[1].addr: address "-a_2:7100" has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets
             alloc[1].addr: address "http://a2:7100" has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets
             alloc[1].addr: address "::1:7100" has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets
             alloc[1].addr: address "[::g]:7100" has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets
@@ -219,6 +236,36 @@ fn bad_addresses() {
             alloc[1].addr: address "0.0.0.0:7100" cannot be dialled: give the address under which others reach the node
             alloc[1].addr: address "[::]:7100" cannot be dialled: give the address under which others reach the node
             alloc[1].addr: address "a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.:7100" is longer than 261 bytes
+        "#]],
+    );
+}
+
+#[test]
+fn places_to_listen() {
+    let mut spec = spec();
+    let listening = |port: u16| Some(format!("0.0.0.0:{port}"));
+    for alloc in &mut spec.allocs {
+        // On machines of their own.
+        alloc.listen = AllocListen { addr: listening(7100), peer: listening(7120), ..AllocListen::default() };
+    }
+    assert_eq!(spec.validate().map(drop), Ok(()));
+    let at = spec.allocs[0].listening();
+    assert_eq!((&*at.addr, &*at.peer, &*at.http), ("0.0.0.0:7100", "0.0.0.0:7120", &*spec.allocs[0].http));
+    check(
+        &[
+            |spec| spec.stores[0].listen.raft = Some("s1.example.com".into()),
+            |spec| spec.stores[1].listen.addr = Some("127.0.0.1:7222".into()),
+            |spec| spec.allocs[0].listen.redis = Some("0.0.0.0:7179".into()),
+            |spec| {
+                let listen = &mut spec.allocs[1].listen;
+                (listen.addr, listen.peer) = (Some("[::]:7100".into()), Some("[::]:7100".into()));
+            },
+        ],
+        &expect![[r#"
+            store[0].listen.raft: address "s1.example.com" is not host:port
+            store[1].admin: "127.0.0.1:7222" is taken by store[1].listen.addr
+            alloc[0].listen.redis: the node has no such port: state its key redis too, with the address that others dial, or remove this one
+            alloc[1].listen.peer: "[::]:7100" is taken by alloc[1].listen.addr
         "#]],
     );
 }

@@ -81,6 +81,11 @@ impl Session {
         }
     }
 
+    /// Whether a transaction is open.
+    pub(super) fn is_in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
     /// Bytes of the commands that a transaction has queued.
     pub(super) fn queued_bytes(&self) -> usize {
         self.transaction.as_ref().map_or(0, Transaction::bytes)

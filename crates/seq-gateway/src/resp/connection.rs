@@ -127,6 +127,9 @@ impl<F: SequenceService> Client<F> {
             if let Err(end) = served {
                 break end;
             }
+            if self.leaves() && self.partial.is_empty() {
+                break End::Close;
+            }
             if bytes == READ_BYTES {
                 // More input is available; the other tasks of this core run first.
                 tokio::task::yield_now().await;
@@ -171,6 +174,20 @@ impl<F: SequenceService> Client<F> {
                 self.send(&mut replies).await?;
                 Err(End::Close)
             }
+        }
+    }
+
+    /// Whether the connection ends with the replies to the commands so far: the node leaves, and a command on a
+    /// connection that is closed at another time is lost.
+    fn leaves(&self) -> bool {
+        self.endpoint.node.departure.ends_connections() && !self.session.is_in_transaction()
+    }
+
+    /// Has the client get the end of the connection together with the replies, if it ends after them: what the client
+    /// would send in between would be lost.
+    fn before_last_send(&self, all_executed: bool) {
+        if all_executed && self.leaves() {
+            self.stream.join_end_to_last_write();
         }
     }
 
@@ -227,6 +244,7 @@ impl<F: SequenceService> Client<F> {
                 self.send(replies).await?;
             }
         };
+        self.before_last_send(at == input.len());
         self.send(replies).await?;
         outcome?;
         if at == input.len() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 use seq_gateway::resp::{self, RespConfig, RespNode};
 use seq_kit::admission::{Admission, ConnectionMetrics};
+use seq_kit::departure::Departure;
 use seq_kit::listen;
 use seq_kit::memory::MemoryBudget;
 use seq_kit::tasks::TaskGroup;
@@ -58,7 +59,13 @@ impl Port {
         let addr = listener.local_addr().unwrap();
         resp::serve(
             twin.clone(),
-            &RespNode::new(config, Admission::of("a1", connections, ConnectionMetrics::none()), None, memory),
+            &RespNode::new(
+                config,
+                Admission::of("a1", connections, ConnectionMetrics::none()),
+                None,
+                memory,
+                Departure::default(),
+            ),
             "test",
             listener,
             &group,

@@ -166,6 +166,7 @@ fn pipe() -> (Twin, TaskGroup, DuplexStream) {
             Admission::of("a1", 1, ConnectionMetrics::none()),
             None,
             seq_kit::memory::MemoryBudget::unlimited(),
+            seq_kit::departure::Departure::default(),
         ),
         "test",
         listener,

@@ -30,7 +30,7 @@ impl Health {
     }
 
     fn status(&self) -> ServingStatus {
-        let serves = !self.stopping.is_cancelled() && self.ready.ask().is_ok();
+        let serves = !self.stopping.is_cancelled() && self.ready.probe();
         if serves { ServingStatus::Serving } else { ServingStatus::NotServing }
     }
 

@@ -60,6 +60,7 @@ fn spec() -> SetSpec {
         raft: format!("127.0.0.1:2{id}"),
         admin: None,
         http: format!("127.0.0.1:1{id}"),
+        listen: Default::default(),
     };
     let stores = (1..=3).map(store).collect();
     SetSpec {

@@ -82,6 +82,7 @@ impl Cluster {
             http: format!("127.0.0.1:{}", port + 1),
             redis: None,
             weight: 1,
+            listen: Default::default(),
         };
         let spec = SetSpec {
             name: "im-a".into(),
@@ -127,6 +128,7 @@ impl Cluster {
             raft: addr.clone(),
             addr,
             admin,
+            listen: Default::default(),
         });
         self.data.push(match disk {
             Disk::Memory => DataDir::Memory(MemoryDisk::new()),

@@ -2,11 +2,11 @@
 
 use std::env;
 use std::fmt::Write;
-use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
+use seq_kit::listen::Sockets;
 use serde::Serialize;
 
 use crate::dev::Data;
@@ -89,12 +89,7 @@ impl Node {
 
 impl Banner {
     /// The banner of the sets of a cluster; the first one has all sections at its first start.
-    pub(super) fn new(
-        specs: &[&SetSpec],
-        redis_prefix: &str,
-        http: &TcpListener,
-        data: &Data,
-    ) -> anyhow::Result<Banner> {
+    pub(super) fn new(specs: &[&SetSpec], redis_prefix: &str, http: &Sockets, data: &Data) -> anyhow::Result<Banner> {
         let nodes = |spec: &SetSpec| -> (Vec<Node>, Vec<Node>) {
             (spec.stores.iter().map(Node::store).collect(), spec.allocs.iter().map(Node::alloc).collect())
         };
@@ -238,7 +233,7 @@ mod tests {
     #[test]
     fn a_ready_cluster_prints_commands_to_try() {
         let set = set_file::parse("dev.toml".as_ref(), set_file::DEV).unwrap();
-        let http = TcpListener::bind("127.0.0.1:0").unwrap();
+        let http = Sockets::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         let mut banner = Banner::new(&[&set.spec], "seq:", &http, &Data::Kept("data".into())).unwrap();
         banner.ready(Duration::from_millis(812), Some(2));
         banner.http = "http://127.0.0.1:7180".to_owned();
@@ -263,7 +258,7 @@ mod tests {
     fn a_cluster_of_two_sets_prints_how_to_split() {
         let parse = |text| set_file::parse("dev.toml".as_ref(), text).unwrap().spec;
         let (first, second) = (parse(set_file::DEV), parse(set_file::DEV_B));
-        let http = TcpListener::bind("127.0.0.1:0").unwrap();
+        let http = Sockets::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         let mut banner = Banner::new(&[&first, &second], "seq:", &http, &Data::Kept("data".into())).unwrap();
         banner.ready(Duration::from_millis(812), Some(2));
         banner.http = "http://127.0.0.1:7180".to_owned();

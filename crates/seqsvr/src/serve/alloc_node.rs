@@ -3,7 +3,7 @@
 //! The background tasks renew the lease and raise ceilings; on a busy serving thread they would queue behind requests,
 //! and ceilings would be raised late just under the highest load.
 
-use std::net::{IpAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,9 @@ use seq_kit::admission::{Admission, OwnFiles};
 use seq_kit::connection::{Listener, Tls};
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
+use seq_kit::listen;
 use seq_kit::memory::{MemoryBudget, MemoryMetrics};
+use seq_kit::proxy_protocol::Headers;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_kit::unfinished::{CALLERS, FEW, Unfinished};
 use seq_proto::v1;
@@ -42,20 +44,23 @@ const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 /// The sockets of the ports of an AllocSvr or a proxy: one of each for every serving thread.
 pub(crate) struct Ports {
     /// The port for callers.
-    pub(crate) grpc: Vec<TcpListener>,
+    pub(crate) grpc: Vec<listen::Sockets>,
     /// The port for peers, if the node has one: a proxy has none.
-    peers: Vec<TcpListener>,
+    peers: Vec<listen::Sockets>,
     /// The Redis port, if the node has one.
-    redis: Option<(Vec<TcpListener>, RespConfig)>,
+    redis: Option<(Vec<listen::Sockets>, RespConfig)>,
     /// Whether GET requests may allocate numbers.
     pub(crate) allocate_on_get: bool,
     /// TLS of the ports for callers.
     pub(crate) tls: Option<Tls>,
     peer_tls: Option<Tls>,
+    /// How the node dials itself, where it does not listen at the address that others dial.
+    own_dial: Option<Dial>,
     /// The tenants of the callers.
     pub(crate) tenants: Option<Tenants>,
     /// The memory that requests may hold, in bytes.
     memory: usize,
+    headers: Headers,
 }
 
 impl Ports {
@@ -70,20 +75,34 @@ impl Ports {
             allocate_on_get: settings.http.allocate_on_get,
             tls: None,
             peer_tls: None,
+            own_dial: None,
             tenants: None,
             memory: settings.limits.memory_bytes(),
+            headers: Headers::from(settings.proxy_protocol.networks()?),
         })
     }
 
     /// Binds the ports of an AllocSvr: those of its callers and that of its peers.
-    pub(crate) fn of_alloc(alloc: &AllocSpec, threads: usize, settings: &Settings) -> anyhow::Result<Ports> {
-        let ports = Ports::bind(&alloc.addr, alloc.redis.as_deref(), threads, settings)?;
-        Ok(Ports { peers: bind(&alloc.peer, threads)?, ..ports })
+    pub(crate) fn of_alloc(
+        alloc: &AllocSpec,
+        credentials: Option<&Credentials>,
+        threads: usize,
+        settings: &Settings,
+    ) -> anyhow::Result<Ports> {
+        let at = alloc.listening();
+        let ports = Ports::bind(&at.addr, at.redis.as_deref(), threads, settings)?;
+        let own_dial = if at.addr == alloc.addr {
+            None
+        } else {
+            let local = to_dial(ports.grpc[0].local_addr()?).to_string();
+            Some(seq_channel::tls::via(credentials.cloned(), &local))
+        };
+        Ok(Ports { peers: bind(&at.peer, threads)?, own_dial, ..ports })
     }
 
     /// The address of the port for peers.
     pub(crate) fn peer_addr(&self) -> anyhow::Result<Option<String>> {
-        let addr = self.peers.first().map(TcpListener::local_addr).transpose()?;
+        let addr = self.peers.first().map(listen::Sockets::local_addr).transpose()?;
         Ok(addr.map(|addr| addr.to_string()))
     }
 
@@ -118,26 +137,36 @@ impl Ports {
 
     /// The address of the Redis port.
     pub(crate) fn redis_addr(&self) -> anyhow::Result<Option<String>> {
-        let addr = self.redis.as_ref().and_then(|(listeners, _)| listeners.first()).map(TcpListener::local_addr);
+        let addr = self.redis.as_ref().and_then(|(listeners, _)| listeners.first()).map(listen::Sockets::local_addr);
         Ok(addr.transpose()?.map(|addr| addr.to_string()))
     }
 
     /// The sockets of each thread, and the configuration of the Redis port.
     pub(crate) fn by_thread(self, node: &str, known: &[IpAddr]) -> (Vec<Sockets>, Option<RespConfig>) {
-        let Ports { grpc, peers, redis, tls, peer_tls, tenants, .. } = self;
+        let Ports { grpc, peers, redis, tls, peer_tls, tenants, headers, .. } = self;
         let (listeners, config) = redis.unzip();
         let unfinished = |most| Unfinished::new(most, known.iter().copied(), unfinished_dropped(node));
         let asks = tenants.is_some() || config.as_ref().is_some_and(|config| config.password.is_some());
         let proved = |port: Unfinished, asks| if asks { port.until_proved() } else { port };
         let of_callers = proved(unfinished(CALLERS), tenants.is_some());
         let (of_redis, of_peers) = (proved(unfinished(CALLERS), asks), unfinished(FEW));
-        let socket = |listener, port| Listener::socket(listener, tls.clone()).of_port(port);
+        let socket = |listener, port| Listener::socket(listener, tls.clone()).of_port(port).with_headers(&headers);
         let mut redis = listeners.into_iter().flatten().map(|listener| socket(listener, &of_redis));
         let mut peers =
             peers.into_iter().map(|listener| Listener::socket(listener, peer_tls.clone()).of_port(&of_peers));
         let of_thread = |grpc| Sockets { grpc: socket(grpc, &of_callers), peers: peers.next(), redis: redis.next() };
         (grpc.into_iter().map(of_thread).collect(), config)
     }
+}
+
+/// An address at which a socket of this machine can be dialled from it.
+fn to_dial(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
 }
 
 /// The sockets of one serving thread.
@@ -148,12 +177,12 @@ pub(crate) struct Sockets {
 }
 
 /// Starts an AllocSvr with one serving thread for each socket of a port. Adds its background tasks and its endpoints to
-/// the given stages.
+/// the given stages. Its ports report `ready` and the checks of the allocator.
 pub(crate) fn start(
     config: AllocConfig,
     (ports, dial): (Ports, Dial),
-    background: &mut Stage,
-    endpoints: &mut Stage,
+    mut ready: Checks,
+    (background, endpoints): (&mut Stage, &mut Stage),
     timeout: Duration,
 ) -> anyhow::Result<Allocator> {
     let (node, set) = (config.name.clone(), config.spec.name.clone());
@@ -166,17 +195,19 @@ pub(crate) fn start(
         store_addrs: config.spec.stores.iter().map(|store| store.addr.clone()).collect(),
         admin_addrs: config.spec.stores.iter().filter_map(|store| store.admin.clone()).collect(),
     };
-    let tls = ports.tls.clone();
+    let (tls, own_dial) = (ports.tls.clone(), ports.own_dial.clone());
     let allocator = start_background(config, dial.clone(), background, timeout)?;
     let admin = admin_view(allocator.clone(), identity, ports.tls.clone());
-    let mut ready = Checks::new();
     allocator.add_checks(&mut ready);
     let services = allocator.handover_service();
     let of_peers = PeerNode { services, admin: admin.clone(), ready: ready.clone(), admission: admission.clone() };
     let (allocate_on_get, tenants) = (ports.allocate_on_get, ports.tenants.clone());
     let memory = ports.memory(&admission, endpoints.tasks());
     let (sockets, resp) = ports.by_thread(&node, &known);
-    let resp = resp.map(|config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone()));
+    let departure = ready.departure();
+    let of_redis =
+        |config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone(), departure.clone());
+    let resp = resp.map(of_redis);
     let grpc_node = grpc::Node { admin, ready, beside: Routes::default(), admission, allocate_on_get, tenants, memory };
     let (tasks, serving) = (endpoints.tasks().clone(), allocator.clone());
     let (opened, outcomes) = mpsc::channel();
@@ -210,7 +241,12 @@ pub(crate) fn start(
     for outcome in outcomes.iter().take(count) {
         outcome.context("cannot open the ports")?;
     }
-    allocator.check_itself(&dial, move || tls.as_ref().map(Tls::certificate_not_after), endpoints.tasks());
+    allocator.check_itself(
+        &dial,
+        own_dial.as_ref(),
+        move || tls.as_ref().map(Tls::certificate_not_after),
+        endpoints.tasks(),
+    );
     background.allocator(allocator.clone());
     Ok(allocator)
 }

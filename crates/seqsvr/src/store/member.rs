@@ -57,8 +57,8 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         let message = format!("{}: set {} has no store with id {}", file.display(), set.spec.name, id);
         return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
     };
-    let (name, addr, http) = (spec.name.clone(), spec.addr.clone(), spec.http.clone());
-    let (raft_addr, admin_addr) = (spec.raft.clone(), spec.admin.clone());
+    let at = spec.listening();
+    let name = at.name;
     let (options, running) = (settings.store.clone(), set.spec.clone());
     let credentials = security::of_node(&set, Role::Store, &name)?;
 
@@ -66,9 +66,9 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         Process::new(settings, &Banner { role: "store", set: &set.spec.name, node: &name, data: Some(&data) })?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
     let exit = runtime.block_on(async {
-        let (listener, http) = (bind_one(&addr)?, bind_one(&http)?);
-        let raft = bind_one(&raft_addr)?;
-        let admin = admin_addr.as_deref().map(bind_one).transpose()?;
+        let (listener, http) = (bind_one(&at.addr)?, bind_one(&at.http)?);
+        let raft = bind_one(&at.raft)?;
+        let admin = at.admin.as_deref().map(bind_one).transpose()?;
         let tls = security::certified(credentials.as_ref(), &name);
         let known: Vec<_> = set.spec.ips().collect();
         let unfinished = |most| Unfinished::new(most, known.iter().copied(), unfinished_dropped(&name));
@@ -108,7 +108,7 @@ pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         process.reload_at(hangups, Reload { running: keys, load: Box::new(load), set: Some(live) });
         stage.store(handle);
         process.push(stage);
-        tracing::info!(name, peers = addr, raft = raft_addr, admin = admin_addr, http = %http.local_addr()?, "listening");
+        tracing::info!(name, peers = at.addr, raft = at.raft, admin = at.admin, http = %http.local_addr()?, "listening");
         process.open(http, credentials.as_ref(), recorder, checks)?;
         process.ending().await;
         let exit = process.shutdown().await;

@@ -62,7 +62,7 @@ async fn meet(more: usize) -> io::Result<()> {
     let place = Place::new();
     let (client, tls) = (place.credentials("client/backend", more), place.tls());
     let (near, far) = sockets().await;
-    let mut server = Connection::accepted(near, Some(&tls), None);
+    let mut server = Connection::of_socket(near, Some(&tls), None);
     let dialing = async {
         // TLS 1.3: a client's handshake is complete before the server has seen its certificate.
         let mut stream = client.connect("127.0.0.1", &ExpectedServer::any(), far, None).await?;
@@ -84,7 +84,7 @@ async fn a_revocation_ends_the_open_connections_of_its_holder_alone() {
     let mut open = Vec::new();
     for holder in ["client/stays", "client/goes"] {
         let (client, (near, far)) = (place.credentials(holder, 0), sockets().await);
-        let mut accepted = Connection::accepted(near, Some(&tls), None);
+        let mut accepted = Connection::of_socket(near, Some(&tls), None);
         let any = ExpectedServer::any();
         let (opened, dialed) = tokio::join!(accepted.open(), client.connect("127.0.0.1", &any, far, None));
         opened.unwrap();
@@ -124,7 +124,7 @@ async fn a_newer_handshake_takes_the_seat_of_the_oldest_until_one_is_complete() 
     let mut open = Vec::new();
     for _ in 0..9 {
         let (near, client) = sockets().await;
-        open.push(Connection::accepted(near, Some(&tls), Some(&port)));
+        open.push(Connection::of_socket(near, Some(&tls), Some(&port)));
         far.push(client);
     }
     let error = open[0].open().await.unwrap_err();
@@ -137,7 +137,7 @@ async fn a_newer_handshake_takes_the_seat_of_the_oldest_until_one_is_complete() 
     opened.unwrap();
     for _ in 0..9 {
         let (near, client) = sockets().await;
-        open.push(Connection::accepted(near, Some(&tls), Some(&port)));
+        open.push(Connection::of_socket(near, Some(&tls), Some(&port)));
         far.push(client);
     }
     let mut dialed = dialed.unwrap();
@@ -150,7 +150,7 @@ async fn a_newer_handshake_takes_the_seat_of_the_oldest_until_one_is_complete() 
 async fn a_plain_connection_without_a_request_ends() {
     let port = Unfinished::new(8, [], Counter::noop());
     let (near, _far) = sockets().await;
-    let mut server = Connection::accepted(near, None, Some(&port));
+    let mut server = Connection::of_socket(near, None, Some(&port));
     assert_eq!(server.read_u8().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
 
     // A request finishes the connection, unless the port asks for a proof.
@@ -158,12 +158,12 @@ async fn a_plain_connection_without_a_request_ends() {
         let port = Unfinished::new(8, [], Counter::noop());
         let port = if needs_proof { port.until_proved() } else { port };
         let (near, _far) = sockets().await;
-        let mut server = Connection::accepted(near, None, Some(&port));
+        let mut server = Connection::of_socket(near, None, Some(&port));
         server.peer().requested();
         let idle = tokio::time::timeout(2 * FINISH_TIMEOUT, server.read_u8()).await;
         assert_eq!(idle.is_ok(), needs_proof);
         let (near, _far) = sockets().await;
-        let mut server = Connection::accepted(near, None, Some(&port));
+        let mut server = Connection::of_socket(near, None, Some(&port));
         server.peer().proved();
         tokio::time::timeout(2 * FINISH_TIMEOUT, server.read_u8()).await.expect_err("it may be idle");
     }
@@ -174,7 +174,7 @@ async fn garbage_ends_a_handshake_at_once() {
     let tls = Place::new().tls();
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"*1\r\n$4\r\nPING\r\n", &[0; 64], &[0xff; 64]] {
         let (near, mut far) = sockets().await;
-        let mut server = Connection::accepted(near, Some(&tls), None);
+        let mut server = Connection::of_socket(near, Some(&tls), None);
         far.write_all(garbage).await.unwrap();
         let error = server.open().await.unwrap_err();
         assert_ne!(error.kind(), io::ErrorKind::TimedOut, "{error}");
@@ -187,17 +187,17 @@ async fn a_half_open_connection_ends_by_the_timeout_whatever_reads_it() {
     // Nothing at all, and the beginning of a record that never ends.
     for beginning in [&b""[..], &[22, 3, 1, 2, 0, 1, 0]] {
         let (near, mut far) = sockets().await;
-        let mut server = Connection::accepted(near, Some(&tls), None);
+        let mut server = Connection::of_socket(near, Some(&tls), None);
         far.write_all(beginning).await.unwrap();
         assert_eq!(server.open().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
 
         drop(server);
         let (near, _far) = sockets().await;
-        let mut server = Connection::accepted(near, Some(&tls), None);
+        let mut server = Connection::of_socket(near, Some(&tls), None);
         assert_eq!(server.read(&mut [0]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
         drop(server);
         let (near, _far) = sockets().await;
-        let mut server = Connection::accepted(near, Some(&tls), None);
+        let mut server = Connection::of_socket(near, Some(&tls), None);
         assert_eq!(server.flush().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }
