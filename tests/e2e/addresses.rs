@@ -1,5 +1,5 @@
-//! Addresses of real nodes that are not plain ones of this machine: others dial other addresses than the nodes listen at,
-//! names have underscores, a name has addresses of both families.
+//! Addresses of real nodes that are not plain ones of this machine: others dial other addresses than the nodes listen
+//! at, names have underscores, a name has addresses of both families.
 
 use std::net::{Ipv6Addr, TcpStream};
 use std::path::Path;

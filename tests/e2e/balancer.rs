@@ -1,5 +1,5 @@
-//! A real load balancer in front of AllocSvrs and proxies: HAProxy, with health checks at `/readyz` each 300 ms, no retry
-//! and no second choice of a server. A rolling restart fails no call.
+//! A real load balancer in front of AllocSvrs and proxies: HAProxy, with health checks at `/readyz` each 300 ms, no
+//! retry and no second choice of a server. A rolling restart fails no call.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -213,8 +213,8 @@ fn grpc(url: String, uid: u64) -> impl FnMut() -> Result<u64, String> + Send + '
     }
 }
 
-/// The clients of one kind of node behind the balancer: each protocol, with connections that are kept and with new ones.
-/// Their uids are of different sections.
+/// The clients of one kind of node behind the balancer: each protocol, with connections that are kept and with new
+/// ones. Their uids are of different sections.
 fn callers(host: std::net::Ipv4Addr, kind: &str, port: u16, first: u64) -> Vec<Caller> {
     let addr = |offset: u16| format!("{host}:{}", port + offset);
     let (mut callers, mut uid) = (Vec::new(), first);

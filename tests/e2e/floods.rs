@@ -1,5 +1,5 @@
 //! Strangers that open connections and never finish them, at every kind of port of a cluster over TLS, and clients that
-//! take all connections or send frames of no use: newcomers of all kinds are served meanwhile.
+//! take all connections or send frames of no use: newcomers of all kinds are still served.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -266,13 +266,13 @@ async fn frames_of_no_use_end_the_connection_at_every_port() {
             for (kind, frame) in &kinds {
                 let sent = frames(SocketAddr::from((cluster.place.host, port)), credentials, frame).await;
                 println!("{node} {port} {kind:16} {sent:8} bytes");
-                // Beside what the sockets of both sides keep.
+                // In addition to the bytes in the sockets of both sides.
                 assert!(sent < FRAMES, "{node} {port} {kind}: {sent}");
                 connections += 1.0;
             }
         }
-        let counted = cluster.metric(http, &format!("seqsvr_connections_flooded_total{{node=\"{node}\"}}"));
-        assert_eq!(counted, connections, "{node}");
+        let metric = ["seqsvr_connections_flooded_total{node=\"", node, "\"}"].concat();
+        assert_eq!(cluster.metric(http, &metric), connections, "{node}");
     }
 }
 

@@ -227,8 +227,8 @@ async fn a_right_token_above_the_connections_of_its_tenant_is_no_wrong_password(
     });
 }
 
-/// The certificates of a proxy and of an AllocSvr, as the host of one has them: with that of a proxy which a tenant names,
-/// its uids and quotas; with others, all users. A proxy that is named is cut however it treats its own callers.
+/// The certificates of a proxy and of an AllocSvr, as the host of one has them: with that of a proxy which a tenant
+/// names, its uids and quotas; with others, all users. A proxy that is named is cut however it treats its own callers.
 #[test]
 fn a_proxy_is_cut_to_the_tenant_that_names_it() {
     let edge =
@@ -267,7 +267,8 @@ fn a_proxy_is_cut_to_the_tenant_that_names_it() {
     let refusal = "OTHER_TENANTS_UID";
     eventually("an AllocSvr refuses the uid", || next("2000000").contains(refusal).then_some(()));
     let counted = |port: u16, node: &str| {
-        cluster.metric(port, &format!("seqsvr_tenant_refused_total{{node=\"{node}\",tenant=\"edge\",cause=\"uid\"}}"))
+        let metric = ["seqsvr_tenant_refused_total{node=\"", node, "\",tenant=\"edge\",cause=\"uid\"}"].concat();
+        cluster.metric(port, &metric)
     };
     assert!(counted(7480, "a1") + counted(7481, "a2") >= 3.0, "counted as the tenant's");
 }

@@ -304,7 +304,7 @@ impl Handovers {
         true
     }
 
-    /// Whether a target accepted a step; one that does not respond has not.
+    /// Whether a target accepted a step; a target that does not respond has not.
     fn accepted(&mut self, step: &'static str, handover: &Handover, outcome: Result<(), Status>) -> bool {
         let target = (handover.departure.as_ref().map(|departure| departure.set), handover.to);
         let Err(status) = &outcome else {

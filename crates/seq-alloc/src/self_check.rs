@@ -1,8 +1,8 @@
 //! Dials this node as its callers do, and withdraws it where they cannot reach it and another node of the set can take
 //! over. `seq_core::self_check` decides.
 //!
-//! It dials a few other nodes in the same way, and states in its status which ones it does not reach: so each node learns
-//! whether the others reach it (`seq_core::peer_reach`).
+//! It dials a few other nodes in the same way, and states in its status which nodes it does not reach: so each node
+//! learns whether the others reach it (`seq_core::peer_reach`).
 //!
 //! Each round is a connection of its own, with its handshake: an open connection would prove nothing about the next
 //! caller's. The request is the same as of `seqsvr status`, whose response names its node.
@@ -136,8 +136,8 @@ impl Checking {
         others.map(|(id, node)| (*id, (node.name.clone(), node.addr.clone()))).collect()
     }
 
-    /// Dials the other nodes whose turn it is, and publishes which ones this node does not reach. Returns whether one of
-    /// them states that it does not reach this node.
+    /// Dials the other nodes whose turn it is, and publishes which nodes this node does not reach. Returns whether one
+    /// of them states that it does not reach this node.
     async fn dial_peers(&mut self) -> bool {
         let peers = self.peers();
         let due = self.reach.due(&peers.keys().copied().collect::<BTreeSet<_>>());

@@ -74,7 +74,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// Whether callers reach this node, as decided last.
     pub(crate) self_check: Mutex<Decision>,
-    /// Names of other nodes of the set that this one does not reach at their addresses for callers.
+    /// Names of other nodes of the set that this node does not reach at their addresses for callers.
     pub(crate) unreached: Mutex<Vec<String>>,
     /// Set when this process may no longer serve.
     pub(crate) halt: HaltLatch,

@@ -20,7 +20,7 @@ use tonic::transport::Endpoint;
 /// The application protocol of gRPC.
 const HTTP2: &[u8] = b"h2";
 
-/// Time after which the next address of a host is tried beside the one before: the default of RFC 8305.
+/// Time after which the next address of a host is tried in parallel to the previous address: the default of RFC 8305.
 const STAGGER: Duration = Duration::from_millis(250);
 
 /// Interval of log lines about an address with an unexpected server: a dialer tries again about once per second as long
@@ -34,8 +34,8 @@ pub fn dial(trust: impl Into<Trust>) -> Dial {
     dial_via(trust.into(), None)
 }
 
-/// Makes connections to `via`, whatever the address of the server, as [`dial()`] does; without TLS where there are no
-/// credentials.
+/// Returns a connector as [`dial()`] does that connects to `via` for every address of a server; without TLS if there
+/// are no credentials.
 #[must_use]
 pub fn via(trust: Option<impl Into<Trust>>, via: &str) -> Dial {
     let via: Arc<str> = via.into();
@@ -131,8 +131,8 @@ impl Refusals {
     }
 }
 
-/// Connects to `addr`, as `host:port`. Where its host has several addresses, the next one is tried as well once one has
-/// failed or taken [`STAGGER`]; the first connection is taken, as RFC 8305 has it.
+/// Connects to `addr`, given as `host:port`. If its host has several addresses, the next address is tried as well once
+/// an attempt has failed or taken [`STAGGER`]; the first connection is used (RFC 8305).
 pub(crate) async fn tcp(addr: &str) -> io::Result<TcpStream> {
     let mut left = by_turns(lookup_host(addr).await?.collect()).into_iter().peekable();
     let (mut attempts, mut failed) = (FuturesUnordered::new(), None);

@@ -103,8 +103,8 @@ pub struct Plan {
     pub stranded: Vec<Stranded>,
     /// Sections that their live owners should hand over, in order of section.
     pub handovers: Vec<PlannedHandover>,
-    /// Sections that are to be handed over only to even the load, also those that wait: for candidates that are stable, or for
-    /// the end of a pause.
+    /// Sections that are to be handed over only to even the load, also those that wait: for candidates that are stable,
+    /// or for the end of a pause.
     pub uneven: u32,
     /// Nodes whose newest incarnation is live.
     pub living: BTreeSet<NodeId>,

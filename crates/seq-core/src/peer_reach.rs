@@ -1,14 +1,14 @@
 //! Which other nodes of its set a node reaches at their addresses for callers.
 //!
-//! A node dials one other node in each round, in turn, and again one that has just failed. So the rate does not grow with
-//! the set, and a node is reported after a few failures in a row.
+//! A node dials one other node in each round, in turn, and again a node that has just failed. So the rate does not grow
+//! with the set, and a node is reported after a few failures in a row.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound::{Excluded, Unbounded};
 
 use crate::id::NodeId;
 
-/// Dials in a row that fail before a node counts as unreached; one that succeeds ends it.
+/// Dials in a row that fail before a node counts as unreached; a success ends it.
 const FAILURES: u32 = 3;
 
 /// Most nodes that are dialled in one round.

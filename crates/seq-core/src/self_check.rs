@@ -7,11 +7,11 @@
 //! where it has none, the node stays and asks again later.
 //!
 //! A firewall in front of a node does not hide it from itself. So nodes dial each other too, a few at a time
-//! ([`crate::peer_reach`]), and state which ones they do not reach. A node leaves for that where most others state so and
-//! can take over, and while no other one has left.
+//! ([`crate::peer_reach`]), and state which nodes they do not reach. A node leaves for that where most others state so
+//! and can take over, and while no other node has left.
 //!
-//! **Invariant:** one node that lies, or that has a broken network, makes no other one leave: it takes at least two, and a
-//! majority of all others, also of those that do not respond.
+//! **Invariant:** one node that lies, or that has a broken network, makes no other node leave: it takes at least two,
+//! and a majority of all others, also of those that do not respond.
 //!
 //! **Invariant:** without a response of another node nothing is given up before the certificate has expired. A node
 //! that never reached itself only reports it: its network may not lead back to it.
@@ -28,7 +28,7 @@ pub const RETRY: Duration = Duration::from_secs(1);
 /// Rounds in a row that fail before a node counts as unreachable, and that succeed before it counts as reachable again.
 const ROUNDS: u32 = 3;
 
-/// Fewest nodes that make another one leave by their statements.
+/// Fewest nodes that make another node leave by their statements.
 const MIN_WITNESSES: usize = 2;
 
 /// How long a node stays after the store had no other candidate.
@@ -44,20 +44,20 @@ pub struct Round {
     /// The other nodes that responded: how long the certificate of the longest-lasting one is valid, [`Duration::MAX`]
     /// without TLS; `None` where none responded, or none was asked.
     pub other: Option<Duration>,
-    /// Whether a node that was dialled in turn states that it does not reach this one.
+    /// Whether a node that was dialled in turn states that it does not reach this node.
     pub suspected: bool,
     /// The statements of the others; none where they were not asked.
     pub witnesses: Witnesses,
 }
 
-/// Statements of other nodes about this one.
+/// Statements of other nodes about this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Witnesses {
     /// Nodes that serve and state that they do not reach it.
     pub against: usize,
     /// All other nodes of the set.
     pub of: usize,
-    /// Whether one of them is withdrawn.
+    /// Whether any of these nodes is withdrawn.
     pub one_left: bool,
 }
 
@@ -166,7 +166,7 @@ impl SelfCheck {
         !round.reached || self.unreachable.holds || self.expires(round.left) || self.needs_witnesses(round)
     }
 
-    /// Whether all of them are to be asked, for what they state about this one.
+    /// Whether all of them are to be asked, for their statements about this node.
     #[must_use]
     pub fn needs_witnesses(&self, round: &Round) -> bool {
         round.suspected || self.isolated.holds

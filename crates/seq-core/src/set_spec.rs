@@ -89,8 +89,8 @@ pub struct StoreSpec {
     pub listen: StoreListen,
 }
 
-/// Addresses at which a member listens, where they are not those that others dial: behind a translation of addresses,
-/// published ports of a container, or elastic addresses.
+/// Addresses at which a member listens, where they differ from the dialled addresses: behind a translation of
+/// addresses, published ports of a container, or elastic addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreListen {
     /// For [`StoreSpec::addr`].
@@ -122,7 +122,7 @@ pub struct AllocSpec {
     pub listen: AllocListen,
 }
 
-/// Addresses at which an AllocSvr listens, where they are not those that others dial.
+/// Addresses at which an AllocSvr listens, where they differ from the dialled addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllocListen {
     /// For [`AllocSpec::addr`].
@@ -142,7 +142,7 @@ pub struct PortSpec<'a> {
     pub key: &'static str,
     /// The address that others dial; `None`: the node has no such port.
     pub addr: Option<&'a str>,
-    /// The address at which the node listens, where it is another one.
+    /// Address at which the node listens, where it differs from `addr`.
     pub listen: Option<&'a str>,
 }
 

@@ -97,7 +97,7 @@ pub struct ConnectionMetrics {
     pub open: Gauge,
     /// Connections closed at once, at a limit.
     pub refused: Counter,
-    /// Connections ended because of too many frames beside requests.
+    /// Connections ended because of too many frames that belong to no request.
     pub flooded: Counter,
 }
 

@@ -1,11 +1,11 @@
 //! The PROXY protocol, version 2: a balancer tells the address of its client before the client's first byte.
 //!
 //! A header is believed only from the addresses that the settings list, so a port without such a list believes none. A
-//! connection from a listed address may come without one, as health checks and other nodes on the balancer's machine do;
-//! it counts as what it is. A client behind a balancer that sends headers cannot add one of its own: only the first
+//! connection from a listed address may come without one, as health checks and other nodes on the balancer's machine
+//! do; it counts as what it is. A client behind a balancer that sends headers cannot add one of its own: only the first
 //! counts, and what follows it is no TLS, no HTTP and no command of Redis.
 //!
-//! [`parse`] decides about a header; [`Headers`] reads them, beside the accepting of further connections.
+//! [`parse`] decides about a header; [`Headers`] reads them, concurrently with the accepting of further connections.
 
 use std::fmt;
 use std::io;
@@ -70,7 +70,7 @@ fn rest(head: &[u8; HEAD]) -> Result<usize, Refused> {
 /// Returns what a header says: its first part and the rest.
 fn parse(head: &[u8; HEAD], rest: &[u8]) -> Result<Source, Refused> {
     match head[12] & 0xf {
-        // LOCAL: whatever follows does not count.
+        // LOCAL: the rest of the header does not count.
         0 => return Ok(Source::Balancer),
         1 => {}
         _ => return Err(Refused::Malformed),

@@ -19,12 +19,7 @@ pub mod status;
 pub use reason::Reason;
 
 /// Types and services generated from `proto/seqsvr/v1`.
-#[expect(
-    clippy::allow_attributes_without_reason,
-    clippy::large_enum_variant,
-    clippy::too_many_lines,
-    reason = "generated"
-)]
+#[expect(clippy::allow_attributes_without_reason, clippy::too_many_lines, reason = "generated")]
 pub mod v1 {
     tonic::include_proto!("seqsvr.v1");
 

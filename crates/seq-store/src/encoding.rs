@@ -1,4 +1,4 @@
-//! Formats 5 to 10 of commands and states: archived types and their conversions. The one place that uses rkyv here.
+//! Formats 5 to 10 of commands and states: archived types and their conversions. No other module uses rkyv.
 //!
 //! Types of `seq-core` are never archived themselves: renaming a field there must not change what is on disk.
 //! Everything that has one item for each section is a set of flat vectors of the same length: that encodes, validates
@@ -11,8 +11,8 @@
 //! Format 6 has the bytes of format 5. It is the first one that a group was raised to, so a log with it has begun to
 //! count. Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only. Format 8 (`v8`)
 //! adds what sets know of each other since [`Rules::Eight`](state::Rules::Eight), and what a loss of entries leaves.
-//! Format 9 (`v9`) adds the copies of sections whose last owner stopped in an orderly way. Format 10 (`v10`) adds moves of
-//! sections by operators, and pauses of balancing.
+//! Format 9 (`v9`) adds the copies of sections whose last owner stopped in an orderly way. Format 10 (`v10`) adds moves
+//! of sections by operators, and pauses of balancing.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;

@@ -29,7 +29,7 @@ pub(crate) fn sender<T>(request: &Request<T>) -> Result<Option<Identity>, Status
 /// The identity that a request acts with, for people.
 ///
 /// # Errors
-/// Those of [`sender`].
+/// The errors of [`sender`].
 pub(crate) fn principal<T>(request: &Request<T>) -> Result<String, Status> {
     Ok(sender(request)?.map_or_else(|| UNAUTHENTICATED.to_owned(), |identity| identity.short()))
 }

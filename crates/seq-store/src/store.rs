@@ -190,8 +190,8 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let node = RaftNode::<SetState>::prepare(raft, tasks)?;
     check_form(&node, &data, &spec, form)?;
     let dials = spec.stores.len() * CONNECTIONS_PER_MEMBER;
-    let services =
-        Services::closed(&node, Admission::new(&name, OwnFiles { dials, threads: 1 }, connection_metrics(&name))?);
+    let admission = Admission::new(&name, OwnFiles { dials, threads: 1 }, connection_metrics(&name))?;
+    let services = Services::closed(&node, admission);
     let tls = sockets.peers.tls().cloned();
     // The other members may be starting too, and probe this one.
     server::serve(services.clone(), &spec.name, sockets, tasks).map_err(StartError::Listen)?;
@@ -237,8 +237,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     run_between(tasks, between, migrations, quarantine_awaits);
     let agreed = agree_on_definition(replicated, set.clone(), Terms { lease_wait: options.lease_wait });
     spawn(tasks, "store set", Kind::Critical, agreed);
-    spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());
-    spawn(tasks, "top sections", Kind::Disposable, top_sections::update(view.clone()));
+    run_gauges(tasks, &view);
     tracing::info!(store = name, cluster, set = set.name, id, round_trip = ?options.max_round_trip(), "the store member listens");
     Ok(StoreHandle { node, view, allocs, tasks: tasks.clone() })
 }
@@ -247,6 +246,12 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
 fn run_owners(tasks: &TaskGroup, arbiter: ArbiterShell, reach: impl Future<Output = ()> + Send + 'static) {
     spawn(tasks, "store reach", Kind::Critical, reach);
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
+}
+
+/// Publishes the gauges of the member.
+fn run_gauges(tasks: &TaskGroup, view: &View) {
+    spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());
+    spawn(tasks, "top sections", Kind::Disposable, top_sections::update(view.clone()));
 }
 
 /// Runs what this set's store does with those of other sets.

@@ -21,7 +21,7 @@ pub const MAX_RATE: u32 = 100_000_000;
 /// Most tokens of a tenant, because each request with a token is compared with all of them.
 const MAX_TOKENS: usize = 16;
 
-/// Prefix of the name of a proxy among those of clients.
+/// Prefix of a proxy's name among the names of clients.
 pub(crate) const PROXY: &str = "proxy/";
 
 /// Longest name of a tenant, in bytes; the name is a label of metrics.
@@ -36,7 +36,7 @@ pub struct TenantSpec {
     pub uids: Vec<Range<u64>>,
     /// Hashes of the tokens that identify it.
     pub tokens: Vec<TokenHash>,
-    /// Names of the clients whose certificates prove it, and `proxy/NAME` for a proxy: what that sends counts as the
+    /// Names of the clients whose certificates identify it, and `proxy/NAME` for a proxy, whose requests count as the
     /// tenant's.
     pub certificates: Vec<String>,
     /// Requests per second; a batch, a message of a stream and a command count as one request each.

@@ -46,7 +46,7 @@ enum Proof {
     Role,
     /// The certificate of a client, by its name.
     Certificate(String),
-    /// The certificate of a proxy, by `proxy/NAME`; one that no tenant names is of none.
+    /// The certificate of a proxy, by `proxy/NAME`; a proxy that no tenant names belongs to none.
     Proxy(String),
     /// A token of a tenant.
     Token(String, TokenHash),

@@ -1,9 +1,9 @@
 //! Lifecycle of a server process: stages that start in one order and stop in the reverse order.
 //!
-//! Shutdown: readiness turns false, a node with a load balancer serves on for a while, the allocators hand their sections
-//! over while requests are still served, the endpoints stop accepting and finish requests in flight, the allocators stop,
-//! the stores stop Raft and flush, the port for metrics and probes closes. Tasks that do not end in time are logged and
-//! abandoned.
+//! Shutdown: readiness turns false, a node with a load balancer serves on for a while, the allocators hand their
+//! sections over while requests are still served, the endpoints stop accepting and finish requests in flight, the
+//! allocators stop, the stores stop Raft and flush, the port for metrics and probes closes. Tasks that do not end in
+//! time are logged and abandoned.
 //!
 //! Invariant: a stage is cancelled only after every later one has ended, so no request loses a dependency.
 
@@ -242,8 +242,8 @@ impl Process {
         futures::future::select_all(stages.chain(own)).await;
     }
 
-    /// Waits for `shutdown.delay_ms` after a requested stop, where somebody probes the readiness of this node: it is not
-    /// ready, and everything is served on. Ends early at a second signal, or when a task fails.
+    /// Waits for `shutdown.delay_ms` after a requested stop, where somebody probes the readiness of this node: it is
+    /// not ready, and everything is served on. Ends early at a second signal, or when a task fails.
     pub(crate) async fn serve_on(&self) {
         let delay = self.settings.shutdown.delay;
         if !self.departure.has_begun() || !self.departure.is_watched() || delay.is_zero() {
@@ -324,8 +324,8 @@ impl Process {
     }
 }
 
-/// Binds the sockets of a port for `threads` threads. Its host may be a name: it is listened at all addresses of it that
-/// are of this machine.
+/// Binds the sockets of a port for `threads` threads. Its host may be a name: it is listened at all addresses of it
+/// that are of this machine.
 pub(crate) fn bind(addr: &str, threads: usize) -> anyhow::Result<Vec<Sockets>> {
     let resolved: Vec<SocketAddr> =
         addr.to_socket_addrs().with_context(|| format!("cannot find the host of {addr:?}"))?.collect();

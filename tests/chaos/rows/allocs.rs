@@ -11,7 +11,7 @@ use crate::scene::Scene;
 /// Length of a cut: the lease expires, the sections get another owner, and the old one stays cut off for a while.
 const CUT: Duration = Duration::from_secs(6);
 
-/// Time for a node to find another one unreached, to state it, and for that one to ask the others.
+/// Time for a node to find another node unreached, to state it, and for that node to ask the others.
 const WITNESSED: Duration = Duration::from_secs(40);
 
 /// The allocator under the faults.
@@ -96,8 +96,8 @@ pub(super) fn cut_from_peers() {
     });
 }
 
-/// The firewall drops what other hosts send to the port for callers. The node itself, its lease and its way to the store are
-/// sound, and the callers of this row reach it: until it has handed over they have no refusal.
+/// The firewall drops what other hosts send to the port for callers. The node itself, its lease and its way to the
+/// store are sound, and the callers of this row reach it: until it has handed over they have no refusal.
 pub(super) fn behind_a_firewall() {
     let scene = Scene::start(Shape::USUAL);
     let (sections, _) = split(&scene);

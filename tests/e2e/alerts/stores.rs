@@ -18,7 +18,7 @@ pub(super) const ALERTS_OF_STATES: &[&str] = &["SeqsvrStateDiffers"];
 
 pub(super) const ALERTS_OF_LINEAGES: &[&str] = &["SeqsvrLineageBegun"];
 
-/// A second set of one store and one allocator, beside the three nodes.
+/// A second set of one store and one allocator, in addition to the three nodes.
 const SECOND: &str = r#"
 plaintext = true
 name = "im-b"

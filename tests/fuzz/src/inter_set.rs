@@ -2,10 +2,10 @@
 //! made; then the hostile set is restored, and everything has to complete.
 //!
 //! The third set's certificate is in the wrong hands: its holder sends any request of `InterSetService` in the name of
-//! that set, confirms whatever the honest sets ask of it, and states what it likes. The service itself needs Raft: its
-//! steps around the state (the check of the sender, the confirmation, one command) are restated in `service`. A
-//! response of the hostile set to a fence, or with its final records, is not drawn: `docs/security.md` has what those
-//! can do.
+//! that set, confirms every request of the honest sets, and makes arbitrary statements. The service itself needs Raft:
+//! its steps around the state (the check of the sender, the confirmation, one command) are restated in `service`. A
+//! response of the hostile set to a fence, or with its final records, is not drawn: `docs/security.md` states what
+//! those can do.
 //!
 //! Checked are the sections that were never in the hostile set, nor on their way there: one residence, no epoch twice,
 //! no ceiling that falls, no owner that starts from the copy of another attempt. Each owner starts at its ceiling, so
@@ -36,7 +36,7 @@ const CLUSTER: &str = "fuzz";
 pub(crate) enum Bug {
     /// An arrival is proposed as it is requested.
     Unconfirmed,
-    /// A request is from the set that it names, whatever its certificate.
+    /// A request counts as that of the set that it names, under any certificate.
     AnySender,
     /// Claims are merged whichever set made them.
     AnyClaims,
@@ -44,7 +44,7 @@ pub(crate) enum Bug {
     ReturnNeverWaits,
 }
 
-/// Three sets, and what no set knows.
+/// Three sets, and the facts that no set knows.
 pub(crate) struct World {
     layout_id: LayoutId,
     sets: Vec<State>,
@@ -62,11 +62,12 @@ pub(crate) struct World {
     exposed: BTreeSet<SectionId>,
     /// The highest ceiling that was ever committed for a section.
     ceilings: BTreeMap<SectionId, Seq>,
-    /// The epochs under which a section was resident, each with its set and the attempt whose copy its owner may start from.
+    /// The epochs under which a section was resident, each with its set and the attempt whose copy its owner may start
+    /// from.
     epochs: BTreeMap<(SectionId, Epoch), (usize, HandoverId)>,
     /// The attempts of departures, by the epoch that begins.
     attempts: BTreeMap<(SectionId, Epoch), HandoverId>,
-    /// How often what is worth reaching was reached.
+    /// How often each situation of interest was reached.
     pub(crate) reached: BTreeMap<&'static str, u64>,
 }
 
@@ -155,7 +156,7 @@ impl World {
         self.drawn
     }
 
-    /// Applies a command to a set's state, and compares with what no set knows.
+    /// Applies a command to a set's state, and compares with the facts that no set knows.
     fn apply(&mut self, set: usize, command: &Command) -> Answer {
         let before = self.sets[set].sections.clone();
         let answer = self.sets[set].apply(command);
@@ -211,7 +212,7 @@ mod tests {
         (0..rng.usize(200..4_000)).map(|_| rng.u8(..)).collect()
     }
 
-    /// The seeds of the test: `FUZZ_SEEDS=100000` runs more, `FUZZ_SEED=17` that one.
+    /// The seeds of the test: `FUZZ_SEEDS=100000` runs more, `FUZZ_SEED=17` that seed.
     fn seeds() -> std::ops::Range<u64> {
         let given = |name| requested(name).and_then(|number| number.parse().ok());
         match given("FUZZ_SEED") {
@@ -259,7 +260,7 @@ mod tests {
     fn each_planted_bug_is_caught() {
         let caught =
             |from, bug| (from..from + 400).find(|seed| catch_unwind(|| run(&bytes(*seed), Some(bug))).is_err());
-        // The last one is rare: its hunt begins some seeds before one that catches it.
+        // The last bug is rare: its hunt begins some seeds before a seed that catches it.
         let caught = [(0, Bug::Unconfirmed), (0, Bug::AnySender), (0, Bug::AnyClaims), (800, Bug::ReturnNeverWaits)]
             .map(|(from, bug)| (bug, caught(from, bug)));
         println!("planted bugs, and the first seed that catches each: {caught:?}");

@@ -6,8 +6,9 @@
 //! `raft`: they are `seq_store::fuzzing`, which exists only in a build for the fuzzer.
 //!
 //! `wire`, `messages`, `json` and `resp` decode. `apply`, `control` and `handover` continue from there: decoded
-//! messages reach the rules of `seq-core`, in states that earlier input made; `inter_set` has three sets, one of them hostile. `tests/fuzz/corpus` holds an input or
-//! more for each target, from which a run begins; `cargo test` feeds them, too.
+//! messages reach the rules of `seq-core`, in states that earlier input made; `inter_set` has three sets, of which one
+//! is hostile. `tests/fuzz/corpus` holds an input or more for each target, from which a run begins; `cargo test` feeds
+//! them, too.
 
 mod apply;
 mod control;

@@ -5,9 +5,9 @@
 //! One section with one uid, in one of three sets A, B and C. A set has a store (a linearizable register, as in `sets`)
 //! and one owner, which takes numbers below the committed ceiling. Stores are lost with all that was committed since
 //! their backup, and an operator restores them under a count. The owner of a lost store serves on for its lease: 1, 3
-//! and 2 ticks in A, B and C, all clocks alike. A set in quarantine asks each other one, which fences the older
+//! and 2 ticks in A, B and C, all clocks alike. A set in quarantine asks each other set, which fences the older
 //! lineages first and refuses a count that is too low: a newer lineage begins by itself. A set that has sent its
-//! section away may close; the other ones inherit its record, and its processes stop.
+//! section away may close; the other sets inherit its record, and its processes stop.
 //!
 //! What the model of two sets has is one step here: a departure, an arrival with its note, a fence with its response. A
 //! response that is lost, and a message that is late, are not in this model.

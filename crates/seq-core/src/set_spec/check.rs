@@ -281,7 +281,8 @@ fn check_addr(addr: &str, used: Use) -> Result<(), AddrProblem> {
 }
 
 /// A name whose last label is not a number, or it would be a mistyped IPv4 address. Its labels may have underscores, as
-/// those of Compose and of Windows do: resolvers and certificates take them, although DNS does not call them host names.
+/// those of Compose and of Windows do: resolvers and certificates take them, although DNS does not call them host
+/// names.
 fn is_dns_name(host: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let numeric = host.rsplit('.').next().is_some_and(|label| label.bytes().all(|byte| byte.is_ascii_digit()));

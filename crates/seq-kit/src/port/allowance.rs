@@ -1,15 +1,15 @@
-//! How many frames beside requests a peer may send on an HTTP/2 connection.
+//! How many frames that belong to no request a peer may send on an HTTP/2 connection.
 //!
 //! A frame of SETTINGS, PING, WINDOW_UPDATE, PRIORITY or RST_STREAM, or of a type that no specification defines, costs
 //! its sender a few bytes and the server a wake-up and often a reply, and HTTP/2 does not limit them. An honest peer
 //! sends them for its requests, for the responses that it receives, and by timers. So each request and each frame of a
 //! response adds to an allowance, and time does.
 //!
-//! What honest peers send for one frame of a response: gRPC for Go a WINDOW_UPDATE of the connection, one of the stream,
-//! and, while it estimates the bandwidth, a PING with a WINDOW_UPDATE before it (`handleData` of its http2_client.go);
-//! gRPC for Java at most one such PING (`FlowControlPinger`). Servers of gRPC for Go count pings anew after each frame of
-//! a response for that reason, and Envoy admits ten WINDOW_UPDATEs for a frame of DATA by default, and names two as the
-//! least that clients with an estimate need.
+//! What honest peers send for one frame of a response: gRPC for Go a WINDOW_UPDATE of the connection, one of the
+//! stream, and, while it estimates the bandwidth, a PING with a WINDOW_UPDATE before it (`handleData` of its
+//! http2_client.go); gRPC for Java at most one such PING (`FlowControlPinger`). Servers of gRPC for Go count pings anew
+//! after each frame of a response for that reason, and Envoy admits ten WINDOW_UPDATEs for a frame of DATA by default,
+//! and names two as the least that clients with an estimate need.
 
 use std::time::Duration;
 

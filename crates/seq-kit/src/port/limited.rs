@@ -28,8 +28,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: u8 = 4;
 const ACK: u8 = 1;
 
-/// The farewell to a peer that sends too many frames: GOAWAY with ENHANCE_YOUR_CALM and a reason. The last stream is the
-/// highest one: any request of the peer may have been processed.
+/// The farewell to a peer that sends too many frames: GOAWAY with ENHANCE_YOUR_CALM and a reason. The last stream is
+/// the highest one: any request of the peer may have been processed.
 const CALM_DOWN: &[u8] = b"\0\0\x21\x07\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\x0btoo many frames of no use";
 
 /// A type that no specification defines.

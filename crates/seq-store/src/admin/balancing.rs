@@ -1,6 +1,6 @@
 //! Moves of sections to a node, and pauses of balancing.
 //!
-//! **Invariant:** a section is moved only to a node that can own it: one that the arbiter gives sections to.
+//! **Invariant:** a section is moved only to a node that can own it: a node that the arbiter gives sections to.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +27,8 @@ pub(crate) fn pause(state: &State) -> Option<BalancingPause> {
 }
 
 impl NodeAdmin {
-    /// Moves sections to a node, or has them balanced again, if the plan of the request is the one that it requires. Where all of
-    /// them are as requested already, it requires none.
+    /// Moves sections to a node, or has them balanced again, if the plan of the request is the required plan. Where all
+    /// of them are as requested already, it requires none.
     pub(super) async fn move_sections(&self, request: MoveSectionsRequest) -> Result<MoveSectionsResponse, Status> {
         let MoveSectionsRequest { set, sections, node, dry_run, plan } = request;
         if sections.is_empty() || sections.len() > limits::MAX_MOVED {

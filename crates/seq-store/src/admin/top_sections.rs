@@ -1,7 +1,7 @@
 //! The sections with the most section writes, as gauges of the leader.
 //!
-//! **Invariant:** the series are as many as there are ranks, whichever sections come and go: the index of a section is a
-//! value, and no label.
+//! **Invariant:** the series are as many as there are ranks, whichever sections come and go: the index of a section is
+//! a value, and no label.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -80,11 +80,11 @@ pub(crate) fn ends(replicated: &ReplicatedSet, leader: LeaderHop, node: &str) ->
     (recorder, Ends { replicated: replicated.clone(), leader, ends: receiver })
 }
 
-/// Carries out what the store does by itself between the records of its begin and its end. It is carried out alone where
-/// this member does not lead, or the group's format has no audit log.
+/// Carries out what the store does by itself between the records of its begin and its end. It is carried out alone
+/// where this member does not lead, or the group's format has no audit log.
 ///
 /// # Errors
-/// Those of `carry_out`.
+/// The errors of `carry_out`.
 pub(crate) async fn recorded<R>(
     replicated: &ReplicatedSet,
     node: &str,

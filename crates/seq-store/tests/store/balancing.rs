@@ -51,7 +51,7 @@ async fn sections_are_moved_to_a_node_that_can_own_them_by_a_plan_that_holds() {
     assert!(made.changed && made.sections.iter().all(|one| one.moved_to.is_empty()), "{made:?}");
     let again = moved(&cluster, MoveSectionsRequest { plan, ..request(&[0, 1], "a2") }).await.unwrap();
     assert!(!again.changed && again.sections.iter().all(|one| one.moved_to == "a2"), "{again:?}");
-    // Another operator moved one of them since.
+    // Another operator moved a section since.
     let stale = moved(&cluster, MoveSectionsRequest { plan, ..request(&[0, 1], "a1") }).await;
     assert_eq!(reason(stale), "STALE_PLAN");
     assert!(moved(&cluster, request(&[0], "")).await.unwrap().changed, "it is balanced again");

@@ -16,7 +16,7 @@ use super::service::{Request, Response};
 use super::{Bug, CLUSTER, HOSTILE, SETS, World, id, index, sections, stores};
 use crate::input::Input;
 
-/// The one node of each set.
+/// The only node of each set.
 const NODE: NodeId = NodeId(1);
 const PACE: Pace = Pace { rate: 10, max_pause: Duration::from_millis(10), paused: false };
 /// Rounds after which everything has completed: each refused fence begins a lineage, which voids other responses.
@@ -150,7 +150,7 @@ impl World {
         self.receive(to, from, request, None).ok().flatten()
     }
 
-    /// A coordinator sends what its set's committed state requires; arrivals may be lost.
+    /// A coordinator sends the messages that the committed state of its set requires; arrivals may be lost.
     fn coordinate(&mut self, set: usize, arrives: bool) {
         let state = self.sets[set].clone();
         let layout_id = self.layout_id;
@@ -216,7 +216,7 @@ impl World {
         self.reach("restored");
     }
 
-    /// A restored set asks the others, and serves once all have responded. One that begins a newer lineage asks again
+    /// A restored set asks the others, and serves once all have responded. A set that begins a newer lineage asks again
     /// before the others exchange facts, as it retries ten times as often.
     fn quarantine(&mut self, set: usize) {
         while self.asks_all(set) {}
@@ -257,7 +257,7 @@ impl World {
         false
     }
 
-    /// One set states its facts to another one, and learns what that one states.
+    /// Has a set state its facts to another set, and learn the facts of that set.
     fn gossip(&mut self, from: usize, to: usize) {
         let Some(facts) = self.sets[from].facts(stores(from)).filter(|_| from != to) else { return };
         let layout_id = self.layout_id.0;
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    /// Sends all sections of a set to another one, and closes it.
+    /// Sends all sections of a set to another set, and closes it.
     fn merge(&mut self, set: usize, to: usize) {
         for section in sections() {
             if let Answer::MigrationStarted(Ok(migration)) = self.start(set, to, section) {
@@ -300,7 +300,7 @@ impl World {
         self.close(set);
     }
 
-    /// Closes a set, unless none of the honest ones would be left open.
+    /// Closes a set, unless no honest set would be left open.
     fn close(&mut self, set: usize) {
         let is_open = |other: usize| other != set && self.sets[other].closing == Closing::Open;
         if (0..HOSTILE).any(is_open) && matches!(self.apply(set, &Command::Close(Close)), Answer::Closed(Ok(_))) {
@@ -371,8 +371,8 @@ impl World {
             }
             let record = self.sets[home].sections.resident(section).copied().unwrap_or_default();
             if record.came_by != MigrationId(0) {
-                // A restore has ended its migration in one set alone, or the hostile set has sent the arrival before the
-                // set that departed it: see "What does not hold yet" in docs/safety.md.
+                // A restore has ended its migration in one set alone, or the hostile set has sent the arrival before
+                // the set that departed it: see "What does not hold yet" in docs/safety.md.
                 let of_hostile = self.sets[home].foreign_migrations.get(&record.came_by) == Some(&id(HOSTILE));
                 let why = format!("section {section} is bound to a migration that is over: {record:?}");
                 assert!(self.is_restored || of_hostile, "{why}");

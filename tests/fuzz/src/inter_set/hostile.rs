@@ -111,7 +111,7 @@ impl World {
         input.around(id(other).0)
     }
 
-    /// A lineage of the hostile set: the known one, or one that counts more.
+    /// A lineage of the hostile set: the known lineage, or a lineage that counts more.
     fn lineage(&self, input: &mut Input<'_>, at: usize) -> Result<u64> {
         let state = &self.sets[at];
         let known = state.sets.get(&id(HOSTILE)).map_or(0, |peer| peer.fenced.0);

@@ -54,8 +54,8 @@ impl Request {
 }
 
 impl World {
-    /// A set receives a request under the certificate of another one; `None`: it is refused. The hostile set responds
-    /// with what `lies` draws to what it is asked meanwhile.
+    /// A set receives a request under the certificate of another set; `None`: it is refused. The hostile set responds
+    /// to requests in between with statements that `lies` draws.
     pub(super) fn receive(
         &mut self,
         at: usize,
@@ -225,7 +225,7 @@ impl World {
         Some(Response::Exchanged(own, claims))
     }
 
-    /// Learns what another set states of itself, and claims.
+    /// Learns the facts and the claims that another set states.
     pub(super) fn learn(&mut self, at: usize, from: SetId, facts: SetFacts, claims: Vec<v1::ClaimRun>) {
         let count = self.sets[at].sections.len() as u32;
         let claims: std::result::Result<Vec<_>, _> = claims.iter().map(|run| inter_set::claim(run, count)).collect();
@@ -244,7 +244,7 @@ impl World {
         }
     }
 
-    /// One set asks another one, over a connection of its own; `None`: no response, or a refusal.
+    /// Has a set ask another set, over a connection of its own; `None`: no response, or a refusal.
     fn ask(
         &mut self,
         at: usize,

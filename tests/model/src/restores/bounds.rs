@@ -63,7 +63,7 @@ listed! {
     /// An event that a run should reach.
     enum Event;
 
-    /// A set began a lineage by itself, because another one knew of more restores.
+    /// A set began a lineage by itself, because another set knew of more restores.
     BegunByItself,
     /// The owner of a lost store took a number.
     Ghost,

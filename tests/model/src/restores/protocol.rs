@@ -1,4 +1,4 @@
-//! The steps of the model of restores, but for those of a quarantine.
+//! The steps of the model of restores, except the steps of a quarantine.
 
 use stateright::{Model, Property};
 
@@ -44,7 +44,7 @@ pub(crate) enum Step {
         set: usize,
         larger: bool,
     },
-    /// A set in quarantine asks another one.
+    /// A set in quarantine asks another set.
     Ask {
         set: usize,
         other: usize,
@@ -52,7 +52,7 @@ pub(crate) enum Step {
     EndQuarantine {
         set: usize,
     },
-    /// A set learns the facts of another one.
+    /// A set learns the facts of another set.
     Learn {
         set: usize,
         of: usize,
@@ -247,7 +247,7 @@ impl Protocol {
                 let (closing, lineage) = (world.stores[of].closing, world.stores[of].lineage);
                 let known = &mut world.stores[set].known[of];
                 *known = (*known).max(closing);
-                // What a set states of itself counts, and fences nothing.
+                // Facts of a set are believed, and fence nothing.
                 let counted = &mut world.stores[set].fenced[of];
                 if lineage.count > counted.count && world.stores[of].recovery.is_none() {
                     *counted = lineage;

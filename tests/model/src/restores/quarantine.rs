@@ -174,7 +174,7 @@ fn recovery(set: usize) -> Recovery {
     }
 }
 
-/// What a record of a set states.
+/// Contents of a record of a set.
 fn claim(record: Record, of: usize, lineage: Lineage) -> Option<Claim> {
     match record {
         Record::Never => None,
@@ -187,7 +187,7 @@ fn claim(record: Record, of: usize, lineage: Lineage) -> Option<Claim> {
     }
 }
 
-/// The least count of a set's lineage that another one accepts: above every count that a set may have served under.
+/// The least count of a set's lineage that another set accepts: above every count that a set may have served under.
 fn least_of_fence(store: &Store, set: usize, other: usize) -> u8 {
     let own = store.lineage.count + u8::from(store.recovery.is_none());
     let others = (0..SETS).filter(|one| *one != set && *one != other).map(|one| store.fenced[one].count);

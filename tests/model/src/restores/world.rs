@@ -3,9 +3,9 @@
 use crate::restores::bounds::{Bounds, Budget};
 
 pub(crate) const SETS: usize = 3;
-/// What a count adds to a ceiling: more numbers than are taken in a run.
+/// Addition of a count to a ceiling: more numbers than are taken in a run.
 pub(crate) const MARGIN: u8 = 8;
-/// What a count adds to an epoch: more ownerships than begin in a run.
+/// Addition of a count to an epoch: more ownerships than begin in a run.
 pub(crate) const EPOCHS: u8 = 16;
 /// How far a ceiling is above the number that needed it.
 pub(crate) const STEP: u8 = 1;
@@ -58,7 +58,7 @@ impl Record {
     }
 }
 
-/// What a record of another set states.
+/// Contents of a record of another set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Claim {
     pub(crate) since: u8,
@@ -75,7 +75,7 @@ pub(crate) enum Stage {
     Closed,
 }
 
-/// What a set in quarantine has learned. Arrays are by set.
+/// Knowledge of a set in quarantine. Arrays are by set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Recovery {
     pub(crate) answered: [bool; SETS],
@@ -99,10 +99,10 @@ pub(crate) struct Store {
     /// The lineage of each other set whose fence was accepted.
     pub(crate) admitted: [Lineage; SETS],
     pub(crate) closing: Stage,
-    /// What is known of the others' closing.
+    /// Knowledge of the others' closing.
     pub(crate) known: [Stage; SETS],
     pub(crate) heir_of: [bool; SETS],
-    /// Only with that bug another one than 1.
+    /// Differs from 1 only with that bug.
     pub(crate) margin: u8,
     pub(crate) recovery: Option<Recovery>,
 }
@@ -171,7 +171,7 @@ impl World {
             admitted: [Lineage::default(); SETS],
             closing: Stage::Open,
             known: [Stage::Open; SETS],
-            // One that is not there is awaited by none.
+            // No set awaits a set that does not exist.
             heir_of: std::array::from_fn(|set| !is_there(set)),
             margin: 1,
             recovery: None,
