@@ -266,6 +266,27 @@ pub(crate) const ROWS: &[Row] = &[
         sets::matrix::matrix,
         "each step of a migration is held while a leader, the allocators or the CLI are killed, or the sets are cut off",
     ),
+    row(
+        "sets_restored_twice",
+        Tier::Full,
+        NET,
+        sets::restores::twice,
+        "each of two sets is lost and restored, then both at the same time, from the same two backups",
+    ),
+    row(
+        "sets_restored_in_migration",
+        Tier::Full,
+        NET,
+        sets::restores::in_migration,
+        "the source or the target of a running migration is lost and restored, from before it and from its middle",
+    ),
+    row(
+        "set_closed_and_restored",
+        Tier::Full,
+        NET,
+        sets::restores::closed,
+        "a set is merged and closed, and the other one is lost and restored, from before that and from after",
+    ),
     row("set_lost", Tier::Short, NET, sets::set_lost, "all processes of one set of two are killed, and started again"),
     row("pairs", Tier::Short, ALL, pairs::trials, "two or three faults at a time, drawn from a seed"),
     row(

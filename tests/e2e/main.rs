@@ -49,6 +49,7 @@ mod redis_twin;
 mod replace;
 mod restart;
 mod restore;
+mod restore_counts;
 mod restore_sets;
 mod restores;
 mod roles;

@@ -150,7 +150,7 @@ fn a_set_is_restored_from_before_another_one_was_merged_into_it_and_stopped() {
     assert_eq!(sets.sections("im-a"), 100);
 }
 
-/// C4: one host restores under a file that lists its own store alone.
+/// C4: one host restores under a file that lists its own store alone, so that it serves alone.
 #[test]
 fn a_store_that_is_restored_otherwise_keeps_the_set_in_quarantine_and_is_named() {
     let place = Place::new();
@@ -195,6 +195,21 @@ fn a_store_that_is_restored_otherwise_keeps_the_set_in_quarantine_and_is_named()
         let (code, text) = verdict();
         (code == Some(3) && text.contains("SPLIT: stores")).then_some(())
     });
+    let alloc = || place.server("a1", &["alloc", "--set", &path, "--name", "a1", "--cores", "1"]);
+    let mut one = alloc();
+    let addr = format!("http://{}:7400", place.host);
+    let next = || {
+        eventually("a number is allocated", || {
+            let output = seqsvr(&["next", "7", "--addr", &addr, "--deadline-ms", "1000", "-o", "json"]);
+            let view = output.status.success().then(|| serde_json::from_slice::<Value>(&output.stdout).unwrap())?;
+            Some(digits(&view["items"][0]["value"]))
+        })
+    };
+    let of_other = next();
     other.kill();
+    one.kill();
+    let _one = alloc();
     eventually("the others go on without it", || (!verdict().1.contains("SPLIT")).then_some(()));
+    let number = next();
+    assert!(number > of_other, "{number} after {of_other} of the store that served alone");
 }

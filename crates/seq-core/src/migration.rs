@@ -18,6 +18,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem::take;
 use core::time::Duration;
 
 use crate::arbiter::{Departure, PlannedHandover, Stranded};
@@ -101,6 +102,14 @@ pub enum Effect {
         /// The migration.
         complete: Complete,
     },
+    /// Ask a set that was restored whether it knows a migration of its own by which sections came here. Its response
+    /// comes to [`Coordinator::on_asked`].
+    Ask {
+        /// The other set.
+        of: SetId,
+        /// The migration.
+        migration: MigrationId,
+    },
     /// Commit a command in this set's log. One that is lost is proposed again.
     Propose(Command),
 }
@@ -155,8 +164,10 @@ pub struct Coordinator {
     /// again.
     sent: BTreeMap<SectionId, Sent>,
     buckets: BTreeMap<MigrationId, Bucket>,
-    /// When the end of a migration is sent again.
+    /// When the end of a migration is sent, or asked for, again.
     ends: BTreeMap<MigrationId, Duration>,
+    /// The migrations of other sets that those know, each with the lineage in which they do.
+    known: BTreeMap<MigrationId, Lineage>,
     /// Sections that arrived since [`Coordinator::take_arrived`], with about how long each was on its way.
     arrived: Vec<(MigrationId, Duration)>,
     deadline: Option<Duration>,
@@ -175,10 +186,12 @@ impl Coordinator {
         self.deadline = None;
         let mut effects = Vec::new();
         let Some(set) = &state.set else { return effects };
+        self.ask(state, now, &mut effects);
         let over =
             |one: &Migration| matches!(one.phase, Phase::RolledBack { noted: true } | Phase::Completed { noted: true });
         if state.migrations.values().all(over) && state.sections.unconfirmed() == 0 {
-            *self = Coordinator::default();
+            let (ends, known, deadline) = (take(&mut self.ends), take(&mut self.known), self.deadline);
+            *self = Coordinator { ends, known, deadline, ..Coordinator::default() };
             return effects;
         }
         self.observe(state, now);
@@ -196,7 +209,7 @@ impl Coordinator {
                     }
                 }
                 _ if over(migration) => {}
-                _ => self.end(set.id, *id, migration, now, &mut effects),
+                _ => self.end(state, (*id, migration), set.id, now, &mut effects),
             }
         }
         effects
@@ -210,7 +223,7 @@ impl Coordinator {
     /// The sections that arrived since the last call, each with the time from its tombstone to the note of its arrival
     /// as this coordinator observed them.
     pub fn take_arrived(&mut self) -> Vec<(MigrationId, Duration)> {
-        core::mem::take(&mut self.arrived)
+        take(&mut self.arrived)
     }
 
     /// Sections that are armed, planned or on their way, by migration.
@@ -277,6 +290,43 @@ impl Coordinator {
     pub fn on_end(&self, (at, lineage): (SetId, Lineage), migration: MigrationId) -> Effect {
         let (sections, ended) = (Vec::new(), Vec::from([migration]));
         Effect::Propose(Command::Arrived(Arrived { at, lineage, sections, ended }))
+    }
+
+    /// The response to [`Effect::Ask`], with the lineage that the set states and whether it knows the migration. One
+    /// that began after the backup of a restore is known to no log but this one, so what came by it stays.
+    #[must_use]
+    pub fn on_asked(
+        &mut self,
+        state: &State,
+        (of, lineage): (SetId, Lineage),
+        migration: MigrationId,
+        knows: bool,
+    ) -> Option<Effect> {
+        if lineage < state.sets.get(&of)?.fenced {
+            return None;
+        }
+        if knows {
+            self.known.insert(migration, lineage);
+            return None;
+        }
+        Some(Effect::Propose(Command::Complete(Complete { id: migration, by: Some(of) })))
+    }
+
+    /// Asks the sets that were restored for their migrations by which sections came here, once in each lineage.
+    fn ask(&mut self, state: &State, now: Duration, effects: &mut Vec<Effect>) {
+        let foreign = &state.foreign_migrations;
+        self.known.retain(|migration, _| foreign.contains_key(migration));
+        self.ends.retain(|migration, _| foreign.contains_key(migration) || state.migrations.contains_key(migration));
+        if state.is_quarantined() {
+            return;
+        }
+        for (migration, of) in foreign {
+            let fenced = state.sets.get(of).map_or(Lineage(0), |peer| peer.fenced);
+            let known = self.known.get(migration).copied().unwrap_or_default();
+            if known < fenced && self.is_due(*migration, now) {
+                effects.push(Effect::Ask { of: *of, migration: *migration });
+            }
+        }
     }
 
     /// Drops what the state is past, and what waited too long.
@@ -444,23 +494,31 @@ impl Coordinator {
     }
 
     /// Sends the end of a migration to the other set, until it has it.
-    fn end(&mut self, own: SetId, id: MigrationId, migration: &Migration, now: Duration, effects: &mut Vec<Effect>) {
-        let settled = self.sent.values().all(|sent| sent.migration != id);
-        let to = migration.to;
-        let effect = match migration.phase {
+    fn end(
+        &mut self,
+        state: &State,
+        (id, migration): (MigrationId, &Migration),
+        own: SetId,
+        now: Duration,
+        effects: &mut Vec<Effect>,
+    ) {
+        if !self.is_due(id, now) {
+            return;
+        }
+        let (to, settled) = (migration.to, state.has_settled(id));
+        match migration.phase {
             Phase::RolledBack { .. } => {
                 let start = StartReturn { of: id, to: own, id: return_id(id), pace: migration.pace, settled };
-                Effect::StartReturn { to, start }
+                effects.push(Effect::StartReturn { to, start });
             }
-            Phase::Completed { .. } if settled => Effect::Complete { to, complete: Complete { id, by: Some(own) } },
-            _ => return,
-        };
-        if self.is_due(id, now) {
-            effects.push(effect);
+            Phase::Completed { .. } if settled => {
+                effects.push(Effect::Complete { to, complete: Complete { id, by: Some(own) } });
+            }
+            _ => {}
         }
     }
 
-    /// Whether the end of a migration is sent now.
+    /// Whether the end of a migration is sent, or asked for, now.
     fn is_due(&mut self, id: MigrationId, now: Duration) -> bool {
         let again = self.ends.entry(id).or_insert(now);
         let due = *again <= now;

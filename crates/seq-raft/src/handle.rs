@@ -162,6 +162,14 @@ impl<M: StateMachine> RaftHandle<M> {
         self.changes.exclusive().await.map_err(Status::from)
     }
 
+    /// Waits until every entry that was committed before is applied here: afterwards the state shows what it lacks.
+    ///
+    /// # Errors
+    /// [`ProposeError`]; nothing is changed either way.
+    pub async fn catch_up(&self) -> Result<(), ProposeError> {
+        self.changes.catch_up().await
+    }
+
     /// Returns the status for operators and probes.
     #[must_use]
     pub fn status(&self) -> RaftStatus {

@@ -13,6 +13,7 @@ use crate::node::Node;
 use crate::scene::Scene;
 
 pub(super) mod matrix;
+pub(super) mod restores;
 
 /// Two sets; all sections begin in the first one.
 const TWO_SETS: Shape = Shape { sections: 24, two_sets: true, allocs: 2, ..Shape::USUAL };
@@ -200,10 +201,21 @@ fn start_paused(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>) -> 
     start_at(cluster, way, sections, v1::MigrationPace { rate: 200, max_pause_ms: 1_000, paused: true })
 }
 
+/// Starts a migration of all sections of the set.
+fn start_all(cluster: &Cluster, way: Way) -> u64 {
+    start_runs(cluster, way, Vec::new(), v1::MigrationPace { rate: 200, max_pause_ms: 1_000, paused: false })
+}
+
 fn start_at(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>, pace: v1::MigrationPace) -> u64 {
-    let runs = vec![v1::SectionRange { first_section: sections.start, sections: sections.len() as u32 }];
+    let run = v1::SectionRange { first_section: sections.start, sections: sections.len() as u32 };
+    start_runs(cluster, way, vec![run], pace)
+}
+
+/// Starts a migration of these runs; of all sections where there are none.
+fn start_runs(cluster: &Cluster, way: Way, runs: Vec<v1::SectionRange>, pace: v1::MigrationPace) -> u64 {
     let to = if way == Way::Out { OTHER_SET } else { SET };
-    let request = v1::PlanMigrationRequest { to: to.to_owned(), runs, all: false, pace: Some(pace) };
+    let all = runs.is_empty();
+    let request = v1::PlanMigrationRequest { to: to.to_owned(), runs, all, pace: Some(pace) };
     // Each set may be without a leader for a moment, of which the plan of the other one says that it takes no sections.
     let plan = eventually("the migration is possible", || {
         let call = async |mut client: Admin| client.plan_migration(request.clone()).await;

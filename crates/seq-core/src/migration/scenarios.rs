@@ -7,11 +7,11 @@ use alloc::vec;
 
 use super::*;
 use crate::arbiter::{Arbiter, ArbiterTimeouts, Declared};
-use crate::id::{HandoverId, Lineage, RenewSeq, Revision};
+use crate::id::{HandoverId, Lineage, RenewSeq, Revision, Seq};
 use crate::layout::{Layout, SectionRun};
 use crate::state::{
-    Answer, Command as StoreCommand, Depart, Home, LearnDirectory, Pace, Registration, Renew, Rollback, SetDefinition,
-    SetFacts, SetPace, StartMigration,
+    Answer, Command as StoreCommand, Depart, Home, LearnDirectory, Pace, Registration, Renew, Rollback, Rules,
+    SetDefinition, SetFacts, SetPace, StartMigration,
 };
 use crate::testdata::{Command, Machine, run_all};
 
@@ -41,6 +41,82 @@ fn coordinators_act_as_their_scenarios_state() {
         register(&mut scenario.target, "b1");
         scenario
     });
+}
+
+#[test]
+fn a_restored_set_is_asked_for_the_migrations_by_which_sections_came_here() {
+    let (mut target, mut coordinator) = (set(TARGET, SOURCE), Coordinator::default());
+    let (migration, section) = (MigrationId(7), SectionId(3));
+    let arriving = Arriving {
+        section,
+        epoch: Epoch(5),
+        max_seq: Seq(10),
+        handover_id: HandoverId(0),
+        node: None,
+        incarnation: Incarnation(0),
+        migration,
+    };
+    target.rules = Rules::Nine;
+    let layout_id = target.set.as_ref().expect("it is defined").layout.id();
+    let lineages = (Lineage(0), Lineage(0));
+    let arrive =
+        Arrive { from: SOURCE, from_lineage: lineages.0, to_lineage: lineages.1, layout_id, sections: vec![arriving] };
+    target.apply(&StoreCommand::Arrive(arrive));
+    let came_by = |target: &State| target.sections.resident(section).expect("it arrived").came_by;
+    assert_eq!(came_by(&target), migration);
+    let mut seconds = 0;
+    let mut evaluate = |coordinator: &mut Coordinator, target: &State| {
+        seconds += 1;
+        coordinator.evaluate(target, &[], |_, _| true, Duration::from_secs(seconds))
+    };
+    assert_eq!(evaluate(&mut coordinator, &target), [], "the other set was not restored");
+
+    let fence =
+        |target: &mut State, count: u64| target.sets.get_mut(&SOURCE).expect("known").fenced = Lineage(count << 32);
+    let ask = [Effect::Ask { of: SOURCE, migration }];
+    fence(&mut target, 1);
+    assert_eq!(evaluate(&mut coordinator, &target), ask);
+    assert_eq!(coordinator.on_asked(&target, (SOURCE, Lineage(0)), migration, false), None, "an older lineage");
+    assert_eq!(evaluate(&mut coordinator, &target), ask, "until it responds");
+    assert_eq!(coordinator.on_asked(&target, (SOURCE, Lineage(1 << 32)), migration, true), None);
+    assert_eq!(evaluate(&mut coordinator, &target), [], "its log decides on it");
+
+    // Restored once more, from before the migration began.
+    fence(&mut target, 2);
+    assert_eq!(evaluate(&mut coordinator, &target), ask);
+    let effect = coordinator.on_asked(&target, (SOURCE, Lineage(2 << 32)), migration, false);
+    let Some(Effect::Propose(complete)) = effect else { panic!("{effect:?}") };
+    target.apply(&complete);
+    assert_eq!(came_by(&target), MigrationId(0), "it stays, and may migrate again");
+    assert_eq!(evaluate(&mut coordinator, &target), []);
+}
+
+#[test]
+fn a_migration_that_a_restore_rolls_back_is_not_settled_in_quarantine_nor_before_what_departed_has_arrived() {
+    let (mut source, migration, section) = (set(SOURCE, TARGET), MigrationId(7), SectionId(3));
+    let pace = Pace { rate: 1, max_pause: Duration::from_millis(50), paused: false };
+    let scope = Scope::Runs(vec![SectionRun { first: section, sections: 1 }]);
+    let open = Migration { to: TARGET, scope, pace, phase: Phase::Open, began: Revision(1) };
+    source.migrations.insert(migration, open);
+    let expected = source.sections.resident(section).expect("it is here").epoch;
+    let depart = DepartSilent { section, expected, liveness: None, to: TARGET, lineage: Lineage(0), migration };
+    source.apply(&StoreCommand::DepartSilent(vec![depart]));
+    assert!(source.restore(Lineage(1 << 32)).is_ok());
+    let settled = |source: &State| {
+        let effects = Coordinator::default().evaluate(source, &[], |_, _| true, Duration::ZERO);
+        let of_start = |effect: &Effect| match effect {
+            Effect::StartReturn { start, .. } => Some(start.settled),
+            _ => None,
+        };
+        effects.iter().find_map(of_start).expect("the return is requested")
+    };
+    assert!(!settled(&source), "other sets may state more departures");
+    source.recovery = None;
+    assert!(!settled(&source), "it has not arrived");
+    let epoch = expected.next();
+    let arrived = Arrived { at: TARGET, lineage: Lineage(0), sections: vec![(section, epoch)], ended: vec![] };
+    source.apply(&StoreCommand::Arrived(arrived));
+    assert!(settled(&source));
 }
 
 fn set(own: SetId, other: SetId) -> State {
@@ -295,6 +371,7 @@ fn describe_effect(effect: &Effect) -> String {
             let settled = if start.settled { ", settled" } else { "" };
             format!("send set {to} the return of migration {}{settled}\n", start.of)
         }
+        Effect::Ask { of, migration } => format!("ask set {of} whether it knows migration {migration}\n"),
         Effect::Complete { to, complete } => format!("send set {to} that migration {} is complete\n", complete.id),
         Effect::Propose(StoreCommand::DepartSilent(departs)) => {
             format!("propose that {} depart without an owner\n", list(&mut departs.iter().map(|one| one.section)))

@@ -150,10 +150,10 @@ impl State {
     }
 
     /// Whether every section that departed by a migration of this log has arrived. By a completed one, or one that was
-    /// rolled back, no more depart.
+    /// rolled back, no more depart. In quarantine other sets may still state departures that the backup lacks.
     #[must_use]
     pub fn has_settled(&self, id: MigrationId) -> bool {
-        self.tombstones().all(|(_, tombstone)| tombstone.by != id || tombstone.arrived)
+        !self.is_quarantined() && self.tombstones().all(|(_, tombstone)| tombstone.by != id || tombstone.arrived)
     }
 
     pub(super) fn start_return(&mut self, start: &StartReturn) -> Result<MigrationId, CommandRefusal> {

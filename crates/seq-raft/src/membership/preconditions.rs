@@ -17,6 +17,7 @@ use tokio::sync::MutexGuard;
 
 use super::changes::{ChangeError, MemberChanges};
 use super::plan::{Group, MembershipRequest};
+use crate::propose::ProposeError;
 use crate::types::Member;
 
 /// Guard held while a change by an operator is compared and made.
@@ -29,15 +30,20 @@ pub struct ChangeGuard<'a> {
 impl MemberChanges {
     /// Waits until the changes in progress, of other operators and of former leaders, are applied here. No other change
     /// begins before the guard is dropped.
-    ///
-    /// A cancelled or timed-out request may have left an entry that is not applied or not even written. One further
-    /// applied entry follows all of these.
     pub(crate) async fn exclusive(&self) -> Result<ChangeGuard<'_>, ChangeError> {
         let waited = tokio::time::timeout(self.commit_timeout, self.one.lock()).await;
         let one = waited.map_err(|_| ChangeError::InProgress)?;
-        // A command without effect: the id of a leading member is in use.
-        self.proposer.propose_anew(|| self.replica.claim_member_id(*self.raft.node_id())).await?;
+        self.catch_up().await?;
         Ok(ChangeGuard { _one: one })
+    }
+
+    /// Waits until every entry that was committed, or begun, before is applied here.
+    ///
+    /// A cancelled or timed-out request may have left an entry that is not applied or not even written. One further
+    /// applied entry follows all of these.
+    pub(crate) async fn catch_up(&self) -> Result<(), ProposeError> {
+        // A command without effect: the id of a leading member is in use.
+        self.proposer.propose_anew(|| self.replica.claim_member_id(*self.raft.node_id())).await.map(drop)
     }
 
     /// Returns the fingerprint of the preconditions of a change of voters: the set and its lineage, the change, and the

@@ -362,7 +362,21 @@ impl World {
             Effect::Arrive { to, arrive } => self.send_to_set(index(to), Between::Arrive(arrive)),
             Effect::StartReturn { to, start } => self.send_to_set(index(to), Between::StartReturn(start)),
             Effect::Complete { to, complete } => self.send_to_set(index(to), Between::Complete(complete)),
+            Effect::Ask { of, migration } => self.ask(set, index(of), migration),
             Effect::Propose(command) => self.propose(set, command, Origin::Here),
+        }
+    }
+
+    /// Has a restored set state whether it knows a migration of its own: the response takes no time.
+    fn ask(&mut self, set: usize, of: usize, migration: MigrationId) {
+        if self.sets[of].down_until > self.now {
+            return;
+        }
+        let asked = &self.sets[of].state;
+        let (stated, knows) = ((set_id(of), asked.lineage), asked.migrations.contains_key(&migration));
+        let Set { coordinator, state, .. } = &mut self.sets[set];
+        if let Some(effect) = coordinator.on_asked(state, stated, migration, knows) {
+            self.carry_out(set, effect);
         }
     }
 
@@ -392,6 +406,7 @@ impl World {
             Between::StartReturn(start) => {
                 self.propose(set, Command::StartReturn(start), Origin::Set(Between::StartReturn(start)));
             }
+            Between::Complete(_) if self.sets[set].state.is_quarantined() => {}
             Between::Complete(complete) => {
                 self.propose(set, Command::Complete(complete), Origin::Set(Between::Complete(complete)));
             }

@@ -65,6 +65,18 @@ impl Between {
         Err(Reason::SetUnavailable.status(text))
     }
 
+    /// Asks a set whether it knows a migration of its own; returns the lineage that it states, too. A set of a release
+    /// before is taken to know it.
+    ///
+    /// # Errors
+    /// `SET_UNAVAILABLE`: it did not respond.
+    pub(super) async fn knows_migration(&self, set: SetId, id: MigrationId) -> Result<(Lineage, bool), Status> {
+        Ok(match self.ask_in_time(set, id).await? {
+            Some(response) => (Lineage(response.lineage), response.end() != MigrationEnd::Unspecified),
+            None => (Lineage(u64::MAX), true),
+        })
+    }
+
     /// Confirms that another set is of a lineage.
     ///
     /// # Errors

@@ -51,6 +51,8 @@ enum Outcome {
     Arrived(SetId, Arrive, Result<(Lineage, Vec<Arrival>), Status>),
     /// The end of a migration at a set.
     Ended(SetId, MigrationId, Result<Lineage, Status>),
+    /// Whether a set that was restored knows a migration of its own, with the lineage that it states.
+    Asked(SetId, MigrationId, Result<(Lineage, bool), Status>),
     /// The end is not settled yet.
     Returning(MigrationId, Result<(), Status>),
     Proposed(Result<(), ProposeError>),
@@ -152,6 +154,20 @@ impl Migrations {
                 return None;
             }
             Outcome::Ended(set, migration, Ok(lineage)) => machine.on_end((set, lineage), migration),
+            Outcome::Asked(set, migration, Ok((lineage, knows))) => {
+                let on_asked = |state: &State| machine.on_asked(state, (set, lineage), migration, knows);
+                let effect = self.between.replicated.read(on_asked)?;
+                tracing::info!(
+                    set = set.0,
+                    migration = migration.0,
+                    "a restored set does not know the migration any more: what arrived by it stays"
+                );
+                effect
+            }
+            Outcome::Asked(set, migration, Err(status)) => {
+                tracing::debug!(set = set.0, migration = migration.0, status = status.message(), "not asked yet");
+                return None;
+            }
             Outcome::Ended(_, migration, Err(status)) | Outcome::Returning(migration, Err(status)) => {
                 self.stuck(migration, &status);
                 return None;
@@ -200,6 +216,10 @@ impl Migrations {
                     Outcome::Ended(to, id, response.map(|one| Lineage(one.lineage)))
                 })
             }
+            Effect::Ask { of, migration } => Box::pin(async move {
+                let asked = between.knows_migration(of, migration).await;
+                Outcome::Asked(of, migration, asked)
+            }),
             Effect::Propose(command) => Box::pin(async move { Outcome::Proposed(propose(&between, command).await) }),
         })
     }

@@ -29,6 +29,24 @@ const RETRY: Duration = Duration::from_millis(200);
 /// As [`State::quarantine_lineages`].
 type Lineages = (Lineage, BTreeMap<SetId, Lineage>);
 
+/// The quarantine that this leader ends.
+struct Quarantine {
+    lineages: Lineages,
+    began: Instant,
+    /// The lineage with the highest count, as high as the own one or higher, of a group of stores of this set that was
+    /// restored otherwise and may have served.
+    rival: Option<Lineage>,
+}
+
+/// A listed member that responds as one of another group: it was restored otherwise.
+struct Rival {
+    name: String,
+    lineage: Lineage,
+    /// Whether its group has a majority: it may end its quarantine.
+    has_majority: bool,
+    serves: bool,
+}
+
 /// What a quarantine waits for, for operators; empty where this member does not lead.
 pub(crate) type Awaited = watch::Receiver<String>;
 
@@ -47,20 +65,19 @@ pub(crate) fn awaited() -> (watch::Sender<String>, Awaited) {
 pub(crate) async fn run(between: Between, awaited: watch::Sender<String>) {
     let set = &between.replicated;
     let mut changes = set.raft().changes();
-    // The lineages of the quarantine that this leader ends, and since when.
-    let mut since: Option<(Lineages, Instant)> = None;
+    let mut current: Option<Quarantine> = None;
     loop {
         let quarantine = |state: &State| Some((state.quarantine_lineages(), state.quarantine_wait()?));
         match set.read(quarantine).filter(|_| set.raft().is_leader()) {
             Some((lineages, wait)) => {
-                let known = since.take().filter(|(known, _)| *known == lineages);
-                let (lineages, began) = known.unwrap_or_else(|| (lineages, Instant::now()));
-                let left = wait.saturating_sub(began.elapsed());
-                publish(&awaited, step(&between, &lineages, left).await.err().unwrap_or_default());
-                since = Some((lineages, began));
+                let known = current.take().filter(|known| known.lineages == lineages);
+                let began = Instant::now();
+                let quarantine = current.insert(known.unwrap_or(Quarantine { lineages, began, rival: None }));
+                let left = wait.saturating_sub(quarantine.began.elapsed());
+                publish(&awaited, step(&between, quarantine, left).await.err().unwrap_or_default());
             }
             None => {
-                since = None;
+                current = None;
                 publish(&awaited, String::new());
                 if changes.changed().await.is_err() {
                     return;
@@ -73,7 +90,9 @@ pub(crate) async fn run(between: Between, awaited: watch::Sender<String>) {
 }
 
 /// Does what can be done now; the error is what is awaited.
-async fn step(between: &Between, lineages: &Lineages, left: Duration) -> Result<(), String> {
+async fn step(between: &Between, quarantine: &mut Quarantine, left: Duration) -> Result<(), String> {
+    outlast_rivals(between, quarantine).await?;
+    let lineages = &quarantine.lineages;
     let sets: Vec<(SetId, SectionId)> = between.replicated.read(|state| state.awaited_responses().collect());
     let rounds = join_all(sets.iter().map(|(set, first)| learn(between, *set, *first))).await;
     let failed = |(set, outcome): (&(SetId, SectionId), Result<(), String>)| {
@@ -90,7 +109,6 @@ async fn step(between: &Between, lineages: &Lineages, left: Duration) -> Result<
         return Err(format!("the leases of before the restore may last for {:.1} s", left.as_secs_f64()));
     }
     let lineage = lineages.0;
-    other_groups(between, lineage).await?;
     // A response may have named other sets, and another one may have begun another lineage: the state refuses then.
     let outcome = between.replicated.propose(EndQuarantine { lineage }).await.map_err(|error| error.to_string())?;
     outcome.map_err(|refusal| refusal.to_string())?;
@@ -98,9 +116,32 @@ async fn step(between: &Between, lineages: &Lineages, left: Duration) -> Result<
     Ok(())
 }
 
-/// Refuses to end the quarantine while a listed member responds as one of another group: it was restored otherwise, and
-/// may serve alone.
-async fn other_groups(between: &Between, lineage: Lineage) -> Result<(), String> {
+/// Refuses to go on while a listed member responds as one of another group. Where that group may have served under a
+/// count that is not below the own one, a lineage begins that counts more: both have the same numbers.
+async fn outlast_rivals(between: &Between, quarantine: &mut Quarantine) -> Result<(), String> {
+    let lineage = quarantine.lineages.0;
+    let found = rivals(between, lineage).await;
+    let is_ahead = |rival: &&Rival| rival.has_majority && rival.lineage.restores() >= lineage.restores();
+    let newest = found.iter().filter(is_ahead).map(|rival| rival.lineage).chain(quarantine.rival);
+    quarantine.rival = newest.max_by_key(|rival| rival.restores());
+    // Two groups in quarantine wait for each other, and do not outbid each other.
+    let is_served = found.is_empty() || found.iter().any(|rival| rival.serves);
+    if let Some(rival) = quarantine.rival.filter(|_| is_served) {
+        // A member of this group may be ahead of its leader.
+        between.replicated.raft().catch_up().await.map_err(|error| error.to_string())?;
+        let least = rival.restores().saturating_add(1);
+        return begin_lineage(between, lineage, least, "stores that were restored otherwise may have served").await;
+    }
+    match found.first() {
+        None => Ok(()),
+        Some(Rival { name, lineage: other, .. }) => Err(format!(
+            "store {name} is of lineage {other}, and this one of {lineage}: it was restored from another file, or under \
+             another count: stop it, and restore it as the others"
+        )),
+    }
+}
+
+async fn rivals(between: &Between, lineage: Lineage) -> Vec<Rival> {
     let raft = between.replicated.raft();
     let status = raft.status();
     let others = status.members.iter().filter(|member| member.id != status.id);
@@ -108,16 +149,11 @@ async fn other_groups(between: &Between, lineage: Lineage) -> Result<(), String>
         let mut member = StatusServiceClient::new(raft.connect(addr).ok()?);
         let asked = tokio::time::timeout(RETRY, member.status(StatusRequest {})).await;
         let Some(Role::Store(store)) = asked.ok()?.ok()?.into_inner().role else { return None };
-        (store.lineage != lineage.0).then(|| format!("store {name} is of lineage {}", Lineage(store.lineage)))
+        let (name, stated) = (name.to_owned(), Lineage(store.lineage));
+        let (has_majority, serves) = (store.quorum, store.quarantine.is_empty());
+        (stated != lineage).then_some(Rival { name, lineage: stated, has_majority, serves })
     };
-    let found = join_all(others.map(|member| ask(&member.name, &member.addr))).await;
-    match found.into_iter().flatten().next() {
-        None => Ok(()),
-        Some(other) => Err(format!(
-            "{other}, and this one of {lineage}: it was restored from another file, or under another count: stop it, and \
-             restore it as the others"
-        )),
-    }
+    join_all(others.map(|member| ask(&member.name, &member.addr))).await.into_iter().flatten().collect()
 }
 
 /// Has a set fence the older lineages, and learns its records from a section on, page by page.
@@ -129,7 +165,8 @@ async fn learn(between: &Between, set: SetId, mut first: SectionId) -> Result<()
         let response = between.links.call(set, request, method).await;
         let response = response.map_err(|status| status.message().to_owned())?;
         if response.least_restores > 0 {
-            return begin_lineage(between, &response).await;
+            let (own, least) = (Lineage(response.fenced), response.least_restores);
+            return begin_lineage(between, own, least, "another set counts more restores").await;
         }
         let page = inter_set::fence_response(set, &response).map_err(|status| status.message().to_owned())?;
         let next = page.next;
@@ -143,14 +180,13 @@ async fn learn(between: &Between, set: SetId, mut first: SectionId) -> Result<()
     }
 }
 
-/// Begins a lineage that counts enough restores for the set that refused.
-async fn begin_lineage(between: &Between, refusal: &v1::FenceResponse) -> Result<(), String> {
-    let own = between.replicated.read(|state| state.lineage);
-    if own != Lineage(refusal.fenced) {
+/// Begins a lineage after the own one that counts so many restores or more.
+async fn begin_lineage(between: &Between, own: Lineage, least: u32, why: &str) -> Result<(), String> {
+    if own != between.replicated.read(|state| state.lineage) {
         return Err("another lineage has begun meanwhile".to_owned());
     }
     // Other sets may need more by now, which this log has learned of them.
-    let least = between.replicated.read(State::least_restores).max(refusal.least_restores);
+    let least = between.replicated.read(State::least_restores).max(least);
     let lineage = Lineage::of_set(least, draw_nonce() as u32);
     let text = format!("begin a lineage that counts {least} restores, after {}: note it", own.restores());
     audit::recorded(&between.replicated, "store", &text, async {
@@ -158,13 +194,8 @@ async fn begin_lineage(between: &Between, refusal: &v1::FenceResponse) -> Result
         outcome.map_err(|refusal| refusal.to_string())
     })
     .await?;
-    tracing::warn!(
-        lineage = lineage.0,
-        before = own.0,
-        count = least,
-        "a newer lineage begins: another set counts more restores"
-    );
-    Err(format!("lineage {lineage} begins, because it counts more restores"))
+    tracing::warn!(lineage = lineage.0, before = own.0, count = least, "a newer lineage begins: {why}");
+    Err(format!("lineage {lineage} begins: {why}"))
 }
 
 /// A set as operators know it.

@@ -61,6 +61,10 @@ impl InterSetService for InterSetServer {
         let (between, request) = this.check(request)?;
         let (of, to) = (MigrationId(request.of_migration_id), SetId(between.from_set_id));
         let settled = this.confirm_end(to, of, MigrationEnd::RolledBack).await?;
+        if request.settled && !settled {
+            // The sender takes the response to one that is settled for the end.
+            return Err(Reason::SetUnavailable.status(format!("set {to} does not confirm that all has arrived")));
+        }
         let start = StartReturn {
             of,
             to,
@@ -70,7 +74,7 @@ impl InterSetService for InterSetServer {
                 max_pause: Duration::from_millis(request.max_pause_ms.into()),
                 paused: false,
             },
-            settled: request.settled && settled,
+            settled: request.settled,
         };
         this.replicated.propose(start).await?.map_err(|refusal| refused(&refusal))?;
         Ok(Response::new(StartReturnResponse { lineage: this.lineage().0 }))
@@ -82,6 +86,10 @@ impl InterSetService for InterSetServer {
     ) -> Result<Response<CompleteArrivalResponse>, Status> {
         let this = self.0.get()?;
         let (between, request) = this.check(request)?;
+        if this.replicated.read(State::is_quarantined) {
+            // What came by it gets its record when the quarantine ends: the sender repeats it until then.
+            return Err(Reason::Quarantined.status("this set was restored and completes no arrival yet"));
+        }
         let (id, by) = (MigrationId(request.migration_id), SetId(between.from_set_id));
         this.confirm_end(by, id, MigrationEnd::Completed).await?;
         let complete = Complete { id, by: Some(by) };
@@ -140,6 +148,12 @@ impl InterSetService for InterSetServer {
         let this = self.0.get()?;
         let (_, request) = this.check(request)?;
         this.replicated.raft().check_quorum()?;
+        let id = MigrationId(request.migration_id);
+        let knows = |state: &State| id == MigrationId(0) || state.migrations.contains_key(&id);
+        if !this.replicated.read(knows) {
+            // The other set may complete the migration by that: its start must not be an entry that is still to be applied.
+            this.replicated.raft().catch_up().await?;
+        }
         this.replicated.read(|state| confirm::confirmed(state, &request)).map(Response::new)
     }
 
