@@ -96,7 +96,7 @@ pub(super) fn cut_from_peers() {
     });
 }
 
-/// The firewall drops what other hosts send to the port for callers. The node itself, its lease and its way to the
+/// The firewall drops packets of other hosts to the port for callers. The node itself, its lease and its way to the
 /// store are sound, and the callers of this row reach it: until it has handed over they have no refusal.
 pub(super) fn behind_a_firewall() {
     let scene = Scene::start(Shape::USUAL);

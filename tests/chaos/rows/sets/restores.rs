@@ -19,13 +19,13 @@ use crate::scene::Scene;
 /// Numbers are allocated for so long after a backup: ceilings rise that it lacks.
 const AGE: Duration = Duration::from_secs(2);
 
-/// The set that a closed one is restored beside waits for so long: longer than its leases.
+/// Time for which the set waits that is restored after a set was closed: longer than its leases.
 const AWAITED: Duration = Duration::from_secs(5);
 
-/// Both sets: the one from which sections migrate out, and the other one.
+/// Both sets: the source of the migration, and the target.
 const BOTH: [Way; 2] = [Way::Out, Way::Back];
 
-/// Each set is lost and restored while the other one serves; then both at the same time, from the same two backups.
+/// Each set is lost and restored while the other set serves; then both at the same time, from the same two backups.
 pub(in crate::rows) fn twice() {
     let mut scene = Scene::start(TWO_SETS);
     split(&scene);
@@ -35,7 +35,7 @@ pub(in crate::rows) fn twice() {
         let began = Instant::now();
         let cluster = &mut scene.cluster;
         lose_disks(cluster, way);
-        // One process of before goes on, with its lease; the other one is a new process.
+        // A process from before continues, with its lease; the other process is new.
         allocs_of(cluster, way)[1].kill();
         // The other set's store knows the next count.
         assert_eq!(restore(cluster, way, &backups[at], None), at as u64 + 1);
@@ -87,7 +87,7 @@ pub(in crate::rows) fn in_migration() {
         restore(cluster, restored, &from, None);
         start_nodes(cluster, restored);
         let cluster = &scene.cluster;
-        // A restored source rolls back what it knows of, and forgets what began later. A target goes on.
+        // A restored source rolls back the migrations that it knows, and forgets later migrations. A target goes on.
         let ending = match (restored, made) {
             (Way::Out, Made::Before) => None,
             (Way::Out, Made::Amid) => Some(MigrationPhase::RolledBack),
@@ -118,7 +118,7 @@ pub(in crate::rows) fn in_migration() {
     scene.end("restores of sets in a migration");
 }
 
-/// The other set is merged back, closed and stopped; then the first one is restored, from before that and from after.
+/// The other set is merged back, closed and stopped; then the first set is restored, from before that and from after.
 pub(in crate::rows) fn closed() {
     let mut scene = Scene::start(TWO_SETS);
     split(&scene);
@@ -138,7 +138,7 @@ pub(in crate::rows) fn closed() {
     lose_disks(cluster, Way::Out);
     restore(cluster, Way::Out, &before, Some(1));
     start_nodes(cluster, Way::Out);
-    // In the backup the closed set has sections: it alone can say what came of them.
+    // In the backup the closed set has sections: it alone knows where they are.
     eventually("the closed set is awaited", || {
         status(cluster, Way::Out).is_err_and(|text| text.contains("has not responded")).then_some(())
     });
@@ -150,7 +150,7 @@ pub(in crate::rows) fn closed() {
     served(&scene, &[Way::Out], "restore from before the closing", began);
     assert_eq!(sections_of(&scene.cluster, &scene.cluster.stores), TWO_SETS.sections as usize);
 
-    // The backup of after the closing is of a history that was given up. One that is made now has the closing, too.
+    // The backup of after the closing is of an abandoned history. A backup that is made now has the closing, too.
     wait_closed(&scene.cluster);
     let cluster = &mut scene.cluster;
     let again = backup(cluster, Way::Out, "again");
@@ -195,7 +195,7 @@ fn close(cluster: &Cluster) {
     });
 }
 
-/// Waits until the first set knows that the other one is closed.
+/// Waits until the first set knows that the other set is closed.
 fn wait_closed(cluster: &Cluster) {
     let list = async |mut client: Admin| client.list_sets(v1::ListSetsRequest {}).await;
     eventually("the first set knows", || {
@@ -251,13 +251,13 @@ fn try_restore(cluster: &Cluster, way: Way, backup: &Path, count: Option<u64>) -
     Ok(counts[0])
 }
 
-/// Starts what is not running of a set.
+/// Starts the processes of a set that do not run.
 fn start_nodes(cluster: &mut Cluster, way: Way) {
     stores_of(cluster, way).iter_mut().for_each(Node::ensure_runs);
     allocs_of(cluster, way).iter_mut().for_each(Node::ensure_runs);
 }
 
-/// Runs a command; its output, or what it printed where it failed.
+/// Runs a command. Returns its output, or its error text if it failed.
 fn seqsvr(args: &[&str]) -> Result<String, String> {
     let output = Command::new(env!("CARGO_BIN_EXE_seqsvr")).args(args).stdin(Stdio::null()).output().unwrap();
     let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
