@@ -102,6 +102,8 @@ impl Place {
         let mut shell = Command::new("sh");
         // The shell replaces itself: the child's id is the server's.
         shell.args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_seqsvr")]);
+        // Other users than root see the open files of such a process alone.
+        shell.env("SEQSVR_LIMITS_CORE_DUMPS", "true");
         self.start(name, shell, args)
     }
 

@@ -47,6 +47,22 @@ fn numbers_start_at_one_and_continue_after_a_restart_and_after_a_crash() {
 }
 
 #[test]
+fn a_signal_and_a_closed_terminal_end_it_and_its_temporary_data() {
+    for signal in [Server::hang_up, Server::interrupt] {
+        let place = Place::new();
+        let http = format!("{}:7180", place.host);
+        let mut server = place.server("dev", &["dev", "--ports", "random", "-o", "json", "--http", &http]);
+        let data = server.ready()["data"].as_str().unwrap().to_owned();
+        assert!(std::path::Path::new(&data).exists(), "{data}");
+        signal(&server);
+        // A terminal that is closed sends it twice: by its shell, and as that ends.
+        server.hang_up();
+        assert_eq!(server.wait_exit(), Some(0), "{}", server.log());
+        assert!(!std::path::Path::new(&data).exists(), "{data}");
+    }
+}
+
+#[test]
 fn a_real_trace_is_served_without_a_violation() {
     let place = Place::new();
     let (_server, addr) = start(&place);

@@ -19,7 +19,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 fn cluster() -> Cluster {
     Cluster::start_with(|place| {
         let config = place.path("settings.toml");
-        fs::write(&config, format!("[alloc]\ncertificate_margin_ms = {MARGIN_MS}\n")).unwrap();
+        let text = format!("[alloc]\ncertificate_margin_ms = {MARGIN_MS}\n[shutdown]\ntimeout_ms = 120_000\n");
+        fs::write(&config, text).unwrap();
         vec!["--config".to_owned(), config.display().to_string()]
     })
 }
@@ -85,11 +86,29 @@ fn a_certificate_that_expires_under_load_fails_no_call() {
     for fault in ["decreases", "duplicates", "chain_breaks", "gaps"] {
         assert_eq!(load["order"][fault], 0, "{load:#}");
     }
+    let status = cluster.place.seqsvr(&["status", "--set", &cluster.set]);
+    let printed = text(&status.stdout);
+    assert!(printed.contains("its certificate has expired: `seqsvr cert rotate`"), "{printed}");
+    assert!(printed.contains("certificate expired: a1") && !printed.contains("no response of allocator"), "{printed}");
+
     // With a new certificate it serves again, without a restart.
     let renewed = cluster.place.seqsvr(&["cert", "rotate"]);
     assert!(renewed.status.success(), "{}", text(&renewed.stderr));
     eventually("a1 is ready", || ready(&cluster).ends_with("\nready\n").then_some(()));
     eventually("a1 has sections again", || (sections(&cluster) > 0).then_some(()));
+}
+
+#[test]
+fn a_node_with_an_expired_certificate_stops_at_once() {
+    let mut cluster = cluster();
+    eventually("a1 has sections", || (sections(&cluster) > 0).then_some(()));
+    // Without another candidate it keeps its sections until it has expired.
+    cluster.server_mut("a2").kill();
+    issue(&cluster, 5);
+    eventually("it has expired", || ready(&cluster).contains("its certificate has expired").then_some(()));
+    // There is nothing to hand over to: it does not wait for the timeout of the shutdown, which is longer than this waits.
+    assert_eq!(cluster.server_mut("a1").terminate(), Some(0));
+    assert!(cluster.log("a1").contains("sections not handed over"), "{}", cluster.log("a1"));
 }
 
 #[test]

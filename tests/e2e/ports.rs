@@ -8,8 +8,10 @@ use seq_channel::Pool;
 use seq_proto::ports::{self, Port};
 use seq_proto::roles::{self, Allowed};
 use seq_proto::status::reason;
-use seq_proto::v1::ForwardRequest;
 use seq_proto::v1::forward_service_client::ForwardServiceClient;
+use seq_proto::v1::status_response::Role;
+use seq_proto::v1::status_service_client::StatusServiceClient;
+use seq_proto::v1::{ForwardRequest, StatusRequest};
 use serde_json::Value;
 use tonic::client::Grpc;
 use tonic::{Code, Request};
@@ -195,6 +197,21 @@ fn a_store_forwards_with_the_rights_of_the_sender_that_it_states() {
             ForwardServiceClient::new(pool.get(&addr).unwrap()).forward(request).await.map(drop)
         })
     };
+    // A client's status has no ids of processes and nodes, at either port for nodes.
+    for (holder, is_shown) in [("client/backend", false), ("operator/admin", true), ("alloc/im-a/a1", true)] {
+        for port in [7301, 7404] {
+            let addr = format!("{}:{port}", cluster.place.host);
+            let status = runtime.block_on(async {
+                let pool = cluster.pool(holder);
+                StatusServiceClient::new(pool.get(&addr).unwrap()).status(StatusRequest {}).await.unwrap().into_inner()
+            });
+            let incarnation = match status.role.unwrap() {
+                Role::Store(store) => store.allocs[0].incarnation,
+                Role::Alloc(alloc) => alloc.incarnation,
+            };
+            assert_eq!((status.pid > 0, incarnation > 0), (is_shown, is_shown), "{holder} at {port}");
+        }
+    }
     let list = "/seqsvr.v1.NodeAdminService/ListNodes";
     let operator = Some("seqsvr://three-node/operator/admin");
     // Only stores forward, and what they forward as themselves is denied.

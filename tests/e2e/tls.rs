@@ -106,8 +106,12 @@ impl Cluster {
 
     /// The log of one of its processes.
     pub(crate) fn log(&self, name: &str) -> String {
-        let index = ["s1", "s2", "s3", "a1", "a2"].iter().position(|one| *one == name).expect("a process of the set");
-        self.servers[index].log()
+        self.servers[index(name)].log()
+    }
+
+    /// One of its processes.
+    pub(crate) fn server_mut(&mut self, name: &str) -> &mut Server {
+        &mut self.servers[index(name)]
     }
 
     /// A metric at the port for probes of a node, whose certificate may have expired.
@@ -369,4 +373,8 @@ fn a_server_does_not_start_without_its_own_certificate() {
     refuse(&format!("plaintext_on_network = true\n{original}"), "no effect without plaintext = true");
     fs::write(&file, format!("plaintext_on_network = true\n{on_network}")).unwrap();
     assert!(seqsvr(&["config", "check", &file.display().to_string()]).status.success());
+}
+
+fn index(name: &str) -> usize {
+    ["s1", "s2", "s3", "a1", "a2"].iter().position(|one| *one == name).expect("a process of the set")
 }

@@ -283,8 +283,8 @@ impl Allocator {
 
     /// Hands everything that this node owns over to others, each section with its exact values, while calls are
     /// answered as before. Where no other node is a candidate, the sections are given up. Ends when the store has
-    /// applied it, or after `timeout`; returns whether the node owns nothing any more. Cancel safe: what was begun goes
-    /// on.
+    /// applied it, or after `timeout`, or once the certificate of this node has expired, with which no node takes anything
+    /// from it; returns whether the node owns nothing any more. Cancel safe: what was begun goes on.
     pub async fn drain(&self, timeout: Duration) -> bool {
         let shared = &*self.shared;
         shared.step(|owner, _| owner.leave());
@@ -293,7 +293,10 @@ impl Allocator {
             loop {
                 let changed = shared.ownership_changed.notified();
                 if shared.ownership.machine().is_empty() && shared.handovers.are_done() {
-                    return;
+                    return true;
+                }
+                if shared.is_stopped() {
+                    return false;
                 }
                 tokio::select! {
                     () = changed => {}
@@ -302,7 +305,7 @@ impl Allocator {
                 }
             }
         };
-        tokio::time::timeout(timeout, drained).await.is_ok()
+        tokio::time::timeout(timeout, drained).await.unwrap_or(false)
     }
 }
 

@@ -29,6 +29,7 @@ use crate::authority::revoked_by;
 use crate::certificate::{Certificate, CertificateError, chain};
 use crate::dialing::Dialing;
 use crate::expected::ExpectedServer;
+use crate::file::{MAX_BYTES, read_text};
 use crate::identity::Identity;
 use crate::standing::Standing;
 use crate::verify::{Accepted, Clients};
@@ -79,7 +80,7 @@ impl Files {
 }
 
 fn read(path: &Path) -> Result<Zeroizing<String>, CredentialsError> {
-    let text = std::fs::read_to_string(path).map(Zeroizing::new);
+    let text = read_text(path, MAX_BYTES).map(Zeroizing::new);
     text.map_err(|source| CredentialsError::Unreadable { path: path.to_owned(), source })
 }
 

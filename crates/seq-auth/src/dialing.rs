@@ -110,3 +110,11 @@ pub fn rejection(failed: &io::Error) -> Option<&Rejected> {
         _ => None,
     }
 }
+
+/// Whether a handshake failed because the certificate of the server has expired.
+#[must_use]
+pub fn is_expired(failed: &io::Error) -> bool {
+    use CertificateError::{Expired, ExpiredContext};
+    let error = failed.get_ref().and_then(|error| error.downcast_ref());
+    matches!(error, Some(rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. })))
+}

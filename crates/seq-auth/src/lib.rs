@@ -8,6 +8,7 @@ pub mod authorities;
 pub mod authority;
 pub mod certificate;
 pub mod credentials;
+pub mod file;
 pub mod identity;
 
 mod dialing;
@@ -17,7 +18,7 @@ mod verify;
 
 pub use authorities::{Authorities, Trust};
 pub use credentials::{ClientCertificate, Credentials, CredentialsError, Files, check_validity, is_resumed, peer};
-pub use dialing::rejection;
+pub use dialing::{is_expired, rejection};
 pub use expected::ExpectedServer;
 pub use identity::{Identity, Role};
 pub use standing::Standing;

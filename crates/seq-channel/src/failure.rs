@@ -39,6 +39,12 @@ pub fn is_broken(status: &Status) -> bool {
     is_transport(status) && !caused_by::<tonic::TimeoutExpired>(status)
 }
 
+/// Returns whether a request failed because the certificate of the server has expired.
+#[must_use]
+pub fn has_expired_certificate(status: &Status) -> bool {
+    causes(status).any(|error| error.downcast_ref().is_some_and(seq_auth::is_expired))
+}
+
 /// Returns whether an error of type `E` is among the sources of a status.
 #[must_use]
 pub fn caused_by<E: Error + 'static>(status: &Status) -> bool {

@@ -16,7 +16,7 @@ pub mod tls;
 
 pub use access::{Access, Socket};
 pub use bearer::{BadToken, Bearer, CallerChannel};
-pub use failure::{caused_by, is_broken, is_transport, not_processed};
+pub use failure::{caused_by, has_expired_certificate, is_broken, is_transport, not_processed};
 pub use pool::{
     CONNECT_TIMEOUT, CONNECTIONS, KEEP_ALIVE_EVERY, KEEP_ALIVE_TIMEOUT, MAX_ADDRESSES, MAX_CONNECTIONS, Pool,
     PoolError, SUSPECT_FOR,

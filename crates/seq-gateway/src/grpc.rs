@@ -119,7 +119,8 @@ pub fn serve<F: SequenceService>(
     };
     let set = admin.status().set;
     let handlers = Arc::new(Handlers::new(service, &set, group.token(), allocate_on_get, tenants, port.ready.clone()));
-    let admin = StatusServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let admin = StatusServiceServer::new(Admin { view: admin, for_nodes: false })
+        .max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
     port.serve(Dispatch::new(handlers, services, memory), listener.into(), group)
 }
@@ -140,14 +141,20 @@ fn guard(node: &str, set: String, tokens: bool) -> Guard {
 
 pub(crate) struct Admin {
     pub(crate) view: AdminView,
+    /// Whether the port is for nodes, where other callers get less.
+    pub(crate) for_nodes: bool,
 }
 
 #[tonic::async_trait]
 impl StatusService for Admin {
     async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
         let mut status = self.view.status();
-        if !roles::is_operator(request.extensions().get::<Peer>().and_then(Peer::identity)) {
+        let caller = request.extensions().get::<Peer>().and_then(Peer::identity);
+        if !roles::is_operator(caller) {
             status.admin_addrs.clear();
+        }
+        if self.for_nodes {
+            roles::narrow(&mut status, caller);
         }
         Ok(Response::new(status))
     }

@@ -62,7 +62,8 @@ pub fn serve(node: PeerNode, listener: impl Into<Listener>, group: &TaskGroup) -
         descriptors: seq_proto::DESCRIPTORS,
         services: ports::Port::AllocPeers.services(),
     };
-    let admin = StatusServiceServer::new(Admin { view: admin }).max_decoding_message_size(limits::MAX_REQUEST_BYTES);
+    let admin = StatusServiceServer::new(Admin { view: admin, for_nodes: true })
+        .max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(services.add_service(admin), group);
     port.serve(services, listener.into(), group)
 }

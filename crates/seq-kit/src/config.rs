@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use seq_auth::file::{MAX_BYTES, read_text};
 use serde::Serialize;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 pub mod durations;
+pub mod fields;
 mod sections;
 
 pub use sections::{Options, Section, sample};
@@ -96,8 +98,8 @@ impl Layers {
     /// # Errors
     /// [`ConfigError`] when it cannot be read, is not TOML, or has an unknown key.
     pub fn file(self, path: &Path) -> Result<Layers, ConfigError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text = read_text(path, MAX_BYTES);
+        let text = text.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         self.text(path, &text)
     }
 
@@ -295,7 +297,7 @@ pub fn readable_reason(reason: &str) -> String {
         return format!("the key {} is missing", key.trim_end_matches('`'));
     }
     // What the parser prints for a value that is no number, no date and not in quotes.
-    if reason.starts_with("string values must be quoted") {
+    if reason.starts_with("string values must be quoted") || reason.starts_with("invalid boolean") {
         return "a text must be in quotes".to_owned();
     }
     reason.to_owned()

@@ -9,6 +9,7 @@ use seq_auth::{Identity, Role};
 use tonic::Status;
 
 use crate::reason::Reason;
+use crate::v1;
 
 /// A role that a row allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +183,26 @@ impl fmt::Display for Called<'_> {
 #[must_use]
 pub fn is_operator(caller: Option<&Identity>) -> bool {
     caller.is_none_or(|caller| caller.role() == Operator)
+}
+
+/// Removes from the status of a node, as a port for nodes has it, what only nodes and operators get: ids of processes and
+/// of nodes, and incarnations.
+pub fn narrow(status: &mut v1::StatusResponse, caller: Option<&Identity>) {
+    if caller.is_none_or(|caller| matches!(caller.role(), Store | Alloc | Operator)) {
+        return;
+    }
+    status.pid = 0;
+    match &mut status.role {
+        Some(v1::status_response::Role::Store(store)) => {
+            for alloc in &mut store.allocs {
+                (alloc.id, alloc.incarnation, alloc.renew_seq) = (0, 0, 0);
+            }
+        }
+        Some(v1::status_response::Role::Alloc(alloc)) => {
+            (alloc.id, alloc.incarnation, alloc.last_incarnation) = (0, 0, 0);
+        }
+        None => {}
+    }
 }
 
 /// Checks that a node acts for itself: the certificate of an AllocSvr has the name that its request is for. Others are

@@ -1,13 +1,10 @@
-//! The tenants file: TOML that is parsed to a list of [`TenantSpec`]s, or to one error with its line.
+//! The tenants file: TOML that is parsed to a list of [`TenantSpec`]s, or to all flaws with their lines.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::ops::Range;
 
-use seq_kit::config::{line_of, readable_reason};
-use serde::Deserialize;
-use toml::Spanned;
+use seq_kit::config::fields::{Fields, Flaw, Reader};
 
 use crate::token::TokenHash;
 
@@ -51,152 +48,123 @@ pub struct TenantSpec {
     pub max_advance: u64,
 }
 
-/// Fault of a tenants file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileError {
-    /// The line, from 1.
-    pub line: usize,
-    /// The key and the reason.
-    pub what: String,
-}
-
-impl std::error::Error for FileError {}
-
-impl fmt::Display for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.line, self.what)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw {
-    #[serde(default)]
-    tenant: Vec<RawTenant>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawTenant {
-    name: Spanned<String>,
-    #[serde(default)]
-    uids: Vec<Spanned<String>>,
-    #[serde(default)]
-    tokens: Vec<Spanned<String>>,
-    #[serde(default)]
-    certificates: Vec<Spanned<String>>,
-    calls_per_s: Option<Spanned<u32>>,
-    numbers_per_s: Option<Spanned<u32>>,
-    connections: Option<Spanned<u32>>,
-    max_count: Option<Spanned<u32>>,
-    max_advance: Option<u64>,
-}
-
 /// Parses the text of a tenants file.
 ///
 /// # Errors
-/// The first [`FileError`].
-pub fn parse(text: &str) -> Result<Vec<TenantSpec>, FileError> {
-    let raw: Raw = toml::from_str(text).map_err(|error| FileError {
-        line: line_of(text, error.span().map_or(0, |span| span.start)),
-        what: readable_reason(error.message()),
-    })?;
-    let at = |span: Range<usize>, what: String| FileError { line: line_of(text, span.start), what };
-    let mut tenants: Vec<TenantSpec> = Vec::new();
-    let mut holders: BTreeMap<String, String> = BTreeMap::new();
-    let mut hashes: BTreeMap<String, String> = BTreeMap::new();
-    if let Some(beyond) = raw.tenant.get(MAX_TENANTS) {
-        return Err(at(beyond.name.span(), format!("tenant: more than {MAX_TENANTS}")));
+/// Every [`Flaw`] there is.
+pub fn parse(text: &str) -> Result<Vec<TenantSpec>, Vec<Flaw>> {
+    let (mut reader, mut fields) = Reader::parse(text);
+    let tables = fields.tables("tenant", &mut reader);
+    fields.end(&mut reader);
+    if tables.len() > MAX_TENANTS {
+        reader.add("tenant", &format!("{} are more than {MAX_TENANTS}", tables.len()));
+        return Err(reader.into_flaws());
     }
-    for tenant in raw.tenant {
-        let (span, name) = (tenant.name.span(), tenant.name.get_ref().clone());
-        if tenants.iter().any(|other| other.name == name) {
-            return Err(at(span, format!("name: {name:?} is the name of another tenant")));
-        }
-        for certificate in &tenant.certificates {
-            let name_of = certificate.get_ref().strip_prefix(PROXY).unwrap_or(certificate.get_ref());
-            if name_of.is_empty() || name_of.contains('/') {
-                let what =
-                    format!("certificates: {:?} is neither NAME, of a client, nor proxy/NAME", certificate.get_ref());
-                return Err(at(certificate.span(), what));
-            }
-            if let Some(other) = holders.insert(certificate.get_ref().clone(), name.clone()) {
-                let what = format!("certificates: {:?} is of tenant {other:?} already", certificate.get_ref());
-                return Err(at(certificate.span(), what));
-            }
-        }
-        for token in &tenant.tokens {
-            // Compared like hashes, which ignore the case of the digits.
-            if let Some(other) = hashes.insert(token.get_ref().to_ascii_lowercase(), name.clone()) {
-                let what = format!(
-                    "tokens: this hash is of tenant {other:?} already: make each token with `seqsvr tenant token`"
-                );
-                return Err(at(token.span(), what));
-            }
-        }
-        tenants.push(tenant.check().map_err(|(span, what)| at(span, what))?);
-    }
-    Ok(tenants)
+    let mut taken = Taken::default();
+    let tenants: Vec<_> = tables.into_iter().map(|table| tenant(table, &mut taken, &mut reader)).collect();
+    let flaws = reader.into_flaws();
+    if flaws.is_empty() { Ok(tenants) } else { Err(flaws) }
 }
 
-/// Position and reason of a fault.
-type Problem = (Range<usize>, String);
+/// The tenant that has a name, the name of a certificate, a hash.
+#[derive(Default)]
+struct Taken {
+    names: BTreeSet<String>,
+    certificates: BTreeMap<String, String>,
+    hashes: BTreeMap<String, String>,
+}
 
-impl RawTenant {
-    /// Checks each of its keys, and returns the tenant.
-    fn check(self) -> Result<TenantSpec, Problem> {
-        let (span, name) = (self.name.span(), self.name.into_inner());
+/// Reads a tenant; what is wrong with it is a flaw.
+fn tenant(mut fields: Fields<'_>, taken: &mut Taken, reader: &mut Reader) -> TenantSpec {
+    let name: String = fields.required("name", reader).unwrap_or_default();
+    let uids: Vec<String> = fields.optional("uids", reader).unwrap_or_default();
+    let tokens: Vec<String> = fields.optional("tokens", reader).unwrap_or_default();
+    let certificates: Vec<String> = fields.optional("certificates", reader).unwrap_or_default();
+    let calls_per_s = rate("calls_per_s", &mut fields, reader);
+    let numbers_per_s = rate("numbers_per_s", &mut fields, reader);
+    let connections = positive("connections", &mut fields, reader);
+    let max_count = positive("max_count", &mut fields, reader);
+    let max_advance = fields.optional("max_advance", reader).unwrap_or(0);
+    let key = |name: &str| fields.key(name);
+
+    if !reader.has_failed(&key("name")) {
         let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(letter) {
-            let what = format!("name: {name:?} is not 1 to {MAX_NAME_BYTES} small letters, digits and hyphens");
-            return Err((span, what));
+            let what = format!("{name:?} is not 1 to {MAX_NAME_BYTES} small letters, digits and hyphens");
+            reader.add(&key("name"), &what);
+        } else if !taken.names.insert(name.clone()) {
+            reader.add(&key("name"), &format!("{name:?} is the name of another tenant"));
         }
-        if self.tokens.is_empty() && self.certificates.is_empty() {
-            return Err((span, format!("tenant {name:?} has neither tokens nor certificates")));
+    }
+    let has_proof = !tokens.is_empty() || !certificates.is_empty();
+    if !has_proof && !reader.has_failed(&key("tokens")) && !reader.has_failed(&key("certificates")) {
+        reader.add(&key("name"), &format!("tenant {name:?} has neither tokens nor certificates"));
+    }
+    if tokens.len() > MAX_TOKENS {
+        reader.add(&key("tokens"), &format!("more than {MAX_TOKENS}"));
+    }
+    let mut hashes = Vec::new();
+    for text in tokens.iter().take(MAX_TOKENS) {
+        match TokenHash::parse(text) {
+            Some(hash) => hashes.push(hash),
+            None => reader.add(&key("tokens"), "not sha256: and 64 hexadecimal digits"),
         }
-        if let Some(beyond) = self.tokens.get(MAX_TOKENS) {
-            return Err((beyond.span(), format!("tokens: more than {MAX_TOKENS}")));
+        // As a hash is compared, not as it is written.
+        if let Some(other) = taken.hashes.insert(text.to_ascii_lowercase(), name.clone()) {
+            let what = format!("this hash is of tenant {other:?} already: make each token with `seqsvr tenant token`");
+            reader.add(&key("tokens"), &what);
         }
-        let hash = |text: &Spanned<String>| {
-            let wrong = || (text.span(), "tokens: not sha256: and 64 hexadecimal digits".to_owned());
-            TokenHash::parse(text.get_ref()).ok_or_else(wrong)
-        };
-        let range = |text: &Spanned<String>| {
-            uids(text.get_ref()).ok_or_else(|| {
-                (text.span(), format!("uids: {:?} is not FIRST..END, as in \"0..1_000_000\"", text.get_ref()))
-            })
-        };
-        Ok(TenantSpec {
-            uids: self.uids.iter().map(range).collect::<Result<_, _>>()?,
-            tokens: self.tokens.iter().map(hash).collect::<Result<_, _>>()?,
-            certificates: self.certificates.into_iter().map(Spanned::into_inner).collect(),
-            calls_per_s: rate("calls_per_s", self.calls_per_s)?,
-            numbers_per_s: rate("numbers_per_s", self.numbers_per_s)?,
-            connections: positive("connections", self.connections)?,
-            max_count: positive("max_count", self.max_count)?,
-            max_advance: self.max_advance.unwrap_or(0),
-            name,
-        })
+    }
+    for certificate in &certificates {
+        let holder = certificate.strip_prefix(PROXY).unwrap_or(certificate);
+        if holder.is_empty() || holder.contains('/') {
+            let what = format!("{certificate:?} is neither NAME, of a client, nor proxy/NAME");
+            reader.add(&key("certificates"), &what);
+        }
+        if let Some(other) = taken.certificates.insert(certificate.clone(), name.clone()) {
+            reader.add(&key("certificates"), &format!("{certificate:?} is of tenant {other:?} already"));
+        }
+    }
+    let mut ranges = Vec::new();
+    for text in &uids {
+        match range(text) {
+            Some(range) => ranges.push(range),
+            None => reader.add(&key("uids"), &format!("{text:?} is not FIRST..END, as in \"0..1_000_000\"")),
+        }
+    }
+    fields.end(reader);
+    TenantSpec {
+        name,
+        uids: ranges,
+        tokens: hashes,
+        certificates,
+        calls_per_s,
+        numbers_per_s,
+        connections,
+        max_count,
+        max_advance,
     }
 }
 
-fn positive(key: &str, value: Option<Spanned<u32>>) -> Result<Option<u32>, Problem> {
-    match value {
-        Some(value) if *value.get_ref() == 0 => {
-            Err((value.span(), format!("{key}: 0 is none; leave it out for no quota")))
-        }
-        value => Ok(value.map(Spanned::into_inner)),
+fn positive(key: &'static str, fields: &mut Fields<'_>, reader: &mut Reader) -> Option<u32> {
+    let value: Option<u32> = fields.optional(key, reader);
+    if value == Some(0) {
+        reader.add(&fields.key(key), "0 is none; leave it out for no quota");
     }
+    value
 }
 
-fn rate(key: &str, value: Option<Spanned<u32>>) -> Result<Option<NonZeroU32>, Problem> {
-    let Some(value) = value else { return Ok(None) };
-    let wrong = || (value.span(), format!("{key}: {} is not in 1..={MAX_RATE}", value.get_ref()));
-    NonZeroU32::new(*value.get_ref()).filter(|rate| rate.get() <= MAX_RATE).map(Some).ok_or_else(wrong)
+fn rate(key: &'static str, fields: &mut Fields<'_>, reader: &mut Reader) -> Option<NonZeroU32> {
+    let value: u32 = fields.optional(key, reader)?;
+    let rate = NonZeroU32::new(value).filter(|rate| rate.get() <= MAX_RATE);
+    if rate.is_none() {
+        reader.add(&fields.key(key), &format!("{value} is not in 1..={MAX_RATE}"));
+    }
+    rate
 }
 
 /// Parses `FIRST..END`, the end exclusive, with `_` between digits.
-fn uids(text: &str) -> Option<Range<u64>> {
+fn range(text: &str) -> Option<Range<u64>> {
     let (first, end) = text.split_once("..")?;
     let number = |text: &str| {
         let digits = text.replace('_', "");
@@ -238,33 +206,39 @@ mod tests {
 
     #[test]
     fn a_wrong_file_is_refused_with_its_line_and_key() {
-        let of = |lines: &str| parse(&format!("[[tenant]]\nname = \"im\"\n{lines}")).unwrap_err().to_string();
+        let of = |lines: &str| {
+            let flaws = parse(&format!("[[tenant]]\nname = \"im\"\n{lines}")).unwrap_err();
+            flaws.iter().map(|flaw| format!("{}: {}\n", flaw.line, flaw.what)).collect::<String>()
+        };
         let table = [
-            ("", "2: tenant \"im\" has neither"),
-            ("tokens = [\"secret\"]", "3: tokens: not sha256:"),
-            ("certificates = [\"a\"]\nuids = [\"5..5\"]", "4: uids: \"5..5\" is not FIRST..END"),
-            ("certificates = [\"a\"]\nuids = [\"-1..5\"]", "4: uids: \"-1..5\""),
-            ("certificates = [\"a\"]\ncalls_per_s = 0", "4: calls_per_s: 0 is not in 1..=100000000"),
-            ("certificates = [\"a\"]\nnumbers_per_s = 200_000_000", "4: numbers_per_s: 200000000 is not in"),
-            ("certificates = [\"a\"]\nconnections = 0", "4: connections: 0 is none"),
+            ("", "2: tenant[0].name: tenant \"im\" has neither"),
+            ("tokens = [\"secret\"]", "3: tenant[0].tokens: not sha256:"),
+            ("certificates = [\"a\"]\nuids = [\"5..5\"]", "4: tenant[0].uids: \"5..5\" is not FIRST..END"),
+            ("certificates = [\"a\"]\nuids = [\"-1..5\"]", "4: tenant[0].uids: \"-1..5\""),
+            ("certificates = [\"a\"]\ncalls_per_s = 0", "4: tenant[0].calls_per_s: 0 is not in 1..=100000000"),
+            ("certificates = [\"a\"]\nnumbers_per_s = 200_000_000", "4: tenant[0].numbers_per_s: 200000000 is not in"),
+            ("certificates = [\"a\"]\nconnections = 0", "4: tenant[0].connections: 0 is none"),
             ("certificates = [\"a\"]\nmax_count = -1", "4: "),
-            ("certificates = [\"alloc/im-a/a1\"]", "3: certificates: \"alloc/im-a/a1\" is neither NAME"),
-            ("certificates = [\"client/a\"]", "3: certificates: \"client/a\" is neither NAME"),
-            ("certificates = [\"proxy/\"]", "3: certificates: \"proxy/\" is neither NAME"),
+            ("certificates = [\"alloc/im-a/a1\"]", "3: tenant[0].certificates: \"alloc/im-a/a1\" is neither NAME"),
+            ("certificates = [\"client/a\"]", "3: tenant[0].certificates: \"client/a\" is neither NAME"),
+            ("certificates = [\"proxy/\"]", "3: tenant[0].certificates: \"proxy/\" is neither NAME"),
             ("certificates = [\"a\"]\nmaxcount = 1", "4: maxcount: unknown key"),
-            ("certificates = [\"a\"]\n[[tenant]]\nname = \"im\"", "5: name: \"im\" is the name of another"),
+            ("certificates = [\"a\"]\n[[tenant]]\nname = \"im\"", "5: tenant[1].name: \"im\" is the name of another"),
             (
                 "certificates = [\"a\"]\n[[tenant]]\nname = \"b\"\ncertificates = [\"a\"]",
-                "6: certificates: \"a\" is of tenant \"im\"",
+                "6: tenant[1].certificates: \"a\" is of tenant \"im\"",
             ),
             (
                 &format!("tokens = [\"{HASH}\"]\n[[tenant]]\nname = \"b\"\ntokens = [\"{HASH}\"]"),
-                "6: tokens: this hash is of tenant \"im\" already",
+                "6: tenant[1].tokens: this hash is of tenant \"im\" already",
             ),
-            (&format!("tokens = [\"{HASH}\", \"{HASH}\"]"), "3: tokens: this hash is of tenant \"im\" already"),
+            (
+                &format!("tokens = [\"{HASH}\", \"{HASH}\"]"),
+                "3: tenant[0].tokens: this hash is of tenant \"im\" already",
+            ),
             (
                 "certificates = [\"a\"]\n[[tenant]]\nname = \"Bad name\"\ncertificates = [\"b\"]",
-                "5: name: \"Bad name\"",
+                "5: tenant[1].name: \"Bad name\"",
             ),
         ];
         for (lines, expected) in table {

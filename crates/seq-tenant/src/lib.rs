@@ -12,6 +12,6 @@ pub mod token;
 mod caller;
 
 pub use caller::Caller;
-pub use file::{FileError, TenantSpec};
+pub use file::TenantSpec;
 pub use registry::{Session, Tenants};
 pub use token::{Token, TokenHash};

@@ -74,8 +74,8 @@ pub(crate) struct RotateArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr cert revoke operator/alice\n\n\
-                        Adds to crl.pem, which processes read again when it changes: copy it to every machine. A connection \
-                        that is open stays open.\n\n\
+                        Adds to crl.pem, which processes read again when it changes: copy it to every machine. They end \
+                        connections of the holder that are open within 2 s.\n\n\
                         Exit codes: 0 revoked, 1 a file cannot be written, 2 no authority, or no such certificate.")]
 pub(crate) struct RevokeArgs {
     /// Holders as in `cert show`, such as operator/alice, or serials.

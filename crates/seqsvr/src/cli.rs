@@ -313,6 +313,10 @@ fn near_suggestions(mut error: clap::Error) -> clap::Error {
             error.insert(suggested, near);
         }
     }
+    // An empty list of tips is printed as an empty line.
+    if matches!(error.get(ContextKind::Suggested), Some(ContextValue::StyledStrs(tips)) if tips.is_empty()) {
+        error.remove(ContextKind::Suggested);
+    }
     error
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::output::{Output, Table};
-use crate::set_file::{self, SetFile};
+use crate::set_file::{self, Problem, ProblemView, SetFile};
 use crate::settings::{self, Settings, SettingsArgs};
 
 #[derive(Debug, Subcommand)]
@@ -75,21 +75,6 @@ struct Checked {
     warnings: Vec<String>,
 }
 
-/// A problem of a set file, or of the settings; a settings problem has its file and line in the text.
-#[derive(Serialize)]
-struct ProblemView {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<usize>,
-    /// The key, with the indexes of the file: `alloc[1].addr`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    what: String,
-    /// The whole message, as plain output prints it.
-    text: String,
-}
-
 /// A port that does not listen at the address that others dial.
 #[derive(Serialize)]
 struct ListenView {
@@ -112,16 +97,7 @@ impl ListenView {
 
 fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
     let (sets, problems) = set_file::load_all(&args.paths);
-    let mut problems: Vec<ProblemView> = problems
-        .iter()
-        .map(|problem| ProblemView {
-            file: Some(problem.path().display().to_string()),
-            line: problem.line(),
-            key: problem.key().map(str::to_owned),
-            what: problem.what().to_owned(),
-            text: problem.to_string(),
-        })
-        .collect();
+    let mut problems: Vec<ProblemView> = problems.iter().map(Problem::view).collect();
     let warnings = match args.settings.load(&Settings::default(), Ok) {
         Ok(loaded) => loaded.warnings,
         Err(error) => {

@@ -127,7 +127,7 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     let (mut process, recorder) = Process::new(settings.clone(), &is)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(STORE_THREADS).enable_all().build()?;
     let exit = runtime.block_on(async {
-        process.watch_signals()?;
+        process.watch_terminal()?;
         let sockets = Sockets::open(sets, args, &settings)?;
         let specs: Vec<&SetSpec> = sockets.sets.iter().map(|set| &set.spec).collect();
         let mut banner = Banner::new(&specs, &settings.redis.prefix, &sockets.http, &data)?;

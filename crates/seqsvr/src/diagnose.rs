@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
@@ -115,7 +116,8 @@ pub(crate) async fn run(args: DiagnoseArgs, output: &Output) -> anyhow::Result<E
         |error: io::Error| Failure::new(Exit::Usage, format!("{}: cannot be written: {error}", args.out.display()));
     let sets: Vec<_> = args.sets.iter().map(|path| Ok((path, load(path)?))).collect::<anyhow::Result<_>>()?;
     let made = utc::now();
-    let file = File::options().write(true).create_new(true).open(&args.out).map_err(cannot)?;
+    // It names the machines of the sets and what happens on them.
+    let file = File::options().write(true).create_new(true).mode(0o600).open(&args.out).map_err(cannot)?;
     let time = utc::text(made);
     let mut archive = Archive {
         tar: tar::Builder::new(GzEncoder::new(file, Compression::default())),

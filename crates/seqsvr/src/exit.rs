@@ -7,6 +7,7 @@ use seq_load::outcome::without_os_error;
 use serde::Serialize;
 
 use crate::output::{Color, Output, heading, note};
+use crate::set_file::ProblemView;
 
 /// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,8 @@ pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
     reason: Option<String>,
+    /// Each problem of the files that are wrong.
+    problems: Vec<ProblemView>,
     /// Whether the JSON that the command printed states it already.
     in_result: bool,
 }
@@ -80,7 +83,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure without a hint. The message is a fragment that starts in lower case.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Failure {
-        Failure { exit, message: message.into(), hint: None, reason: None, in_result: false }
+        Failure { exit, message: message.into(), hint: None, reason: None, problems: Vec::new(), in_result: false }
     }
 
     /// The exit code.
@@ -103,6 +106,12 @@ impl Failure {
     /// Names the reason, in capitals as in `docs/reference/reasons.md`; the message has it too.
     pub(crate) fn reason(mut self, reason: impl Into<String>) -> Failure {
         self.reason = Some(reason.into());
+        self
+    }
+
+    /// Lists the problems that the message joins, for programs.
+    pub(crate) fn problems(mut self, problems: Vec<ProblemView>) -> Failure {
+        self.problems = problems;
         self
     }
 
@@ -149,6 +158,9 @@ struct ErrorView<'a> {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
+    /// Of files, each with its file, line and key where it has them.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    problems: &'a [ProblemView],
     exit: u8,
 }
 
@@ -167,6 +179,7 @@ pub(crate) fn print_json(error: &anyhow::Error, output: &Output) {
         reason: failure.and_then(|failure| failure.reason.as_deref()),
         message: without_os_error(&format!("{error:#}")),
         hint: failure.and_then(|failure| failure.hint.as_deref()),
+        problems: failure.map_or(&[], |failure| &failure.problems),
         exit: failure.map_or(Exit::Failed, Failure::exit) as u8,
     };
     // A closed stdout hides neither the error on stderr nor the exit code.

@@ -1,8 +1,8 @@
-//! CPU time and open-file limit of this process.
+//! CPU time, open-file limit and memory of this process.
 
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 /// CPU time of all threads of the process since its start.
@@ -22,6 +22,15 @@ pub(crate) fn cpu_us() -> u64 {
 #[must_use]
 pub(crate) fn draw_instance() -> u64 {
     fastrand::u64(1..)
+}
+
+/// Keeps the memory of this process, with its keys and numbers, out of core dumps, and from other processes of its user:
+/// they can attach no debugger. A limit of core files alone would not hold where the kernel pipes them to a program.
+///
+/// # Errors
+/// When the system refuses.
+pub(crate) fn hide_memory() -> std::io::Result<()> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into)
 }
 
 /// Smallest open-file limit that a server starts with: its own files, connections to other nodes, its metrics port, and
@@ -73,6 +82,12 @@ mod tests {
         let after = getrlimit(Resource::Nofile);
         assert_eq!(after.current, before.maximum);
         assert_eq!(after.current.unwrap_or(u64::MAX), files);
+    }
+
+    #[test]
+    fn the_memory_of_a_server_is_hidden() {
+        hide_memory().unwrap();
+        assert_eq!(rustix::process::dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
     }
 
     #[test]

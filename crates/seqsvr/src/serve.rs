@@ -144,6 +144,9 @@ impl Process {
         let filter = telemetry::init(settings.log.format, &settings.log.filter, color)?;
         is.log();
         panic::abort_on_panic();
+        if !settings.limits.core_dumps {
+            process::hide_memory().context("limits.core_dumps: the system does not turn them off")?;
+        }
         process::raise_file_limit().map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
         memory::check(is.role, &settings.limits, cgroup::memory_limit().as_ref())?;
         let recorder = metrics::install()?;
@@ -166,7 +169,15 @@ impl Process {
 
     /// Installs the signal handlers, on the current runtime.
     pub(crate) fn watch_signals(&self) -> anyhow::Result<()> {
-        signals::watch(&self.root, &self.wait, &self.signals).context("cannot listen for signals")
+        signals::watch(&self.root, &self.wait, &self.signals, None).context("cannot listen for signals")
+    }
+
+    /// As [`Process::watch_signals`], for a process of a terminal: it ends with it.
+    pub(crate) fn watch_terminal(&self) -> anyhow::Result<()> {
+        let hangups = signals::closed_terminal();
+        hangups
+            .and_then(|hangups| signals::watch(&self.root, &self.wait, &self.signals, hangups))
+            .context("cannot listen for signals")
     }
 
     /// Applies what it reads again at each SIGHUP of `hangups`, on the current runtime.

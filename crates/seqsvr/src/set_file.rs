@@ -5,19 +5,21 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use seq_core::set_spec::{
-    AllocListen, AllocSpec, Genesis, PortSpec, SetSpec, SpecError, SpecProblem, StoreListen, StoreSpec, check_sets,
-};
-use seq_kit::config::{line_of, readable_reason};
+use seq_auth::file::{MAX_BYTES, read_text};
+use seq_core::set_spec::{AllocSpec, PortSpec, SetSpec, SpecProblem, StoreSpec, check_sets};
+use seq_kit::config::fields::Flaw;
 use seq_load::outcome::without_os_error;
-use serde::Deserialize;
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
+
+mod index;
+mod read;
+
+use index::Index;
+use read::Content;
 
 /// The set that `seqsvr dev` starts.
 pub(crate) const DEV: &str = include_str!("../../../sets/dev.toml");
@@ -41,15 +43,6 @@ pub(crate) struct SetFile {
     index: Index,
 }
 
-/// Where the keys of a spec are in its file. The spec sorts its lists, so the indexes differ.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Index {
-    /// Line of each key, such as `uids` or `alloc[1].addr`, with the indexes of the spec.
-    lines: BTreeMap<String, usize>,
-    /// For each list entry of the spec, such as `alloc[1]`, the one of the file.
-    in_file: BTreeMap<String, String>,
-}
-
 /// A problem in a set file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
@@ -61,25 +54,41 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// The file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// A file that cannot be read.
+    pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
+        at_file(path, format!("cannot be read: {}", without_os_error(&error.to_string())))
     }
 
-    /// Its line, from 1, where the problem has one.
-    pub(crate) fn line(&self) -> Option<usize> {
-        self.line
+    /// A flaw of a file's text.
+    pub(crate) fn in_file(path: &Path, flaw: Flaw) -> Problem {
+        Problem { path: path.to_owned(), line: Some(flaw.line), key: flaw.key, what: flaw.what }
     }
 
-    /// The key, where the problem has one.
-    pub(crate) fn key(&self) -> Option<&str> {
-        self.key.as_deref()
+    /// Returns its file, line, key and reason, for programs.
+    pub(crate) fn view(&self) -> ProblemView {
+        ProblemView {
+            file: Some(self.path.display().to_string()),
+            line: self.line,
+            key: self.key.clone(),
+            what: self.what.clone(),
+            text: self.to_string(),
+        }
     }
+}
 
-    /// The key and the reason.
-    pub(crate) fn what(&self) -> &str {
-        &self.what
-    }
+/// A problem of a set file, or of the settings, as JSON; one of the settings has its file and line in the text.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ProblemView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) line: Option<usize>,
+    /// The key, with the indexes of the file: `alloc[1].addr`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    pub(crate) what: String,
+    /// The whole message, as plain output prints it.
+    pub(crate) text: String,
 }
 
 impl fmt::Display for Problem {
@@ -94,7 +103,7 @@ impl fmt::Display for Problem {
 
 /// Reads and checks one set file.
 pub(crate) fn load(path: &Path) -> Result<SetFile, Vec<Problem>> {
-    let text = std::fs::read_to_string(path).map_err(|error| vec![at_file(path, cannot_be_read(&error))])?;
+    let text = read_text(path, MAX_BYTES).map_err(|error| vec![Problem::unreadable(path, &error)])?;
     parse(path, &text)
 }
 
@@ -106,8 +115,12 @@ pub(crate) fn load_for_server(path: &Path) -> Result<SetFile, Failure> {
 
 /// Joins problems into one error.
 pub(crate) fn failure(exit: Exit, problems: &[Problem]) -> Failure {
-    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
-    Failure::new(exit, lines.join("\n       "))
+    Failure::new(exit, lines(problems)).problems(problems.iter().map(Problem::view).collect())
+}
+
+/// Joins problems into the text of one error, below each other.
+pub(crate) fn lines(problems: &[Problem]) -> String {
+    problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n       ")
 }
 
 /// Reads set files, and those in directories, and checks the sets against each other. Returns the valid sets and every
@@ -126,7 +139,7 @@ pub(crate) fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
                     }
                 }
             }
-            Err(error) => problems.push(at_file(path, cannot_be_read(&error))),
+            Err(error) => problems.push(Problem::unreadable(path, &error)),
         }
     }
     problems.extend(check_clusters(&sets));
@@ -194,162 +207,77 @@ impl SetFile {
         let stores = self.spec.stores.iter().flat_map(|store| store.ports().map(|port| (&*store.name, port)));
         stores.chain(self.spec.allocs.iter().flat_map(|alloc| alloc.ports().map(|port| (&*alloc.name, port))))
     }
-
-    /// What is wrong with the keys `plaintext` and `plaintext_on_network`.
-    fn plaintext_problem(&self, on_network: bool) -> Option<Problem> {
-        let problem = |key: &str, reason: String| Problem {
-            path: self.path.clone(),
-            line: self.index.lines.get(key).copied(),
-            key: Some(key.to_owned()),
-            what: format!("{key}: {reason}"),
-        };
-        if self.secure {
-            let reason = "it has no effect without plaintext = true".to_owned();
-            return on_network.then(|| problem("plaintext_on_network", reason));
-        }
-        let addrs = self.ports().flat_map(|(_, port)| port.addr.into_iter().chain(port.listen));
-        let reachable = addrs.into_iter().find(|addr| !is_loopback(addr)).filter(|_| !on_network)?;
-        let reason = format!(
-            "others can reach {reachable}, and read and change what is sent: remove the key, or add \
-             plaintext_on_network = true"
-        );
-        Some(problem("plaintext", reason))
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawSet {
-    name: String,
-    cluster: Option<String>,
-    uids: Spanned<String>,
-    section_size: u32,
-    step: u64,
-    genesis: Option<Spanned<String>>,
-    #[serde(default)]
-    plaintext: bool,
-    #[serde(default)]
-    plaintext_on_network: bool,
-    #[serde(default)]
-    store: Vec<RawStore>,
-    #[serde(default)]
-    alloc: Vec<RawAlloc>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawStore {
-    id: u64,
-    name: String,
-    addr: String,
-    raft: String,
-    admin: Option<String>,
-    http: String,
-    #[serde(default)]
-    listen: RawStoreListen,
-}
-
-/// Where a store listens, where others dial other addresses.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawStoreListen {
-    addr: Option<String>,
-    raft: Option<String>,
-    admin: Option<String>,
-    http: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawAlloc {
-    name: String,
-    addr: String,
-    peer: String,
-    http: String,
-    redis: Option<String>,
-    #[serde(default = "one")]
-    weight: u32,
-    #[serde(default)]
-    listen: RawAllocListen,
-}
-
-/// Where an allocator listens, where others dial other addresses.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawAllocListen {
-    addr: Option<String>,
-    peer: Option<String>,
-    http: Option<String>,
-    redis: Option<String>,
-}
-
-impl From<RawStore> for StoreSpec {
-    fn from(RawStore { id, name, addr, raft, admin, http, listen }: RawStore) -> StoreSpec {
-        let RawStoreListen { addr: at, raft: raft_at, admin: admin_at, http: http_at } = listen;
-        let listen = StoreListen { addr: at, raft: raft_at, admin: admin_at, http: http_at };
-        StoreSpec { id, name, addr, raft, admin, http, listen }
-    }
-}
-
-impl From<RawAlloc> for AllocSpec {
-    fn from(RawAlloc { name, addr, peer, http, redis, weight, listen }: RawAlloc) -> AllocSpec {
-        let RawAllocListen { addr: at, peer: peer_at, http: http_at, redis: redis_at } = listen;
-        let listen = AllocListen { addr: at, peer: peer_at, http: http_at, redis: redis_at };
-        AllocSpec { name, addr, peer, http, redis, weight, listen }
-    }
-}
-
-fn one() -> u32 {
-    1
 }
 
 /// Reads the text of a set file and checks it; `path` is for messages.
 pub(crate) fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
-    let at = |offset: usize, key: Option<String>, reason: String| {
-        let what = key.as_ref().map_or_else(|| reason.clone(), |key| format!("{key}: {reason}"));
-        vec![Problem { path: path.to_owned(), line: Some(line_of(text, offset)), key, what }]
-    };
-    let syntax = |error: toml::de::Error| {
-        let offset = error.span().map_or(0, |span| span.start);
-        at(offset, key_at(text, offset), readable_reason(&error.message().trim().replace('\n', ", ")))
-    };
-    let raw: RawSet = toml::from_str(text).map_err(syntax)?;
-    let range = parse_uids(raw.uids.get_ref());
-    let uids = range.map_err(|reason| at(raw.uids.span().start, Some("uids".to_owned()), reason))?;
-    let genesis = parse_genesis(&raw).map_err(|(offset, reason)| at(offset, Some("genesis".to_owned()), reason))?;
-
-    let mut index = Index::default();
-    let table = DeTable::parse(text).map_err(syntax)?;
-    collect_lines(text, "", table.get_ref(), &mut index.lines);
-    let mut stores: Vec<_> = raw.store.into_iter().enumerate().collect();
+    let content = read::content(text);
+    let mut index = Index::new(content.reader.lines().clone(), content.followed.clone());
+    let mut stores: Vec<_> = content.spec.stores.iter().cloned().enumerate().collect();
     stores.sort_by_key(|(_, store)| store.id);
     index.reorder("store", stores.iter().map(|(index, _)| *index));
-    let mut allocs: Vec<_> = raw.alloc.into_iter().enumerate().collect();
+    let mut allocs: Vec<_> = content.spec.allocs.iter().cloned().enumerate().collect();
     allocs.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
     index.reorder("alloc", allocs.iter().map(|(index, _)| *index));
-
     let spec = SetSpec {
-        name: raw.name,
-        uids,
-        section_size: raw.section_size,
-        step: raw.step,
-        stores: stores.into_iter().map(|(_, store)| store.into()).collect(),
-        allocs: allocs.into_iter().map(|(_, alloc)| alloc.into()).collect(),
-        genesis,
+        stores: stores.into_iter().map(|(_, store)| store).collect(),
+        allocs: allocs.into_iter().map(|(_, alloc)| alloc).collect(),
+        ..content.spec.clone()
     };
-    spec.validate()
-        .map_err(|errors| errors.iter().map(|error| index.problem(path, &spec, error, &[])).collect::<Vec<_>>())?;
-    let file = SetFile {
-        path: path.to_owned(),
-        cluster: raw.cluster.unwrap_or_else(|| spec.name.clone()),
-        spec,
-        secure: !raw.plaintext,
-        index,
-    };
-    match file.plaintext_problem(raw.plaintext_on_network) {
-        Some(problem) => Err(vec![problem]),
-        None => Ok(file),
+
+    let mut problems = spec_problems(path, &spec, &index, &content);
+    problems.extend(plaintext_problem(path, &spec, &index, &content));
+    problems.extend(content.reader.into_flaws().into_iter().map(|flaw| Problem::in_file(path, flaw)));
+    if !problems.is_empty() {
+        problems.sort_by_key(|problem| problem.line);
+        return Err(problems);
     }
+    let cluster = content.cluster.unwrap_or_else(|| spec.name.clone());
+    Ok(SetFile { path: path.to_owned(), cluster, spec, secure: !content.plaintext, index })
+}
+
+/// Checks the values of a file. A key that has none is no further problem, nor one that lacks for it.
+fn spec_problems(path: &Path, spec: &SetSpec, index: &Index, content: &Content) -> Vec<Problem> {
+    let reader = &content.reader;
+    let has_value = |key: &str| !reader.has_failed(&index.in_file(key));
+    let mut errors = spec.validate().err().unwrap_or_default();
+    errors.retain_mut(|error| match &mut error.problem {
+        SpecProblem::StoreCount { count } => {
+            *count = content.counts.stores;
+            has_value(&error.key) && !reader.is_broken()
+        }
+        SpecProblem::AllocCount { count } => {
+            *count = content.counts.allocs;
+            has_value(&error.key) && !reader.is_broken()
+        }
+        SpecProblem::Taken { by, .. } => has_value(by) && has_value(&error.key),
+        _ => has_value(&error.key),
+    });
+    errors.iter().map(|error| index.problem(path, spec, error, &[])).collect()
+}
+
+/// Checks the keys `plaintext` and `plaintext_on_network`.
+fn plaintext_problem(path: &Path, spec: &SetSpec, index: &Index, content: &Content) -> Option<Problem> {
+    let problem = |key: &str, reason: String| {
+        let (path, line) = (path.to_owned(), index.line(key));
+        Problem { path, line, key: Some(key.to_owned()), what: format!("{key}: {reason}") }
+    };
+    if !content.plaintext {
+        let reason = "it has no effect without plaintext = true".to_owned();
+        let is_alone = content.plaintext_on_network && !content.reader.has_failed("plaintext");
+        return is_alone.then(|| problem("plaintext_on_network", reason));
+    }
+    let ports = spec.stores.iter().flat_map(StoreSpec::ports).chain(spec.allocs.iter().flat_map(AllocSpec::ports));
+    let addrs = ports.flat_map(|port| port.addr.into_iter().chain(port.listen));
+    let may_be_reached = content.plaintext_on_network || content.reader.has_failed("plaintext_on_network");
+    // An address with a flaw of its own is not known.
+    let mut known = addrs.filter(|addr| !addr.is_empty());
+    let reachable = known.find(|addr| !is_loopback(addr)).filter(|_| !may_be_reached)?;
+    let reason = format!(
+        "others can reach {reachable}, and read and change what is sent: remove the key, or add \
+         plaintext_on_network = true"
+    );
+    Some(problem("plaintext", reason))
 }
 
 /// Whether only this machine reaches an address.
@@ -362,144 +290,6 @@ pub(crate) fn is_loopback(addr: &str) -> bool {
 pub(crate) fn host(addr: &str) -> &str {
     let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
     host.trim_start_matches('[').trim_end_matches(']')
-}
-
-/// Reads "0..1_000_000", the end exclusive.
-fn parse_uids(text: &str) -> Result<Range<u64>, String> {
-    let wrong = || format!("{text:?} is not a range as in \"0..1_000_000\"");
-    let number = |part: &str| part.trim().replace('_', "").parse::<u64>().map_err(|_| wrong());
-    let (start, end) = text.split_once("..").ok_or_else(wrong)?;
-    Ok(number(start)?..number(end)?)
-}
-
-/// Reads how the set comes into being; a problem has its offset in the text.
-fn parse_genesis(raw: &RawSet) -> Result<Genesis, (usize, String)> {
-    let Some(text) = &raw.genesis else { return Ok(Genesis::default()) };
-    let at = text.span().start;
-    let names = Genesis::ALL.map(Genesis::name).join(", ");
-    let genesis = Genesis::parse(text.get_ref());
-    let genesis = genesis.ok_or_else(|| (at, format!("{:?} is none of {names}", text.get_ref())))?;
-    if genesis == Genesis::Create && raw.cluster.is_none() {
-        let reason = "a set that is created in a cluster needs the key cluster, with the value of the other sets";
-        return Err((at, reason.to_owned()));
-    }
-    Ok(genesis)
-}
-
-fn collect_lines(text: &str, prefix: &str, table: &DeTable<'_>, lines: &mut BTreeMap<String, usize>) {
-    for (name, value) in table {
-        let key = if prefix.is_empty() { name.get_ref().to_string() } else { format!("{prefix}.{}", name.get_ref()) };
-        lines.insert(key.clone(), line_of(text, name.span().start));
-        if let DeValue::Table(inner) = value.get_ref() {
-            collect_lines(text, &key, inner, lines);
-        }
-        if let DeValue::Array(entries) = value.get_ref() {
-            for (index, entry) in entries.iter().enumerate() {
-                let key = format!("{key}[{index}]");
-                lines.insert(key.clone(), line_of(text, entry.span().start));
-                if let DeValue::Table(inner) = entry.get_ref() {
-                    collect_lines(text, &key, inner, lines);
-                }
-            }
-        }
-    }
-}
-
-/// The key whose value is at an offset; `None` where the text is not TOML or there is no value.
-fn key_at(text: &str, offset: usize) -> Option<String> {
-    fn within(value: &Spanned<DeValue<'_>>, offset: usize) -> Option<String> {
-        match value.get_ref() {
-            // The span of a table covers only its header.
-            DeValue::Table(table) => in_table(table, offset),
-            DeValue::Array(entries) => entries.iter().enumerate().find_map(|(index, entry)| {
-                within(entry, offset).map(|key| format!("[{index}]{}{key}", if key.is_empty() { "" } else { "." }))
-            }),
-            _ => value.span().contains(&offset).then(String::new),
-        }
-    }
-    fn in_table(table: &DeTable<'_>, offset: usize) -> Option<String> {
-        table.iter().find_map(|(name, value)| {
-            within(value, offset).map(|key| {
-                let dot = if key.is_empty() || key.starts_with('[') { "" } else { "." };
-                format!("{}{dot}{key}", name.get_ref())
-            })
-        })
-    }
-    in_table(DeTable::parse(text).ok()?.get_ref(), offset)
-}
-
-impl Index {
-    /// Renumbers a list's entries: the one at `old[i]` in the file has index `i` in the spec.
-    fn reorder(&mut self, list: &str, old: impl Iterator<Item = usize>) {
-        let mut moved = BTreeMap::new();
-        for (new, old) in old.enumerate() {
-            let (new, old) = (format!("{list}[{new}]"), format!("{list}[{old}]"));
-            for (key, line) in &self.lines {
-                if let Some(rest) = key.strip_prefix(&old) {
-                    moved.insert(format!("{new}{rest}"), *line);
-                }
-            }
-            self.in_file.insert(new, old);
-        }
-        self.lines.extend(moved);
-    }
-
-    /// The line of a key, or of the nearest list or table around it that the file has.
-    fn line(&self, key: &str) -> Option<usize> {
-        let parents = std::iter::successors(Some(key), |key| key.rfind(['.', '[']).map(|end| &key[..end]));
-        parents.into_iter().find_map(|key| self.lines.get(key).copied())
-    }
-
-    /// A problem of the spec as one of its file. `others` are the sets that it may collide with.
-    fn problem(&self, path: &Path, spec: &SetSpec, error: &SpecError, others: &[&SetFile]) -> Problem {
-        let place = match entry_of(spec, &error.key) {
-            Some((entry, field)) => format!("{entry}: {field}"),
-            None => error.key.clone(),
-        };
-        let reason = match &error.problem {
-            SpecProblem::Taken { value, by } => format!("{value:?} is taken by {}", self.holder(spec, by, others)),
-            problem => problem.to_string(),
-        };
-        let (path, line) = (path.to_owned(), self.line(&error.key));
-        Problem { path, line, key: Some(self.in_file(&error.key)), what: format!("{place}: {reason}") }
-    }
-
-    /// A key of the spec with the index of the file.
-    fn in_file(&self, key: &str) -> String {
-        let entry = key.split_inclusive(']').next().unwrap_or(key);
-        self.in_file.get(entry).map_or_else(|| key.to_owned(), |old| format!("{old}{}", &key[entry.len()..]))
-    }
-
-    /// The key that has a value first, in words: of this file, or `... of set NAME` of another one.
-    fn holder(&self, spec: &SetSpec, by: &str, others: &[&SetFile]) -> String {
-        let (key, other) = match by.split_once(" of set ") {
-            Some((key, name)) => (key, others.iter().find(|set| set.spec.name == name)),
-            None => (by, None),
-        };
-        let (index, spec) = other.map_or((self, spec), |set| (&set.index, &set.spec));
-        let Some((entry, field)) = entry_of(spec, key) else { return by.to_owned() };
-        let line = index.line(key).map_or_else(String::new, |line| line.to_string());
-        match other {
-            Some(set) => format!("{field} of {entry} of set {} ({}:{line})", spec.name, set.path.display()),
-            None => format!("{field} of {entry} (line {line})"),
-        }
-    }
-}
-
-/// The list entry of a key by name, as `alloc "a1"`, and its field.
-fn entry_of<'a>(spec: &SetSpec, key: &'a str) -> Option<(String, &'a str)> {
-    let (entry, field) = key.split_once("].")?;
-    let (list, index) = entry.split_once('[')?;
-    let index: usize = index.parse().ok()?;
-    let name = match list {
-        "store" => &spec.stores.get(index)?.name,
-        _ => &spec.allocs.get(index)?.name,
-    };
-    Some((format!("{list} {name:?}"), field))
-}
-
-fn cannot_be_read(error: &std::io::Error) -> String {
-    format!("cannot be read: {}", without_os_error(&error.to_string()))
 }
 
 fn at_file(path: &Path, what: String) -> Problem {

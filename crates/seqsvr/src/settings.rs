@@ -17,7 +17,7 @@ use seq_tenant::TenantSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, Failure};
-use crate::{environment, output, tenant};
+use crate::{environment, output, set_file, tenant};
 
 /// Prefix of the environment variables that set keys.
 const PREFIX: &str = "SEQSVR_";
@@ -160,6 +160,9 @@ options! {
         /// Memory that requests and their unread responses may hold, in MiB. A connection may hold a part of what is
         /// free, up to a 44th of all; what does not fit is refused with OUT_OF_MEMORY.
         pub(crate) memory_mib: u32,
+        /// Whether a crash may leave a core dump, and processes of the same user may attach a debugger: either has the
+        /// keys of the node and the numbers of its users.
+        pub(crate) core_dumps: bool,
     }
 }
 
@@ -191,7 +194,8 @@ impl TenantOptions {
 
     /// Reads the tenants, where there are some.
     pub(crate) fn load(&self) -> anyhow::Result<Option<Vec<TenantSpec>>> {
-        self.path().map(tenant::load).transpose().map_err(anyhow::Error::msg)
+        let tenants = self.path().map(tenant::load).transpose();
+        tenants.map_err(|problems| anyhow::Error::msg(set_file::lines(&problems)))
     }
 }
 
@@ -218,7 +222,7 @@ impl Default for Settings {
             http: HttpOptions { allocate_on_get: false },
             proxy_protocol: ProxyProtocolOptions { from: String::new() },
             tenants: TenantOptions { file: String::new() },
-            limits: LimitOptions { memory_mib: 256 },
+            limits: LimitOptions { memory_mib: 256, core_dumps: false },
         }
     }
 }

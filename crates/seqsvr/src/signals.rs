@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM: the first ends the process in order, the second at once.
+//! SIGINT and SIGTERM: the first ends the process in order, the second at once. SIGHUP has a server read its settings
+//! again, and ends a process of a terminal that is closed.
 
 use std::io;
 use std::sync::Arc;
@@ -80,17 +81,31 @@ impl Wait {
     }
 }
 
-/// Cancels `process` at the first signal and exits at the second, or at the third where the second ended the wait. The
-/// handler runs on the current runtime, in the group `signals`, which must be shut down last: the second signal ends a
-/// shutdown that hangs.
+/// Cancels `process` at the first signal, of which `hangups` may be another kind. Exits at the second signal, which is
+/// SIGINT or SIGTERM, or at the third where the second ended the wait. The handler runs on the current runtime, in the
+/// group `signals`, which must be shut down last: the second signal ends a shutdown that hangs.
 ///
 /// # Errors
 /// When the system refuses the handlers.
-pub(crate) fn watch(process: &TaskGroup, wait: &Wait, signals: &TaskGroup) -> io::Result<()> {
+pub(crate) fn watch(
+    process: &TaskGroup,
+    wait: &Wait,
+    signals: &TaskGroup,
+    mut hangups: Option<Signal>,
+) -> io::Result<()> {
     let mut interrupts = Interrupts::new()?;
     let (process, wait, end) = (process.clone(), wait.clone(), signals.token());
     let handler = async move {
-        let name = interrupts.next().await;
+        let hangup = async {
+            match &mut hangups {
+                Some(hangups) => hangups.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        let name = tokio::select! {
+            name = interrupts.next() => name,
+            _ = hangup => "SIGHUP",
+        };
         tracing::info!(signal = name, "shutting down; a second signal exits at once");
         process.cancel();
         let mut name = interrupts.next().await;
@@ -105,4 +120,31 @@ pub(crate) fn watch(process: &TaskGroup, wait: &Wait, signals: &TaskGroup) -> io
         let _: Option<()> = end.run_until_cancelled(handler).await;
     });
     Ok(())
+}
+
+/// Handles SIGHUP from now on as the end of the terminal; `None` under `nohup`, which has it ignored.
+///
+/// # Errors
+/// When the system refuses the handler.
+pub(crate) fn closed_terminal() -> io::Result<Option<Signal>> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if ignores_hangup(&status) { Ok(None) } else { hangups().map(Some) }
+}
+
+/// Whether a process ignores SIGHUP, by its `/proc/self/status`: bit 0 of a mask in hexadecimal digits.
+fn ignores_hangup(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nohup_is_respected() {
+        assert!(ignores_hangup("Name:\tseqsvr\nSigIgn:\t0000000000001001\n"));
+        assert!(!ignores_hangup("SigIgn:\t0000000000001000\nSigCgt:\t0000000000000001\n"));
+        assert!(!ignores_hangup(""));
+    }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use futures::future::join_all;
-use seq_channel::Pool;
+use seq_channel::{Pool, has_expired_certificate};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
@@ -81,6 +81,9 @@ impl FailOn {
         if worst <= mildest { Exit::Unhealthy } else { Exit::Ok }
     }
 }
+
+/// The error of a node that no client accepts.
+const EXPIRED: &str = "its certificate has expired: `seqsvr cert rotate`";
 
 /// The response of one node, or the error.
 type StatusResult = Result<StatusResponse, String>;
@@ -183,6 +186,7 @@ async fn query(pool: &Pool, addr: &str, timeout: Duration) -> Answer {
     let sent = (crate::utc::now_ms(), Instant::now());
     let response = match tokio::time::timeout(timeout, admin.status(StatusRequest {})).await {
         Ok(Ok(response)) => response.into_inner(),
+        Ok(Err(status)) if has_expired_certificate(&status) => return failed(EXPIRED.to_owned()),
         Ok(Err(status)) => return failed(Chain(&status).to_string()),
         Err(_) => return failed(format!("no response within {timeout:?}")),
     };

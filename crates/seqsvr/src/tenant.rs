@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use seq_load::outcome::without_os_error;
+use seq_auth::file::read_text;
 use seq_tenant::{TenantSpec, file, token};
 use serde::Serialize;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::output::{Output, Table, grouped, note};
+use crate::set_file::{Problem, failure};
 
 /// The commands for tenants.
 #[derive(Debug, Subcommand)]
@@ -32,7 +33,7 @@ pub(crate) struct TokenArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr tenant check tenants.toml\n\n\
-                        Exit codes: 0 no problem, 2 a problem, with its line and key.")]
+                        Exit codes: 0 no problem, 2 problems, each with its line and key.")]
 pub(crate) struct CheckArgs {
     /// The tenants file.
     #[arg(value_name = "FILE")]
@@ -46,11 +47,13 @@ pub(crate) fn run(command: TenantCommand, output: &Output) -> anyhow::Result<Exi
     }
 }
 
+/// Most bytes of a tenants file: a thousand tenants, each with all of its tokens, have half of it.
+const MAX_BYTES: u64 = 4 << 20;
+
 /// Reads a tenants file.
-pub(crate) fn load(path: &Path) -> Result<Vec<TenantSpec>, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("{}: cannot be read: {}", path.display(), without_os_error(&error.to_string())))?;
-    file::parse(&text).map_err(|error| format!("{}:{error}", path.display()))
+pub(crate) fn load(path: &Path) -> Result<Vec<TenantSpec>, Vec<Problem>> {
+    let text = read_text(path, MAX_BYTES).map_err(|error| vec![Problem::unreadable(path, &error)])?;
+    file::parse(&text).map_err(|flaws| flaws.into_iter().map(|flaw| Problem::in_file(path, flaw)).collect())
 }
 
 fn make_token(args: &TokenArgs, output: &Output) -> anyhow::Result<Exit> {
@@ -99,7 +102,7 @@ impl From<TenantSpec> for View {
 }
 
 fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
-    let tenants = load(&args.file).map_err(|problem| Failure::new(Exit::Usage, problem))?;
+    let tenants = load(&args.file).map_err(|problems| failure(Exit::Usage, &problems))?;
     let items: Vec<View> = tenants.into_iter().map(View::from).collect();
     if output.is_json() {
         output.json_items(&items)?;

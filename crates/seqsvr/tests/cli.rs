@@ -672,6 +672,12 @@ fn config_check_names_every_problem() {
             bad.toml:5: uids: uid range 9..1 is empty or reversed
             bad.toml:35: store "s3": id: "1" is taken by id of store "s1" (line 17)
             bad.toml:53: alloc "a2": addr: address "127.0.0.1" is not host:port
+            unknown.toml: store: a store has 1, 3 or 5 members, not 0: an even number survives no more failures than one less, and every member past five slows each write
+            unknown.toml: alloc: a set has 1 to 1024 AllocSvrs, not 0
+            unknown.toml:1: the key name is missing
+            unknown.toml:1: the key uids is missing
+            unknown.toml:1: the key section_size is missing
+            unknown.toml:1: the key step is missing
             unknown.toml:1: nmae: unknown key; the nearest is name
             exit 2
         "#]],

@@ -66,6 +66,45 @@ fn the_reference_lists_every_cell() {
 }
 
 #[test]
+fn callers_that_are_no_nodes_get_no_ids_of_nodes_and_processes() {
+    use v1::status_response::Role as Part;
+
+    let of_store = v1::StoreStatus {
+        id: 1,
+        allocs: vec![v1::AllocMember { id: 7, incarnation: 8, renew_seq: 9, sections: 5, ..Default::default() }],
+        ..Default::default()
+    };
+    let of_alloc = v1::AllocStatus { id: 7, incarnation: 8, last_incarnation: 8, sections: 5, ..Default::default() };
+    for part in [Part::Store(of_store), Part::Alloc(of_alloc)] {
+        let whole = v1::StatusResponse { pid: 3, role: Some(part), ..Default::default() };
+        let narrowed = |role: Option<Role>| {
+            let mut status = whole.clone();
+            narrow(&mut status, role.map(|role| holder(role, "own")).as_ref());
+            status
+        };
+        for role in [None, Some(Store), Some(Alloc), Some(Operator)] {
+            assert_eq!(narrowed(role), whole, "{role:?}");
+        }
+        for role in [Client, Metrics, Proxy] {
+            let status = narrowed(Some(role));
+            assert_eq!(status.pid, 0);
+            match status.role.unwrap() {
+                Part::Store(store) => {
+                    let alloc = &store.allocs[0];
+                    assert_eq!(
+                        (store.id, alloc.id, alloc.incarnation, alloc.renew_seq, alloc.sections),
+                        (1, 0, 0, 0, 5)
+                    );
+                }
+                Part::Alloc(alloc) => {
+                    assert_eq!((alloc.id, alloc.incarnation, alloc.last_incarnation, alloc.sections), (0, 0, 0, 5));
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn every_method_of_the_protocol_has_one_row() {
     let descriptors = FileDescriptorSet::decode(DESCRIPTORS).unwrap();
     let mut declared = BTreeSet::new();

@@ -29,16 +29,18 @@ pub enum OpenError {
         /// The id of the user that the process runs as.
         user: u32,
     },
-    /// Users other than its owner may write in the directory.
+    /// Users other than its owner may write in the directory, and it cannot be closed to them.
     #[error(
-        "data directory {dir} may be written by others than its owner (mode {mode:04o}): they could forge acknowledged data; \
-         run `chmod go-w {dir}`"
+        "data directory {dir} may be written by others than its owner (mode {mode:04o}), who could forge acknowledged data, \
+         and it cannot be closed to them: {cause}; run `chmod -R go= {dir}`"
     )]
     WritableByOthers {
         /// The directory.
         dir: PathBuf,
         /// Permissions of the directory.
         mode: u32,
+        /// What failed.
+        cause: std::io::Error,
     },
     /// The directory belongs to another cluster.
     #[error("data directory {place} belongs to cluster {found:?}, not to {expected:?}")]

@@ -3,7 +3,7 @@
 //! A fresh directory gets its identity last, after the watermark, and only when its member continues to open it: a
 //! member that its peers refuse leaves no data behind.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub(crate) const LOG_DIR: &str = "log";
 
 /// Mode bits that let group and others write.
 const OTHERS_WRITE: u32 = 0o022;
+/// All mode bits of group and others.
+const OTHERS: u32 = 0o077;
 
 /// Lock of a directory for this process. Dropping it releases the directory.
 pub(crate) enum DirLock {
@@ -59,7 +61,9 @@ pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
             }
             let mode = metadata.permissions().mode() & 0o7777;
             if mode & OTHERS_WRITE != 0 {
-                return Err(OpenError::WritableByOthers { dir: dir.clone(), mode });
+                narrow(dir).map_err(|cause| OpenError::WritableByOthers { dir: dir.clone(), mode, cause })?;
+                let (dir, mode) = (dir.display(), format_args!("{mode:04o}"));
+                tracing::warn!(%dir, %mode, "others than its owner could write the data directory; it is closed to them");
             }
             let open = OpenOptions::new().create(true).write(true).truncate(false).open(dir.join(LOCK));
             let file = open.map_err(failed)?;
@@ -72,6 +76,26 @@ pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
         DataDir::Memory(disk) if disk.lock() => Ok(DirLock::Memory(disk.clone())),
         DataDir::Memory(_) => Err(OpenError::InUse { dir: "(in memory)".into() }),
     }
+}
+
+/// Takes the rights to a directory and its contents from all users but the owner: an orchestrator may
+/// have opened the volume to a group.
+fn narrow(dir: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            narrow(&entry.path())?;
+        } else if kind.is_file() {
+            take(&entry.path(), &entry.metadata()?)?;
+        }
+    }
+    take(dir, &fs::metadata(dir)?)
+}
+
+fn take(path: &Path, metadata: &Metadata) -> std::io::Result<()> {
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & OTHERS == 0 { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS)) }
 }
 
 /// Reads the identity and compares it. A fresh directory gets a new unwritten identity, and the flag is true.

@@ -207,8 +207,9 @@ pub(crate) struct StatusServer(pub(crate) Gate<View>);
 impl StatusService for StatusServer {
     async fn status(&self, request: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
         let view = self.0.get()?;
-        let is_shown = roles::is_operator(request.extensions().get::<Peer>().and_then(Peer::identity));
-        Ok(Response::new(StatusResponse {
+        let caller = request.extensions().get::<Peer>().and_then(Peer::identity);
+        let is_shown = roles::is_operator(caller);
+        let mut status = StatusResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             revision: view.revision.to_string(),
             set: view.set.name.clone(),
@@ -221,7 +222,9 @@ impl StatusService for StatusServer {
             instance: view.instance,
             clock_ms: wall_clock::now_ms(),
             role: Some(Role::Store(view.status(is_shown))),
-        }))
+        };
+        roles::narrow(&mut status, caller);
+        Ok(Response::new(status))
     }
 
     async fn list_ceilings(

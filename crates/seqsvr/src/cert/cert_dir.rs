@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use seq_auth::Identity;
 use seq_auth::authority::{Authority, Request, not_after, revoked};
 use seq_auth::certificate::Certificate;
+use seq_auth::file::{MAX_BYTES, read_text};
 use zeroize::Zeroizing;
 
 use crate::exit::{Exit, Failure};
@@ -167,7 +168,7 @@ pub(super) fn revocations(dir: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(path);
+    let text = read_text(path, MAX_BYTES);
     Ok(text.map_err(|error| Failure::new(Exit::Usage, format!("{}: cannot be read: {error}", path.display())))?)
 }
 

@@ -15,7 +15,7 @@ const FILES: [u64; 2] = [512, 4_096];
 /// Least space of a store: its log and a few snapshots.
 const LEAST_FREE: u64 = 1 << 30;
 
-/// The mode bits that let group and others write: a store refuses such a directory.
+/// The mode bits that let group and others write: a store takes them from its directory.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// How bad a finding is, from the best.
@@ -103,7 +103,7 @@ pub(super) fn disk(dir: &str, is_full: bool, mode: Option<u32>, free: u64, size:
     match mode {
         Some(mode) if mode & OTHERS_WRITE != 0 => {
             let what = format!("others than its owner may write it (mode {:04o})", mode & 0o7777);
-            Finding::problem("disk", dir, what, "chmod go-w")
+            Finding::warning("disk", dir, what, "nothing: the store closes it to them at its start")
         }
         _ if free < LEAST_FREE => Finding::problem("disk", dir, text, "more space: a store needs a GiB at least"),
         _ if free < size / 10 => Finding::warning("disk", dir, text, "less than a tenth is free"),
@@ -139,13 +139,13 @@ mod tests {
         assert_eq!(left.map(|left| certificate("store/s1", left).level), expected);
         const GIB: u64 = 1 << 30;
         let disks = [
-            disk("d", true, Some(0o40770), 90 * GIB, 100 * GIB),
+            disk("d", true, Some(0o40700), GIB - 1, 2 * GIB),
             disk("d", true, Some(0o40700), 9 * GIB, 100 * GIB),
             disk("d", true, Some(0o40700), 10 * GIB, 100 * GIB),
             disk("d", false, None, 90 * GIB, 100 * GIB),
         ];
         assert_eq!(disks.map(|finding| finding.level), expected);
-        assert_eq!(disk("d", false, None, GIB - 1, 2 * GIB).level, Level::Problem);
+        assert_eq!(disk("d", true, Some(0o40770), 90 * GIB, 100 * GIB).level, Level::Warning);
     }
 
     #[test]

@@ -55,7 +55,7 @@ mod tests {
     /// The error and its hint for a limit in MiB.
     fn refusal(role: &str, memory_mib: u32, mib: u64) -> Option<String> {
         let limit = MemoryLimit { bytes: mib << 20, file: "/sys/fs/cgroup/memory.max".into() };
-        let failure = check(role, &LimitOptions { memory_mib }, Some(&limit)).err()?;
+        let failure = check(role, &LimitOptions { memory_mib, core_dumps: false }, Some(&limit)).err()?;
         assert_eq!(failure.exit(), Exit::Config);
         Some(format!("{failure:#?}"))
     }
@@ -85,6 +85,6 @@ mod tests {
         assert!(refusal("store", 256, 63).is_some());
         assert_eq!(refusal("store", 256, 64), None, "a store has no such requests");
         assert_eq!(refusal("dev", 256, 64), None);
-        assert!(check("alloc", &LimitOptions { memory_mib: 256 }, None).is_ok());
+        assert!(check("alloc", &LimitOptions { memory_mib: 256, core_dumps: false }, None).is_ok());
     }
 }

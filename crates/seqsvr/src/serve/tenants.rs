@@ -8,7 +8,7 @@ use seq_api::metrics::TENANT_RELOADS_TOTAL;
 use seq_kit::repeats::Repeats;
 use seq_tenant::{TenantSpec, Tenants};
 
-use crate::tenant;
+use crate::{set_file, tenant};
 
 /// Pause between two readings of the file.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -31,8 +31,9 @@ pub(super) async fn renew(tenants: Tenants, path: PathBuf, mut loaded: Vec<Tenan
                 tenants.replace(specs.clone());
                 loaded = specs;
             }
-            Err(error) => {
+            Err(problems) => {
                 failed.increment(1);
+                let error = set_file::lines(&problems);
                 if let Some(suppressed) = failures.admit() {
                     tracing::error!(error, suppressed, "tenants not reloaded; those in use stay");
                 }

@@ -1,4 +1,5 @@
 use expect_test::{Expect, expect};
+use seq_core::set_spec::Genesis;
 
 use super::*;
 
@@ -67,6 +68,7 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
     check(
         &with("step = 10", "stepp = 10"),
         expect![[r#"
+            im.toml:1: the key step is missing
             im.toml:4: stepp: unknown key; the nearest is step
         "#]],
     );
@@ -136,9 +138,9 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
 #[test]
 fn every_allocator_has_a_port_for_peers_and_a_store_may_have_one_for_operators() {
     check(
-        &with("peer = \"h:9\"\n", ""),
+        &with("addr = \"h:3\"\n", ""),
         expect![[r#"
-        im.toml:7: the key peer is missing
+        im.toml:7: the key addr is missing
     "#]],
     );
     check(
@@ -150,6 +152,112 @@ fn every_allocator_has_a_port_for_peers_and_a_store_may_have_one_for_operators()
     );
     let none = parse(Path::new("im.toml"), &with("admin = \"h:8\", ", "")).unwrap();
     assert_eq!(none.spec.stores[0].admin, None);
+}
+
+/// A set of three stores and two allocators whose ports follow from one of each.
+const SHORT: &str = r#"name = "im"
+uids = "0..1_000"
+section_size = 100
+step = 10
+store = [
+  { id = 1, name = "s1", addr = "h1:7300", admin = true },
+  { id = 2, name = "s2", addr = "h2:7300", admin = "127.0.0.1:9" },
+  { id = 3, name = "s3", addr = "[::1]:7300", admin = false },
+]
+alloc = [
+  { name = "a1", addr = "h1:7400", redis = true },
+  { name = "a2", addr = "h2:7400", http = "h2:9000" },
+]
+"#;
+
+#[test]
+fn ports_follow_from_the_address_of_a_node() {
+    let spec = parse(Path::new("im.toml"), SHORT).unwrap().spec;
+    let stores = spec.stores.iter().map(|one| [Some(&one.raft), Some(&one.http), one.admin.as_ref()]);
+    let allocs = spec.allocs.iter().map(|one| [Some(&one.peer), Some(&one.http), one.redis.as_ref()]);
+    let ports: Vec<_> = stores.chain(allocs).map(|ports| ports.map(|port| port.map_or("-", String::as_str))).collect();
+    assert_eq!(
+        ports,
+        [
+            ["h1:7301", "h1:7302", "h1:7303"],
+            ["h2:7301", "h2:7302", "127.0.0.1:9"],
+            ["[::1]:7301", "[::1]:7302", "-"],
+            ["h1:7401", "h1:7402", "h1:7403"],
+            ["h2:7401", "h2:9000", "-"],
+        ]
+    );
+    // One that follows is in the way of another, or beyond the last port, or of an address that is none.
+    check(
+        &SHORT
+            .replace("h2:7300", "h1:7302")
+            .replace("h2:7400", "h:65535")
+            .replace("[::1]:7300", "h")
+            .replace("true }", "7 }"),
+        expect![[r#"
+            im.toml:6: store[0].admin: 7 is not an address in quotes, true or false
+            im.toml:7: store "s2": addr: "h1:7302" is taken by http (it follows addr) of store "s1" (line 6)
+            im.toml:8: store "s3": addr: address "h" is not host:port
+            im.toml:11: alloc[0].redis: 7 is not an address in quotes, true or false
+            im.toml:12: alloc[1].peer: it follows "h:65535" by 1, and there is no such port: give it an address
+        "#]],
+    );
+}
+
+#[test]
+fn all_problems_of_a_file_are_found_at_once() {
+    check(
+        "name = 7\nuids = \"0-9\"\nsection_size = \"x\"\nplaintext = 1\ngenesis = \"begin\"\nstepp = 1\n\
+         store = [{ id = 1, name = \"s1\", addr = \"h\" }, { name = \"S\", addr = \"h:1\", raft = \"h:1\" }, 3]\n\
+         [[alloc]]\nname = \"s1\"\naddr = \"h:2\"\nweight = 99\n[[alloc]]\naddr = \"h:2\"\nwait = 3\n",
+        expect![[r#"
+            im.toml:1: name: 7 is not a text in quotes
+            im.toml:1: the key step is missing
+            im.toml:2: uids: "0-9" is not a range as in "0..1_000_000"
+            im.toml:3: section_size: "x" is not a whole number from 0 to 4,294,967,295
+            im.toml:4: plaintext: 1 is not true or false
+            im.toml:5: genesis: "begin" is none of start, init, create
+            im.toml:6: stepp: unknown key; the nearest is step
+            im.toml:7: store "S": name: name "S" is not a DNS label: 1 to 63 of a-z, 0-9 and '-', with no '-' at either end
+            im.toml:7: store "s1": addr: address "h" is not host:port
+            im.toml:7: store "S": raft: "h:1" is taken by addr of store "S" (line 7)
+            im.toml:7: store[2]: it is not a table
+            im.toml:7: the key id is missing
+            im.toml:9: alloc "s1": name: "s1" is taken by name of store "s1" (line 7)
+            im.toml:10: alloc "s1": addr: "h:2" is taken by addr of alloc[1] (line 13)
+            im.toml:10: alloc "s1": peer (it follows addr): "h:3" is taken by http (it follows addr) of store "S" (line 7)
+            im.toml:10: alloc "s1": http (it follows addr): "h:4" is taken by http (it follows addr) of alloc[1] (line 13)
+            im.toml:11: alloc "s1": weight: weight 99 is not from 1 to 32; weights are relative to each other
+            im.toml:12: the key name is missing
+            im.toml:13: alloc[1]: peer (it follows addr): "h:3" is taken by http (it follows addr) of store "S" (line 7)
+            im.toml:14: wait: unknown key; the nearest is weight
+        "#]],
+    );
+    // A line that is no TOML hides no other one.
+    check(
+        &GOOD.replace("step = 10", "step = ten").replace("h:5", "h:3").replace("weight = 2", "weight = 0"),
+        expect![[r#"
+            im.toml:4: a text must be in quotes
+            im.toml:9: alloc "b": addr: "h:3" is taken by addr of alloc "a" (line 15)
+            im.toml:19: alloc "a": weight: weight 0 is not from 1 to 32; weights are relative to each other
+        "#]],
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_a_set_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("set.toml");
+    let refusal = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let problems = load(&path).unwrap_err();
+        problems.iter().map(|problem| problem.what.clone()).collect::<Vec<_>>().join("\n")
+    };
+    let many = format!("{GOOD}{}", "[[alloc]]\n".repeat(90_000));
+    assert_eq!(refusal(&many), "alloc: a set has 1 to 1024 AllocSvrs, not 90002");
+    let longer = format!("{many}{}", "# a comment\n".repeat(30_000));
+    assert_eq!(refusal(&longer), "cannot be read: it is longer than 1048576 bytes");
+    let what = load(Path::new("/dev/zero")).unwrap_err()[0].to_string();
+    assert_eq!(what, "/dev/zero: cannot be read: it is no regular file");
 }
 
 #[test]
@@ -239,7 +347,7 @@ fn a_cluster_is_secured_as_a_whole() {
     let text_of_problems = |b: &str| {
         std::fs::write(dir.path().join("b.toml"), b).unwrap();
         let (_, problems) = load_all(&[dir.path().to_owned()]);
-        problems.iter().map(|problem| problem.what().to_owned()).collect::<Vec<_>>()
+        problems.iter().map(|problem| problem.what.clone()).collect::<Vec<_>>()
     };
     let first = GOOD.replace("step = 10", "step = 10\ncluster = \"c\"");
     let created =
@@ -257,8 +365,8 @@ fn a_cluster_is_secured_as_a_whole() {
 fn a_set_without_tls_is_on_loopback_or_says_so_twice() {
     let plain = format!("plaintext = true\n{GOOD}");
     let problem = &parse(Path::new("im.toml"), &plain).unwrap_err()[0];
-    assert_eq!((problem.line(), problem.key()), (Some(1), Some("plaintext")));
-    assert!(problem.what().contains("others can reach h:"), "{problem}");
+    assert_eq!((problem.line, problem.key.as_deref()), (Some(1), Some("plaintext")));
+    assert!(problem.what.contains("others can reach h:"), "{problem}");
     assert!(!parse(Path::new("im.toml"), &format!("plaintext_on_network = true\n{plain}")).unwrap().is_secure());
     for host in ["127.0.0.1", "127.9.8.7", "[::1]", "localhost"] {
         assert!(!parse(Path::new("im.toml"), &plain.replace("h:", &format!("{host}:"))).unwrap().is_secure(), "{host}");

@@ -123,7 +123,7 @@ pub(super) struct Facts {
     pub(super) restores: u32,
     /// The count of the lineage that the set began by itself; 0 where it did not.
     pub(super) begun: u32,
-    /// Nodes that respond, by the expiry of their certificates.
+    /// Nodes by the expiry of their certificates.
     pub(super) expiry: Expiry,
     /// Stores with their disks: bytes that are left, and bytes of the file system.
     pub(super) disks: Vec<(String, u64, u64)>,
@@ -154,9 +154,10 @@ impl Facts {
         std::iter::once(verdict).chain(remarks).collect::<Vec<_>>().join("; ")
     }
 
-    /// Stores that do not respond, also voters without a known address.
+    /// Stores that do not respond, also voters without a known address; without those whose certificates have expired.
     fn missing_stores(&self) -> Vec<String> {
-        let silent = |(name, _): &&(String, bool)| !self.silent_stores.contains_key(name);
+        let silent =
+            |(name, _): &&(String, bool)| !self.silent_stores.contains_key(name) && !self.expiry.is_cause(name);
         let unknown = self.voters.iter().filter(|(_, responds)| !responds).filter(silent).map(|(name, _)| name.clone());
         listed(&self.silent_stores).chain(unknown).collect()
     }

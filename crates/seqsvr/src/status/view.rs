@@ -7,6 +7,7 @@ use seq_proto::v1::StatusResponse;
 use seq_proto::v1::status_response::Role;
 use serde::Serialize;
 
+use super::EXPIRED;
 use super::sample::Sample;
 use super::verdict::State;
 use crate::alloc_state::AllocState;
@@ -169,20 +170,7 @@ impl View {
         for store in &mut view.stores {
             store.http = seeds.iter().find(|seed| seed.addr == store.addr).and_then(|seed| seed.http.clone());
         }
-        for (addr, response) in &sample.responses {
-            let Err(why) = response else { continue };
-            let seed = seeds.iter().find(|seed| seed.addr == *addr);
-            let absent = Absent::of(addr, seed, sample, &sets);
-            if absent.state == Absence::Unknown {
-                view.unknown.push(addr.clone());
-            }
-            if let (Absence::Silent, Some(set), Some(role)) =
-                (absent.state, absent.set.as_deref().and_then(|set| sets.get_mut(set)), absent.role)
-            {
-                set.miss(role, absent.name.as_deref(), addr);
-            }
-            view.unreachable.push(absent.unreachable(addr, why, &sets));
-        }
+        view.add_absent(seeds, sample, &mut sets);
         view.sets = sets.into_iter().map(|(name, set)| set.counted(name)).collect();
         view.add_up();
         view.sets.iter_mut().for_each(SetView::judge);
@@ -190,6 +178,30 @@ impl View {
         view.allocs.sort_by(|one, other| (&one.set, &one.name).cmp(&(&other.set, &other.name)));
         view.conclude();
         view
+    }
+
+    /// Adds the nodes that do not respond.
+    fn add_absent(&mut self, seeds: &[Node], sample: &Sample, sets: &mut BTreeMap<&str, SetView>) {
+        for (addr, response) in &sample.responses {
+            let Err(why) = response else { continue };
+            let seed = seeds.iter().find(|seed| seed.addr == *addr);
+            let mut absent = Absent::of(addr, seed, sample, sets);
+            if absent.state == Absence::Unknown {
+                self.unknown.push(addr.clone());
+            }
+            if let (Absence::Silent, Some(set), Some(role)) =
+                (absent.state, absent.set.as_deref().and_then(|set| sets.get_mut(set)), absent.role)
+            {
+                if why == EXPIRED {
+                    let node = absent.name.as_deref().unwrap_or(addr);
+                    set.facts.expiry.add_expired(node);
+                    absent.state = Absence::Expired;
+                } else {
+                    set.miss(role, absent.name.as_deref(), addr);
+                }
+            }
+            self.unreachable.push(absent.unreachable(addr, why, sets));
+        }
     }
 
     /// The verdict on all sets together: the verdict on the worst set.

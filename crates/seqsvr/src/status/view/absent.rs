@@ -29,6 +29,8 @@ pub(super) struct Unreachable {
 pub(super) enum Absence {
     /// It is missing.
     Silent,
+    /// Its certificate has expired.
+    Expired,
     /// An operator drained it before it ended.
     Stopped,
     /// Its set's store does not list it any more.
@@ -46,6 +48,7 @@ impl Absence {
     pub(super) fn name(self) -> &'static str {
         match self {
             Absence::Silent => "silent",
+            Absence::Expired => "expired",
             Absence::Stopped => "stopped",
             Absence::Removed => "removed",
             Absence::Moved => "moved",

@@ -66,6 +66,16 @@ impl Expiry {
         }
     }
 
+    /// Counts a node in that does not respond because its certificate has expired.
+    pub(in crate::status) fn add_expired(&mut self, node: &str) {
+        self.expired.push(node.to_owned());
+    }
+
+    /// Whether a node does not respond because its certificate has expired.
+    pub(in crate::status) fn is_cause(&self, node: &str) -> bool {
+        self.expired.iter().any(|expired| expired == node)
+    }
+
     pub(in crate::status) fn has_expired(&self) -> bool {
         !self.expired.is_empty()
     }

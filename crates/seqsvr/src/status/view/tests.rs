@@ -434,6 +434,15 @@ fn a_certificate_that_expires_soon_is_a_warning_and_an_expired_one_is_unhealthy(
 }
 
 #[test]
+fn a_node_that_does_not_respond_for_its_expired_certificate_is_named_with_the_command() {
+    let gone = || Err(EXPIRED.to_owned());
+    let silent = view([("h:1", store(1)), ("h:2", gone()), ("h:7", alloc("a1", 10)), ("h:8", gone())]);
+    assert_eq!(silent.worst(), State::Degraded);
+    expect!["DEGRADED: 10 of 10 sections are served; certificate expired: s2, a2; next: `seqsvr cert rotate`; certificate expired: s2, a2; next: `seqsvr cert rotate`"].assert_eq(&silent.verdict);
+    assert!(silent.render(false).contains("expired"), "{}", silent.render(false));
+}
+
+#[test]
 fn an_expired_certificate_of_a_proxy_is_unhealthy() {
     let of = |seconds: i64| {
         let proxy = expires_in(proxy("p1"), seconds);

@@ -1,0 +1,89 @@
+//! Where the keys of a spec are in its file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use seq_core::set_spec::{SetSpec, SpecError, SpecProblem};
+use seq_kit::config::fields::line_of_key;
+
+use super::{Problem, SetFile};
+
+/// The lines of a file's keys. The spec sorts its lists, so its indexes differ from those of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Index {
+    /// Line of each key, such as `uids` or `alloc[1].addr`, with the indexes of the file.
+    lines: BTreeMap<String, usize>,
+    /// For each list entry of the spec, such as `alloc[1]`, the one of the file.
+    in_file: BTreeMap<String, String>,
+    /// Addresses that are not written: they follow from `addr`. With the indexes of the file.
+    followed: BTreeSet<String>,
+}
+
+impl Index {
+    pub(super) fn new(lines: BTreeMap<String, usize>, followed: BTreeSet<String>) -> Index {
+        Index { lines, in_file: BTreeMap::new(), followed }
+    }
+
+    /// Renumbers a list's entries: the one at `old[i]` in the file has index `i` in the spec.
+    pub(super) fn reorder(&mut self, list: &str, old: impl Iterator<Item = usize>) {
+        self.in_file.extend(old.enumerate().map(|(new, old)| (format!("{list}[{new}]"), format!("{list}[{old}]"))));
+    }
+
+    /// Returns a key of the spec with the index of the file.
+    pub(super) fn in_file(&self, key: &str) -> String {
+        let entry = key.split_inclusive(']').next().unwrap_or(key);
+        self.in_file.get(entry).map_or_else(|| key.to_owned(), |old| format!("{old}{}", &key[entry.len()..]))
+    }
+
+    /// Returns the line of a key of the spec: of `addr`, where it follows from that, or else of the nearest list or
+    /// table around it that the file has.
+    pub(super) fn line(&self, key: &str) -> Option<usize> {
+        let key = self.in_file(key);
+        let addr =
+            key.rsplit_once('.').filter(|_| self.followed.contains(&key)).map(|(entry, _)| format!("{entry}.addr"));
+        line_of_key(&self.lines, &addr.unwrap_or(key))
+    }
+
+    /// Returns a problem of the spec as one of its file. `others` are the sets that it may collide with.
+    pub(super) fn problem(&self, path: &Path, spec: &SetSpec, error: &SpecError, others: &[&SetFile]) -> Problem {
+        let place = match self.entry_of(spec, &error.key) {
+            Some((entry, field)) => format!("{entry}: {field}"),
+            None => error.key.clone(),
+        };
+        let reason = match &error.problem {
+            SpecProblem::Taken { value, by } => format!("{value:?} is taken by {}", self.holder(spec, by, others)),
+            problem => problem.to_string(),
+        };
+        let (path, line) = (path.to_owned(), self.line(&error.key));
+        Problem { path, line, key: Some(self.in_file(&error.key)), what: format!("{place}: {reason}") }
+    }
+
+    /// Returns the key that has a value first, in words: of this file, or `... of set NAME` of another one.
+    fn holder(&self, spec: &SetSpec, by: &str, others: &[&SetFile]) -> String {
+        let (key, other) = match by.split_once(" of set ") {
+            Some((key, name)) => (key, others.iter().find(|set| set.spec.name == name)),
+            None => (by, None),
+        };
+        let (index, spec) = other.map_or((self, spec), |set| (&set.index, &set.spec));
+        let Some((entry, field)) = index.entry_of(spec, key) else { return by.to_owned() };
+        let line = index.line(key).map_or_else(String::new, |line| line.to_string());
+        match other {
+            Some(set) => format!("{field} of {entry} of set {} ({}:{line})", spec.name, set.path.display()),
+            None => format!("{field} of {entry} (line {line})"),
+        }
+    }
+
+    /// Returns the list entry of a key by name, as `alloc "a1"`, and its field.
+    fn entry_of(&self, spec: &SetSpec, key: &str) -> Option<(String, String)> {
+        let (entry, field) = key.split_once("].")?;
+        let (list, index) = entry.split_once('[')?;
+        let index: usize = index.parse().ok()?;
+        let name = match list {
+            "store" => &spec.stores.get(index)?.name,
+            _ => &spec.allocs.get(index)?.name,
+        };
+        let follows = if self.followed.contains(&self.in_file(key)) { " (it follows addr)" } else { "" };
+        let entry = if name.is_empty() { self.in_file(&format!("{entry}]")) } else { format!("{list} {name:?}") };
+        Some((entry, format!("{field}{follows}")))
+    }
+}
