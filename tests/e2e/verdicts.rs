@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::cluster::{Place, Server, eventually};
-use crate::two_sets::TwoSets;
+use crate::two_sets::{STORES, TwoSets};
 
 /// The exit code and the page of a status.
 struct Shown {
@@ -68,8 +68,11 @@ impl Pair {
         self.wait("both sets are well", both);
     }
 
+    /// The migrations, as far as sets respond: the command fails for a set without a majority, and lists the others'.
     fn migrations(&self) -> Vec<Value> {
-        self.0.run(&["migration", "list"])["items"].as_array().unwrap().clone()
+        let output = self.0.place.seqsvr(&["migration", "list", "--addr", &self.0.addr(7301), "-o", "json"]);
+        let page: Value = serde_json::from_slice(&output.stdout).unwrap();
+        page["items"].as_array().unwrap().clone()
     }
 
     /// Starts a migration into the second set; returns its id.
@@ -118,13 +121,19 @@ fn two_sets_in_many_conditions() {
     stores_that_are_lost(&pair, &mut first);
 }
 
-/// The stores of the target stand still while sections are on their way.
+/// The followers of the target's leader stand still, so that it commits no arrival of a section that departs; then the
+/// leader, too.
 fn sections_that_do_not_arrive(pair: &Pair, stores: &[Server]) {
     let mut sections = (0..90).step_by(10);
     let delayed = eventually("sections are on their way", || {
         let first = sections.next().expect("one of nine migrations has sections on their way");
-        let id = pair.migrate(&format!("{first}..{}", first + 10), "20");
-        eventually("sections depart", || (pair.migrations().last()?["departed"].as_u64()? > 0).then_some(()));
+        let members = pair.0.place.seqsvr_json(&["store", "members", "--addr", &pair.0.addr(7321)]);
+        let leader = members["leader"].as_u64().unwrap();
+        let id = pair.migrate(&format!("{first}..{}", first + 10), "10");
+        let count = |name: &str| pair.migrations().last().unwrap()[name].as_u64().unwrap();
+        eventually("sections depart", || (count("departed") > 0).then_some(()));
+        STORES.iter().zip(stores).filter(|(id, _)| **id != leader).for_each(|(_, store)| store.freeze());
+        (0..10).any(|_| count("departed") > count("arrived"));
         stores.iter().for_each(Server::freeze);
         let looks = (0..5).map(|_| Shown::of(&pair.0.place, &["--addr", &pair.0.addr(7301)]));
         let delayed = looks.flatten().find(|shown| shown.is("im-a", "sections do not arrive"));

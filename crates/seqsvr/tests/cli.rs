@@ -732,9 +732,10 @@ fn config_check_tells_where_nodes_listen() {
         "listen = { redis = \"127.0.0.1\", raft = \"127.0.0.1:1\" }",
         &[],
         expect![[r#"
-        nat.toml:53: raft: unknown key; the nearest is redis
-        exit 2
-    "#]],
+            nat.toml:53: alloc "a2": listen.redis: address "127.0.0.1" is not host:port
+            nat.toml:53: raft: unknown key; the nearest is redis
+            exit 2
+        "#]],
     );
     check(
         "listen = { redis = \"127.0.0.1\" }",
