@@ -39,12 +39,21 @@ fn callers_that_take_every_connection_leave_the_node_its_files() {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let before = snapshots(&place);
     let mut callers = Vec::new();
-    for port in [7301, 7302, 7303, 7400, 7479] {
-        callers.extend((0..CALLERS).map(|_| TcpStream::connect((place.host, port)).unwrap()));
+    // At the ports for callers each sends a request, and keeps its connection.
+    let requests = ["", "", "", "GET /livez HTTP/1.1\r\nhost: test\r\n\r\n", "PING\r\n"];
+    for (port, request) in [7301, 7302, 7303, 7400, 7479].into_iter().zip(requests) {
+        for _ in 0..CALLERS {
+            let mut caller = TcpStream::connect((place.host, port)).unwrap();
+            // A connection above the limit may be closed by now.
+            let _ = caller.write_all(request.as_bytes());
+            callers.push(caller);
+        }
     }
-    for (name, http) in [("s1", 7311), ("s2", 7312), ("s3", 7313), ("a1", 7480)] {
+    let [silent, refused] = ["seqsvr_handshakes_refused_total", "seqsvr_connections_refused_total"];
+    let counted = [("s1", 7311, silent), ("s2", 7312, silent), ("s3", 7313, silent), ("a1", 7480, refused)];
+    for (name, http, counter) in counted {
         let refused = eventually("connections are refused", || {
-            metric(&get(&place, http, "/metrics"), "seqsvr_connections_refused_total").filter(|refused| *refused > 0)
+            metric(&get(&place, http, "/metrics"), counter).filter(|refused| *refused > 0)
         });
         assert!(refused > 0);
         assert!(get(&place, http, "/livez").starts_with("HTTP/1.1 200"), "{name} answers probes");

@@ -22,6 +22,7 @@ const REPEAT_WINDOW: Duration = Duration::from_millis(100);
 pub(crate) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
+    /// Time of the last signal; any further signal within [`REPEAT_WINDOW`] is a duplicate.
     last: Option<Instant>,
 }
 
@@ -104,7 +105,10 @@ pub(crate) fn watch(
         };
         let name = tokio::select! {
             name = interrupts.next() => name,
-            _ = hangup => "SIGHUP",
+            _ = hangup => {
+                interrupts.last = Some(Instant::now());
+                "SIGHUP"
+            }
         };
         tracing::info!(signal = name, "shutting down; a second signal exits at once");
         process.cancel();
