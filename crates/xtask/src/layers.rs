@@ -4,6 +4,7 @@
 //! stays accurate. `public` checks that no public signature has a fenced type.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
@@ -14,6 +15,7 @@ use crate::source;
 mod public;
 
 /// The crates that a crate of the workspace may use.
+#[derive(Clone)]
 struct Layer {
     name: &'static str,
     /// Crates of the workspace in its dependencies.
@@ -27,10 +29,11 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-core", uses: &[], tests_use: &[] },
     Layer { name: "seq-order", uses: &[], tests_use: &[] },
     Layer { name: "seq-sim", uses: &["seq-core", "seq-order"], tests_use: &[] },
-    Layer { name: "seq-proto", uses: &["seq-auth", "seq-core"], tests_use: &[] },
     Layer { name: "seq-auth", uses: &[], tests_use: &[] },
+    Layer { name: "seq-proto", uses: &["seq-auth", "seq-core"], tests_use: &[] },
     Layer { name: "seq-kit", uses: &["seq-auth"], tests_use: &[] },
     Layer { name: "seq-api", uses: &["seq-core", "seq-kit"], tests_use: &[] },
+    Layer { name: "seq-tenant", uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer { name: "seq-channel", uses: &["seq-auth", "seq-core", "seq-proto"], tests_use: &[] },
     Layer { name: "seq-client", uses: &["seq-auth", "seq-channel", "seq-core", "seq-proto"], tests_use: &[] },
     Layer {
@@ -49,7 +52,6 @@ const LAYERS: &[Layer] = &[
         uses: &["seq-api", "seq-channel", "seq-core", "seq-kit", "seq-proto"],
         tests_use: &["seq-auth", "seq-gateway"],
     },
-    Layer { name: "seq-tenant", uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer {
         name: "seq-gateway",
         uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto", "seq-tenant"],
@@ -105,6 +107,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let mut findings = Vec::new();
     check(LAYERS, &edges(&metadata), &mut findings);
     check_fences(FENCED, &edges(&metadata), &mut findings);
+    check_order(LAYERS, &fs::read_to_string(root.join("ARCHITECTURE.md"))?, &mut findings);
     public::check(&source::read_all(root)?, &mut findings);
     report::conclude("layers", findings)
 }
@@ -160,6 +163,23 @@ fn check(layers: &[Layer], crates: &BTreeMap<String, Edges>, findings: &mut Vec<
     }
     for layer in layers.iter().filter(|layer| !crates.contains_key(layer.name)) {
         find(format!("{} does not exist: remove it from LAYERS", layer.name));
+    }
+}
+
+/// Checks that a crate uses only crates above it in the table, and that the code map has the crates in the same order.
+fn check_order(layers: &[Layer], code_map: &str, findings: &mut Vec<Finding>) {
+    for (position, layer) in layers.iter().enumerate() {
+        for used in layer.uses.iter().filter(|used| !layers[..position].iter().any(|above| above.name == **used)) {
+            let message = format!("{} uses {used}, which is not above it in LAYERS: move it up", layer.name);
+            findings.push(Finding::new("crates/xtask/src/layers.rs", 0, message));
+        }
+    }
+    let mapped: Vec<&str> =
+        code_map.lines().filter_map(|line| line.strip_prefix("### `crates/")?.split('`').next()).collect();
+    let listed: Vec<&str> = layers.iter().map(|layer| layer.name).filter(|name| mapped.contains(name)).collect();
+    if let Some((found, expected)) = mapped.iter().zip(&listed).find(|(found, expected)| found != expected) {
+        let message = format!("the code map has {found} where LAYERS has {expected}: use one order");
+        findings.push(Finding::new("ARCHITECTURE.md", 0, message));
     }
 }
 
@@ -227,6 +247,22 @@ mod tests {
     fn a_crate_without_a_layer_is_found() {
         let found = messages(&[("low", &[], &[]), ("high", &["low"], &[]), ("new", &[], &[])]);
         assert!(found[0].starts_with("new has no layer"), "{found:?}");
+    }
+
+    #[test]
+    fn an_order_that_is_not_from_the_bottom_up_is_found() {
+        let messages = |layers: &[Layer], code_map: &str| -> Vec<String> {
+            let mut findings = Vec::new();
+            check_order(layers, code_map, &mut findings);
+            findings.into_iter().map(|finding| finding.message).collect()
+        };
+        let code_map = "### `crates/low`\n\n### `crates/high`\n\n### `crates/xtask`, `tests/`\n";
+        assert_eq!(messages(TABLE, code_map), Vec::<String>::new());
+        let reversed = [TABLE[1].clone(), TABLE[0].clone()];
+        let found = messages(&reversed, "");
+        assert_eq!(found, ["high uses low, which is not above it in LAYERS: move it up"]);
+        let found = messages(TABLE, "### `crates/high`\n### `crates/low`\n");
+        assert_eq!(found, ["the code map has high where LAYERS has low: use one order"]);
     }
 
     #[test]
