@@ -1,7 +1,8 @@
 //! Allowed dependencies between crates: compares the table with `cargo metadata`.
 //!
 //! A new edge fails until it is added here, where a review sees it. An unused table entry fails as well, so the table
-//! stays accurate. `public` checks that no public signature has a fenced type.
+//! stays accurate. `public` checks that no public signature has a fenced type, `circles` that modules of a crate do not
+//! use each other in a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,6 +13,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 use crate::report::{self, Finding};
 use crate::source;
 
+mod circles;
 mod public;
 
 /// The crates that a crate of the workspace may use.
@@ -108,7 +110,9 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     check(LAYERS, &edges(&metadata), &mut findings);
     check_fences(FENCED, &edges(&metadata), &mut findings);
     check_order(LAYERS, &fs::read_to_string(root.join("ARCHITECTURE.md"))?, &mut findings);
-    public::check(&source::read_all(root)?, &mut findings);
+    let sources = source::read_all(root)?;
+    public::check(&sources, &mut findings);
+    circles::check(&sources, &mut findings);
     report::conclude("layers", findings)
 }
 
