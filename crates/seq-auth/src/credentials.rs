@@ -12,10 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Release};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use rustls::crypto::aws_lc_rs::cipher_suite::{
-    TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
-};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
@@ -31,7 +28,7 @@ use crate::dialing::Dialing;
 use crate::expected::ExpectedServer;
 use crate::file::{MAX_BYTES, read_text};
 use crate::identity::Identity;
-use crate::standing::Standing;
+use crate::provider::{TlsError, provider};
 use crate::verify::{Accepted, Clients};
 
 /// Application protocols of a server, in its order of preference. A Redis client does not offer any.
@@ -195,12 +192,6 @@ impl Credentials {
         self.0.current.load().accepted.revoked.contains(serial)
     }
 
-    /// Returns a check of whether the peer of an accepted connection is still accepted.
-    #[must_use]
-    pub fn follow<S>(&self, stream: &server::TlsStream<S>) -> Standing {
-        Standing::new(self.clone(), stream)
-    }
-
     /// Begins the handshake of an accepted connection. Cancel safe: dropping the future ends the connection.
     pub fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, clients: ClientCertificate, stream: S) -> Accept<S> {
         let current = self.0.current.load();
@@ -316,13 +307,6 @@ impl Current {
     }
 }
 
-/// Returns the cryptography of connections, with the cheapest cipher first: AES-128 needs ten rounds and AES-256 needs
-/// 14, and neither can be broken.
-pub(crate) fn provider() -> Arc<CryptoProvider> {
-    let cipher_suites = vec![TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256];
-    Arc::new(CryptoProvider { cipher_suites, ..aws_lc_rs::default_provider() })
-}
-
 fn serving(
     clients: ClientCertificate,
     roots: &Arc<RootCertStore>,
@@ -344,15 +328,6 @@ fn serving(
     // makes new keys for the tickets, so a holder that was accepted before is checked again. See also `check_validity`.
     config.ticketer = aws_lc_rs::Ticketer::new()?;
     Ok(Arc::new(config))
-}
-
-/// A configuration refused by the TLS library.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TlsError {
-    #[error(transparent)]
-    Tls(#[from] rustls::Error),
-    #[error(transparent)]
-    Verifier(#[from] rustls::client::VerifierBuilderError),
 }
 
 /// Reason for not using credentials.

@@ -15,8 +15,8 @@ use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsConnector, client};
 
-use crate::credentials::{TlsError, provider};
 use crate::expected::ExpectedServer;
+use crate::provider::{TlsError, provider};
 use crate::verify::{Accepted, Rejected, Servers};
 
 /// Most expectations with resumable sessions: two roles of more sets than a cluster uses. Connections under further

@@ -13,6 +13,7 @@ pub mod identity;
 
 mod dialing;
 mod expected;
+mod provider;
 mod standing;
 mod verify;
 

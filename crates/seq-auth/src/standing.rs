@@ -26,8 +26,16 @@ pub struct Standing {
     ends: Option<SystemTime>,
 }
 
+impl Credentials {
+    /// Returns a check of whether the peer of an accepted connection is still accepted.
+    #[must_use]
+    pub fn follow<S>(&self, stream: &TlsStream<S>) -> Standing {
+        Standing::new(self.clone(), stream)
+    }
+}
+
 impl Standing {
-    pub(crate) fn new<S>(credentials: Credentials, stream: &TlsStream<S>) -> Standing {
+    fn new<S>(credentials: Credentials, stream: &TlsStream<S>) -> Standing {
         let presented = stream.get_ref().1.peer_certificates().and_then(|chain| Certificate::read(chain.first()?).ok());
         // Not the reading of the handshake, which may have begun before a later reading.
         let ends = presented.as_ref().filter(|peer| {

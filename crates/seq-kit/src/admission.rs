@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::connection::{Connection, Peer};
 use crate::repeats::Repeats;
+use crate::unfinished::host;
 
 mod watched;
 
@@ -260,14 +261,6 @@ impl Inner {
                 counts.addresses.remove(&(kind, address));
             }
         }
-    }
-}
-
-/// The unit of the per-address limit: for IPv6 the /64 network, because a host has all its addresses.
-pub(crate) fn host(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
-        v4 => v4,
     }
 }
 

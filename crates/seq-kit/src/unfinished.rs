@@ -18,8 +18,6 @@ use rustix::process::{Resource, getrlimit};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 
-use crate::admission::host;
-
 mod seats;
 
 use seats::Seats;
@@ -137,5 +135,13 @@ impl Opening {
                 late("no proof of an identity, or no request, within the timeout")
             }
         }
+    }
+}
+
+/// Returns the unit of limits by address: for IPv6 the /64 network, because a host has all its addresses.
+pub(crate) fn host(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+        v4 => v4,
     }
 }

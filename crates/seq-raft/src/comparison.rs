@@ -18,10 +18,6 @@ use parking_lot::Mutex;
 use seq_proto::v1;
 use tokio::sync::Notify;
 
-mod task;
-
-pub(crate) use task::{Comparison, check_mark};
-
 /// Number of digests that a member keeps: it may be this many intervals behind the others and still be compared.
 pub(crate) const KEPT: usize = 8;
 
@@ -36,7 +32,7 @@ pub(crate) struct StateDigest {
 
 impl StateDigest {
     /// Reads the digests in a message. A hostile member may send any digests: they count for that member alone.
-    fn read(digests: Vec<v1::StateDigest>) -> Vec<StateDigest> {
+    pub(crate) fn read(digests: Vec<v1::StateDigest>) -> Vec<StateDigest> {
         let read = |v1::StateDigest { index, sha256 }: v1::StateDigest| {
             Some(StateDigest { index, sha256: sha256.try_into().ok()? })
         };
@@ -74,7 +70,7 @@ impl Digests {
     }
 
     /// Waits for the next copy. Cancel safe.
-    async fn due(&self) -> Due {
+    pub(crate) async fn due(&self) -> Due {
         loop {
             if let Some(due) = self.due.lock().take() {
                 return due;
@@ -83,7 +79,7 @@ impl Digests {
         }
     }
 
-    fn keep(&self, digest: StateDigest) {
+    pub(crate) fn keep(&self, digest: StateDigest) {
         let mut kept = self.kept.lock();
         kept.push_back(digest);
         while kept.len() > KEPT {
@@ -97,7 +93,7 @@ impl Digests {
     }
 
     /// Returns the digests of the other members: the responses, and for a silent member its last recorded digests.
-    fn with_heard(&self, mut responses: BTreeMap<u64, Vec<StateDigest>>) -> BTreeMap<u64, Vec<StateDigest>> {
+    pub(crate) fn with_heard(&self, mut responses: BTreeMap<u64, Vec<StateDigest>>) -> BTreeMap<u64, Vec<StateDigest>> {
         for (from, digests) in &*self.heard.lock() {
             responses.entry(*from).or_insert_with(|| digests.clone());
         }
@@ -187,7 +183,7 @@ pub(crate) fn judge(me: u64, voters: &BTreeSet<u64>, digests: &BTreeMap<u64, Vec
 impl Digests {
     /// Records a verdict. A difference stays until every voter has the same state after a later entry, because a member
     /// that stopped for the difference no longer responds.
-    fn note(&self, verdict: &Verdict) {
+    pub(crate) fn note(&self, verdict: &Verdict) {
         let mut known = self.difference.lock();
         match verdict {
             Verdict::Unknown | Verdict::Same => {}

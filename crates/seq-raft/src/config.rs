@@ -3,20 +3,8 @@
 use seq_proto::dial::Dial;
 
 use crate::options::RaftOptions;
+use crate::peer::Peer;
 use crate::storage::DataDir;
-
-/// A member of the set file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// Raft id, 1 or above.
-    pub id: u64,
-    /// Name in the set file.
-    pub name: String,
-    /// Address of its port for peers.
-    pub addr: String,
-    /// Address of its port for Raft.
-    pub raft_addr: String,
-}
 
 /// Configuration of one member.
 #[derive(Clone, Debug)]

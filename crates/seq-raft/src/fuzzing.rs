@@ -12,9 +12,9 @@ use crate::encoding::envelope::{self, Kind};
 use crate::encoding::{self, newest};
 use crate::state_machine::StateMachine;
 use crate::storage::{self, DataDir, LogReader, LogStore, MemoryDisk, Replica};
-use crate::transport::client::{self, SnapshotHeader, TransferLeader};
+use crate::transport::client;
 use crate::transport::validation::Validate;
-use crate::types::{Entry, LeaderId, LogId, Payload, TypeConfig, Vote};
+use crate::types::{Entry, LeaderId, LogId, Payload, SnapshotHeader, TransferLeader, TypeConfig, Vote};
 
 /// Entries of the log that receives the messages: written by leader 1 in term 3, up to half of them committed.
 const ENTRIES: u64 = 8;

@@ -19,6 +19,7 @@
 //! **Architecture Invariant:** an output is returned only for a committed and applied command. No result rests on a
 //! member's expectation, and no clock decides which commands are applied.
 
+mod comparing;
 mod comparison;
 mod config;
 mod encoding;
@@ -34,6 +35,7 @@ mod membership_status;
 mod node;
 mod nonce;
 mod options;
+mod peer;
 mod propose;
 mod runtime;
 mod state_machine;
@@ -44,7 +46,7 @@ mod test_machine;
 mod transport;
 mod types;
 
-pub use config::{Peer, RaftConfig};
+pub use config::RaftConfig;
 pub use encoding::CommandTooLarge;
 pub use encoding::envelope::{Fault, Kind, ReadError};
 pub use error::StartError;
@@ -56,6 +58,7 @@ pub use membership::preconditions::ChangeGuard;
 pub use membership::service::MemberAdmin;
 pub use node::{LoadedNode, RaftNode, RunningNode};
 pub use options::{InvalidOptions, RaftOptions};
+pub use peer::Peer;
 pub use propose::ProposeError;
 pub use state_machine::{Malformed, StateMachine};
 pub use status::{DiskSpace, MemberStatus, RaftStatus};

@@ -231,13 +231,3 @@ fn set_member_gauges(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) {
         }
     }
 }
-
-/// Converts to whole milliseconds, for the wire.
-pub(crate) fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Converts to whole microseconds for the wire, at least one: 0 stands for an unknown round trip.
-pub(crate) fn us(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).max(1)
-}

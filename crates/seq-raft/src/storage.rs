@@ -24,7 +24,6 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
-use crate::comparison;
 use crate::encoding::{self, Identity};
 use crate::nonce::Nonce;
 use crate::state_machine::StateMachine;
@@ -40,6 +39,7 @@ mod loaded;
 mod log;
 mod machine;
 mod memory;
+pub(crate) mod outvoted;
 mod sled_backend;
 mod snapshot;
 mod stall;
@@ -108,7 +108,7 @@ pub(crate) fn prepare(data: &DataDir, cluster: &str, node: u64) -> Result<Prepar
     let lock = identity::lock(data)?;
     let files = Files::of(data);
     let (identity, is_fresh) = identity::read_or_draw(&files, cluster, node)?;
-    comparison::check_mark(&files)?;
+    outvoted::check(&files)?;
     Ok(Prepared { data: data.clone(), files, identity, is_fresh, lock, gauges: None })
 }
 

@@ -223,3 +223,9 @@ impl<'de> serde::Deserialize<'de> for Outputs {
         Err(serde::de::Error::custom(OUTPUT_IS_LOCAL))
     }
 }
+
+/// Content of a `TransferLeader` message; the library's own type has no encoding.
+pub(crate) type TransferLeader = (Vote, u64, Option<LogId>);
+
+/// Content of the first chunk of a snapshot: the leader's vote, the covered entries, and the whole length in bytes.
+pub(crate) type SnapshotHeader = (Vote, SnapshotMeta, u64);

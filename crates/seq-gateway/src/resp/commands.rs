@@ -4,7 +4,7 @@
 //! A refused command has moved nothing. Retryable refusals are encoded as `-TRYAGAIN`, or as `-LOADING` while the node
 //! has no routes: Redis clients retry both.
 
-use seq_api::service::{Current, Item, SequenceService, Via};
+use seq_api::service::{Call, Current, Item, SequenceService, Via};
 use seq_core::{Count, Epoch, Refusal, Uid, limits};
 use seq_kit::connection::Peer;
 use seq_proto::Reason;
@@ -12,13 +12,13 @@ use seq_tenant::{Caller, Session as Sender};
 use tonic::Status;
 
 use crate::resp::auth::{self, AuthOutcome};
-use crate::resp::connection::call;
 use crate::resp::encode::{Excerpt, Replies};
 use crate::resp::incr_batch::{Keys, integer};
 use crate::resp::parse::Args;
 use crate::resp::tables::{self, REDIS_VERSION, SERVED, Served, Unserved};
 use crate::resp::transaction::{MAX_QUEUED, MAX_QUEUED_BYTES, Transaction};
 use crate::resp::{Endpoint, Node};
+use crate::timeout::{self, DEFAULT_TIMEOUT};
 
 mod exact;
 mod sets;
@@ -702,4 +702,9 @@ fn client(session: &mut Session, invocation: &Invocation<'_, '_>, replies: &mut 
             replies.error("ERR", format_args!("unknown subcommand or wrong number of arguments for {sub}"));
         }
     }
+}
+
+/// The context of a request; Redis clients state no timeout.
+pub(super) fn call() -> Call {
+    Call { deadline: timeout::after(DEFAULT_TIMEOUT), hops: 0, via: Via::Resp }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
-use seq_api::service::{Allocation, Call, DecodedItem, ItemReply, SequenceService, Via};
+use seq_api::service::{Allocation, DecodedItem, ItemReply, SequenceService, Via};
 use seq_core::{Refusal, limits};
 use seq_kit::connection::Connection;
 use seq_kit::memory::{Account, Charge, OutOfMemory};
@@ -22,12 +22,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::memory::ITEM_BYTES;
 use crate::resp::Endpoint;
-use crate::resp::commands::{self, Session};
+use crate::resp::commands::{self, Session, call};
 use crate::resp::encode::Replies;
 use crate::resp::incr_batch::{self, BatchEnd};
 use crate::resp::parse::Parser;
 use crate::resp::transaction::Transaction;
-use crate::timeout::{self, DEFAULT_TIMEOUT};
 
 /// Size of a read: some hundred commands, which stay in the L1 cache until their replies are written.
 const READ_BYTES: usize = 16 * 1024;
@@ -381,11 +380,6 @@ async fn allocate<F: SequenceService>(
         }
     }
     items.clear();
-}
-
-/// The context of a request; Redis clients state no timeout.
-pub(super) fn call() -> Call {
-    Call { deadline: timeout::after(DEFAULT_TIMEOUT), hops: 0, via: Via::Resp }
 }
 
 thread_local! {

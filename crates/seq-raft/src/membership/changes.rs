@@ -18,7 +18,6 @@ use seq_proto::Reason;
 use tokio::sync::Mutex;
 use tonic::Status;
 
-use super::format::Formats;
 use super::plan::{Group, MAX_LAG, MembershipRequest, Plan, Refusal};
 use super::probe::Prober;
 use crate::leadership::transfer::{STEP_DOWN_TIMEOUT, transfer_leader};
@@ -26,6 +25,7 @@ use crate::nonce::Fingerprint;
 use crate::options::RaftOptions;
 use crate::propose::{ProposeError, Proposer};
 use crate::storage::{Raft, Replica};
+use crate::transport::formats::Formats;
 use crate::types::{LogId, Member, StoredMembership};
 
 /// Timeout of a transfer of leadership: the target may first have to receive the end of the log.

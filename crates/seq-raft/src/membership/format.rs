@@ -7,7 +7,6 @@
 //! reads the new format. A member that returns to an older release in that moment finds the raise in its log and
 //! refuses to continue, with an error that names the format; it loses no data.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
@@ -16,22 +15,12 @@ use tokio::time::Instant;
 
 use super::changes::{ChangeError, MemberChanges};
 use crate::encoding;
-use crate::transport::formats::ReportedFormats;
 
 /// Pause between two attempts of a leader that raises the format on its own.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// No dry run and no required plan: for a raise without an operator.
 pub(crate) const REQUIRES_NO_PLAN: (bool, PlanFingerprint) = (false, PlanFingerprint::NONE);
-
-/// Formats that the members read.
-#[derive(Clone)]
-pub(crate) struct Formats {
-    /// Newest format of this program.
-    pub(crate) mine: u16,
-    /// Newest formats that the other members reported.
-    pub(crate) reported: Arc<ReportedFormats>,
-}
 
 /// A raise of the group's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

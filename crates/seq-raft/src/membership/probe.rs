@@ -17,11 +17,11 @@ use seq_proto::dial::Dial;
 use seq_proto::{status, v1};
 use tonic::Code;
 
-use crate::config::Peer;
 use crate::error::StartError;
 use crate::eviction::{Eviction, Evictions};
 use crate::membership_status::OwnMembership;
 use crate::nonce::Fingerprint;
+use crate::peer::Peer;
 use crate::storage::{Position, Raft};
 use crate::transport::client;
 use crate::transport::identity::{Identity, PeerRefusal};

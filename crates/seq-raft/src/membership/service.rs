@@ -20,7 +20,7 @@ use crate::gate::Gate;
 use crate::leadership::quorum::Quorum;
 use crate::membership_status;
 use crate::nonce;
-use crate::status::{ms, us};
+use crate::transport::{ms, us};
 use crate::types::Member;
 
 /// The open service.

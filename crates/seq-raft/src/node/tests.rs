@@ -14,10 +14,10 @@ use tonic::transport::server::TcpIncoming;
 use seq_proto::dial::Dial;
 
 use super::*;
-use crate::config::Peer;
 use crate::encoding;
 use crate::leadership::quorum::QuorumStatus;
 use crate::options::RaftOptions;
+use crate::peer::Peer;
 use crate::propose::ProposeError;
 use crate::storage::{DataDir, MemoryDisk, OpenError, RestoredGroup, form_restored};
 use crate::test_machine::{Command, Journal, OLDEST, unobserved};

@@ -24,10 +24,10 @@ use super::loaded::Meta;
 use super::sled_backend::SledBackend;
 use super::snapshot::{self, Contents};
 use super::watermark::{self, WatermarkFile};
-use crate::config::Peer;
 use crate::encoding::envelope::Kind;
 use crate::encoding::{self, Identity, Watermark};
 use crate::nonce::Nonce;
+use crate::peer::Peer;
 use crate::state_machine::StateMachine;
 use crate::types::{LeaderId, LogId, Member, Membership, StoredMembership, Vote};
 

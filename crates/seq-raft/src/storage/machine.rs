@@ -14,7 +14,7 @@ use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use parking_lot::RwLock;
 
 use super::abort::abort_on_io_error;
-use super::snapshot::{Contents, SnapshotError, Snapshots, decode_announced};
+use super::snapshot::{Contents, Frozen, SnapshotError, Snapshots, decode_announced};
 use crate::comparison::Digests;
 use crate::encoding::{self, CommandTooLarge, Record};
 use crate::state_machine::StateMachine;
@@ -82,9 +82,6 @@ impl<M: StateMachine> fmt::Debug for AppliedState<M> {
         f.debug_tuple("AppliedState").field(&self.last_applied()).finish()
     }
 }
-
-/// A copy of the state, to be encoded outside the lock.
-pub(crate) type Frozen = Box<dyn FnOnce() -> Snapshot + Send + Sync>;
 
 /// Installs a decoded snapshot as the applied state, unless the applied state is newer.
 pub(crate) type Install = Box<dyn FnOnce() + Send>;

@@ -16,12 +16,14 @@ use super::abort::abort_on_io_error;
 use super::error::LoadError;
 use super::files::Files;
 use super::io::{Io, Op};
-use super::machine::Frozen;
 use crate::comparison::StateDigest;
 use crate::encoding::envelope::ReadError;
 use crate::encoding::{self, newest};
 use crate::state_machine::{Malformed, StateMachine};
 use crate::types::{LogId, Snapshot, SnapshotMeta, StoredMembership};
+
+/// A copy of the state, to be encoded outside the lock.
+pub(crate) type Frozen = Box<dyn FnOnce() -> Snapshot + Send + Sync>;
 
 /// Prefix of the names of snapshot files.
 const PREFIX: &str = "snapshot-";

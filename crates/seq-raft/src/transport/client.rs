@@ -41,7 +41,7 @@ use crate::membership_status::OwnMembership;
 use crate::nonce::Fingerprint;
 use crate::options::RaftOptions;
 use crate::storage::LogReader;
-use crate::types::{LogId, Member, Snapshot, SnapshotMeta, TypeConfig, Vote};
+use crate::types::{LogId, Member, Snapshot, TransferLeader, TypeConfig, Vote};
 
 /// Largest message between members: a full batch of the largest entries, with room.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
@@ -407,12 +407,6 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         }
     }
 }
-
-/// Content of a `TransferLeader` message; the library's own type has no encoding.
-pub(crate) type TransferLeader = (Vote, u64, Option<LogId>);
-
-/// Content of the first chunk of a snapshot: the leader's vote, the covered entries, and the whole length in bytes.
-pub(crate) type SnapshotHeader = (Vote, SnapshotMeta, u64);
 
 pub(crate) fn encode(value: &impl Serialize) -> Bytes {
     postcard::to_stdvec(value).expect("encoding into memory does not fail").into()

@@ -1,6 +1,7 @@
 //! Newest formats that the other members read, from their responses.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -30,4 +31,13 @@ impl ReportedFormats {
     pub(crate) fn newest_since(&self, id: u64, began: Instant) -> Option<u32> {
         self.0.lock().get(&id).filter(|report| report.at >= began).map(|report| report.newest)
     }
+}
+
+/// Formats that the members read.
+#[derive(Clone)]
+pub(crate) struct Formats {
+    /// Newest format of this program.
+    pub(crate) mine: u16,
+    /// Newest formats that the other members reported.
+    pub(crate) reported: Arc<ReportedFormats>,
 }

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::acknowledged::Acknowledged;
-use super::client::{self, Network, SnapshotHeader, TransferLeader};
+use super::client::{self, Network};
 use super::identity::{Identity, PeerRefusal};
 use super::validation::Validate;
 use crate::comparison::StateDigest;
@@ -33,7 +33,7 @@ use crate::gate::Gate;
 use crate::membership_status::{self, MembershipStatus};
 use crate::nonce::{Fingerprint, Nonce};
 use crate::storage::{LogReader, Raft, Replica};
-use crate::types::{LeaderId, LogId, Snapshot, TypeConfig, Vote};
+use crate::types::{LeaderId, LogId, Snapshot, SnapshotHeader, TransferLeader, TypeConfig, Vote};
 
 /// Timeout of the next part of a snapshot, after which the transfer is cancelled.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -16,11 +16,13 @@ use seq_core::limits;
 use seq_proto::Reason;
 use tonic::Status;
 
-use super::client::{SnapshotHeader, TransferLeader};
 use crate::encoding::envelope::ReadError;
 use crate::nonce::Fingerprint;
 use crate::storage::LogReader;
-use crate::types::{Entry, LogId, MAX_BATCH_COMMANDS, MAX_COMMAND_BYTES, Membership, Payload, TypeConfig, Vote};
+use crate::types::{
+    Entry, LogId, MAX_BATCH_COMMANDS, MAX_COMMAND_BYTES, Membership, Payload, SnapshotHeader, TransferLeader,
+    TypeConfig, Vote,
+};
 
 /// How far a term or an index in a message may be above this member's own. No store advances nearly as far between two
 /// messages of a correct peer, and 2^32 forged messages would be needed to exhaust the terms.

@@ -4,9 +4,9 @@ use seq_api::service::{Item, SequenceService, Via};
 use seq_core::{Count, Epoch, limits};
 use seq_tenant::Caller;
 
+use super::call;
 use super::{Invocation, loading, refuse, uid};
 use crate::resp::Endpoint;
-use crate::resp::connection::call;
 use crate::resp::encode::Replies;
 use crate::resp::incr_batch::integer;
 

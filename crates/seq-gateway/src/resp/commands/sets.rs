@@ -4,9 +4,9 @@ use seq_api::service::{Call, SequenceService};
 use seq_core::{Epoch, Refusal, Target, Uid};
 use seq_tenant::Caller;
 
+use super::call;
 use super::{Invocation, loading, refused, uid};
 use crate::resp::Endpoint;
-use crate::resp::connection::call;
 use crate::resp::encode::{Excerpt, Replies};
 use crate::resp::incr_batch::integer;
 

@@ -9,17 +9,14 @@ use openraft::async_runtime::WatchReceiver;
 use seq_proto::dial::Dial;
 use seq_proto::v1;
 
-use super::{Difference, Digests, StateDigest, Verdict, judge};
+use crate::comparison::{Difference, Digests, StateDigest, Verdict, judge};
 use crate::encoding;
 use crate::eviction::{Eviction, Evictions};
 use crate::membership_status::OwnMembership;
 use crate::propose::Proposer;
-use crate::storage::{DataDir, Files, LoadError, Raft, Replica};
+use crate::storage::{DataDir, Files, Raft, Replica, outvoted};
 use crate::transport::client;
 use crate::transport::identity::Identity;
-
-/// Name of the file in the data directory of a member that was outvoted.
-const MARK: &str = "outvoted";
 
 /// Timeout of a call for the digests of one member. A silent member is called again in the next round.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -109,7 +106,7 @@ impl Comparison {
     /// Marks the data directory, so that no later start uses its state, and stops the member.
     async fn stop(&self, difference: &Difference) {
         let (files, text) = (Files::of(&self.data), difference.to_string());
-        let written = self.blocking(move || files.write(MARK, text.as_bytes())).await;
+        let written = self.blocking(move || outvoted::mark(&files, &text)).await;
         if let Err(error) = written {
             tracing::error!(%error, "the data directory cannot be marked; do not start this member again");
         }
@@ -126,15 +123,5 @@ impl Comparison {
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             },
         }
-    }
-}
-
-/// Refuses the data directory of a member that was outvoted.
-pub(crate) fn check_mark(files: &Files) -> Result<(), LoadError> {
-    match files.read(MARK)? {
-        Some(text) => {
-            Err(LoadError::Outvoted { place: files.place(MARK), what: String::from_utf8_lossy(&text).into_owned() })
-        }
-        None => Ok(()),
     }
 }

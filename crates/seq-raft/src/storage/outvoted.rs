@@ -1,0 +1,30 @@
+//! The mark of a data directory whose member was outvoted, so that no later start uses its state.
+
+use std::io;
+
+use super::error::LoadError;
+use super::files::Files;
+
+/// Name of the file in the data directory.
+const MARK: &str = "outvoted";
+
+/// Marks the data directory with the text of a difference.
+///
+/// # Errors
+/// The mark cannot be written.
+pub(crate) fn mark(files: &Files, difference: &str) -> io::Result<()> {
+    files.write(MARK, difference.as_bytes())
+}
+
+/// Refuses a data directory with a mark.
+///
+/// # Errors
+/// There is a mark, or it cannot be read.
+pub(crate) fn check(files: &Files) -> Result<(), LoadError> {
+    match files.read(MARK)? {
+        Some(text) => {
+            Err(LoadError::Outvoted { place: files.place(MARK), what: String::from_utf8_lossy(&text).into_owned() })
+        }
+        None => Ok(()),
+    }
+}
