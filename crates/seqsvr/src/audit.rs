@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use crate::exit::{Exit, report_error};
 use crate::output::{Output, Table, digits, note};
-use crate::store_client::{SetAddress, StoreClient, TimeoutArgs, load};
+use crate::store_client::{SetAddress, StoreClient, TimeoutArgs};
+use crate::target::load_set;
 use crate::{client_runtime, utc};
 
 /// The commands for the audit log.
@@ -149,7 +150,7 @@ fn operations(events: &[AuditEvent]) -> Vec<OperationView> {
 fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Exit> {
     let store = match &args.set {
         Some(set) => {
-            let set = load(set)?;
+            let set = load_set(set)?;
             let events = async { StoreClient::of_file(&set, TimeoutArgs::DEFAULT).events().await };
             Some(client_runtime()?.block_on(events)?.0)
         }

@@ -10,12 +10,12 @@ use seq_proto::v1::BackupHeader;
 use seq_store::backup::Backup;
 use serde::Serialize;
 
+use crate::ended_migrations::{EndedMigration, ended_migrations};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, digits, grouped, note};
-use crate::restore::{EndedMigration, ended_migrations};
 use crate::store_client::{SetAddress, TimeoutArgs};
-use crate::target::Chain;
 use crate::{utc, whole_file};
+use seq_load::outcome::Chain;
 
 mod dir;
 

@@ -7,8 +7,9 @@ use seq_kit::config::Key;
 use serde::Serialize;
 
 use crate::exit::Exit;
+use crate::exit::ProblemView;
 use crate::output::{Output, Table};
-use crate::set_file::{self, Problem, ProblemView, SetFile};
+use crate::set_file::{self, Problem, SetFile};
 use crate::settings::{self, Settings, SettingsArgs};
 
 #[derive(Debug, Subcommand)]

@@ -22,7 +22,8 @@ use tokio::process::Command;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, grouped};
 use crate::set_file::SetFile;
-use crate::store_client::{Node, load, nodes_of};
+use crate::store_client::{Node, nodes_of};
+use crate::target::load_set;
 use crate::{security, utc};
 
 /// Time limit of each command, and of each response of a node.
@@ -114,7 +115,7 @@ impl Archive {
 pub(crate) async fn run(args: DiagnoseArgs, output: &Output) -> anyhow::Result<Exit> {
     let cannot =
         |error: io::Error| Failure::new(Exit::Usage, format!("{}: cannot be written: {error}", args.out.display()));
-    let sets: Vec<_> = args.sets.iter().map(|path| Ok((path, load(path)?))).collect::<anyhow::Result<_>>()?;
+    let sets: Vec<_> = args.sets.iter().map(|path| Ok((path, load_set(path)?))).collect::<anyhow::Result<_>>()?;
     let made = utc::now();
     // It names the machines of the sets and what happens on them.
     let file = File::options().write(true).create_new(true).mode(0o600).open(&args.out).map_err(cannot)?;

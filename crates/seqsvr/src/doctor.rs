@@ -19,8 +19,8 @@ use tokio::net::{TcpListener, TcpStream, lookup_host};
 
 use crate::exit::Exit;
 use crate::output::{Output, Table, grouped};
+use crate::set_file;
 use crate::set_file::{SetFile, host};
-use crate::store_client::read_set;
 use crate::time_limit::time;
 use crate::version::VERSION;
 use crate::{security, utc};
@@ -70,7 +70,7 @@ struct Looked {
 }
 
 pub(crate) async fn run(args: DoctorArgs, output: &Output) -> anyhow::Result<Exit> {
-    let set = read_set(&args.set)?;
+    let set = set_file::read(&args.set)?;
     let now = utc::now();
     let mut findings = vec![Finding::ok("time", "this machine", format!("{} (UTC)", utc::text(now)))];
     findings.push(files(getrlimit(Resource::Nofile).maximum));

@@ -7,7 +7,21 @@ use seq_load::outcome::without_os_error;
 use serde::Serialize;
 
 use crate::output::{Color, Output, heading, note};
-use crate::set_file::ProblemView;
+
+/// A problem of a set file, or of the settings, as JSON; one of the settings has its file and line in the text.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ProblemView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) line: Option<usize>,
+    /// The key, with the indexes of the file: `alloc[1].addr`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    pub(crate) what: String,
+    /// The whole message, as plain output prints it.
+    pub(crate) text: String,
+}
 
 /// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,8 +17,8 @@ use crate::output::{Output, Table};
 use crate::port_kind::{self, Needed};
 use crate::security;
 use crate::store_client::{Node, SetAddress};
-use crate::target::Chain;
 use crate::time_limit::time;
+use seq_load::outcome::Chain;
 
 /// Interval between requests with `--wait`.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

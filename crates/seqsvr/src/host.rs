@@ -14,7 +14,8 @@ use crate::exit::{Exit, Failure};
 use crate::node::wait_drained;
 use crate::output::{Output, grouped};
 use crate::plan::{self, ConfirmedPlanArgs, Mode, PlanArgs};
-use crate::store_client::{Addrs, StoreClient, TimeoutArgs, load};
+use crate::store_client::{Addrs, StoreClient, TimeoutArgs};
+use crate::target::load_set;
 use crate::time_limit::time;
 
 mod steps;
@@ -116,7 +117,7 @@ impl Sets {
             crate::target::use_scheme_of(&self.addrs.addrs)?;
             return Ok(vec![StoreClient::new(None, &self.addrs, timeout)]);
         }
-        let files = self.files.iter().map(|file| load(file));
+        let files = self.files.iter().map(|file| load_set(file));
         files.map(|set| Ok(StoreClient::new(Some(&set?), &self.addrs, timeout))).collect()
     }
 }
@@ -186,7 +187,7 @@ async fn foresee(client: &mut StoreClient, plan: &mut SetPlan, args: PlanArgs) -
         fingerprints.push(alloc.plan);
     }
     if let Some(leader) = plan.leader
-        && args.can_show(client).await?
+        && client.can_show(args).await?
     {
         plan.leader_plan = Fingerprint(client.transfer(leader, Mode::Show).await?.fingerprint);
         fingerprints.push(plan.leader_plan);

@@ -19,19 +19,22 @@ use crate::item_report::call_failure;
 use crate::output::{Output, grouped, note};
 use crate::plan::confirmed;
 use crate::signals::Interrupts;
-use crate::target::{Chain, Target};
+use crate::target::Target;
 use crate::time_limit::time;
+use seq_load::outcome::Chain;
 
+mod contents;
 mod file;
 mod progress;
 mod records;
 mod redis;
 mod source;
 
+use contents::{Contents, Facts};
 pub(crate) use file::{Format, HEADER};
 use progress::Progress;
 use records::{FLAWS_SHOWN, Record};
-use source::{Contents, Facts, Source};
+use source::Source;
 
 /// Interval of writing the progress to its file.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::exit::{Exit, Failure, report_error};
 use crate::output::{Output, digits};
-use crate::target::Chain;
+use seq_load::outcome::Chain;
 
 /// Limit on the refusals of one call in plain output; JSON has all of them.
 const REFUSALS_SHOWN: usize = 10;

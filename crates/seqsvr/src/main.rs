@@ -16,6 +16,7 @@ mod config;
 mod dev;
 mod diagnose;
 mod doctor;
+mod ended_migrations;
 mod environment;
 mod exit;
 mod explain;
@@ -116,7 +117,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Sim(command) => sim::run(command, output),
         Command::Config(command) => config::run(command, output),
         Command::Explain(args) => explain::run(&args, output),
-        Command::Man(args) => man::run(&args, output),
+        Command::Man(args) => man::run(&args, Cli::command(), output),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "seqsvr", &mut script);

@@ -6,11 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_mangen::Man;
 use serde::Serialize;
 
-use crate::cli::Cli;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
@@ -40,13 +39,14 @@ struct Written {
     pages: Vec<String>,
 }
 
-pub(crate) fn run(args: &ManArgs, output: &Output) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ManArgs, program: clap::Command, output: &Output) -> anyhow::Result<Exit> {
+    let program = named(program);
     let Some(dir) = &args.dir else {
-        let page = page(find(&args.command)?)?;
+        let page = page(find(program, &args.command)?)?;
         output.text(&page)?;
         return Ok(Exit::Ok);
     };
-    let pages = write_all(dir)?;
+    let pages = write_all(program, dir)?;
     if output.is_json() {
         output.json(&Written { dir: dir.display().to_string(), pages })?;
     } else {
@@ -55,15 +55,15 @@ pub(crate) fn run(args: &ManArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The whole command line, with the names of the pages. `help` has none: it prints the text of the others.
-fn program() -> clap::Command {
-    let mut program = Cli::command().disable_help_subcommand(true);
+/// Returns the whole command line with the names of its pages, without `help`, which prints the text of the others.
+fn named(program: clap::Command) -> clap::Command {
+    let mut program = program.disable_help_subcommand(true);
     program.build();
     program
 }
 
-fn find(words: &[String]) -> Result<clap::Command, Failure> {
-    let mut command = program();
+fn find(program: clap::Command, words: &[String]) -> Result<clap::Command, Failure> {
+    let mut command = program;
     for word in words {
         let Some(inner) = command.find_subcommand(word) else {
             let commands: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
@@ -82,10 +82,10 @@ fn find(words: &[String]) -> Result<clap::Command, Failure> {
 }
 
 /// Writes one file for each command; returns their names in order.
-fn write_all(dir: &Path) -> anyhow::Result<Vec<String>> {
+fn write_all(program: clap::Command, dir: &Path) -> anyhow::Result<Vec<String>> {
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let mut names = Vec::new();
-    let mut left = vec![program()];
+    let mut left = vec![program];
     while let Some(command) = left.pop() {
         left.extend(command.get_subcommands().cloned());
         let name = format!("{}.1", command.get_display_name().unwrap_or(command.get_name()));
@@ -145,12 +145,18 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+
+    fn program() -> clap::Command {
+        named(crate::cli::Cli::command())
+    }
 
     #[test]
     fn every_command_has_a_page() {
         let dir = tempfile::tempdir().unwrap();
-        let names = write_all(dir.path()).unwrap();
+        let names = write_all(program(), dir.path()).unwrap();
         for name in ["seqsvr.1", "seqsvr-next.1", "seqsvr-store.1", "seqsvr-store-replace.1", "seqsvr-man.1"] {
             assert!(names.contains(&name.to_owned()), "{name} is not in {names:?}");
         }
@@ -164,7 +170,7 @@ mod tests {
     #[test]
     fn a_page_has_the_examples_line_for_line() {
         let words = ["store".to_owned(), "members".to_owned()];
-        let page = page(find(&words).unwrap()).unwrap();
+        let page = page(find(program(), &words).unwrap()).unwrap();
         let examples = ".SH EXAMPLES\n.nf\n  seqsvr store members \\-\\-set sets/three\\-node.toml\n  seqsvr store members \
                         \\-\\-addr http://127.0.0.1:7301 \\-o json\n.fi\n";
         assert!(page.contains(examples) && page.contains(".SH \"EXIT STATUS\""), "{page}");
@@ -178,7 +184,7 @@ mod tests {
 
     #[test]
     fn an_unknown_command_is_named() {
-        let error = find(&["store".to_owned(), "ad".to_owned()]).unwrap_err();
+        let error = find(program(), &["store".to_owned(), "ad".to_owned()]).unwrap_err();
         assert_eq!(error.to_string(), "seqsvr store has no command \"ad\"");
     }
 }

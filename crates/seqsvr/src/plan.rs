@@ -15,7 +15,6 @@ use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::store_client::StoreClient;
 
 /// Which plan a change needs.
 #[derive(Clone, Copy, Debug, Args)]
@@ -25,7 +24,7 @@ pub(crate) struct PlanArgs {
     pub(crate) dry_run: bool,
     /// Makes the change only if its plan has this fingerprint, as a dry run prints it; without a confirmation.
     #[arg(long = "plan", value_name = "FINGERPRINT", conflicts_with = "dry_run")]
-    required: Option<Fingerprint>,
+    pub(crate) required: Option<Fingerprint>,
 }
 
 /// Which plan a change needs, and whether it is confirmed.
@@ -83,16 +82,6 @@ impl PlanArgs {
                 .reason(Reason::StalePlan.name())
                 .hint("nothing was changed: --dry-run shows the plan as it would be now")
         })
-    }
-
-    /// Whether the store can be sent dry runs of requests that an older release would carry out: it does not know the
-    /// field. There the change is made without a plan.
-    ///
-    /// # Errors
-    /// The store compares no plans, and the command is for a dry run or requires a plan.
-    pub(crate) async fn can_show(self, client: &mut StoreClient) -> anyhow::Result<bool> {
-        let can = client.compares_plans().await?;
-        if !can && (self.dry_run || self.required.is_some()) { Err(no_plans().into()) } else { Ok(can) }
     }
 }
 
@@ -156,7 +145,28 @@ pub(crate) fn confirmed(what: &str) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-fn no_plans() -> Failure {
+/// Prompts for the name of the set, unless it is `given`. An error where it is another one, or where stdin is no
+/// terminal.
+pub(crate) fn confirm_set(set: &str, given: Option<&str>, what: &str) -> anyhow::Result<bool> {
+    if let Some(given) = given {
+        if given == set {
+            return Ok(true);
+        }
+        let message = format!("--confirm {given:?} is not the name of the set, {set:?}");
+        return Err(Failure::new(Exit::Usage, message).hint("nothing was changed").into());
+    }
+    if !io::stdin().is_terminal() {
+        let message = format!("this would {what}, and there is no terminal to confirm it on");
+        return Err(Failure::new(Exit::Usage, message).hint(format!("pass --confirm {set}")).into());
+    }
+    eprint!("to {what}, type the name of the set: ");
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(answer.trim() == set)
+}
+
+pub(crate) fn no_plans() -> Failure {
     Failure::new(Exit::Failed, "the leader of the store runs a release that compares no plans")
         .hint("nothing was changed: upgrade the stores, or repeat the command without --dry-run and --plan")
 }

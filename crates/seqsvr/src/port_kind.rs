@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 
 use crate::exit::{Exit, Failure};
 use crate::security;
-use crate::target::Chain;
+use seq_load::outcome::Chain;
 
 /// Timeout of one probe: the address has just responded to something else, or refused it.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -16,12 +16,13 @@ use serde::Serialize;
 use crate::backup::{read, write};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, digits, grouped, note};
+use crate::plan::confirm_set;
 use crate::restore_count::{self, Asked, Notes, Witness, decide};
+use crate::set_file;
 use crate::set_file::SetFile;
-use crate::store_client::{load, read_set};
 use crate::survey;
-use crate::target::Chain;
-use crate::unsafe_command::confirm_set;
+use crate::target::load_set;
+use seq_load::outcome::Chain;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples, on the machine of the store that is left, with its process stopped:\n  \
@@ -118,7 +119,7 @@ struct AllocView {
 }
 
 pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
-    let set = if args.offline { read_set(&args.set)? } else { load(&args.set)? };
+    let set = if args.offline { set_file::read(&args.set)? } else { load_set(&args.set)? };
     if args.out.exists() {
         let message = format!("{} exists, and a backup replaces no file", args.out.display());
         return Err(Failure::new(Exit::Usage, message).into());

@@ -9,19 +9,17 @@ use seq_store::backup::{Backup, RestoreConfig, RestoreError, RestorePlan, Restor
 use serde::Serialize;
 
 use crate::backup::{lineage, read};
+use crate::ended_migrations::{EndedMigration, ended_migrations};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, digits, grouped};
 use crate::plan::ConfirmedPlanArgs;
 use crate::restore_count::{self, Asked, Note, Notes, Witness, decide};
+use crate::set_file;
 use crate::set_file::SetFile;
-use crate::store_client::{load, read_set};
 use crate::survey;
-use crate::target::Chain;
+use crate::target::load_set;
 use crate::utc;
-
-mod migrations;
-
-pub(crate) use migrations::{EndedMigration, ended_migrations};
+use seq_load::outcome::Chain;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example, with all stores of the set stopped and their old directories moved away:\n  \
@@ -100,7 +98,7 @@ struct View<'a> {
 }
 
 pub(crate) fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
-    let set = if args.offline { read_set(&args.set)? } else { load(&args.set)? };
+    let set = if args.offline { set_file::read(&args.set)? } else { load_set(&args.set)? };
     let backup = read(&args.from)?;
     let notes = Notes::beside(&args.from, &set.cluster())?;
     let (stores, witnesses) = match args.offline {

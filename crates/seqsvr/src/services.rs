@@ -15,7 +15,8 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::port_kind::{self, Needed};
 use crate::security;
-use crate::target::{Chain, Target, host_port};
+use crate::target::{Target, host_port};
+use seq_load::outcome::Chain;
 
 /// Timeout of the request.
 const DEADLINE: Duration = Duration::from_secs(5);

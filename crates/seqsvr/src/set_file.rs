@@ -11,9 +11,8 @@ use seq_auth::file::{MAX_BYTES, read_text};
 use seq_core::set_spec::{AllocSpec, PortSpec, SetSpec, SpecProblem, StoreSpec, check_sets};
 use seq_kit::config::fields::Flaw;
 use seq_load::outcome::without_os_error;
-use serde::Serialize;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, ProblemView};
 
 mod index;
 mod read;
@@ -76,21 +75,6 @@ impl Problem {
     }
 }
 
-/// A problem of a set file, or of the settings, as JSON; one of the settings has its file and line in the text.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ProblemView {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) file: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) line: Option<usize>,
-    /// The key, with the indexes of the file: `alloc[1].addr`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) key: Option<String>,
-    pub(crate) what: String,
-    /// The whole message, as plain output prints it.
-    pub(crate) text: String,
-}
-
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path.display())?;
@@ -105,6 +89,11 @@ impl fmt::Display for Problem {
 pub(crate) fn load(path: &Path) -> Result<SetFile, Vec<Problem>> {
     let text = read_text(path, MAX_BYTES).map_err(|error| vec![Problem::unreadable(path, &error)])?;
     parse(path, &text)
+}
+
+/// Reads a set file for a command that connects to no node.
+pub(crate) fn read(path: &Path) -> anyhow::Result<SetFile> {
+    Ok(load(path).map_err(|problems| failure(Exit::Usage, &problems))?)
 }
 
 /// As [`load`], for a server: one error for all problems, with the exit code that stops a supervisor from restarting

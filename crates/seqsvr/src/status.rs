@@ -22,8 +22,8 @@ use crate::output::Output;
 use crate::port_kind::{self, Needed};
 use crate::security;
 use crate::store_client::{Node, SetAddress};
-use crate::target::Chain;
 use crate::time_limit::time;
+use seq_load::outcome::Chain;
 
 mod sample;
 mod verdict;

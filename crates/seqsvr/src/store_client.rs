@@ -8,7 +8,7 @@
 //! not have ends at once with NO_MAJORITY.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use seq_channel::Pool;
@@ -29,9 +29,11 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::exit::{Exit, Failure};
 use crate::port_kind::{self, Needed};
 use crate::security;
-use crate::set_file::{self, SetFile};
-use crate::target::{self, Chain, DEFAULT_ADDR, host_port, node_url};
+use crate::set_file::SetFile;
+use crate::target::load_set;
+use crate::target::{self, DEFAULT_ADDR, host_port, node_url};
 use crate::time_limit::time;
+use seq_load::outcome::Chain;
 
 mod changes;
 mod sets;
@@ -129,7 +131,7 @@ pub(crate) fn nodes_of(set: &SetFile) -> impl Iterator<Item = Node> {
 impl SetAddress {
     /// The nodes of the set file and the given addresses, or else the first allocator of a development cluster.
     pub(crate) fn nodes(&self) -> anyhow::Result<Vec<Node>> {
-        let set = self.set.as_deref().map(load).transpose()?;
+        let set = self.set.as_deref().map(load_set).transpose()?;
         let mut nodes: Vec<Node> = set.iter().flat_map(nodes_of).collect();
         let mut add = |addr: &str| {
             let addr = host_port(addr);
@@ -153,7 +155,7 @@ impl SetAddress {
 
     /// A client of the set's leader, for a command that may take up to `timeout`.
     pub(crate) fn client(&self, timeout: Duration) -> anyhow::Result<StoreClient> {
-        let set = self.set.as_deref().map(load).transpose()?;
+        let set = self.set.as_deref().map(load_set).transpose()?;
         target::use_scheme_of(&self.addrs.addrs)?;
         Ok(StoreClient::new(set.as_ref(), &self.addrs, timeout))
     }
@@ -406,18 +408,6 @@ impl StoreClient {
             self.known.push(addr.to_owned());
         }
     }
-}
-
-/// Reads a set file for a command that connects to no node.
-pub(crate) fn read_set(path: &Path) -> anyhow::Result<SetFile> {
-    Ok(set_file::load(path).map_err(|problems| set_file::failure(Exit::Usage, &problems))?)
-}
-
-/// Reads a set file for a client command, whose connections are secured as it states from here on.
-pub(crate) fn load(path: &Path) -> anyhow::Result<SetFile> {
-    let set = read_set(path)?;
-    security::use_tls(set.is_secure())?;
-    Ok(set)
 }
 
 /// The admin ports of a set file, or where it has none, the ports that may state others.

@@ -13,7 +13,7 @@ use tonic::Status;
 use crate::exit::{Exit, Failure};
 use crate::security;
 use crate::set_file::SetFile;
-use crate::target::Chain;
+use seq_load::outcome::Chain;
 
 /// Timeout of one request: a node in the same network responds in a fraction of it.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);

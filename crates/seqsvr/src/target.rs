@@ -1,6 +1,6 @@
 //! The cluster that a client command connects to.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use seq_channel::Access;
@@ -14,10 +14,10 @@ use tonic::Code;
 use crate::exit::{Exit, Failure};
 use crate::port_kind::{self, Needed, PortKind};
 use crate::security;
-use crate::store_client;
+use crate::set_file::{self, SetFile};
 
 pub(crate) use seq_load::endpoint::host_port;
-pub(crate) use seq_load::outcome::Chain;
+use seq_load::outcome::Chain;
 
 /// The first allocator of a development cluster.
 pub(crate) const DEFAULT_ADDR: &str = "http://127.0.0.1:7100";
@@ -34,12 +34,19 @@ pub(crate) struct Target {
     addrs: Vec<String>,
 }
 
+/// Reads a set file for a client command, whose connections are secured as it states from here on.
+pub(crate) fn load_set(path: &Path) -> anyhow::Result<SetFile> {
+    let set = set_file::read(path)?;
+    security::use_tls(set.is_secure())?;
+    Ok(set)
+}
+
 impl Target {
     /// The addresses; connections made from here on have TLS where these have https://.
     pub(crate) fn addrs(&self) -> anyhow::Result<Vec<String>> {
         let mut addrs = self.addrs.clone();
         if let Some(path) = &self.set {
-            let set = store_client::load(path)?;
+            let set = load_set(path)?;
             let scheme = if set.is_secure() { "https" } else { "http" };
             addrs.extend(set.spec.allocs.iter().map(|alloc| format!("{scheme}://{}", alloc.addr)));
         }

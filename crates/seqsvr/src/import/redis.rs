@@ -14,8 +14,8 @@ use redis::{
     RedisError, TlsCertificates, Value, cmd, pipe,
 };
 
+use super::contents::{Contents, Facts, Kind};
 use super::records::{Draft, MAX_RECORDS};
-use super::source::{Contents, Facts, Kind};
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 

@@ -10,7 +10,7 @@ use seq_client::Client;
 use seq_kit::http::Checks;
 use seq_kit::tasks::TaskGroup;
 
-use crate::target::Chain;
+use seq_load::outcome::Chain;
 
 /// Interval between requests to the backends: a load balancer notices within a second or two that a proxy lost them.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);

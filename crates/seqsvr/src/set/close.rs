@@ -57,7 +57,7 @@ pub(crate) async fn close(args: &CloseArgs, output: &Output) -> anyhow::Result<E
     let name = info.name.clone();
     let mut plan = Fingerprint::NONE;
     if info.state() == SetState::Open {
-        if args.confirm.plan.can_show(&mut set.store).await? {
+        if set.store.can_show(args.confirm.plan).await? {
             plan = Fingerprint(set.store.close_set(&name, Mode::Show).await?.fingerprint);
         }
         let what = format!("close set {name} for good");

@@ -19,7 +19,8 @@ use crate::plan::ConfirmArgs;
 use crate::security;
 use crate::selection::sections_text;
 use crate::set_file::{self, SetFile};
-use crate::store_client::{StoreClient, TimeoutArgs, load};
+use crate::store_client::{StoreClient, TimeoutArgs};
+use crate::target::load_set;
 use crate::target::{host_port, node_url};
 
 #[derive(Debug, Args)]
@@ -100,16 +101,16 @@ struct Outcome {
 }
 
 pub(crate) async fn init(args: &InitArgs, output: &Output) -> anyhow::Result<Exit> {
-    let file = load(&args.set)?;
+    let file = load_set(&args.set)?;
     check_genesis(&file, Genesis::Init)?;
     define(&file, Vec::new(), args.confirm, args.timeout, output).await
 }
 
 pub(crate) async fn create(args: &CreateArgs, output: &Output) -> anyhow::Result<Exit> {
-    let file = load(&args.set)?;
+    let file = load_set(&args.set)?;
     check_genesis(&file, Genesis::Create)?;
     let join = match &args.join_set {
-        Some(path) => addrs_of(&load(path)?),
+        Some(path) => addrs_of(&load_set(path)?),
         None => args.join.iter().map(|addr| host_port(addr).to_owned()).collect(),
     };
     define(&file, join, args.confirm, args.timeout, output).await

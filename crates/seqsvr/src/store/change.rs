@@ -16,8 +16,9 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, grouped};
 use crate::plan::{self, ConfirmedPlanArgs, Mode, PlanArgs};
 use crate::security;
+use crate::set_file;
 use crate::set_file::SetFile;
-use crate::store_client::{Addrs, SetAddress, StoreClient, TimeoutArgs, read_set};
+use crate::store_client::{Addrs, SetAddress, StoreClient, TimeoutArgs};
 use crate::time_limit::time;
 
 /// The smallest number of voters that survives the loss of one.
@@ -184,7 +185,7 @@ pub(super) async fn members(args: &MembersArgs, output: &Output) -> anyhow::Resu
 }
 
 pub(super) async fn add(args: AddArgs, output: &Output) -> anyhow::Result<Exit> {
-    let set = read_set(&args.target.set)?;
+    let set = set_file::read(&args.target.set)?;
     let new = args.ids.iter().map(|id| described(&set, *id)).collect::<anyhow::Result<Vec<_>>>()?;
     security::use_tls(set.is_secure())?;
     let mut client = StoreClient::new(Some(&set), &args.target.addrs, args.timeout);
@@ -193,7 +194,7 @@ pub(super) async fn add(args: AddArgs, output: &Output) -> anyhow::Result<Exit> 
 }
 
 pub(super) async fn replace(args: ReplaceArgs, output: &Output) -> anyhow::Result<Exit> {
-    let set = read_set(&args.target.set)?;
+    let set = set_file::read(&args.target.set)?;
     let new = described(&set, args.new)?;
     security::use_tls(set.is_secure())?;
     let mut client = StoreClient::new(Some(&set), &args.target.addrs, args.timeout);
@@ -236,7 +237,7 @@ pub(super) async fn lead(args: &LeadArgs, output: &Output) -> anyhow::Result<Exi
     let mut client = args.target.client(args.timeout.duration())?;
     let before = client.list().await?;
     let (to, leads, dry_run) = (args.to, before.leader == args.to, args.plan.dry_run);
-    let plan = match !leads && args.plan.can_show(&mut client).await? {
+    let plan = match !leads && client.can_show(args.plan).await? {
         true => Fingerprint(client.transfer(to, Mode::Show).await?.fingerprint),
         false => Fingerprint::NONE,
     };
@@ -270,7 +271,7 @@ async fn add_and_remove(
     let list = client.list().await?;
     // A refusal of either half comes before any member is added.
     let foreseen = client.change_voters(&request, Mode::Show).await?;
-    let of_learners = match args.can_show(client).await? {
+    let of_learners = match client.can_show(args).await? {
         true => Fingerprint(client.add_learners(&new, Mode::Show).await?.fingerprint),
         false => Fingerprint::NONE,
     };

@@ -16,9 +16,9 @@ use crate::process;
 use crate::serve::reload::{LiveSet, Reload};
 use crate::serve::{Banner, Process, Stage, bind_one};
 use crate::settings::{Loaded, Settings, SettingsArgs};
-use crate::target::Chain;
 use crate::version::REVISION;
 use crate::{security, set_file, signals};
+use seq_load::outcome::Chain;
 
 /// Threads of the runtime: one can block on the disk while the other responds to heartbeats.
 const THREADS: usize = 2;

@@ -51,7 +51,7 @@ pub(super) async fn run(args: &TermsArgs, output: &Output) -> anyhow::Result<Exi
     let (lease_wait_ms, changed, plan) = match wanted {
         None => (before, false, Fingerprint::NONE),
         Some(wanted) => {
-            let plan = match args.plan.can_show(&mut client).await? {
+            let plan = match client.can_show(args.plan).await? {
                 true => Fingerprint(client.set_terms(wanted, Mode::Show).await?.fingerprint),
                 false => Fingerprint::NONE,
             };

@@ -13,7 +13,7 @@ use seq_proto::v1::{
 };
 
 use super::{CHANGE_TIMEOUT, READ_TIMEOUT, StoreClient, timed};
-use crate::plan::Mode;
+use crate::plan::{Mode, PlanArgs, no_plans};
 
 /// Sends a request with a limit of its own.
 macro_rules! send {
@@ -24,6 +24,16 @@ macro_rules! send {
 }
 
 impl StoreClient {
+    /// Whether the store can be sent dry runs of requests that an older release would carry out: it does not know the
+    /// field. There the change is made without a plan.
+    ///
+    /// # Errors
+    /// The store compares no plans, and the command is for a dry run or requires a plan.
+    pub(crate) async fn can_show(&mut self, args: PlanArgs) -> anyhow::Result<bool> {
+        let can = self.compares_plans().await?;
+        if !can && (args.dry_run || args.required.is_some()) { Err(no_plans().into()) } else { Ok(can) }
+    }
+
     /// Adds members without a vote.
     pub(crate) async fn add_learners(
         &mut self,
