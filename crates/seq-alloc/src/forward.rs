@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use seq_api::service::{Allocation, Call, Current, Item, ItemReply};
 use seq_channel::batch::{self, Allocated, CallItems, NodeBatcher, Outcome, QueueFull};
-use seq_core::calls::{Destination, MAX_PENDING};
-use seq_core::{Epoch, Layout, NodeId, Reading, Refusal, SectionId, Seq, SetId, Target};
+use seq_core::calls::Destination;
+use seq_core::{Epoch, NodeId, Reading, Refusal, SectionId, Seq, SetId, Target};
 use seq_proto::reason::{Reason, key};
+use seq_proto::refusals::{Details, RefusedItem};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
@@ -52,7 +53,7 @@ impl ForwardTarget {
         match failure {
             Some(Failure::NotProcessed | Failure::Broken) => set.on_unreachable(addr),
             Some(Failure::TimedOut | Failure::NotSent | Failure::QueueFull(_)) => {}
-            None | Some(Failure::Refused(_) | Failure::Moved { .. } | Failure::TooFar(_)) => set.on_received(),
+            None | Some(Failure::Refused(_)) => set.on_received(),
         }
     }
 
@@ -75,14 +76,20 @@ enum Failure {
     Broken,
     /// The time is over, or the response is none; it may have processed the call.
     TimedOut,
-    /// It refused, for this reason.
-    Refused(Reason),
+    /// It refused.
+    Refused(Refused),
     /// As many items as allowed are on their way to it; nothing was sent.
     QueueFull(usize),
-    /// It refused an advance, and accepts this number at most.
-    TooFar(Seq),
-    /// It refused: the section is in another set, since this epoch.
-    Moved { set: SetId, since: Epoch },
+}
+
+/// An owner's refusal, as it is on the wire.
+#[derive(Clone)]
+struct Refused {
+    reason: Reason,
+    set: Option<SetId>,
+    since: Option<Epoch>,
+    bound: Option<Seq>,
+    text: String,
 }
 
 impl Shared {
@@ -265,8 +272,7 @@ impl Shared {
         match self.send(&call, owner, message, async |mut owner, request| owner.advance(request).await).await {
             Ok(response) if response.epoch > 0 => Ok(Epoch(response.epoch)),
             Ok(_) => Err(timed_out(item.section, owner)),
-            Err(Failure::TooFar(bound)) => Err(Refusal::AdvanceTooFar { to, bound }),
-            Err(failure) => Err(self.refusal(failure, owner, item)),
+            Err(failure) => Err(self.refusal_of(failure, owner, item, Some(to))),
         }
     }
 
@@ -328,11 +334,16 @@ impl Shared {
         items.iter().map(|item| Err(self.refusal(failure.clone(), to, item))).collect()
     }
 
-    /// The owner's failure as the refusal of an item.
+    /// Returns the owner's failure as the refusal of an item.
     fn refusal(&self, failure: Failure, to: &ForwardTarget, item: &PendingItem) -> Refusal {
+        self.refusal_of(failure, to, item, None)
+    }
+
+    /// As [`Shared::refusal`], of an advance to a number.
+    fn refusal_of(&self, failure: Failure, to: &ForwardTarget, item: &PendingItem, target: Option<u64>) -> Refusal {
         let section = item.section;
         let destination = to.destination();
-        let reason = match (failure, destination) {
+        let refused = match (failure, destination) {
             (Failure::NotSent, _) => return Refusal::DeadlinePassed { section },
             (Failure::NotProcessed, Destination::Node(owner)) => return Refusal::OwnerUnreachable { section, owner },
             (Failure::NotProcessed, Destination::Set(set)) => return Refusal::SetUnavailable { section, set },
@@ -341,75 +352,49 @@ impl Shared {
                 return Refusal::TooManyPendingOfSet { section, set, pending };
             }
             (Failure::Broken, Destination::Node(owner)) => return Refusal::OwnerConnectionLost { section, owner },
-            (Failure::Moved { set, since }, _) => return Refusal::Moved { section, set, since },
-            (Failure::Broken | Failure::TimedOut | Failure::TooFar(_), _) => return timed_out(section, to),
-            (Failure::Refused(reason), _) => reason,
+            (Failure::Broken | Failure::TimedOut, _) => return timed_out(section, to),
+            (Failure::Refused(refused), _) => refused,
         };
-        let owner = match destination {
+        let owner = if let Destination::Node(owner) = destination { owner } else { NodeId(0) };
+        let Item { uid, count, epoch } = item.item;
+        let (count, uids) = (count.get(), self.layout.uids());
+        let about = RefusedItem { uid, count, to: target, epoch, section, owner, uids };
+        let Refused { reason, set, since, bound, text } = &refused;
+        let details = Details { set: *set, since: *since, bound: *bound, text };
+        match (about.refusal(*reason, details), destination) {
             // A node of the other set could not reach the owner there, and nothing was sent.
-            Destination::Set(set) if reason == Reason::OwnerUnreachable => {
-                return Refusal::SetUnavailable { section, set };
-            }
-            Destination::Set(_) if reason == Reason::OwnerConnectionLost => return timed_out(section, to),
-            Destination::Set(_) => NodeId(0),
-            Destination::Node(owner) => owner,
-        };
-        let known = known_refusals(&self.layout, item, owner);
-        known.into_iter().find(|refusal| Reason::of(refusal) == reason).unwrap_or(timed_out(section, to))
+            (Some(Refusal::OwnerUnreachable { .. }), Destination::Set(set)) => Refusal::SetUnavailable { section, set },
+            (Some(Refusal::OwnerConnectionLost { .. }), Destination::Set(_)) | (None, _) => timed_out(section, to),
+            (Some(refusal), _) => refusal,
+        }
     }
 }
 
 /// Decodes an owner's refusal.
 fn refused(status: &Status) -> Failure {
-    let bound = status::metadata(status, key::BOUND).and_then(|bound| bound.parse().ok());
-    match (status::reason(status), bound) {
-        (Some(reason), Some(bound)) if reason == Reason::AdvanceTooFar => Failure::TooFar(Seq(bound)),
-        (Some(reason), _) => {
-            let number = |key| status::metadata(status, key).and_then(|number| number.parse().ok());
-            failure_of(&reason, number(key::SET), number(key::SINCE))
+    let number = |key| status::metadata(status, key).and_then(|number| number.parse().ok());
+    match status::reason(status) {
+        Some(reason) => {
+            let (set, since) = (number(key::SET).map(SetId), number(key::SINCE).map(Epoch));
+            let (bound, text) = (number(key::BOUND).map(Seq), status.message().to_owned());
+            failure_of(&reason, |reason| Refused { reason, set, since, bound, text })
         }
-        (None, _) if seq_channel::is_broken(status) => Failure::Broken,
-        (None, _) => Failure::TimedOut,
+        None if seq_channel::is_broken(status) => Failure::Broken,
+        None => Failure::TimedOut,
     }
 }
 
 /// Decodes the refusal of an item.
 fn failure_of_item(error: &v1::ItemError) -> Failure {
-    failure_of(&error.reason, error.set_id, error.since)
+    let v1::ItemError { reason, message, set_id, since, .. } = error;
+    let (set, since) = (set_id.map(SetId), since.map(Epoch));
+    failure_of(reason, |reason| Refused { reason, set, since, bound: None, text: message.clone() })
 }
 
-/// The failure of a refusal with this reason, which may name the set that the section moved to. One that this version
-/// does not know counts as no response: numbers may have been consumed.
-fn failure_of(reason: &str, set: Option<u64>, since: Option<u64>) -> Failure {
-    match (Reason::parse(reason), set, since) {
-        (Some(Reason::Moved), Some(set), Some(since)) => Failure::Moved { set: SetId(set), since: Epoch(since) },
-        // Without the set the call waits for newer routes.
-        (Some(Reason::Moved), _, _) => Failure::Refused(Reason::Unserved),
-        (Some(reason), _, _) => Failure::Refused(reason),
-        (None, _, _) => Failure::TimedOut,
-    }
-}
-
-/// Every refusal of a forwarded item. The owner's epoch is not in its response; all that matters is that the client's
-/// is newer.
-fn known_refusals(layout: &Layout, item: &PendingItem, to: NodeId) -> [Refusal; 13] {
-    let PendingItem { item, section, .. } = *item;
-    let (uids, count) = (layout.uids(), item.count.get());
-    [
-        Refusal::NotOwner { section, owner: Some(to) },
-        Refusal::Unserved { section },
-        Refusal::StaleEpoch { section, mine: Epoch(item.epoch.0.saturating_sub(1)), callers: item.epoch },
-        Refusal::LeaseExpired { section },
-        Refusal::DeadlinePassed { section },
-        Refusal::OwnerConnectionLost { section, owner: to },
-        Refusal::TooManyPending { section, pending: MAX_PENDING },
-        Refusal::CeilingStalled { section },
-        Refusal::Exhausted { uid: item.uid, count },
-        Refusal::ShuttingDown,
-        Refusal::UidOutOfRange { uid: item.uid, start: uids.start, end: uids.end },
-        Refusal::CountOutOfRange { count },
-        Refusal::AlreadyPast { uid: item.uid },
-    ]
+/// Returns the failure of a refusal. One whose reason this version does not know counts as no response: numbers may have
+/// been consumed.
+fn failure_of(reason: &str, refused: impl FnOnce(Reason) -> Refused) -> Failure {
+    Reason::parse(reason).map_or(Failure::TimedOut, |reason| Failure::Refused(refused(reason)))
 }
 
 fn timed_out(section: SectionId, to: &ForwardTarget) -> Refusal {

@@ -11,9 +11,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use seq_core::backoff::Backoff;
 use seq_core::owner::handover::{Commit, Handover, HandoverRequest};
-use seq_core::{Incarnation, NodeId, SectionId, SetId};
+use seq_core::owner::refused_commit::RefusedCommit;
+use seq_core::{NodeId, SectionId, SetId};
 use seq_kit::repeats::Repeats;
-use seq_proto::Reason;
+use seq_proto::refusals::RefusedHandover;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tonic::Status;
@@ -27,13 +28,6 @@ use crate::store_link::{StoreError, StoreLink};
 /// long as [`crate::handover_calls`] allows: together a second or two, in which the section arrives at the other set's
 /// store; after that the target's own renewals bring the grant.
 const ACTIVATIONS_BETWEEN_SETS: u32 = 4;
-
-/// Reasons for which a departure is refused for good while the section is owned here: it is served again.
-const PERMANENT: [Reason; 2] = [Reason::MigrationOver, Reason::SetClosing];
-
-/// Reasons for which a departure is refused that a later entry of the log may lift. A repeat may be under way, so the
-/// section is given up.
-const INCONCLUSIVE: [Reason; 2] = [Reason::UnknownMigration, Reason::OldLineage];
 
 /// Requests to be sent. Bounded by the handovers that are under way, each of which waits for one response.
 #[derive(Debug, Default)]
@@ -262,35 +256,41 @@ impl Handovers {
                 // It may be committed; the next response reports it again.
                 _ => return false,
             },
-            Err(StoreError::Refused { reason, message, current, .. }) if reason == Reason::TargetGone => {
-                if shared.halt.judge_target(handover.incarnation, Incarnation(current), message) {
+            Err(error) => {
+                let meaning = match &error {
+                    StoreError::Refused { reason, current, .. } => {
+                        RefusedHandover { handover, reason, current: *current }.meaning()
+                    }
+                    StoreError::SessionOver { .. } | StoreError::Behind(_) => RefusedCommit::SessionOver,
+                    StoreError::TooFast { .. } | StoreError::NoLeader { .. } => RefusedCommit::Undecided,
+                };
+                if let RefusedCommit::TargetGone { current } = meaning
+                    && shared.halt.judge_target(handover.incarnation, current, error.to_string())
+                {
                     shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
                     return true;
                 }
-                Commit::Refused
-            }
-            Err(StoreError::Refused { reason, .. }) if reason == Reason::OtherOwnership => Commit::Lost,
-            Err(StoreError::Refused { reason, .. }) if PERMANENT.iter().any(|one| reason == *one) => Commit::Refused,
-            Err(StoreError::Refused { reason, message, .. }) if INCONCLUSIVE.iter().any(|one| reason == *one) => {
-                tracing::warn!(
-                    reason,
-                    message,
-                    section = handover.section.0,
-                    "a departure is refused: the section is given up"
-                );
-                Commit::Inconclusive
-            }
-            Err(error @ (StoreError::SessionOver { .. } | StoreError::Behind(_))) => {
-                shared.judge(handover.session, &error);
-                shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
-                return true;
-            }
-            Err(error) => {
-                if let Some(repeated) = self.uncommitted.admit() {
-                    let section = handover.section.0;
-                    tracing::warn!(%error, section, repeated, "a handover is not committed yet");
+                match meaning.commit() {
+                    None => {
+                        shared.judge(handover.session, &error);
+                        shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
+                        return true;
+                    }
+                    Some(Commit::Unknown) => {
+                        if let Some(repeated) = self.uncommitted.admit() {
+                            let section = handover.section.0;
+                            tracing::warn!(%error, section, repeated, "a handover is not committed yet");
+                        }
+                        return false;
+                    }
+                    Some(commit) => {
+                        if commit == Commit::Inconclusive {
+                            let section = handover.section.0;
+                            tracing::warn!(%error, section, "a departure is refused: the section is given up");
+                        }
+                        commit
+                    }
                 }
-                return false;
             }
         };
         self.uncommitted.end();

@@ -24,6 +24,7 @@ use crate::state::{CopyPart, Renew};
 
 mod effects;
 pub mod handover;
+pub mod refused_commit;
 mod release;
 #[cfg(all(test, not(loom)))]
 mod scenarios;

@@ -13,6 +13,7 @@ mod json;
 pub mod owners;
 pub mod ports;
 pub mod reason;
+pub mod refusals;
 pub mod roles;
 pub mod status;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use prost::Message;
 use seq_core::Refusal;
-use seq_core::state::SetRefusal;
+use seq_core::state::{CommandRefusal, SetRefusal};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -50,6 +50,31 @@ impl Reason {
             Refusal::ShuttingDown => Reason::ShuttingDown,
             Refusal::Moved { .. } => Reason::Moved,
             Refusal::SetUnavailable { .. } => Reason::SetUnavailable,
+        }
+    }
+
+    /// The reason why a command changed nothing.
+    #[must_use]
+    pub const fn of_command(refusal: &CommandRefusal) -> Reason {
+        match refusal {
+            CommandRefusal::OtherSet { .. } => Reason::OtherSet,
+            CommandRefusal::NoSet => Reason::NoSet,
+            CommandRefusal::TooManyNodes => Reason::TooManyNodes,
+            CommandRefusal::UnknownNode { .. } => Reason::UnknownNode,
+            CommandRefusal::OtherIncarnation { .. } => Reason::OtherIncarnation,
+            CommandRefusal::NotInSet { .. } => Reason::NotResident,
+            CommandRefusal::TooManyMoved { .. } => Reason::BadCount,
+            CommandRefusal::UnknownName { .. } => Reason::UnknownName,
+            CommandRefusal::TargetLeaves { .. } => Reason::TargetGone,
+            CommandRefusal::OtherOwnership { .. } => Reason::OtherOwnership,
+            CommandRefusal::OtherRenewal { .. } => Reason::OtherRenewal,
+            CommandRefusal::OtherTerms { .. } => Reason::OtherTerms,
+            CommandRefusal::BadTerms { .. } => Reason::BadTerms,
+            CommandRefusal::LeaseTooLong { .. } => Reason::LeaseTooLong,
+            CommandRefusal::OtherPredecessor { .. } => Reason::OtherPredecessor,
+            CommandRefusal::StoreBehind { .. } | CommandRefusal::EntriesLost { .. } => Reason::StoreBehind,
+            CommandRefusal::AuditTextTooLong { .. } | CommandRefusal::UnknownOperation { .. } => Reason::Malformed,
+            CommandRefusal::BetweenSets(refusal) => Reason::between_sets(refusal),
         }
     }
 

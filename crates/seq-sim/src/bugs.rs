@@ -158,6 +158,8 @@ bugs! {
     SetsStaleCopy: "sets-stale-copy", "two sets: a staged copy used by its epoch alone",
     /// A section is thawed though its departure may have been committed.
     SetsThawUnknown: "sets-thaw-unknown", "two sets: a thaw without a definite response",
+    /// A section is thawed after a refusal of its departure that a later entry lifts.
+    SetsThawInconclusive: "sets-thaw-inconclusive", "two sets: a thaw after a refusal that a later entry lifts",
     /// A departure that is applied again does not count as a sign of life.
     DepartRepeatNotCounted: "depart-repeat-not-counted", "two sets: a repeated departure that moves no liveness counter",
     /// The operator counts the restores since a backup.

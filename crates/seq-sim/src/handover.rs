@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use seq_core::lease::Clocks;
 use seq_core::owner::handover::{Commit, Handover, HandoverOffer, HandoverRequest, OfferRefusal};
+use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::section::SectionCopy;
 use seq_core::state::Transfer;
 use seq_core::{Epoch, HandoverId, NodeId, SectionId, Seq, SetId};
@@ -186,22 +187,25 @@ impl World {
     }
 
     pub(crate) fn commit_response(&mut self, p: usize, handover: Handover, sent: Clocks, response: &StoreResponse) {
-        if self.bug == Some(Bug::RefusedExtends)
-            && matches!(response, StoreResponse::TargetGone(_) | StoreResponse::Lost)
-        {
+        if self.bug == Some(Bug::RefusedExtends) && matches!(response, StoreResponse::CommitRefused(_)) {
             self.extend(p, sent);
         }
         let commit = match response {
             StoreResponse::Transferred(update) => Commit::Made(update.clone()),
-            StoreResponse::TargetGone(current) if self.shows_lost_target(&handover, *current) => {
+            StoreResponse::CommitRefused(RefusedCommit::TargetGone { current })
+                if self.shows_lost_target(&handover, *current) =>
+            {
                 return self.stop(
                     p,
                     &format!("the target of a move is in incarnation {current}, behind {}", handover.incarnation),
                 );
             }
-            StoreResponse::TargetGone(_) => Commit::Refused,
-            StoreResponse::Lost if self.bug == Some(Bug::ThawLost) => Commit::Refused,
-            StoreResponse::Lost => Commit::Lost,
+            StoreResponse::CommitRefused(RefusedCommit::NotOwned) if self.bug == Some(Bug::ThawLost) => Commit::Refused,
+            StoreResponse::CommitRefused(meaning) => match meaning.commit() {
+                Some(Commit::Unknown) => return self.commit_unknown(p, handover),
+                Some(commit) => commit,
+                None => return self.end_session(p, handover.session),
+            },
             StoreResponse::SessionOver(_) => return self.end_session(p, handover.session),
             _ => return self.commit_unknown(p, handover),
         };

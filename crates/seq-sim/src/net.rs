@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use seq_core::high_water::{Mark, Refused};
 use seq_core::owner::handover::HandoverOffer;
+use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::owner::{OwnershipUpdate, Renewal, Session};
 use seq_core::route::RouteUpdate;
 use seq_core::section::SectionCopy;
@@ -49,12 +50,10 @@ pub(crate) enum StoreResponse {
     Raised(Vec<Option<Seq>>, OwnershipUpdate),
     Transferred(OwnershipUpdate),
     SessionOver(Refused),
-    /// The handover's target is in another incarnation; its newest one.
-    TargetGone(Incarnation),
     /// The registration has seen more than the store has.
     Behind,
-    /// The ownership is over. The ownership update is for a planted bug alone; it is not read otherwise.
-    Lost,
+    /// A commit was refused.
+    CommitRefused(RefusedCommit),
     Refused,
 }
 

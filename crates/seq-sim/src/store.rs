@@ -12,6 +12,7 @@ use std::time::Duration;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::high_water::{Mark, Refused};
 use seq_core::lease::Clocks;
+use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::state::{
     Answer, Command, CommandRefusal, Copies, KeptCopy, KeptFor, MoveSections, NodeRecord, Pause, PauseBalancing,
@@ -353,19 +354,12 @@ impl World {
                 let session = Session { node: transfer.from, incarnation: transfer.incarnation };
                 update(session, *since).map_or_else(StoreResponse::SessionOver, StoreResponse::Transferred)
             }
-            (Answer::Transferred(Err(refusal)), StoreRequest::Transfer { transfer, .. }) => match refusal {
-                CommandRefusal::OtherIncarnation { node, current, .. } if node == transfer.to => {
-                    StoreResponse::TargetGone(current)
+            (Answer::Transferred(Err(refusal)), StoreRequest::Transfer { transfer, .. }) => {
+                match RefusedCommit::of(&refusal, Some(transfer.to)) {
+                    RefusedCommit::SessionOver => over(&refusal),
+                    meaning => StoreResponse::CommitRefused(meaning),
                 }
-                CommandRefusal::UnknownNode { node } if node == transfer.to => {
-                    StoreResponse::TargetGone(Incarnation(0))
-                }
-                CommandRefusal::TargetLeaves { incarnation, .. } => StoreResponse::TargetGone(incarnation),
-                refusal @ (CommandRefusal::OtherIncarnation { .. } | CommandRefusal::UnknownNode { .. }) => {
-                    over(&refusal)
-                }
-                _ => StoreResponse::Lost,
-            },
+            }
             (Answer::Renewed(Err(refusal)) | Answer::Raised(Err(refusal)), _) => over(&refusal),
             _ => StoreResponse::Refused,
         };

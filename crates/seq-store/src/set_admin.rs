@@ -88,12 +88,7 @@ fn name_of(state: &State, set: SetId) -> String {
 }
 
 fn refused(refusal: &CommandRefusal) -> Status {
-    let reason = match refusal {
-        CommandRefusal::BetweenSets(refusal) => Reason::between_sets(refusal),
-        CommandRefusal::OtherSet { .. } => Reason::OtherSet,
-        _ => Reason::NoSet,
-    };
-    reason.status(refusal.to_string())
+    Reason::of_command(refusal).status(refusal.to_string())
 }
 
 /// The service, opened once the member is loaded.

@@ -56,6 +56,14 @@ pub struct Handover {
     pub departure: Option<Arc<Departure>>,
 }
 
+impl Handover {
+    /// Returns the target where it is a node of this set.
+    #[must_use]
+    pub fn target_here(&self) -> Option<NodeId> {
+        self.departure.is_none().then_some(self.to)
+    }
+}
+
 /// A request of the source's side, to the target or to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandoverRequest {

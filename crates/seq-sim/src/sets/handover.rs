@@ -2,7 +2,8 @@
 
 use seq_core::SetId;
 use seq_core::owner::handover::{Commit, Handover, HandoverOffer, HandoverRequest};
-use seq_core::state::{Command, CommandRefusal, Depart, Destination, SectionRecord, SetRefusal, Transfer};
+use seq_core::owner::refused_commit::RefusedCommit;
+use seq_core::state::{Command, CommandRefusal, Depart, Destination, SectionRecord, Transfer};
 
 use super::process::{Message, Offer, Response, Sent, TIMEOUT};
 use super::store::Request;
@@ -135,17 +136,7 @@ pub(super) fn command(handover: &Handover) -> Command {
     }
 }
 
-/// What a refused commit means for its owner.
+/// Returns the response to a refused commit.
 pub(super) fn refused(refusal: &CommandRefusal, handover: &Handover) -> Response {
-    match refusal {
-        CommandRefusal::OtherIncarnation { node, .. } | CommandRefusal::UnknownNode { node } => {
-            let is_target = handover.departure.is_none() && *node == handover.to;
-            if is_target { Response::Refused } else { Response::SessionOver }
-        }
-        CommandRefusal::BetweenSets(SetRefusal::MigrationOver { .. } | SetRefusal::SetClosing { .. }) => {
-            Response::Refused
-        }
-        CommandRefusal::BetweenSets(_) => Response::Inconclusive,
-        _ => Response::Lost,
-    }
+    RefusedCommit::of(refusal, handover.target_here()).commit().map_or(Response::SessionOver, Response::CommitRefused)
 }

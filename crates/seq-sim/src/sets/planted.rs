@@ -26,9 +26,17 @@ impl World {
     pub(super) fn apply_planted(&mut self, set: usize, command: &Command) -> Option<Answer> {
         let state = &mut self.sets[set].state;
         match (self.bug?, command) {
-            (Bug::PauseRefuses, Command::Depart(Depart { section, migration, .. })) => {
-                let paused = state.migrations.get(migration).is_some_and(|one| one.pace.paused);
-                let refusal = SetRefusal::MigrationOver { migration: *migration };
+            // The one refusal states that every repeat gets it, the other one that a later entry may lift it.
+            (
+                bug @ (Bug::PauseRefuses | Bug::SetsThawInconclusive),
+                Command::Depart(Depart { section, migration, .. }),
+            ) => {
+                let (paused, migration) =
+                    (state.migrations.get(migration).is_some_and(|one| one.pace.paused), *migration);
+                let refusal = match bug {
+                    Bug::PauseRefuses => SetRefusal::MigrationOver { migration },
+                    _ => SetRefusal::OtherMigration { migration },
+                };
                 let refuses = paused && state.sections.resident(*section).is_some();
                 refuses.then(|| Answer::Departed(Err(refusal.into())))
             }

@@ -43,9 +43,9 @@ pub(super) enum Response {
     Renewed(OwnershipUpdate),
     Raised(Vec<Option<Seq>>, OwnershipUpdate),
     Committed(OwnershipUpdate),
+    /// A commit was refused, with this outcome for its owner.
+    CommitRefused(Commit),
     Refused,
-    Inconclusive,
-    Lost,
     SessionOver,
 }
 
@@ -270,9 +270,11 @@ impl World {
                     self.coverage.saw(Situation::Moved);
                     Commit::Made(update)
                 }
-                Response::Refused => Commit::Refused,
-                Response::Inconclusive => Commit::Inconclusive,
-                _ => Commit::Lost,
+                Response::CommitRefused(Commit::Inconclusive) if self.bug == Some(Bug::SetsThawInconclusive) => {
+                    Commit::Refused
+                }
+                Response::CommitRefused(commit) => commit,
+                _ => Commit::Unknown,
             };
             let taken = self.step(p, |owner, effects| owner.on_committed(&what, sent, commit, effects));
             self.require_adopted(taken);

@@ -219,14 +219,7 @@ pub(super) fn unknown(name: &str) -> Status {
 }
 
 pub(super) fn refused(refusal: &CommandRefusal) -> Status {
-    let reason = match refusal {
-        CommandRefusal::NotInSet { .. } => Reason::NotResident,
-        CommandRefusal::TooManyMoved { .. } => Reason::BadCount,
-        CommandRefusal::UnknownNode { .. } => Reason::UnknownNode,
-        CommandRefusal::BadTerms { .. } => Reason::BadTerms,
-        _ => Reason::OtherTerms,
-    };
-    reason.status(refusal.to_string())
+    Reason::of_command(refusal).status(refusal.to_string())
 }
 
 /// Number of sections that each node owns, in any incarnation.

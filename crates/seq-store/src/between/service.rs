@@ -318,9 +318,5 @@ fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> R
 }
 
 pub(super) fn refused(refusal: &CommandRefusal) -> Status {
-    let reason = match refusal {
-        CommandRefusal::BetweenSets(refusal) => Reason::between_sets(refusal),
-        _ => Reason::NoSet,
-    };
-    reason.status(refusal.to_string())
+    Reason::of_command(refusal).status(refusal.to_string())
 }

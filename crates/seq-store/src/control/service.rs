@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use seq_auth::Identity;
 use seq_core::arbiter::Plan;
+use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::set_spec::AllocSpec;
 use seq_core::state::{CommandRefusal, RaiseCeilings, Registration, ReportLoss, Rules, State};
@@ -305,11 +306,8 @@ impl Control {
 
     /// The refusal of a planned handover: a lost target has a reason of its own.
     fn refused_transfer(&self, refusal: CommandRefusal, target: NodeId) -> Status {
-        let current = match &refusal {
-            CommandRefusal::OtherIncarnation { node, current, .. } if *node == target => *current,
-            CommandRefusal::UnknownNode { node } if *node == target => Incarnation(0),
-            CommandRefusal::TargetLeaves { incarnation, .. } => *incarnation,
-            _ => return self.refused(refusal),
+        let RefusedCommit::TargetGone { current } = RefusedCommit::of(&refusal, Some(target)) else {
+            return self.refused(refusal);
         };
         Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
     }
@@ -361,26 +359,7 @@ fn registration(request: RegisterRequest) -> Registration {
 
 /// `addr`: the address of the newest incarnation, where the refusal is about that.
 fn refused(refusal: CommandRefusal, addr: Option<String>) -> Status {
-    let reason = match refusal {
-        CommandRefusal::OtherSet { .. } => Reason::OtherSet,
-        CommandRefusal::NoSet => Reason::NoSet,
-        CommandRefusal::TooManyNodes => Reason::TooManyNodes,
-        CommandRefusal::UnknownNode { .. } => Reason::UnknownNode,
-        CommandRefusal::OtherIncarnation { .. } => Reason::OtherIncarnation,
-        CommandRefusal::NotInSet { .. } => Reason::NotResident,
-        CommandRefusal::TooManyMoved { .. } => Reason::BadCount,
-        CommandRefusal::UnknownName { .. } => Reason::UnknownName,
-        CommandRefusal::TargetLeaves { .. } => Reason::TargetGone,
-        CommandRefusal::OtherOwnership { .. } => Reason::OtherOwnership,
-        CommandRefusal::OtherRenewal { .. } => Reason::OtherRenewal,
-        CommandRefusal::OtherTerms { .. } => Reason::OtherTerms,
-        CommandRefusal::BadTerms { .. } => Reason::BadTerms,
-        CommandRefusal::LeaseTooLong { .. } => Reason::LeaseTooLong,
-        CommandRefusal::OtherPredecessor { .. } => Reason::OtherPredecessor,
-        CommandRefusal::StoreBehind { .. } | CommandRefusal::EntriesLost { .. } => Reason::StoreBehind,
-        CommandRefusal::AuditTextTooLong { .. } | CommandRefusal::UnknownOperation { .. } => Reason::Malformed,
-        CommandRefusal::BetweenSets(ref refusal) => Reason::between_sets(refusal),
-    };
+    let reason = Reason::of_command(&refusal);
     let current = match refusal {
         CommandRefusal::OtherIncarnation { current, .. } | CommandRefusal::OtherPredecessor { current, .. } => {
             current.0

@@ -10,6 +10,7 @@ use seq_client::{CallError, Client};
 use seq_core::route::RouteUpdate;
 use seq_core::{Epoch, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, SetId, Target, Uid};
 use seq_proto::Reason;
+use seq_proto::refusals::{Details, RefusedItem};
 use tokio::time::Instant;
 
 /// The service of one serving thread. Clones share its client.
@@ -28,39 +29,28 @@ impl ProxyService {
         self.client.with_deadline(remaining)
     }
 
-    /// The refusal that a caller gets for a failed call.
-    fn refusal(&self, error: &CallError, uid: Uid) -> Refusal {
+    /// Returns the refusal that a caller gets for a failed call. `to`: the number of an advance.
+    fn refusal(&self, error: &CallError, (uid, count): (Uid, u32), to: Option<u64>) -> Refusal {
         let view = self.client.section_of(uid.0);
         let section = view.map_or(SectionId(0), |view| view.section);
         let owner = view.and_then(|view| view.owner).unwrap_or(NodeId(0));
-        if error.may_have_applied() {
-            return match error {
-                CallError::DeadlineExceeded { .. } => Refusal::OwnerTimedOut { section, owner },
-                _ => Refusal::OwnerConnectionLost { section, owner },
-            };
-        }
+        let known = self.client.known_uids();
+        let uids = known.first().map_or(0, |uids| uids.start)..known.last().map_or(0, |uids| uids.end);
+        let about = RefusedItem { uid, count, to, epoch: Epoch(0), section, owner, uids };
+        let refused = |reason, details| about.refusal(reason, details);
+        let lost = Refusal::OwnerConnectionLost { section, owner };
+        let unserved = Refusal::Unserved { section };
         match error {
-            CallError::UidOutside { .. } => {
-                let known = self.client.known_uids();
-                let start = known.first().map_or(0, |uids| uids.start);
-                Refusal::UidOutOfRange { uid, start, end: known.last().map_or(0, |uids| uids.end) }
-            }
+            CallError::DeadlineExceeded { may_have_applied: true, .. } => Refusal::OwnerTimedOut { section, owner },
+            error if error.may_have_applied() => lost,
+            CallError::UidOutside { .. } => refused(Reason::UidOutOfRange, Details::default()).unwrap_or(unserved),
             CallError::CountOutOfRange { count, .. } => Refusal::CountOutOfRange { count: *count },
             CallError::SetUnavailable(unavailable) => Refusal::SetUnavailable { section, set: SetId(unavailable.set) },
-            CallError::Refused(refused) => match Reason::parse(&refused.reason) {
-                Some(Reason::AlreadyPast) => Refusal::AlreadyPast { uid },
-                Some(Reason::LeaseExpired) => Refusal::LeaseExpired { section },
-                Some(Reason::CeilingStalled) => Refusal::CeilingStalled { section },
-                Some(Reason::OwnerUnreachable) => Refusal::OwnerUnreachable { section, owner },
-                Some(Reason::DeadlinePassed) => Refusal::DeadlinePassed { section },
-                Some(Reason::ShuttingDown) => Refusal::ShuttingDown,
-                // AllocSvrs may count the proxy itself as a tenant.
-                Some(Reason::OtherTenantsUid) => Refusal::OtherTenantsUid { uid },
-                Some(Reason::QuotaExceeded | Reason::TooManyConnections) => Refusal::QuotaExceeded,
-                Some(Reason::OutOfMemory) => Refusal::OutOfMemory,
-                Some(Reason::NotOwner) => Refusal::NotOwner { section, owner: Some(owner) },
-                _ => Refusal::Unserved { section },
-            },
+            // A reason that this version does not know: the SDK states that nothing was consumed.
+            CallError::Refused(error) => Reason::parse(&error.reason).map_or(unserved, |reason| {
+                let details = Details { bound: error.bound.map(Seq), text: &error.message, ..Details::default() };
+                refused(reason, details).unwrap_or(lost)
+            }),
             CallError::DeadlineExceeded { .. } => Refusal::DeadlinePassed { section },
             _ => Refusal::OwnerUnreachable { section, owner },
         }
@@ -68,24 +58,8 @@ impl ProxyService {
 
     /// As [`ProxyService::refusal`], for a call for numbers.
     fn refusal_of(&self, error: &CallError, item: &Item) -> Refusal {
-        if !error.may_have_applied() && has_reason(error, Reason::Exhausted) {
-            return Refusal::Exhausted { uid: item.uid, count: item.count.get() };
-        }
-        if has_reason(error, Reason::CountAboveQuota) {
-            return Refusal::CountAboveQuota { count: item.count.get(), most: last_number(&error.to_string()) };
-        }
-        self.refusal(error, item.uid)
+        self.refusal(error, (item.uid, item.count.get()), None)
     }
-}
-
-/// Returns the last number in a text: the quota that a refusal states, which no field has.
-fn last_number(text: &str) -> u32 {
-    let numbers = text.split(|letter: char| !letter.is_ascii_digit());
-    numbers.rev().find_map(|number| number.parse().ok()).unwrap_or_default()
-}
-
-fn has_reason(error: &CallError, reason: Reason) -> bool {
-    matches!(error, CallError::Refused(refused) if refused.reason == reason)
 }
 
 fn allocation(given: seq_client::Allocation) -> Allocation {
@@ -129,7 +103,7 @@ impl SequenceService for ProxyService {
 
     async fn current(&self, call: Call, uid: Uid, _epoch: Epoch) -> Result<Current, Refusal> {
         let result = self.client(call).current(uid.0).await;
-        result.map(current).map_err(|error| self.refusal(&error, uid))
+        result.map(current).map_err(|error| self.refusal(&error, (uid, 1), None))
     }
 
     async fn current_many(&self, call: Call, uids: Vec<(Uid, Epoch)>) -> Vec<Result<Current, Refusal>> {
@@ -138,21 +112,18 @@ impl SequenceService for ProxyService {
             Ok(results) => {
                 let results = uids.iter().zip(results);
                 results
-                    .map(|((uid, _), result)| result.map(current).map_err(|error| self.refusal(&error, *uid)))
+                    .map(|((uid, _), result)| {
+                        result.map(current).map_err(|error| self.refusal(&error, (*uid, 1), None))
+                    })
                     .collect()
             }
-            Err(error) => uids.iter().map(|(uid, _)| Err(self.refusal(&error, *uid))).collect(),
+            Err(error) => uids.iter().map(|(uid, _)| Err(self.refusal(&error, (*uid, 1), None))).collect(),
         }
     }
 
     async fn advance(&self, call: Call, uid: Uid, to: Target, _epoch: Epoch) -> Result<Epoch, Refusal> {
         let result = self.client(call).advance(uid.0, to.seq().0).await;
-        result.map(Epoch).map_err(|error| match &error {
-            CallError::Refused(refused) if refused.reason == Reason::AdvanceTooFar => {
-                Refusal::AdvanceTooFar { to: to.seq().0, bound: Seq(refused.bound.unwrap_or(0)) }
-            }
-            error => self.refusal(error, uid),
-        })
+        result.map(Epoch).map_err(|error| self.refusal(&error, (uid, 1), Some(to.seq().0)))
     }
 
     fn route_version(&self) -> RouteVersion {
@@ -162,16 +133,5 @@ impl SequenceService for ProxyService {
     fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate> {
         // Whole tables only, on request: the changes since a version are those of one set, and this table is of all.
         if since == RouteVersion(0) { self.client.routes() } else { None }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_quota_of_a_count_is_read_from_the_text_of_its_refusal() {
-        assert_eq!(last_number(&Refusal::CountAboveQuota { count: 11, most: 10 }.to_string()), 10);
-        assert_eq!(last_number("without one"), 0);
     }
 }

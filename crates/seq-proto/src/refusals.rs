@@ -1,0 +1,219 @@
+//! Decodes refusals: from the reason on the wire back to the refusal that it was made of.
+//!
+//! **Invariant:** each reason is placed here, once for each kind of request: a new one does not compile until it is.
+//! A refusal of unknown outcome is never decoded to one that changed nothing.
+
+use std::ops::Range;
+
+use seq_core::calls::MAX_PENDING;
+use seq_core::owner::handover::Handover;
+use seq_core::owner::refused_commit::RefusedCommit;
+use seq_core::state::{CommandRefusal, SetRefusal};
+use seq_core::{Epoch, Incarnation, Lineage, NodeId, Refusal, RenewSeq, SectionId, Seq, SetId, Uid};
+
+use crate::reason::Reason;
+
+/// A refusal to commit a handover, as the store sent it.
+#[derive(Clone, Copy, Debug)]
+pub struct RefusedHandover<'a> {
+    /// The handover.
+    pub handover: &'a Handover,
+    /// Name of the reason.
+    pub reason: &'a str,
+    /// The number on record that the refusal is about; 0 where it names none.
+    pub current: u64,
+}
+
+impl RefusedHandover<'_> {
+    /// Returns the meaning of the refusal for the handover's source.
+    #[must_use]
+    pub fn meaning(&self) -> RefusedCommit {
+        let target = self.handover.target_here();
+        match self.refusal() {
+            Some(refusal) => RefusedCommit::of(&refusal, target),
+            None => RefusedCommit::Undecided,
+        }
+    }
+
+    /// Decodes the refusal of the command; `None` where the command was not applied, or may still be. Numbers that the
+    /// wire does not carry are 0.
+    fn refusal(&self) -> Option<CommandRefusal> {
+        let Handover { section, epoch, session, to, departure, .. } = self.handover;
+        let (section, from, current) = (*section, session.node, Incarnation(self.current));
+        let (set, migration) =
+            departure.as_ref().map(|departure| (departure.set, departure.migration)).unwrap_or_default();
+        let refusal: CommandRefusal = match Reason::parse(self.reason)? {
+            Reason::TargetGone => CommandRefusal::TargetLeaves { node: *to, incarnation: current },
+            Reason::OtherOwnership => {
+                CommandRefusal::OtherOwnership { section, current: Epoch(0), from, given: *epoch }
+            }
+            Reason::NotResident => CommandRefusal::NotInSet { section },
+            Reason::OtherIncarnation => {
+                CommandRefusal::OtherIncarnation { node: from, current, given: session.incarnation }
+            }
+            Reason::UnknownNode => CommandRefusal::UnknownNode { node: from },
+            Reason::OtherRenewal => {
+                let (current, given) = (RenewSeq(self.current), RenewSeq(0));
+                CommandRefusal::OtherRenewal { node: from, current, given }
+            }
+            Reason::MigrationOver => SetRefusal::MigrationOver { migration }.into(),
+            Reason::SetClosing => SetRefusal::SetClosing { set }.into(),
+            Reason::UnknownMigration => SetRefusal::OtherMigration { migration }.into(),
+            Reason::OldLineage => {
+                let given = departure.as_ref().map_or(Lineage(0), |departure| departure.lineage);
+                SetRefusal::OldLineage { set, newest: Lineage(0), given }.into()
+            }
+            #[rustfmt::skip]
+            Reason::StoreBehind | Reason::UidOutOfRange | Reason::UidMissing | Reason::ToMissing |
+            Reason::CountOutOfRange | Reason::EmptyBatch | Reason::BatchTooLarge | Reason::CountsMismatch |
+            Reason::NotOwner | Reason::Unserved | Reason::DeadlinePassed | Reason::OwnerUnreachable |
+            Reason::OwnerTimedOut | Reason::OwnerConnectionLost | Reason::StaleEpoch | Reason::LeaseExpired |
+            Reason::TooManyPending | Reason::CeilingStalled | Reason::Exhausted | Reason::AdvanceTooFar |
+            Reason::AlreadyPast | Reason::TooManyHops | Reason::ShuttingDown | Reason::WouldWait | Reason::Moved |
+            Reason::SetUnavailable | Reason::Malformed | Reason::MessageTooLarge | Reason::UnknownMethod |
+            Reason::UnsupportedEncoding | Reason::BodyTimedOut | Reason::OutOfMemory | Reason::Unsolicited |
+            Reason::RoleDenied | Reason::OtherHolder | Reason::UnknownToken | Reason::NoTenant |
+            Reason::OtherTenantsUid | Reason::CountAboveQuota | Reason::QuotaExceeded |
+            Reason::TooManyConnections | Reason::BadOffer | Reason::BadCopy | Reason::TooMuchStaged |
+            Reason::Leaving | Reason::Past | Reason::UnknownEpoch | Reason::NotGranted | Reason::OtherSet |
+            Reason::NoSet | Reason::UndeclaredNode | Reason::BadAddr | Reason::BadToken | Reason::NodeAlive |
+            Reason::TooManyNodes | Reason::LeaseTooLong | Reason::OtherPredecessor | Reason::UnknownName |
+            Reason::BadNodeId | Reason::BadIncarnation | Reason::BadRenewSeq | Reason::ListsMismatch |
+            Reason::UnknownSection | Reason::DuplicateSection | Reason::BadEpoch | Reason::BadCeiling |
+            Reason::RaiseTooFast | Reason::BadTarget | Reason::BadHandover | Reason::BadTerms |
+            Reason::OtherTerms | Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists |
+            Reason::OtherGenesis | Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet |
+            Reason::UnknownSet | Reason::TooManySets | Reason::Quarantined | Reason::NoCandidate |
+            Reason::OtherLayout | Reason::OtherLineage | Reason::BadRuns | Reason::SectionMigrates |
+            Reason::StalePlan | Reason::NotArrived | Reason::BadPace | Reason::TooManyMigrations |
+            Reason::TooFewRestores | Reason::NotQuarantined | Reason::NotResponded | Reason::FenceNotApplied |
+            Reason::BadResponse | Reason::Starting | Reason::NotLeader | Reason::LeaderUnreachable |
+            Reason::CommitTimedOut | Reason::TooManyProposals | Reason::CommandTooLarge | Reason::RaftStopped |
+            Reason::BadStoreId | Reason::BadCount | Reason::BadName | Reason::AddedAndRemoved |
+            Reason::UnknownMember | Reason::NotAVoter | Reason::UsedStoreId | Reason::OtherMember |
+            Reason::Taken | Reason::NotCaughtUp | Reason::NoVoters | Reason::TooManyVoters | Reason::EvenVoters |
+            Reason::NoMajority | Reason::NoLeader | Reason::NoSuccessor | Reason::ChangeInProgress |
+            Reason::MemberNotReached | Reason::NotTakenOver | Reason::OtherCluster | Reason::NoNonce |
+            Reason::OtherReceiver | Reason::OtherFormat | Reason::OutdatedMember | Reason::RemovedMember |
+            Reason::OtherDataDirectory | Reason::AcknowledgedDataLost | Reason::MalformedMessage |
+            Reason::InvalidRaftMessage | Reason::RaftJumpTooFar | Reason::CommittedEntriesContradicted |
+            Reason::SnapshotTooLarge | Reason::MalformedSnapshot | Reason::SnapshotUnderWay => return None,
+        };
+        Some(refusal)
+    }
+}
+
+/// A request for numbers of one user that another server refused.
+#[derive(Clone, Debug)]
+pub struct RefusedItem {
+    /// The requested uid.
+    pub uid: Uid,
+    /// How many numbers were requested; 1 for a read.
+    pub count: u32,
+    /// The number to advance to.
+    pub to: Option<u64>,
+    /// The newest epoch that the caller has seen; 0: none.
+    pub epoch: Epoch,
+    /// The uid's section.
+    pub section: SectionId,
+    /// The node that refused.
+    pub owner: NodeId,
+    /// The uids of all sets.
+    pub uids: Range<u64>,
+}
+
+/// The fields of a refusal that depend on its reason.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Details<'a> {
+    /// The set that the section is in.
+    pub set: Option<SetId>,
+    /// The epoch since which it is there.
+    pub since: Option<Epoch>,
+    /// The highest number to which an advance is accepted.
+    pub bound: Option<Seq>,
+    /// The text for humans.
+    pub text: &'a str,
+}
+
+impl RefusedItem {
+    /// Decodes the refusal; `None` where numbers may have been consumed. One that is about the request, the connection or
+    /// the node, and not about the item, is decoded as [`Refusal::Unserved`].
+    #[must_use]
+    pub fn refusal(&self, reason: Reason, details: Details<'_>) -> Option<Refusal> {
+        let RefusedItem { uid, count, to, epoch, section, owner, ref uids } = *self;
+        let unserved = Refusal::Unserved { section };
+        Some(match reason {
+            Reason::UidOutOfRange => Refusal::UidOutOfRange { uid, start: uids.start, end: uids.end },
+            Reason::UidMissing => Refusal::UidMissing,
+            Reason::ToMissing => Refusal::ToMissing,
+            Reason::CountOutOfRange => Refusal::CountOutOfRange { count },
+            Reason::OtherTenantsUid => Refusal::OtherTenantsUid { uid },
+            Reason::CountAboveQuota => Refusal::CountAboveQuota { count, most: last_number(details.text) },
+            Reason::QuotaExceeded | Reason::TooManyConnections => Refusal::QuotaExceeded,
+            Reason::OutOfMemory => Refusal::OutOfMemory,
+            Reason::NotOwner => Refusal::NotOwner { section, owner: Some(owner) },
+            Reason::DeadlinePassed => Refusal::DeadlinePassed { section },
+            Reason::OwnerUnreachable => Refusal::OwnerUnreachable { section, owner },
+            Reason::OwnerConnectionLost => Refusal::OwnerConnectionLost { section, owner },
+            // The node's epoch is not on the wire: the caller's is newer.
+            Reason::StaleEpoch if epoch > Epoch(0) => {
+                Refusal::StaleEpoch { section, mine: Epoch(epoch.0 - 1), callers: epoch }
+            }
+            Reason::LeaseExpired => Refusal::LeaseExpired { section },
+            Reason::TooManyPending => Refusal::TooManyPending { section, pending: MAX_PENDING },
+            Reason::CeilingStalled => Refusal::CeilingStalled { section },
+            Reason::Exhausted => Refusal::Exhausted { uid, count },
+            Reason::AdvanceTooFar => Refusal::AdvanceTooFar { to: to?, bound: details.bound? },
+            Reason::AlreadyPast => Refusal::AlreadyPast { uid },
+            Reason::ShuttingDown => Refusal::ShuttingDown,
+            // Without the set the call waits for newer routes.
+            Reason::Moved => match (details.set, details.since) {
+                (Some(set), Some(since)) => Refusal::Moved { section, set, since },
+                _ => unserved,
+            },
+            Reason::SetUnavailable => details.set.map_or(unserved, |set| Refusal::SetUnavailable { section, set }),
+            #[rustfmt::skip]
+            Reason::Unserved | Reason::StaleEpoch | Reason::EmptyBatch | Reason::BatchTooLarge |
+            Reason::CountsMismatch | Reason::TooManyHops | Reason::WouldWait | Reason::Malformed |
+            Reason::MessageTooLarge | Reason::UnknownMethod | Reason::UnsupportedEncoding | Reason::BodyTimedOut |
+            Reason::Unsolicited | Reason::RoleDenied | Reason::OtherHolder | Reason::UnknownToken |
+            Reason::NoTenant | Reason::BadOffer | Reason::BadCopy | Reason::TooMuchStaged | Reason::Leaving |
+            Reason::Past | Reason::UnknownEpoch | Reason::OtherSet | Reason::NoSet | Reason::UndeclaredNode |
+            Reason::BadAddr | Reason::BadToken | Reason::NodeAlive | Reason::TooManyNodes | Reason::LeaseTooLong |
+            Reason::OtherPredecessor | Reason::StoreBehind | Reason::UnknownNode | Reason::UnknownName |
+            Reason::OtherIncarnation | Reason::OtherRenewal | Reason::OtherOwnership | Reason::TargetGone |
+            Reason::BadNodeId | Reason::BadIncarnation | Reason::BadRenewSeq | Reason::ListsMismatch |
+            Reason::UnknownSection | Reason::DuplicateSection | Reason::BadEpoch | Reason::BadCeiling |
+            Reason::BadTarget | Reason::BadHandover | Reason::BadTerms | Reason::OtherTerms |
+            Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists |
+            Reason::OtherGenesis | Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet |
+            Reason::UnknownSet | Reason::TooManySets | Reason::SetClosing | Reason::Quarantined |
+            Reason::NoCandidate | Reason::OtherLayout | Reason::OtherLineage | Reason::OldLineage |
+            Reason::BadRuns | Reason::NotResident | Reason::SectionMigrates | Reason::StalePlan |
+            Reason::UnknownMigration | Reason::MigrationOver | Reason::NotArrived | Reason::BadPace |
+            Reason::TooManyMigrations | Reason::TooFewRestores | Reason::NotQuarantined | Reason::NotResponded |
+            Reason::FenceNotApplied | Reason::BadResponse | Reason::Starting | Reason::TooManyProposals |
+            Reason::CommandTooLarge | Reason::BadStoreId | Reason::BadCount | Reason::BadName |
+            Reason::AddedAndRemoved | Reason::UnknownMember | Reason::NotAVoter | Reason::UsedStoreId |
+            Reason::OtherMember | Reason::Taken | Reason::NotCaughtUp | Reason::NoVoters | Reason::TooManyVoters |
+            Reason::EvenVoters | Reason::NoMajority | Reason::NoLeader | Reason::NoSuccessor |
+            Reason::ChangeInProgress | Reason::MemberNotReached | Reason::OtherCluster | Reason::NoNonce |
+            Reason::OtherReceiver | Reason::OtherFormat | Reason::OutdatedMember | Reason::RemovedMember |
+            Reason::OtherDataDirectory | Reason::AcknowledgedDataLost | Reason::MalformedMessage |
+            Reason::InvalidRaftMessage | Reason::RaftJumpTooFar | Reason::CommittedEntriesContradicted |
+            Reason::SnapshotTooLarge | Reason::MalformedSnapshot | Reason::SnapshotUnderWay => unserved,
+            #[rustfmt::skip]
+            Reason::OwnerTimedOut | Reason::NotGranted | Reason::RaiseTooFast | Reason::NotLeader |
+            Reason::LeaderUnreachable | Reason::CommitTimedOut | Reason::RaftStopped | Reason::NotTakenOver => return None,
+        })
+    }
+}
+
+/// Returns the last number in a text: the quota that a refusal states, which no field has.
+fn last_number(text: &str) -> u32 {
+    let numbers = text.split(|letter: char| !letter.is_ascii_digit());
+    numbers.rev().find_map(|number| number.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
