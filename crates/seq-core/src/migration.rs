@@ -27,7 +27,7 @@ use crate::layout;
 use crate::limits;
 use crate::state::{
     Arrival, Arrive, Arrived, Arriving, Command, Complete, DepartSilent, Destination, Migration, Phase, Residence,
-    Scope, SectionRecord, StartReturn, State, Tombstone,
+    Scope, SectionRecord, SilentDepartures, StartReturn, State, Tombstone,
 };
 
 /// Most sections of one owner that are armed, planned or on their way at a time: as many are without an owner for a
@@ -111,7 +111,28 @@ pub enum Effect {
         migration: MigrationId,
     },
     /// Commit a command in this set's log. One that is lost is proposed again.
-    Propose(Command),
+    Commit(Proposal),
+}
+
+/// A command of the coordinator for the log of its own set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proposal {
+    /// Notes that sections arrived, or that the other set has the end of a migration.
+    Arrived(Arrived),
+    /// Completes a migration.
+    Complete(Complete),
+    /// Sections depart without an owner.
+    DepartSilent(SilentDepartures),
+}
+
+impl From<Proposal> for Command {
+    fn from(proposal: Proposal) -> Command {
+        match proposal {
+            Proposal::Arrived(arrived) => arrived.into(),
+            Proposal::Complete(complete) => complete.into(),
+            Proposal::DepartSilent(departs) => departs.into(),
+        }
+    }
 }
 
 /// A section that is armed, or about to be.
@@ -205,7 +226,7 @@ impl Coordinator {
                     self.arm(state, (*id, migration), stranded, &living, now, &mut effects);
                     let is_return = matches!(migration.scope, Scope::Return { .. });
                     if is_return && self.is_due(*id, now) && state.has_arrived(*id, migration) {
-                        effects.push(Effect::Propose(Command::Complete(Complete { id: *id, by: None })));
+                        effects.push(Effect::Commit(Proposal::Complete(Complete { id: *id, by: None })));
                     }
                 }
                 _ if over(migration) => {}
@@ -263,7 +284,7 @@ impl Coordinator {
             }
         }
         self.wake(now);
-        (!departs.is_empty()).then_some(Effect::Propose(Command::DepartSilent(departs)))
+        (!departs.is_empty()).then_some(Effect::Commit(Proposal::DepartSilent(SilentDepartures(departs))))
     }
 
     /// The other set cannot be armed: it has no quorum, takes no sections, or did not respond.
@@ -282,14 +303,14 @@ impl Coordinator {
         let pairs = arrive.sections.iter().zip(outcome).filter(|(_, outcome)| known(outcome));
         let sections: Vec<(SectionId, Epoch)> = pairs.map(|(one, _)| (one.section, one.epoch)).collect();
         let noted = !sections.is_empty();
-        noted.then(|| Effect::Propose(Command::Arrived(Arrived { at, lineage, sections, ended: Vec::new() })))
+        noted.then(|| Effect::Commit(Proposal::Arrived(Arrived { at, lineage, sections, ended: Vec::new() })))
     }
 
     /// The other set, of this lineage, has committed the end of a migration: for a return, one that is settled.
     #[must_use]
     pub fn on_end(&self, (at, lineage): (SetId, Lineage), migration: MigrationId) -> Effect {
         let (sections, ended) = (Vec::new(), Vec::from([migration]));
-        Effect::Propose(Command::Arrived(Arrived { at, lineage, sections, ended }))
+        Effect::Commit(Proposal::Arrived(Arrived { at, lineage, sections, ended }))
     }
 
     /// The response to [`Effect::Ask`], with the lineage that the set states and whether it knows the migration. One
@@ -309,7 +330,7 @@ impl Coordinator {
             self.known.insert(migration, lineage);
             return None;
         }
-        Some(Effect::Propose(Command::Complete(Complete { id: migration, by: Some(of) })))
+        Some(Effect::Commit(Proposal::Complete(Complete { id: migration, by: Some(of) })))
     }
 
     /// Asks the sets that were restored for their migrations by which sections came here, once in each lineage.

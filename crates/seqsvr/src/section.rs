@@ -323,7 +323,7 @@ async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
             return Err(Failure::new(Exit::Usage, message).into());
         }
         (None, Some(uid)) => layout.of_uid(uid)?,
-        (None, None) => unreachable!("one of them is required"),
+        (None, None) => return Err(Failure::new(Exit::Usage, "name a SECTION or a --uid".to_owned()).into()),
     };
     // The directory names the set, whose log has the record.
     let mut client = cluster.into_own();

@@ -85,8 +85,8 @@ fn a_restored_set_is_asked_for_the_migrations_by_which_sections_came_here() {
     fence(&mut target, 2);
     assert_eq!(evaluate(&mut coordinator, &target), ask);
     let effect = coordinator.on_asked(&target, (SOURCE, Lineage(2 << 32)), migration, false);
-    let Some(Effect::Propose(complete)) = effect else { panic!("{effect:?}") };
-    target.apply(&complete);
+    let Some(Effect::Commit(complete)) = effect else { panic!("{effect:?}") };
+    target.apply(&complete.into());
     assert_eq!(came_by(&target), MigrationId(0), "it stays, and may migrate again");
     assert_eq!(evaluate(&mut coordinator, &target), []);
 }
@@ -209,8 +209,8 @@ impl Machine for Scenario {
             "arrive" | "end" => *out += &self.deliver(),
             "commit" => {
                 for effect in core::mem::take(&mut self.effects) {
-                    if let Effect::Propose(command) = effect {
-                        *out += &format!("{:?}\n", self.source.apply(&command));
+                    if let Effect::Commit(proposal) = effect {
+                        *out += &format!("{:?}\n", self.source.apply(&proposal.into()));
                     }
                 }
             }
@@ -318,8 +318,8 @@ impl Scenario {
                 }
                 _ => None,
             };
-            if let Some(Effect::Propose(command)) = note {
-                text += &format!("{:?}\n", self.source.apply(&command));
+            if let Some(Effect::Commit(proposal)) = note {
+                text += &format!("{:?}\n", self.source.apply(&proposal.into()));
             }
         }
         text
@@ -373,9 +373,9 @@ fn describe_effect(effect: &Effect) -> String {
         }
         Effect::Ask { of, migration } => format!("ask set {of} whether it knows migration {migration}\n"),
         Effect::Complete { to, complete } => format!("send set {to} that migration {} is complete\n", complete.id),
-        Effect::Propose(StoreCommand::DepartSilent(departs)) => {
+        Effect::Commit(Proposal::DepartSilent(SilentDepartures(departs))) => {
             format!("propose that {} depart without an owner\n", list(&mut departs.iter().map(|one| one.section)))
         }
-        Effect::Propose(command) => format!("propose {command:?}\n"),
+        Effect::Commit(proposal) => format!("propose {:?}\n", StoreCommand::from(proposal.clone())),
     }
 }

@@ -423,7 +423,7 @@ impl World {
             Effect::StartReturn { to, start } => self.send_to_set(set, index(to), Between::StartReturn(start)),
             Effect::Complete { to, complete } => self.send_to_set(set, index(to), Between::Complete(complete)),
             Effect::Ask { of, migration } => self.ask(set, index(of), migration),
-            Effect::Propose(command) => self.propose(set, command, Origin::Here),
+            Effect::Commit(proposal) => self.propose(set, proposal.into(), Origin::Here),
         }
     }
 

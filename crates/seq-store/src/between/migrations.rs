@@ -11,10 +11,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use seq_core::arbiter::{Plan, PlannedHandover};
-use seq_core::migration::{Armed, Coordinator, Effect};
-use seq_core::state::{
-    Arrival, Arrive, Arrived, Command, Complete, DepartSilent, SilentDepartures, StartReturn, State,
-};
+use seq_core::migration::{Armed, Coordinator, Effect, Proposal};
+use seq_core::state::{Arrival, Arrive, Complete, StartReturn, State};
 use seq_core::{Incarnation, Lineage, MigrationId, NodeId, SectionId, SetId};
 use seq_proto::{inter_set, v1};
 use seq_raft::ProposeError;
@@ -220,7 +218,7 @@ impl Migrations {
                 let asked = between.knows_migration(of, migration).await;
                 Outcome::Asked(of, migration, asked)
             }),
-            Effect::Propose(command) => Box::pin(async move { Outcome::Proposed(propose(&between, command).await) }),
+            Effect::Commit(proposal) => Box::pin(async move { Outcome::Proposed(propose(&between, proposal).await) }),
         })
     }
 
@@ -310,15 +308,11 @@ async fn start_return(between: &Between, head: v1::Between, to: SetId, start: St
 }
 
 /// Proposes what the coordinator decided; the state shows what became of it.
-async fn propose(between: &Between, command: Command) -> Result<(), ProposeError> {
+async fn propose(between: &Between, proposal: Proposal) -> Result<(), ProposeError> {
     let set = &between.replicated;
-    match command {
-        Command::Arrived(arrived) => set.propose::<Arrived>(arrived).await.map(drop),
-        Command::Complete(complete) => set.propose::<Complete>(complete).await.map(drop),
-        Command::DepartSilent(departs) => {
-            let departs: Vec<DepartSilent> = departs;
-            set.propose(SilentDepartures(departs)).await.map(drop)
-        }
-        other => unreachable!("the coordinator proposes no {other:?}"),
+    match proposal {
+        Proposal::Arrived(arrived) => set.propose(arrived).await.map(drop),
+        Proposal::Complete(complete) => set.propose(complete).await.map(drop),
+        Proposal::DepartSilent(departs) => set.propose(departs).await.map(drop),
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct MemberArgs {
 
 pub(super) fn run(args: MemberArgs) -> anyhow::Result<Exit> {
     let (Some(file), Some(id), Some(data)) = (args.set, args.id, args.data) else {
-        unreachable!("without a subcommand they are required")
+        return Err(Failure::new(Exit::Usage, "name --set, --id and --data".to_owned()).into());
     };
     let load = move || args.settings.load(&Settings::default(), Ok);
     let Loaded { value: settings, keys, .. } = load()?;
