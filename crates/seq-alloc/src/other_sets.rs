@@ -23,7 +23,6 @@ use tokio::sync::Notify;
 
 use crate::peers::Peers;
 
-mod health;
 mod other_set;
 mod probe_loop;
 

@@ -27,6 +27,8 @@ use crate::id::{Epoch, Incarnation, Lineage, Liveness, MigrationId, NodeId, Rout
 use crate::placement::{self, Candidate};
 use crate::state::{NodeRecord, Reassign, Residence, State};
 
+pub use reserve::NotReserved;
+
 /// Most changes of owner in one log entry: half as many as raises, because each is twice as wide. The entry is one
 /// write of the log.
 pub const MAX_REASSIGNS: usize = crate::limits::MAX_RAISES / 2;
@@ -117,10 +119,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The owners that sections would get if they came to this set: of the candidates, placed beside what is here
-    /// already. Empty without a candidate.
-    #[must_use]
-    pub fn place(&self, state: &State, sections: &[SectionId]) -> Vec<(NodeId, Incarnation)> {
+    /// Returns the owners that sections would get if they came to this set: of the candidates, placed beside what is
+    /// here already. Empty without a candidate.
+    fn place(&self, state: &State, sections: &[SectionId]) -> Vec<(NodeId, Incarnation)> {
         let candidate = |(id, weight): &(NodeId, u32)| {
             let name = state.node(*id)?.name.as_str();
             Some(Candidate { id: *id, name, weight: *weight })
@@ -410,6 +411,7 @@ fn candidates<'a>(state: &State, declared: &[Declared<'a>], inputs: &Inputs) -> 
     if free.is_empty() { living(&|record| !record.leaving) } else { free }
 }
 
+mod reserve;
 #[cfg(all(test, not(loom)))]
 mod scenarios;
 #[cfg(test)]

@@ -6,8 +6,9 @@
 //! ([`store_calls`]), what becomes of a call that cannot be served at once ([`calls`]), what the store accepts
 //! ([`state`]) and how fast ceilings rise ([`raise_rate`]), how routes are versioned ([`route`]), which set has a
 //! section ([`directory`]) and whether it was sent here ([`confirmation`]), which owner is proposed ([`placement`]) and
-//! when ([`arbiter`]), how sections move to another set ([`migration`]), and what a plan of an operator rests on
-//! ([`plan`]). The crates around it move bytes.
+//! when ([`arbiter`]), how sections move to another set ([`migration`]), when another set counts as down
+//! ([`set_health`]), when a leader that nothing reaches steps down ([`leader_reach`]), and what a plan of an operator
+//! rests on ([`plan`]). The crates around it move bytes.
 //!
 //! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in
 //! it iterates a map in random order. What it needs from the world is an argument.
@@ -23,6 +24,7 @@ pub mod directory;
 pub mod high_water;
 pub mod id;
 pub mod layout;
+pub mod leader_reach;
 pub mod lease;
 pub mod limits;
 pub mod migration;
@@ -39,6 +41,7 @@ pub mod request;
 pub mod route;
 pub mod section;
 pub mod self_check;
+pub mod set_health;
 pub mod set_spec;
 mod slots;
 pub mod state;

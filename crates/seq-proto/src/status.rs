@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use prost::Message;
 use seq_core::Refusal;
+use seq_core::arbiter::NotReserved;
 use seq_core::state::{CommandRefusal, SetRefusal};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
@@ -112,6 +113,19 @@ impl Reason {
             | SetRefusal::NameChanged { .. }
             | SetRefusal::FarRevision { .. } => Reason::BadResponse,
             SetRefusal::BadEpoch { .. } => Reason::BadEpoch,
+        }
+    }
+
+    /// The reason why a set names no owners for sections of another set.
+    #[must_use]
+    pub const fn not_reserved(refusal: &NotReserved) -> Reason {
+        match refusal {
+            NotReserved::NoSet => Reason::NoSet,
+            NotReserved::InQuarantine { .. } => Reason::Quarantined,
+            NotReserved::Closing { .. } => Reason::SetClosing,
+            NotReserved::TooMany { .. } => Reason::BadRuns,
+            NotReserved::OtherLayout { .. } => Reason::OtherLayout,
+            NotReserved::NoCandidate { .. } => Reason::NoCandidate,
         }
     }
 

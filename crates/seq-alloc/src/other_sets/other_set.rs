@@ -8,11 +8,11 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use metrics::Counter;
 use seq_core::calls::MAX_PENDING_OF_SET;
 use seq_core::route::{Adopted, RouteSet, RouteTable, RouteUpdate};
+use seq_core::set_health::{Due, FALLEN, Health, IN_USE, Observed, PROBE_TIMEOUT, RECOVERY, ROUNDS};
 use seq_core::{SectionId, SetId};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::health::{Due, FALLEN, Health, IN_USE, Observed, PROBE_TIMEOUT, RECOVERY, ROUNDS};
 use crate::peers::Peers;
 
 /// How long a call waits for the first probes of a set: as long as they take, and some time for tasks to wake.
@@ -275,14 +275,13 @@ impl OtherSet {
 
     /// A round of probes has ended: a node responded, or none.
     pub(super) fn on_probed(&self, responded: bool) {
-        let health = if responded { Health::Up } else { Health::Down };
         if responded {
-            self.missed.store(0, Relaxed);
             self.on_received();
-        } else if self.missed.fetch_add(1, Relaxed) + 1 < ROUNDS {
-            return;
         }
-        if !responded && *self.health.borrow() == Health::Up {
+        let known = *self.health.borrow();
+        let missed = self.missed.fetch_update(Relaxed, Relaxed, |missed| Some(known.after_round(missed, responded).1));
+        let (health, _) = known.after_round(missed.unwrap_or_else(|missed| missed), responded);
+        if (known, health) == (Health::Up, Health::Down) {
             self.fell.store(as_ms(self.now()), Relaxed);
         }
         let changed = self.health.send_if_modified(|current| std::mem::replace(current, health) != health);

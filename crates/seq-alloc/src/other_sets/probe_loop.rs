@@ -11,13 +11,13 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use seq_core::route::RouteUpdate;
+use seq_core::set_health::{Due, PROBE_TIMEOUT};
 use seq_core::{Layout, SetId};
 use seq_kit::repeats::Repeats;
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use tokio::time::{Instant, sleep_until};
 
-use super::health::{Due, PROBE_TIMEOUT};
 use super::other_set::OtherSet;
 use crate::shared::Shared;
 

@@ -490,11 +490,10 @@ impl World {
         }
     }
 
-    /// Names the owners of sections that will arrive; none in quarantine, while it closes, or without an AllocSvr.
+    /// Names the owners of sections that will arrive; none where the set takes no sections.
     fn arm(&mut self, set: usize, to: usize, migration: MigrationId, sections: &[SectionId]) {
         let Set { state, plan, .. } = &self.sets[set];
-        let takes = !state.is_quarantined() && state.closing == Closing::Open;
-        let owners = if takes { plan.place(state, sections) } else { Vec::new() };
+        let owners = plan.reserve(state, self.layout.id(), sections).unwrap_or_default();
         let lineage = state.lineage;
         let armed = sections.iter().zip(owners).map(|(section, owner)| {
             let addr = state.node(owner.0).map(|node| node.addr.clone()).unwrap_or_default();

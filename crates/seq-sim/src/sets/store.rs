@@ -420,10 +420,10 @@ impl World {
         }
     }
 
-    /// Names the owners of sections that will arrive; none in quarantine, or without an AllocSvr.
+    /// Names the owners of sections that will arrive; none where the set takes no sections.
     fn arm(&mut self, set: usize, migration: MigrationId, sections: &[SectionId]) {
         let Set { state, plan, .. } = &self.sets[set];
-        let owners = if state.is_quarantined() { Vec::new() } else { plan.place(state, sections) };
+        let owners = plan.reserve(state, self.layout.id(), sections).unwrap_or_default();
         let lineage = state.lineage;
         let armed = sections.iter().zip(owners).map(|(section, owner)| {
             let addr = state.node(owner.0).map(|node| node.addr.clone()).unwrap_or_default();

@@ -6,8 +6,8 @@
 
 use seq_auth::Identity;
 use seq_core::arbiter::Plan;
-use seq_core::state::{Closing, CommandRefusal, Complete, Fence, Pace, SetRefusal, StartReturn, State};
-use seq_core::{LayoutId, Lineage, MigrationId, SectionId, SetId, limits};
+use seq_core::state::{CommandRefusal, Complete, Fence, Pace, SetRefusal, StartReturn, State};
+use seq_core::{LayoutId, Lineage, MigrationId, SectionId, SetId};
 use seq_proto::v1::inter_set_service_server::InterSetService;
 use seq_proto::v1::{
     ArmRequest, ArmResponse, ArmedNode, ArrivalOutcome, ArriveRequest, ArriveResponse, CompleteArrivalRequest,
@@ -253,27 +253,9 @@ fn too_few_restores((lineage, fenced): (u64, u64), least_restores: u32) -> Fence
 
 /// Names the owners that sections would get.
 fn arm(state: &State, plan: &Arc<Plan>, request: &ArmRequest) -> Result<ArmResponse, Status> {
-    let set = state.set.as_ref().ok_or_else(|| Reason::NoSet.status("the set is not defined yet"))?;
-    if state.is_quarantined() {
-        return Err(Reason::Quarantined.status(format!("set {:?} was restored and takes no sections yet", set.name)));
-    }
-    if state.closing > Closing::Open {
-        return Err(Reason::SetClosing.status(format!("set {:?} is closing and takes no more sections", set.name)));
-    }
     let sections: Vec<SectionId> = request.sections.iter().copied().map(SectionId).collect();
-    if sections.len() > limits::MAX_MOVES {
-        let text = format!("{} sections: name up to {}", sections.len(), limits::MAX_MOVES);
-        return Err(Reason::BadRuns.status(text));
-    }
-    let last = sections.iter().max().copied().unwrap_or(SectionId(set.layout.sections() - 1));
-    if set.layout.id_of(last) != Some(LayoutId(request.layout_id)) {
-        let (ours, given) = (set.layout.id(), request.layout_id);
-        return Err(Reason::OtherLayout.status(format!("the layout here is {ours}, and the request is of {given}")));
-    }
-    let placed = plan.place(state, &sections);
-    if placed.len() < sections.len() || plan.candidates.is_empty() {
-        return Err(Reason::NoCandidate.status(format!("no allocator of set {:?} can own sections now", set.name)));
-    }
+    let placed = plan.reserve(state, LayoutId(request.layout_id), &sections);
+    let placed = placed.map_err(|refusal| Reason::not_reserved(&refusal).status(refusal.to_string()))?;
     let mut nodes: Vec<ArmedNode> = Vec::new();
     for (id, _) in &plan.candidates {
         let Some(record) = state.node(*id) else { continue };

@@ -7,17 +7,17 @@
 //! be silent. While it is up and requests are under way, a round is due when nothing was received for [`SILENCE`]:
 //! requests may wait at the other set for long, a probe never does.
 
-use std::time::Duration;
+use core::time::Duration;
 
 /// How long a set with requests under way may send nothing before it is probed.
 const SILENCE: Duration = Duration::from_millis(60);
 
 /// How long a round of probes may take: [`ROUNDS`] of them after [`SILENCE`], and some time for tasks to wake, and a
 /// call of a set that stops responding has its response within 250 ms.
-pub(super) const PROBE_TIMEOUT: Duration = Duration::from_millis(80);
+pub const PROBE_TIMEOUT: Duration = Duration::from_millis(80);
 
 /// Rounds of probes in a row without a response after which a set is down.
-pub(super) const ROUNDS: u32 = 2;
+pub const ROUNDS: u32 = 2;
 
 /// Interval of rounds while a set is down, and least interval of those that refresh its routes.
 const PROBE_INTERVAL: Duration = Duration::from_millis(200);
@@ -26,51 +26,66 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 const URGENT_INTERVAL: Duration = Duration::from_millis(25);
 
 /// How long after it was up a set that is down is expected to respond again.
-pub(super) const FALLEN: Duration = Duration::from_secs(2);
+pub const FALLEN: Duration = Duration::from_secs(2);
 
 /// How long a call waits for a set that is expected to respond again: less than a set may be silent before it is down,
 /// so that no call has its response later than the first ones.
-pub(super) const RECOVERY: Duration = Duration::from_millis(160);
+pub const RECOVERY: Duration = Duration::from_millis(160);
 
 /// How long a set without further calls is still watched: the loop is not woken for each call.
-pub(super) const IN_USE: Duration = Duration::from_secs(1);
+pub const IN_USE: Duration = Duration::from_secs(1);
 
 /// Whether a set responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Health {
+pub enum Health {
     /// Nothing is known yet.
     Unknown,
     /// It responded to the last round.
     Up,
-    /// It did not.
+    /// It did not, [`ROUNDS`] times in a row.
     Down,
+}
+
+impl Health {
+    /// Returns the health after a round of probes, and the rounds in a row without a response then. `missed`: those
+    /// before this one.
+    #[must_use]
+    pub fn after_round(self, missed: u32, responded: bool) -> (Health, u32) {
+        let missed = if responded { 0 } else { missed.saturating_add(1) };
+        match missed {
+            0 => (Health::Up, 0),
+            ROUNDS.. => (Health::Down, missed),
+            _ => (self, missed),
+        }
+    }
 }
 
 /// What a set did last. Times are since any origin.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Observed {
-    pub(super) health: Health,
+pub struct Observed {
+    /// Whether it responds.
+    pub health: Health,
     /// When something was received last, or the first of the requests under way was sent.
-    pub(super) received: Duration,
+    pub received: Duration,
     /// When a call came last.
-    pub(super) used: Duration,
+    pub used: Duration,
     /// When the last round began; `None` before the first.
-    pub(super) probed: Option<Duration>,
+    pub probed: Option<Duration>,
     /// Requests under way.
-    pub(super) in_flight: usize,
+    pub in_flight: usize,
     /// Whether its routes proved old.
-    pub(super) stale: bool,
+    pub stale: bool,
     /// Whether a request found a node that cannot be reached.
-    pub(super) unreachable: bool,
+    pub unreachable: bool,
     /// Rounds in a row without a response.
-    pub(super) missed: u32,
+    pub missed: u32,
     /// Whether it is down and was up in the last [`FALLEN`].
-    pub(super) fallen: bool,
+    pub fallen: bool,
 }
 
 /// When a round of probes is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub enum Due {
     /// Now.
     Now,
     /// Not before then; look again.
@@ -80,8 +95,9 @@ pub(super) enum Due {
 }
 
 impl Observed {
-    /// When the next round is due, at this time.
-    pub(super) fn due(&self, now: Duration) -> Due {
+    /// Returns when the next round is due, at this time.
+    #[must_use]
+    pub fn due(&self, now: Duration) -> Due {
         let in_use = self.in_flight > 0 || now.saturating_sub(self.used) < IN_USE;
         if !in_use {
             return Due::Idle;
@@ -123,6 +139,15 @@ mod tests {
         missed: 0,
         fallen: false,
     };
+
+    #[test]
+    fn a_set_is_down_after_two_rounds_without_a_response() {
+        assert_eq!(Health::Up.after_round(0, false), (Health::Up, 1), "the process may have stood still");
+        assert_eq!(Health::Up.after_round(1, false), (Health::Down, 2));
+        assert_eq!(Health::Unknown.after_round(0, false), (Health::Unknown, 1));
+        assert_eq!(Health::Down.after_round(2, false), (Health::Down, 3));
+        assert_eq!(Health::Down.after_round(3, true), (Health::Up, 0));
+    }
 
     #[test]
     fn a_set_with_requests_under_way_is_probed_once_it_is_silent() {

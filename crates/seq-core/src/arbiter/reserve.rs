@@ -1,0 +1,148 @@
+//! Decides whether a set takes sections of another set, and which of its nodes would own them.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::Plan;
+use crate::id::{Incarnation, LayoutId, NodeId, SectionId};
+use crate::limits;
+use crate::state::{Closing, State};
+
+/// The reason why a set names no owners for sections that are to come to it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotReserved {
+    /// The set is not defined yet.
+    #[error("the set is not defined yet")]
+    NoSet,
+    /// The set was restored, and learns first where its sections are.
+    #[error("set {set:?} was restored and takes no sections yet")]
+    InQuarantine {
+        /// Its name.
+        set: String,
+    },
+    /// The set takes no more sections.
+    #[error("set {set:?} is closing and takes no more sections")]
+    Closing {
+        /// Its name.
+        set: String,
+    },
+    /// The request names more sections than one may.
+    #[error("{sections} sections: name up to {}", limits::MAX_MOVES)]
+    TooMany {
+        /// Their number.
+        sections: usize,
+    },
+    /// The sections are of another layout.
+    #[error("the layout here is {ours}, and the request is of {given}")]
+    OtherLayout {
+        /// Hash of the whole layout here.
+        ours: LayoutId,
+        /// The hash in the request.
+        given: LayoutId,
+    },
+    /// No node of the set can own sections.
+    #[error("no allocator of set {set:?} can own sections now")]
+    NoCandidate {
+        /// Its name.
+        set: String,
+    },
+}
+
+impl Plan {
+    /// Names the next owners of sections of another set, in the order of `sections`. `layout_id` is of the layout up to
+    /// the last one of them, at the set that they leave.
+    ///
+    /// # Errors
+    /// [`NotReserved`].
+    pub fn reserve(
+        &self,
+        state: &State,
+        layout_id: LayoutId,
+        sections: &[SectionId],
+    ) -> Result<Vec<(NodeId, Incarnation)>, NotReserved> {
+        let set = state.set.as_ref().ok_or(NotReserved::NoSet)?;
+        let name = || set.name.clone();
+        if state.is_quarantined() {
+            return Err(NotReserved::InQuarantine { set: name() });
+        }
+        if state.closing > Closing::Open {
+            return Err(NotReserved::Closing { set: name() });
+        }
+        if sections.len() > limits::MAX_MOVES {
+            return Err(NotReserved::TooMany { sections: sections.len() });
+        }
+        let last = sections.iter().max().copied().unwrap_or(SectionId(set.layout.sections() - 1));
+        if set.layout.id_of(last) != Some(layout_id) {
+            return Err(NotReserved::OtherLayout { ours: set.layout.id(), given: layout_id });
+        }
+        let placed = self.place(state, sections);
+        if placed.len() < sections.len() || self.candidates.is_empty() {
+            return Err(NotReserved::NoCandidate { set: name() });
+        }
+        Ok(placed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use core::time::Duration;
+
+    use super::*;
+    use crate::id::{Lineage, Revision};
+    use crate::layout::Layout;
+    use crate::state::{Command, Registration, SetDefinition};
+
+    const SECTIONS: [SectionId; 2] = [SectionId(1), SectionId(3)];
+
+    fn defined() -> (State, Plan, LayoutId) {
+        let mut state = State::default();
+        let layout = Layout::new(0..400, 100).unwrap();
+        let layout_id = layout.id();
+        state.apply(&Command::DefineSet(SetDefinition::only("im-a", layout)));
+        let (name, addr) = (String::from("a1"), String::from("a1:1"));
+        state.apply(&Command::Register(Registration {
+            name,
+            peer_addr: addr.clone(),
+            addr,
+            token: 1,
+            lease: Duration::from_secs(2),
+            follows: Incarnation(0),
+            seen: Revision(0),
+        }));
+        (state, Plan { candidates: vec![(NodeId(1), 1)], ..Plan::default() }, layout_id)
+    }
+
+    #[test]
+    fn a_set_that_takes_sections_names_an_owner_for_each() {
+        let (state, plan, layout_id) = defined();
+        let owner = (NodeId(1), state.node(NodeId(1)).unwrap().incarnation);
+        assert_eq!(plan.reserve(&state, layout_id, &SECTIONS), Ok(vec![owner; 2]));
+        assert_eq!(plan.reserve(&state, layout_id, &[]), Ok(vec![]));
+    }
+
+    #[test]
+    fn each_reason_to_take_no_section_is_named() {
+        let (state, plan, layout_id) = defined();
+        let set = || String::from("im-a");
+        let refused = |state: &State, plan: &Plan| plan.reserve(state, layout_id, &SECTIONS).unwrap_err();
+        assert_eq!(refused(&State::default(), &plan), NotReserved::NoSet);
+
+        let mut restored = state.clone();
+        restored.restore(Lineage(1 << 32)).unwrap();
+        assert_eq!(refused(&restored, &plan), NotReserved::InQuarantine { set: set() });
+
+        for closing in [Closing::Closing, Closing::Closed] {
+            let state = State { closing, ..state.clone() };
+            assert_eq!(refused(&state, &plan), NotReserved::Closing { set: set() }, "{closing:?}");
+        }
+        let many = vec![SectionId(0); limits::MAX_MOVES + 1];
+        let too_many = NotReserved::TooMany { sections: many.len() };
+        assert_eq!(plan.reserve(&state, layout_id, &many), Err(too_many));
+        let given = LayoutId(layout_id.0 ^ 1);
+        assert_eq!(plan.reserve(&state, given, &SECTIONS), Err(NotReserved::OtherLayout { ours: layout_id, given }));
+        assert_eq!(refused(&state, &Plan::default()), NotReserved::NoCandidate { set: set() });
+        let unknown = Plan { candidates: vec![(NodeId(9), 1)], ..Plan::default() };
+        assert_eq!(refused(&state, &unknown), NotReserved::NoCandidate { set: set() }, "a node that never registered");
+    }
+}

@@ -1,0 +1,243 @@
+//! Decides when a leader that AllocSvrs do not reach transfers leadership.
+//!
+//! Followers forward control calls to a leader that only the AllocSvrs are cut off from. Where the followers do not
+//! reach it either, while its own connections to them work, it stays the leader of a majority and nothing is renewed or
+//! raised. No other member detects it: its heartbeats arrive.
+//!
+//! **Invariant:** stopped AllocSvrs cause no transfers. A leader keeps leadership for longer than the arbiter beside it
+//! takes to find an incarnation dead, and without a live incarnation it keeps it for good.
+//!
+//! Left to the shell: the clock, the count of calls, the transfer.
+
+use core::time::Duration;
+
+use crate::arbiter::Plan;
+use crate::state::State;
+
+/// Silences in one lease: half a lease is two and a half of the default renewal intervals, and more than one of any
+/// that `renew * 3 < lease` allows. What is left of the leases is for the AllocSvrs to find the next leader.
+const SILENCES_PER_LEASE: u32 = 2;
+
+/// A leader keeps leadership for at least this many waits of the arbiter. After one of them stopped incarnations no
+/// longer count as live; the second is for an arbiter that began late.
+const WAITS_OF_TENURE: u32 = 2;
+
+/// A member transfers leadership at most once in this many waits: in a store that is not reached at all it moves a few
+/// times a minute at most.
+const WAITS_BETWEEN_TRANSFERS: u32 = 12;
+
+/// The inputs of one decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// The term that it leads; `None` while it does not.
+    pub term: Option<u64>,
+    /// Whether a majority acknowledged it lately. Without one no other member can be made the leader.
+    pub quorum: bool,
+    /// Control calls received so far.
+    pub calls: u64,
+    /// The live incarnations; `None` where there is none.
+    pub live: Option<Live>,
+}
+
+/// Leases of the live incarnations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// The longest of their leases.
+    pub lease: Duration,
+    /// How long the arbiter waits for that one.
+    pub wait: Duration,
+}
+
+impl Live {
+    /// Returns the leases of the plan's live nodes. A node that is about to exit sends no more renewals.
+    #[must_use]
+    pub fn of(state: &State, plan: &Plan) -> Option<Live> {
+        let staying = plan.living.iter().filter_map(|id| state.node(*id)).filter(|node| !node.leaving);
+        let lease = staying.map(|node| node.lease).max()?;
+        Some(Live { lease, wait: state.terms().wait_for(lease) })
+    }
+}
+
+/// Decides when leadership is transferred.
+#[derive(Debug, Default)]
+pub struct LeaderReach {
+    /// The term that the member leads, and since when.
+    leads: Option<(u64, Duration)>,
+    calls: u64,
+    /// Since when it receives no call although it leads and an incarnation is live.
+    silent_since: Duration,
+    /// When leadership was transferred last.
+    transferred: Option<Duration>,
+}
+
+impl LeaderReach {
+    /// Takes the inputs at `now`, on a monotonic clock; returns for how long the member was not reached, where
+    /// leadership is to be transferred. It is returned again until [`LeaderReach::transferred`] is called.
+    pub fn observe(&mut self, now: Duration, inputs: Observation) -> Option<Duration> {
+        let led = self.leads.filter(|(term, _)| inputs.term == Some(*term));
+        let reached = inputs.calls != self.calls || inputs.live.is_none() || led.is_none();
+        self.calls = inputs.calls;
+        self.leads = led.or(inputs.term.map(|term| (term, now)));
+        if reached {
+            self.silent_since = now;
+        }
+        let ((_, since), live) = (self.leads?, inputs.live?);
+        let silence = now.saturating_sub(self.silent_since);
+        let due = inputs.quorum
+            && silence >= live.lease / SILENCES_PER_LEASE
+            && now.saturating_sub(since) >= live.wait * WAITS_OF_TENURE
+            && self.transferred.is_none_or(|at| now.saturating_sub(at) >= live.wait * WAITS_BETWEEN_TRANSFERS);
+        due.then_some(silence)
+    }
+
+    /// Notes that leadership was transferred at `now`.
+    pub fn transferred(&mut self, now: Duration) {
+        self.transferred = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    /// Time between two observations.
+    const TICK: Duration = Duration::from_millis(100);
+
+    const LIVE: Live = Live { lease: Duration::from_millis(2_000), wait: Duration::from_millis(2_500) };
+
+    const NONE: [u64; 0] = [];
+
+    /// A member and its inputs, one observation per tick.
+    struct World {
+        reach: LeaderReach,
+        now: Duration,
+        inputs: Observation,
+    }
+
+    impl World {
+        fn new() -> World {
+            let inputs = Observation { term: Some(1), quorum: true, calls: 0, live: Some(LIVE) };
+            World { reach: LeaderReach::default(), now: Duration::from_secs(100), inputs }
+        }
+
+        /// Lets time pass; returns when leadership was transferred, counted from now.
+        fn pass(&mut self, ms: u64, calls: bool) -> Vec<u64> {
+            let ticks = ms / 100;
+            let mut transfers = Vec::new();
+            for tick in 1..=ticks {
+                self.now += TICK;
+                self.inputs.calls += u64::from(calls && tick % 4 == 0);
+                if self.reach.observe(self.now, self.inputs).is_some() {
+                    self.reach.transferred(self.now);
+                    transfers.push(tick * 100);
+                }
+            }
+            transfers
+        }
+    }
+
+    #[test]
+    fn a_leader_that_is_reached_keeps_leadership() {
+        let mut world = World::new();
+        assert_eq!(world.pass(600_000, true), NONE);
+    }
+
+    #[test]
+    fn a_leader_that_is_no_longer_reached_transfers_leadership_half_a_lease_later() {
+        let mut world = World::new();
+        world.pass(10_000, true);
+        assert_eq!(world.pass(1_500, false), [1_000]);
+    }
+
+    #[test]
+    fn a_leader_that_was_never_reached_transfers_it_after_two_waits_of_the_arbiter() {
+        let mut world = World::new();
+        assert_eq!(world.pass(7_000, false), [5_100], "observed first after a tick");
+    }
+
+    #[test]
+    fn no_leader_transfers_within_two_waits_of_its_election() {
+        let mut world = World::new();
+        world.pass(60_000, true);
+        world.inputs.term = Some(3);
+        world.pass(800, true);
+        assert_eq!(world.pass(4_200, false), NONE, "it leads since less than two waits");
+        assert_eq!(world.pass(500, false), [100]);
+    }
+
+    #[test]
+    fn leadership_is_transferred_once_in_twelve_waits() {
+        let mut world = World::new();
+        world.pass(10_000, true);
+        assert_eq!(world.pass(61_000, false), [1_000, 31_000, 61_000]);
+        // Not in another term either: the member that it went to may be unreached as well.
+        world.inputs.term = Some(2);
+        assert_eq!(world.pass(29_000, false), NONE);
+        assert_eq!(world.pass(2_000, false), [1_000]);
+    }
+
+    #[test]
+    fn what_was_not_transferred_is_due_again() {
+        let mut world = World::new();
+        world.pass(10_000, true);
+        world.now += Duration::from_secs(2);
+        assert!(world.reach.observe(world.now, world.inputs).is_some());
+        assert!(world.reach.observe(world.now, world.inputs).is_some());
+        world.reach.transferred(world.now);
+        assert_eq!(world.reach.observe(world.now, world.inputs), None);
+    }
+
+    #[test]
+    fn without_a_live_incarnation_or_a_majority_or_leadership_nothing_moves() {
+        let changes: [fn(&mut Observation); 3] =
+            [|inputs| inputs.live = None, |inputs| inputs.quorum = false, |inputs| inputs.term = None];
+        for change in changes {
+            let mut world = World::new();
+            world.pass(10_000, true);
+            change(&mut world.inputs);
+            assert_eq!(world.pass(120_000, false), NONE, "{:?}", world.inputs);
+        }
+    }
+
+    #[test]
+    fn the_silence_begins_with_the_first_live_incarnation() {
+        let mut world = World::new();
+        world.inputs.live = None;
+        world.pass(60_000, false);
+        world.inputs.live = Some(LIVE);
+        assert_eq!(world.pass(1_200, false), [1_000]);
+    }
+
+    #[test]
+    fn the_longest_lease_of_those_that_stay_counts() {
+        use crate::id::{Incarnation, NodeId, Revision};
+        use crate::layout::Layout;
+        use crate::state::{Command, Registration, SetDefinition, Terms};
+
+        let mut state = State::default();
+        let layout = Layout::new(0..1_000, 100).unwrap();
+        state.apply(&Command::DefineSet(SetDefinition::only("im-a", layout)));
+        state.apply(&Command::SetTerms { replaces: None, terms: Terms { lease_wait: Duration::from_secs(10) } });
+        for (name, lease) in [("a1", 2), ("a2", 4), ("a3", 8)] {
+            state.apply(&Command::Register(Registration {
+                name: name.into(),
+                addr: format!("{name}:1"),
+                peer_addr: format!("{name}:2"),
+                token: lease,
+                lease: Duration::from_secs(lease),
+                follows: Incarnation(0),
+                seen: Revision(0),
+            }));
+        }
+        let plan = |living: &[u32]| Plan { living: living.iter().copied().map(NodeId).collect(), ..Plan::default() };
+        let live = |lease| Some(Live { lease: Duration::from_secs(lease), wait: Duration::from_secs(10) });
+        assert_eq!(Live::of(&state, &plan(&[1, 2])), live(4), "the third is not alive");
+        state.nodes[1].leaving = true;
+        assert_eq!(Live::of(&state, &plan(&[1, 2])), live(2));
+        assert_eq!(Live::of(&state, &plan(&[2])), None);
+        assert_eq!(Live::of(&state, &plan(&[])), None);
+    }
+}
