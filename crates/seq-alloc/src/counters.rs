@@ -63,6 +63,7 @@ pub(crate) struct Counters {
     /// When the last leases expired, in nanoseconds of the boot clock, the newest last.
     expiries: Mutex<VecDeque<u64>>,
     withdrawals: Count,
+    node: String,
     peers_unreached: Gauge,
     lease: Gauge,
     sections: Gauge,
@@ -177,6 +178,7 @@ impl Counters {
                 (end, gauge!(names::CEILING_HEADROOM, "set" => set.clone(), "node" => node.clone(), "below" => below))
             }),
             set,
+            node,
         }
     }
 
@@ -317,6 +319,13 @@ impl Counters {
         for (end, headroom) in &self.headroom {
             headroom.set(end.saturating_sub(highest.0) as f64);
         }
+    }
+
+    /// Publishes how far this node's clock is ahead of the store's.
+    pub(crate) fn clock_ahead(&self, ahead_ms: i64) {
+        // Made here: an older store never states its clock, and 0 would claim that the two agree.
+        let labels = [("set", self.set.clone()), ("node", self.node.clone())];
+        gauge!(names::CLOCK_OFFSET_SECONDS, &labels).set(ahead_ms as f64 / 1_000.0);
     }
 
     /// Publishes the memory that counters take.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use seq_core::clock_offset::ClockOffset;
 use seq_core::lease::Clocks;
 use seq_core::owner::{AdoptError, OwnershipUpdate, Renewal, Session};
 use seq_core::renewals::{Poll, Registrations, Renewals};
@@ -226,11 +227,15 @@ impl Sessions {
         let State::Registered { session, fault } = &mut self.state else { return None };
         let (shared, session) = (&self.shared, *session);
         let AnsweredRenewal { renewal, sent, response } = answered;
+        let received = shared.clock.now();
         // A process that was suspended sends its renewal late: no attempt failed.
         fault.note_lease(shared, session);
         match response {
             Ok(response) => {
                 shared.counters.renewed(true);
+                if let Some(ahead_ms) = clock_ahead_ms(response.clock_ms, sent, received) {
+                    shared.counters.clock_ahead(ahead_ms);
+                }
                 self.link.adopt_members(&response.stores);
                 shared.note_stores(response.stores);
                 let adopted = shared
@@ -289,6 +294,13 @@ impl Sessions {
         self.due = None;
         self.state = State::Halted;
     }
+}
+
+/// Returns the milliseconds that this machine's wall clock is ahead of the store's in a response to a renewal; `None`
+/// where the store states none, or the response took too long.
+fn clock_ahead_ms(store_ms: u64, sent: Clocks, received: Clocks) -> Option<i64> {
+    let store = ClockOffset::measure(store_ms, sent.realtime / 1_000_000, received.at_least_since(sent))?;
+    store.precise().map(i64::saturating_neg)
 }
 
 /// Renewals that fail: logged at the first, once a minute while they do, when the lease ends, and when one succeeds.
@@ -414,5 +426,19 @@ impl Shared {
             self.peer_addrs.lock().insert(NodeId(planned.to_node_id), planned.to_addr.clone());
         }
         Ok(decoded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_compared_at_the_middle_of_a_renewal() {
+        let at = |realtime: u64, raw: u64| Clocks { boottime: raw, raw, realtime: realtime * 1_000_000 };
+        let ahead = |ms: u64| clock_ahead_ms(10_000, at(13_600, 0), at(0, ms * 1_000_000));
+        assert_eq!(ahead(20), Some(3_610), "whatever the wall clock was set to meanwhile");
+        assert_eq!(ahead(1_100), None, "the response took too long");
+        assert_eq!(clock_ahead_ms(0, at(13_600, 0), at(13_600, 0)), None, "an older store states none");
     }
 }

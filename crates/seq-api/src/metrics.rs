@@ -173,6 +173,8 @@ catalogue! {
     CERTIFICATE_EXPIRY_SECONDS = "seqsvr_certificate_expiry_seconds", Gauge, Seconds, ["node"];
     /// Readings of a node's certificate files that found a change, by outcome (loaded, failed); a failed reading changes nothing.
     CERTIFICATE_RELOADS_TOTAL = "seqsvr_certificate_reloads_total", Counter, Count, ["node", "outcome"];
+    /// Seconds that a node's wall clock is ahead of the middle of its store's members; below 0: behind.
+    CLOCK_OFFSET_SECONDS = "seqsvr_clock_offset_seconds", Gauge, Seconds, ["set", "node"];
     /// Seconds since the process started.
     UPTIME_SECONDS = "seqsvr_uptime_seconds", Gauge, Seconds, [];
     /// Always 1; its labels name the version and the source revision.

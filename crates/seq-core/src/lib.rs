@@ -19,6 +19,7 @@ extern crate alloc;
 pub mod arbiter;
 pub mod backoff;
 pub mod calls;
+pub mod clock_offset;
 pub mod confirmation;
 pub mod directory;
 pub mod high_water;

@@ -19,3 +19,4 @@ pub mod repeats;
 pub mod tasks;
 pub mod telemetry;
 pub mod unfinished;
+pub mod wall_clock;

@@ -1,5 +1,5 @@
 //! Task of a member that marks entries while it leads, digests its state after each mark, and compares the digests with
-//! those of the other members.
+//! those of the other members; with the same probes it compares the wall clocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,9 +13,10 @@ use crate::comparison::{Difference, Digests, StateDigest, Verdict, judge};
 use crate::encoding;
 use crate::eviction::{Eviction, Evictions};
 use crate::membership_status::OwnMembership;
+use crate::own_clock::OwnClock;
 use crate::propose::Proposer;
 use crate::storage::{DataDir, Files, Raft, Replica, outvoted};
-use crate::transport::client;
+use crate::transport::client::{self, Probed};
 use crate::transport::identity::Identity;
 
 /// Timeout of a call for the digests of one member. A silent member is called again in the next round.
@@ -33,6 +34,7 @@ pub(crate) struct Comparison {
     pub(crate) membership: Arc<OwnMembership>,
     pub(crate) evictions: Evictions,
     pub(crate) data: DataDir,
+    pub(crate) clock: OwnClock,
     /// Interval between two entries that the leader marks.
     pub(crate) interval: Duration,
 }
@@ -68,23 +70,23 @@ impl Comparison {
         }
     }
 
-    /// Requests the digests of the other members; returns the difference by which this member was outvoted.
+    /// Requests the digests and the clocks of the other members; returns the difference by which this member was
+    /// outvoted.
     async fn compare(&self, digests: &Digests) -> Option<Difference> {
-        let mine = digests.kept();
-        if mine.is_empty() {
-            return None;
-        }
         let (voters, others) = self.members();
         if others.is_empty() {
             return None;
         }
+        let mine = digests.kept();
         let (id, number) = (self.me.id, self.membership.number());
         let wire: Vec<v1::StateDigest> = mine.iter().map(|digest| digest.into_wire()).collect();
         let request = |to| v1::ProbeRequest { digests: wire.clone(), ..self.me.probe(to, number, None) };
         let responses = client::probe(request, &self.dial, others, TIMEOUT).await;
-        let read =
-            |(id, response): (u64, Result<v1::ProbeResponse, _>)| Some((id, StateDigest::read(response.ok()?.digests)));
-        let all: BTreeMap<u64, Vec<StateDigest>> = responses.into_iter().filter_map(read).chain([(id, mine)]).collect();
+        let probed = responses.into_iter().filter_map(|(id, probed)| Some((id, probed.ok()?)));
+        let (clocks, read): (Vec<_>, Vec<_>) =
+            probed.map(|(id, Probed { response, clock })| (clock, (id, StateDigest::read(response.digests)))).unzip();
+        self.clock.note(clocks.into_iter().flatten());
+        let all: BTreeMap<u64, Vec<StateDigest>> = read.into_iter().chain([(id, mine)]).collect();
         if let outvoted @ Verdict::Outvoted(_) = judge(id, &voters, &all) {
             digests.note(&outvoted);
             return digests.difference();

@@ -16,6 +16,7 @@ use crate::membership::Refusal;
 use crate::membership::changes::MemberChanges;
 use crate::membership::format::{FormatRaise, REQUIRES_NO_PLAN};
 use crate::membership::preconditions::ChangeGuard;
+use crate::own_clock::OwnClock;
 use crate::propose::{ProposeError, Proposer};
 use crate::state_machine::StateMachine;
 use crate::status::{LastDiskSpace, RaftStatus};
@@ -33,6 +34,7 @@ pub struct RaftHandle<M: StateMachine> {
     pub(crate) dial: Dial,
     pub(crate) timeouts: LinkTimeouts,
     pub(crate) disk: LastDiskSpace,
+    pub(crate) clock: OwnClock,
 }
 
 impl<M: StateMachine> RaftHandle<M> {
@@ -181,6 +183,13 @@ impl<M: StateMachine> RaftHandle<M> {
         status
     }
 
+    /// Returns the time of the store, in milliseconds since 1970: the middle of its members' wall clocks, as compared
+    /// last.
+    #[must_use]
+    pub fn clock_ms(&self) -> u64 {
+        self.clock.middle_ms()
+    }
+
     /// Returns a notifier of changes of leadership, term, members and applied entries.
     #[must_use]
     pub fn changes(&self) -> Changes {
@@ -207,6 +216,7 @@ impl<M: StateMachine> Clone for RaftHandle<M> {
             dial: self.dial.clone(),
             timeouts: self.timeouts,
             disk: self.disk.clone(),
+            clock: self.clock.clone(),
         }
     }
 }

@@ -35,6 +35,7 @@ mod membership_status;
 mod node;
 mod nonce;
 mod options;
+mod own_clock;
 mod peer;
 mod propose;
 mod runtime;

@@ -28,6 +28,7 @@ use crate::membership::changes::MemberChanges;
 use crate::membership::format;
 use crate::membership::probe::{self, PeerProbe, Prober};
 use crate::membership::service::MemberAdmin;
+use crate::own_clock::OwnClock;
 use crate::propose::{Batches, Proposer};
 use crate::state_machine::StateMachine;
 use crate::status;
@@ -121,7 +122,8 @@ impl<M: StateMachine> RaftNode<M> {
         let receiver = server::Receiver::new(&raft, &replica, &reader, &network);
         let dial = config.dial.clone();
         let disk = status::LastDiskSpace::default();
-        let handle = RaftHandle { raft, state, proposer, quorum, changes, dial, timeouts, disk };
+        let clock = OwnClock::default();
+        let handle = RaftHandle { raft, state, proposer, quorum, changes, dial, timeouts, disk, clock };
         Ok(LoadedNode { config, me, handle, batches, network, server, receiver, members, unreached, stall, closed })
     }
 }
@@ -171,6 +173,7 @@ impl<M: StateMachine> LoadedNode<M> {
             membership: network.membership(),
             evictions: evictions.clone(),
             data: config.data.clone(),
+            clock: handle.clock.clone(),
             interval: config.options.comparison_interval,
         };
         let probe = PeerProbe {
@@ -193,7 +196,12 @@ impl<M: StateMachine> LoadedNode<M> {
         }
         spawn(tasks, "store members", Kind::Critical, changes.clone().complete_joint_changes());
         spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft.clone(), stall, proposer));
-        spawn(tasks, "store raft gauges", Kind::Disposable, status::update_gauges(raft, quorum, changes, digests));
+        spawn(
+            tasks,
+            "store raft gauges",
+            Kind::Disposable,
+            status::update_gauges(raft, quorum, changes, (digests, handle.clock.clone())),
+        );
         if let DataDir::Path(dir) = config.data {
             let gauges = status::update_disk_gauges(dir, config.set, config.node, handle.disk.clone());
             spawn(tasks, "store disk gauges", Kind::Disposable, gauges);

@@ -10,14 +10,15 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::metrics::RaftMetrics;
 use parking_lot::Mutex;
 use seq_api::metrics::{
-    DATA_BYTES, DATA_FREE_BYTES, RAFT_APPLIED_INDEX, RAFT_FORMAT, RAFT_IS_LEADER, RAFT_LAST_LOG_INDEX,
-    RAFT_NEWEST_FORMAT, RAFT_QUORUM, RAFT_ROUND_TRIP_SECONDS, RAFT_SNAPSHOT_INDEX, RAFT_STATE_DIFFERS, RAFT_TERM,
-    RAFT_VOTERS,
+    CLOCK_OFFSET_SECONDS, DATA_BYTES, DATA_FREE_BYTES, RAFT_APPLIED_INDEX, RAFT_FORMAT, RAFT_IS_LEADER,
+    RAFT_LAST_LOG_INDEX, RAFT_NEWEST_FORMAT, RAFT_QUORUM, RAFT_ROUND_TRIP_SECONDS, RAFT_SNAPSHOT_INDEX,
+    RAFT_STATE_DIFFERS, RAFT_TERM, RAFT_VOTERS,
 };
 
 use crate::comparison::Digests;
 use crate::leadership::quorum::{Quorum, QuorumStatus};
 use crate::membership::changes::MemberChanges;
+use crate::own_clock::OwnClock;
 use crate::storage::Raft;
 use crate::types::{LogId, TypeConfig};
 
@@ -144,7 +145,12 @@ fn members(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) -> Vec<MemberStat
 }
 
 /// Updates the gauges of a member until the future is dropped.
-pub(crate) async fn update_gauges(raft: Raft, quorum: Quorum, changes: MemberChanges, digests: Arc<Digests>) {
+pub(crate) async fn update_gauges(
+    raft: Raft,
+    quorum: Quorum,
+    changes: MemberChanges,
+    (digests, clock): (Arc<Digests>, OwnClock),
+) {
     let mut tick = tokio::time::interval(GAUGE_INTERVAL);
     loop {
         tick.tick().await;
@@ -156,6 +162,10 @@ pub(crate) async fn update_gauges(raft: Raft, quorum: Quorum, changes: MemberCha
         let formats = [(RAFT_FORMAT, changes.format()), (RAFT_NEWEST_FORMAT, changes.own_format())];
         for (name, format) in formats.into_iter().chain([(RAFT_STATE_DIFFERS, differs)]) {
             metrics::gauge!(name, "set" => set.to_owned(), "node" => node.to_owned()).set(f64::from(format));
+        }
+        if let Some(ahead_ms) = clock.ahead_ms() {
+            let gauge = metrics::gauge!(CLOCK_OFFSET_SECONDS, "set" => set.to_owned(), "node" => node.to_owned());
+            gauge.set(ahead_ms as f64 / 1_000.0);
         }
     }
 }

@@ -41,7 +41,6 @@ mod sender;
 mod server;
 mod set_admin;
 mod store;
-mod wall_clock;
 
 pub use config::{ConfigError, Sockets, StoreConfig, StoreOptions};
 pub use definition::{DeclaredSet, SetMismatch};

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use futures::future::join_all;
 use seq_channel::{Pool, has_expired_certificate};
+use seq_core::clock_offset::ClockOffset;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
@@ -29,7 +30,7 @@ mod sample;
 mod verdict;
 mod view;
 
-use sample::{Clock, Sample};
+use sample::Sample;
 use verdict::State;
 use view::View;
 
@@ -172,7 +173,7 @@ async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout
 struct Answer {
     status: StatusResult,
     routes: Option<Routes>,
-    clock: Option<Clock>,
+    clock: Option<ClockOffset>,
 }
 
 /// Requests one node's status, and of an AllocSvr or a proxy the routes, which have addresses of other nodes.
@@ -190,7 +191,7 @@ async fn query(pool: &Pool, addr: &str, timeout: Duration) -> Answer {
         Ok(Err(status)) => return failed(Chain(&status).to_string()),
         Err(_) => return failed(format!("no response within {timeout:?}")),
     };
-    let clock = Clock::of(&response, sent.0, sent.1.elapsed());
+    let clock = ClockOffset::measure(response.clock_ms, sent.0, sent.1.elapsed());
     if matches!(response.role, Some(Role::Store(_))) {
         return Answer { status: Ok(response), routes: None, clock };
     }

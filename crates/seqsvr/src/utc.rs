@@ -5,17 +5,7 @@ use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The time now.
-#[expect(clippy::disallowed_methods, reason = "certificates are valid by the wall clock; nothing else depends on it")]
-pub(crate) fn now() -> SystemTime {
-    SystemTime::now()
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now_ms() -> u64 {
-    let since = now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
+pub(crate) use seq_kit::wall_clock::{now, now_ms};
 
 /// A time as date and time in UTC, to the second.
 pub(crate) fn text(at: SystemTime) -> String {

@@ -72,7 +72,7 @@ async fn probe_all(
     let mut responses = Responses::default();
     for (by, response) in client::probe(|to| me.probe(to, membership, position), dial, others.clone(), TIMEOUT).await {
         let response = match response {
-            Ok(response) => response,
+            Ok(probed) => probed.response,
             Err(refusal) if refusal.code() == Code::FailedPrecondition && status::reason(&refusal).is_some() => {
                 return Err(StartError::Refused { by, why: refusal.message().to_owned() });
             }
@@ -143,7 +143,7 @@ impl Prober {
         let others = [(id, addr.to_owned())];
         let mut responses = client::probe(|to| self.me.probe(to, 0, None), &self.dial, others, TIMEOUT).await;
         let (_, response) = responses.pop().expect("one was probed");
-        let response = response.map_err(|refusal| refusal.message().to_owned())?;
+        let response = response.map_err(|refusal| refusal.message().to_owned())?.response;
         let directory = Fingerprint::from_bytes(&response.fingerprint)
             .ok_or_else(|| "it is starting, or belongs to another group already".to_owned())?;
         Ok((directory, response.newest_format))

@@ -22,12 +22,15 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use parking_lot::Mutex;
+use seq_core::clock_offset::ClockOffset;
+use seq_kit::wall_clock;
 use seq_proto::dial::Dial;
 use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{ProbeRequest, ProbeResponse, RaftMessage, SnapshotChunk};
 use seq_proto::{Reason, status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
@@ -416,6 +419,13 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, postcard::E
     postcard::from_bytes(bytes)
 }
 
+/// Response to a probe.
+pub(crate) struct Probed {
+    pub(crate) response: ProbeResponse,
+    /// The clock of the member that responded; `None` of an older release.
+    pub(crate) clock: Option<ClockOffset>,
+}
+
 /// Sends each of `others` the probe from `request`, concurrently; returns the responses in the same order, each within
 /// `timeout`.
 pub(crate) async fn probe(
@@ -423,15 +433,17 @@ pub(crate) async fn probe(
     dial: &Dial,
     others: impl IntoIterator<Item = (u64, String)>,
     timeout: Duration,
-) -> Vec<(u64, Result<ProbeResponse, Status>)> {
+) -> Vec<(u64, Result<Probed, Status>)> {
     // Members with slow links have their own timeouts; a probe ends before it could miss a ping with these.
     let timeouts = LinkTimeouts::new(&RaftOptions::DEFAULTS);
     let send = |(id, addr): (u64, String)| {
         let request = request(id);
         let call = async move {
             let channel = connect(dial, &addr, timeouts).map_err(|error| Status::unavailable(error.to_string()))?;
-            let response = RaftServiceClient::new(channel).probe(request).await?;
-            Ok(response.into_inner())
+            let (sent_ms, since) = (wall_clock::now_ms(), Instant::now());
+            let response = RaftServiceClient::new(channel).probe(request).await?.into_inner();
+            let clock = ClockOffset::measure(response.clock_ms, sent_ms, since.elapsed());
+            Ok(Probed { response, clock })
         };
         async move {
             let response = tokio::time::timeout(timeout, call).await;

@@ -15,6 +15,7 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::raft::{SnapshotResponse, TransferLeaderRequest, VoteRequest};
 use parking_lot::Mutex;
 use seq_kit::connection::Peer;
+use seq_kit::wall_clock;
 use seq_proto::v1::raft_service_server::RaftService;
 use seq_proto::v1::{LogPosition, ProbeRequest, ProbeResponse, RaftMessage, SnapshotChunk};
 use seq_proto::{Reason, status};
@@ -158,7 +159,13 @@ impl RaftServer {
     fn probe_response(&self, status: MembershipStatus, mine: Option<Fingerprint>) -> ProbeResponse {
         let fingerprint = mine.map(|mine| mine.bytes().to_vec()).unwrap_or_default();
         let newest_format = self.me.newest_format.into();
-        ProbeResponse { status: status.to_wire().into(), fingerprint, newest_format, digests: Vec::new() }
+        ProbeResponse {
+            status: status.to_wire().into(),
+            fingerprint,
+            newest_format,
+            digests: Vec::new(),
+            clock_ms: wall_clock::now_ms(),
+        }
     }
 
     /// Creates the message that carries a response of the Raft library.

@@ -8,6 +8,7 @@ use seq_core::SectionId;
 use seq_core::plan::Fingerprint;
 use seq_core::state::{CommandRefusal, MoveSections, NodeRecord, Pause, PauseBalancing, State};
 use seq_core::{NodeId, limits};
+use seq_kit::wall_clock;
 use seq_proto::Reason;
 use seq_proto::v1::{
     BalancingPause, MoveSectionsRequest, MoveSectionsResponse, MovedSection, PauseBalancingRequest,
@@ -18,7 +19,6 @@ use tonic::Status;
 use super::nodes::{NodeAdmin, refused, unknown};
 use crate::encoding;
 use crate::preconditions::{self, Required};
-use crate::wall_clock;
 
 /// The pause of balancing, for people.
 pub(crate) fn pause(state: &State) -> Option<BalancingPause> {

@@ -8,6 +8,7 @@ use seq_core::state::{Closing, PeerSet, Residence, Rules, State};
 use seq_core::{RouteVersion, SectionId, limits};
 use seq_kit::connection::{Peer, Tls};
 use seq_kit::http::Checks;
+use seq_kit::wall_clock;
 use seq_proto::roles;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_server::StatusService;
@@ -24,7 +25,6 @@ use crate::definition::{self, DeclaredSet};
 use crate::replicated_set::ReplicatedSet;
 use crate::set_admin::SetAdmin;
 use crate::set_admin::sets::set_state;
-use crate::wall_clock;
 
 mod on_their_way;
 

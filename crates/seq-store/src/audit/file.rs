@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use seq_core::state::{Audit, AuditEvent, AuditHash};
 use seq_kit::tasks::TaskGroup;
+use seq_kit::wall_clock;
 
 use super::lines;
 use crate::replicated_set::ReplicatedSet;
-use crate::wall_clock;
 
 /// The file that is written.
 const NAME: &str = "audit.jsonl";

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 use seq_core::state::{BeginOperation, EndOperation, audit_text};
+use seq_kit::wall_clock;
 use seq_proto::v1::forward_service_client::ForwardServiceClient;
 use seq_proto::v1::{EndOperationRequest, EndedOperation, ForwardRequest};
 use seq_proto::{Reason, status};
@@ -23,7 +24,6 @@ use crate::encoding;
 use crate::leader_link::LeaderHop;
 use crate::replicated_set::{ReplicatedSet, SetState};
 use crate::sender::principal;
-use crate::wall_clock;
 
 /// Most ends that wait to be recorded. More operations than that are not under way at one member.
 const MAX_ENDS: usize = 1_024;

@@ -1,10 +1,10 @@
 //! The header of a backup: what it is of, and when and from what it was made.
 
 use seq_core::state::{SetDefinition, State};
+use seq_kit::wall_clock;
 use seq_proto::v1::BackupHeader;
 
 use super::file::SECRET_BYTES;
-use crate::wall_clock;
 
 /// The header of a backup that is made now. It has everything but the length of the state, and a secret of its own.
 pub(crate) fn of(cluster: &str, set: &SetDefinition, format: u16, state: &State, log_index: u64) -> BackupHeader {

@@ -103,6 +103,7 @@ impl ControlService for ControlServer {
         outcome.map_err(|refusal| this.refused(refusal))?;
         Ok(Response::new(RenewResponse {
             update: Some(this.update(session, request.route_version)?),
+            clock_ms: this.replicated.raft().clock_ms(),
             ..Default::default()
         }))
     }

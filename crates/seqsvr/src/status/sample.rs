@@ -1,8 +1,8 @@
 //! Responses of the nodes of a cluster, and the nodes that they name.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
+use seq_core::clock_offset::{self, ClockOffset};
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::{RouteSet, Routes, SetInfo, SetState, StatusResponse};
 
@@ -19,34 +19,16 @@ pub(super) struct Sample {
     /// Set and role of nodes that others name, by address.
     pub(super) nodes: BTreeMap<String, (String, NodeRole)>,
     /// Clocks of nodes that respond, by address.
-    pub(super) clocks: BTreeMap<String, Clock>,
+    pub(super) clocks: BTreeMap<String, ClockOffset>,
 }
 
-/// A set as another one knows it.
+/// A set as another set knows it.
 #[derive(Debug, Default)]
 pub(super) struct NamedSet {
     /// Whether it is closed for good.
     pub(super) closed: bool,
     /// Uids of the layout; empty where they are not known.
     pub(super) uids: (u64, u64),
-}
-
-/// The clock of a node, compared with the clock of this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Clock {
-    /// Milliseconds that it is ahead.
-    pub(super) ahead_ms: i64,
-    /// Milliseconds that this may be wrong by: half of the round trip.
-    pub(super) error_ms: i64,
-}
-
-impl Clock {
-    /// The clock in a response to a request that was sent at a time of this machine's clock.
-    pub(super) fn of(response: &StatusResponse, sent_ms: u64, round_trip: Duration) -> Option<Clock> {
-        let half = i64::try_from(round_trip.as_millis() / 2).ok()?;
-        let (clock, sent) = (i64::try_from(response.clock_ms).ok()?, i64::try_from(sent_ms).ok()?);
-        (clock > 0).then(|| Clock { ahead_ms: clock - sent - half, error_ms: half + 1 })
-    }
 }
 
 impl Sample {
@@ -101,10 +83,9 @@ impl Sample {
     /// Nodes whose clocks differ by more than a second from the middle of all, by address, with the milliseconds that
     /// they are ahead. A clock of this machine that is wrong differs from all alike.
     pub(super) fn clocks_off(&self) -> BTreeMap<&str, i64> {
-        let mut sorted: Vec<i64> = self.clocks.values().map(|clock| clock.ahead_ms).collect();
-        sorted.sort_unstable();
-        let Some(middle) = sorted.get(sorted.len().saturating_sub(1) / 2).copied() else { return BTreeMap::new() };
-        let differs = |clock: &Clock| (clock.ahead_ms - middle).abs() > 1_000 + clock.error_ms;
+        let middle = clock_offset::middle(self.clocks.values().map(|clock| clock.ahead_ms));
+        let Some(middle) = middle else { return BTreeMap::new() };
+        let differs = |clock: &ClockOffset| (clock.ahead_ms - middle).abs() > 1_000 + clock.error_ms;
         let wrong = self.clocks.iter().filter(|(_, clock)| differs(clock));
         wrong.map(|(addr, clock)| (addr.as_str(), clock.ahead_ms - middle)).collect()
     }

@@ -1,7 +1,7 @@
 //! The state of a set in one sentence: whether its sections are served, whether its store can commit, and what to do
 //! next.
 //!
-//! [`CONDITIONS`] is the table of all verdicts, the worst first; the first one that holds is the verdict on a set.
+//! [`CONDITIONS`] is the table of all verdicts, the worst first; the first that holds is the verdict on a set.
 //! [`REMARKS`] are lines behind a verdict, which do not change it. Both are functions of [`Facts`] alone.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,7 +6,6 @@ use seq_proto::v1::{AllocMember, AllocStatus, RouteSet, Routes, SetInfo, SetStat
 
 use super::*;
 use crate::status::StatusResult;
-use crate::status::sample::Clock;
 
 mod identity;
 

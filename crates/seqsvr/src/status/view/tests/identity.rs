@@ -1,5 +1,7 @@
 //! Identities of nodes, their sets, and the moment at which sections are counted.
 
+use seq_core::clock_offset::ClockOffset;
+
 use super::*;
 
 /// A view of responses, and its verdict on the set `dev`.
@@ -210,15 +212,11 @@ fn clocks_are_compared_with_most_others() {
     let with = |offsets: [i64; 3]| {
         let mut sample = sample([("h:1", store(1)), ("h:2", store(2)), ("h:7", alloc("a1", 10))]);
         for (addr, ahead_ms) in ["h:1", "h:2", "h:7"].into_iter().zip(offsets) {
-            sample.clocks.insert(addr.to_owned(), Clock { ahead_ms, error_ms: 5 });
+            sample.clocks.insert(addr.to_owned(), ClockOffset { ahead_ms, error_ms: 5 });
         }
         View::new(&sample, &[], now()).verdict
     };
     assert_eq!(with([-7_200_000, -7_199_100, -7_200_500]), OK, "the clock of this machine is wrong");
     let text = with([0, 3_600_000, 200]);
     assert!(text.starts_with(&format!("{OK}; clock of s2 is 59 min ahead of most others")), "{text}");
-    let response = StatusResponse { clock_ms: 10_400, ..StatusResponse::default() };
-    let clock = Clock::of(&response, 10_000, Duration::from_millis(200));
-    assert_eq!(clock, Some(Clock { ahead_ms: 300, error_ms: 101 }));
-    assert_eq!(Clock::of(&StatusResponse::default(), 10_000, Duration::ZERO), None, "an older release states none");
 }

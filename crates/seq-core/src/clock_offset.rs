@@ -1,0 +1,68 @@
+//! How far apart the wall clocks of two machines are, by one request and its response. For people and certificates
+//! alone: nothing of the protocol depends on it.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Most milliseconds that a comparison that counts may be wrong by: half of what people are to notice.
+const MAX_ERROR_MS: i64 = 500;
+
+/// The wall clock of another machine, compared with the clock of this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockOffset {
+    /// Milliseconds that the other clock is ahead; below 0: behind.
+    pub ahead_ms: i64,
+    /// Milliseconds that this may be wrong by: half of the round trip, at whose middle the other clock counts as read.
+    pub error_ms: i64,
+}
+
+impl ClockOffset {
+    /// Compares a clock in a response with this machine's clock when the request was sent, both in milliseconds since
+    /// 1970. `None` for 0, which releases that state no clock send.
+    #[must_use]
+    pub fn measure(theirs_ms: u64, sent_ms: u64, round_trip: Duration) -> Option<ClockOffset> {
+        let half = i64::try_from(round_trip.as_millis() / 2).ok()?;
+        let (theirs, sent) = (i64::try_from(theirs_ms).ok()?, i64::try_from(sent_ms).ok()?);
+        (theirs > 0)
+            .then(|| ClockOffset { ahead_ms: theirs.saturating_sub(sent).saturating_sub(half), error_ms: half + 1 })
+    }
+
+    /// Returns the milliseconds that the other clock is ahead, where they are wrong by half a second at most.
+    #[must_use]
+    pub fn precise(self) -> Option<i64> {
+        (self.error_ms <= MAX_ERROR_MS).then_some(self.ahead_ms)
+    }
+}
+
+/// Returns the middle of clocks, in milliseconds that each is ahead of this machine's; `None` of no clocks. One clock
+/// of three or more that is wrong does not move it. Of two in the middle it is the lower one.
+#[must_use]
+pub fn middle(clocks: impl IntoIterator<Item = i64>) -> Option<i64> {
+    let mut sorted: Vec<i64> = clocks.into_iter().collect();
+    sorted.sort_unstable();
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_counts_as_read_at_the_middle_of_the_round_trip() {
+        let measured = |theirs, ms| ClockOffset::measure(theirs, 10_000, Duration::from_millis(ms));
+        assert_eq!(measured(10_400, 200), Some(ClockOffset { ahead_ms: 300, error_ms: 101 }));
+        assert_eq!(measured(4_000, 20), Some(ClockOffset { ahead_ms: -6_010, error_ms: 11 }));
+        assert_eq!(measured(10_400, 998).and_then(ClockOffset::precise), Some(-99));
+        assert_eq!(measured(10_400, 1_000).and_then(ClockOffset::precise), None, "it may be wrong by 501 ms");
+        assert_eq!(measured(0, 20), None, "an older release states none");
+        assert_eq!(measured(u64::MAX, 20), None, "no time");
+    }
+
+    #[test]
+    fn one_wrong_clock_does_not_move_the_middle() {
+        assert_eq!(middle([0, 3_600_000, 4]), Some(4));
+        assert_eq!(middle([0, -3_600_000, -3_600_004]), Some(-3_600_000), "this machine's clock is wrong");
+        assert_eq!(middle([0, 3_600_000]), Some(0));
+        assert_eq!(middle([]), None);
+    }
+}
