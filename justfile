@@ -86,6 +86,11 @@ compare *ARGS:
 alerts:
     SEQSVR_BEFORE=$(tests/rolling/before) cargo test -p seqsvr --test e2e -- --ignored --nocapture --test-threads 4 fire_and_resolve
 
+# Stages conditions of real processes, and writes what `status` says of each, its exit code and the seconds: as root, with
+# libfaketime, in less than six minutes.
+status-table FILE="target/status.md":
+    STATUS_TABLE={{FILE}} cargo test -p seqsvr --test e2e -- --ignored --nocapture words_and_seconds
+
 # Draws each panel of the dashboard from a set under load and faults, into docs/dashboard.svg: four minutes, with Prometheus.
 dashboard:
     cargo test -p seqsvr --test e2e -- --ignored --nocapture every_panel

@@ -15,13 +15,13 @@ const DISK: &str = "size=64k,mode=700";
 const LEFT: u64 = 4_096;
 
 /// A file system of its own, unmounted when it is dropped.
-struct Disk(PathBuf);
+pub(crate) struct Disk(pub(crate) PathBuf);
 
 impl Disk {
-    /// `None` where this process may not mount one, which fails under `CI`.
-    fn mount(at: PathBuf) -> Option<Disk> {
+    /// Mounts one with these options. `None` where this process may not mount one, which fails under `CI`.
+    pub(crate) fn mount(at: PathBuf, options: &str) -> Option<Disk> {
         std::fs::create_dir(&at).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", DISK, "none"]).arg(&at).status();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(&at).status();
         if mounted.is_ok_and(|status| status.success()) {
             return Some(Disk(at));
         }
@@ -52,7 +52,7 @@ impl Drop for Disk {
 #[test]
 fn a_backup_that_does_not_fit_its_disk_leaves_the_older_one() {
     let place = Place::new();
-    let Some(disk) = Disk::mount(place.path("disk")) else { return };
+    let Some(disk) = Disk::mount(place.path("disk"), DISK) else { return };
     let file = place.set_file("three-node.toml").display().to_string();
     let _stores = ["1", "2", "3"].map(|id| {
         let data = place.path(id).display().to_string();

@@ -57,7 +57,12 @@ impl Set {
         Set { file: file.display().to_string(), place }
     }
 
-    fn stores(&self, dirs: &str) -> Vec<Server> {
+    /// A set whose ceilings are raised often.
+    pub(crate) fn small_steps() -> Set {
+        Set::with(|text| text.replace("step = 10_000", "step = 100"))
+    }
+
+    pub(crate) fn stores(&self, dirs: &str) -> Vec<Server> {
         (1..=3).map(|id| self.store(id, &format!("{dirs}-{id}"))).collect()
     }
 
@@ -69,6 +74,22 @@ impl Set {
     fn wipe(&self, stores: &mut [Server], dirs: &str) {
         stores.iter_mut().for_each(Server::kill);
         (1..=3).for_each(|id| fs::remove_dir_all(self.place.path(&format!("{dirs}-{id}"))).unwrap());
+    }
+
+    /// Copies the directories `first` of the stores, and puts the copies back once the stores have applied more. The
+    /// allocators run on.
+    pub(crate) fn put_back_old_directories(&self, mut stores: Vec<Server>) -> Vec<Server> {
+        let before = self.highest("applied_index");
+        stores.iter_mut().for_each(Server::kill);
+        let dir = |name: &str, id: u64| self.place.path(&format!("{name}-{id}"));
+        STORES.iter().for_each(|id| copy(&dir("first", *id), &dir("snapshot", *id)));
+        stores = self.stores("first");
+        eventually("entries are applied that the copies lack", || {
+            (self.highest("applied_index") > before + LACKS).then_some(())
+        });
+        self.wipe(&mut stores, "first");
+        STORES.iter().for_each(|id| fs::rename(dir("snapshot", *id), dir("first", *id)).unwrap());
+        self.stores("first")
     }
 
     fn restore(&self, backup: &str, count: &str, dirs: &str) -> Vec<Server> {
@@ -230,24 +251,13 @@ fn one_set_of_two_is_restored_under_load() {
 /// Snapshots of all virtual machines of the stores are put back, and the allocators run on.
 #[test]
 fn old_directories_that_are_put_back_are_detected_and_recovered_from() {
-    let set = Set::with(|text| text.replace("step = 10_000", "step = 100"));
+    let set = Set::small_steps();
     let mut stores = set.stores("first");
     let mut allocs = ["a1", "a2"].map(|name| set.alloc(name));
     eventually("the set serves", || serves(&set.file));
     let load = Load::start(&set.place, &set.addrs());
     load.wait_replay();
-    let before = set.highest("applied_index");
-    stores.iter_mut().for_each(Server::kill);
-    let dir = |name: &str, id: u64| set.place.path(&format!("{name}-{id}"));
-    STORES.iter().for_each(|id| copy(&dir("first", *id), &dir("snapshot", *id)));
-    stores = set.stores("first");
-    eventually("entries are applied that the copies lack", || {
-        (set.highest("applied_index") > before + LACKS).then_some(())
-    });
-
-    set.wipe(&mut stores, "first");
-    STORES.iter().for_each(|id| fs::rename(dir("snapshot", *id), dir("first", *id)).unwrap());
-    stores = set.stores("first");
+    stores = set.put_back_old_directories(stores);
     let status = eventually("the rollback is detected", || {
         let output = seqsvr(&["status", "--set", &set.file, "-o", "json"]);
         let status: Value = serde_json::from_slice(&output.stdout).ok()?;
@@ -268,7 +278,7 @@ fn old_directories_that_are_put_back_are_detected_and_recovered_from() {
     // As `status` says: the stores are stopped, and neither they nor these allocators go on.
     stores.iter_mut().for_each(Server::kill);
     let out = set.path("recovered.backup");
-    let dirs = STORES.map(|id| dir("first", id).display().to_string());
+    let dirs = STORES.map(|id| set.path(&format!("first-{id}")));
     let data = dirs.iter().flat_map(|dir| ["--data", dir.as_str()]);
     let args = ["unsafe", "recover", "--set", &set.file, "--out", &out, "--confirm", "im-a", "--count", "1"];
     seqsvr_json(&args.into_iter().chain(data).collect::<Vec<_>>());

@@ -16,7 +16,7 @@ const MARGIN_MS: u64 = 4_000;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A cluster whose allocators hand over so long before their certificates expire.
-fn cluster() -> Cluster {
+pub(crate) fn cluster() -> Cluster {
     Cluster::start_with(|place| {
         let config = place.path("settings.toml");
         let text = format!("[alloc]\ncertificate_margin_ms = {MARGIN_MS}\n[shutdown]\ntimeout_ms = 120_000\n");
@@ -26,7 +26,7 @@ fn cluster() -> Cluster {
 }
 
 /// Gives a1 a certificate whose day ends so many seconds from now.
-fn issue(cluster: &Cluster, seconds: i64) {
+pub(crate) fn issue(cluster: &Cluster, seconds: i64) {
     let authority = Authority::from_pem(&fs::read_to_string(cluster.cert("ca.key")).unwrap()).unwrap();
     let identity = Identity::in_cluster(authority.cluster(), "alloc/im-a/a1").unwrap();
     let request = Request { identity, hosts: vec![cluster.place.host.to_string()], validity: DAY };

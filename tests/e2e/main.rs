@@ -58,6 +58,7 @@ mod sets;
 mod sets_at_scale;
 mod sim;
 mod status;
+mod status_table;
 mod strangers;
 mod supervisor;
 mod tenants;

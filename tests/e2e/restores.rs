@@ -11,7 +11,7 @@ use crate::cluster::{Place, Server, digits, eventually, seqsvr, seqsvr_json};
 use crate::two_sets::{STORES, SetServers, TwoSets};
 
 /// Backs a set up.
-fn backup(sets: &TwoSets, set: &str, name: &str) -> String {
+pub(crate) fn backup(sets: &TwoSets, set: &str, name: &str) -> String {
     let out = sets.place.path(name).display().to_string();
     seqsvr_json(&["backup", "create", "--set", &sets.file(set).display().to_string(), "--out", &out]);
     out
@@ -25,7 +25,7 @@ fn restore_one(sets: &TwoSets, set: &str, (backup, dirs): (&str, &str), id: u64,
 }
 
 /// Restores all stores of a set without a count, and returns the count of each.
-fn restore(sets: &TwoSets, set: &str, from: (&str, &str), more: &[&str]) -> Vec<u64> {
+pub(crate) fn restore(sets: &TwoSets, set: &str, from: (&str, &str), more: &[&str]) -> Vec<u64> {
     let one = |id: u64| {
         let output = restore_one(sets, set, from, id, more);
         assert!(output.status.success(), "{}", text(&output));
@@ -153,16 +153,25 @@ fn a_set_is_restored_from_before_another_one_was_merged_into_it_and_stopped() {
     assert_eq!(sets.sections("im-a"), 100);
 }
 
-/// C4: one host restores under a file that lists its own store alone, so that it serves alone.
-#[test]
-fn a_store_that_is_restored_otherwise_keeps_the_set_in_quarantine_and_is_named() {
-    let place = Place::new();
+/// A set of which one host restored its store under a file that lists this store alone, so that it serves alone.
+pub(crate) struct RestoredOtherwise<'a> {
+    place: &'a Place,
+    pub(crate) file: String,
+    alone: String,
+}
+
+impl RestoredOtherwise<'_> {
+    /// Starts a restored store; 1 is the other one.
+    pub(crate) fn start(&self, id: u64) -> Server {
+        let (name, file) = (format!("r{id}"), if id == 1 { &self.alone } else { &self.file });
+        let (data, id) = (self.place.path(&name).display().to_string(), id.to_string());
+        self.place.server(&name, &["store", "--set", file, "--id", &id, "--data", &data])
+    }
+}
+
+/// Restores the stores of a set; nothing of it runs.
+pub(crate) fn restored_otherwise(place: &Place) -> RestoredOtherwise<'_> {
     let file = place.set_file("three-node.toml");
-    let store = |file: &Path, id: u64| {
-        let (data, name) = (place.path(&format!("r{id}")), format!("r{id}"));
-        let (file, id) = (file.display().to_string(), id.to_string());
-        place.server(&name, &["store", "--set", &file, "--id", &id, "--data", &data.display().to_string()])
-    };
     let path = file.display().to_string();
     let mut first: Vec<Server> = (1..=3)
         .map(|id: u64| {
@@ -188,17 +197,26 @@ fn a_store_that_is_restored_otherwise_keeps_the_set_in_quarantine_and_is_named()
     };
     let contents = [restore(&alone, 1), restore(&file, 2), restore(&file, 3)];
     assert!(contents[0] != contents[1] && contents[1] == contents[2], "{contents:?}");
-    let mut other = store(&alone, 1);
-    let _others = [store(&file, 2), store(&file, 3)];
+    RestoredOtherwise { place, file: path, alone: alone.display().to_string() }
+}
+
+/// C4: one host restores under a file that lists its own store alone, so that it serves alone.
+#[test]
+fn a_store_that_is_restored_otherwise_keeps_the_set_in_quarantine_and_is_named() {
+    let place = Place::new();
+    let set = restored_otherwise(&place);
+    let path = &set.file;
+    let mut other = set.start(1);
+    let _others = [2, 3].map(|id| set.start(id));
     let verdict = || {
-        let output = seqsvr(&["status", "--set", &path]);
+        let output = seqsvr(&["status", "--set", path]);
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
     eventually("the difference is named", || {
         let (code, text) = verdict();
         (code == Some(3) && text.contains("SPLIT: stores")).then_some(())
     });
-    let alloc = || place.server("a1", &["alloc", "--set", &path, "--name", "a1", "--cores", "1"]);
+    let alloc = || place.server("a1", &["alloc", "--set", path, "--name", "a1", "--cores", "1"]);
     let mut one = alloc();
     let addr = format!("http://{}:7400", place.host);
     let next = || {

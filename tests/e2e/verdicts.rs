@@ -56,7 +56,7 @@ fn shown(place: &Place, what: &str, args: &[&str], holds: impl Fn(&Shown) -> boo
 }
 
 /// Two sets of one cluster, as a status of the first one's store shows them.
-struct Pair(TwoSets);
+pub(crate) struct Pair(pub(crate) TwoSets);
 
 impl Pair {
     fn wait(&self, what: &str, holds: impl Fn(&Shown) -> bool) -> Shown {
@@ -69,26 +69,40 @@ impl Pair {
     }
 
     /// The migrations, as far as sets respond: the command fails for a set without a majority, and lists the others'.
-    fn migrations(&self) -> Vec<Value> {
+    pub(crate) fn migrations(&self) -> Vec<Value> {
         let output = self.0.place.seqsvr(&["migration", "list", "--addr", &self.0.addr(7301), "-o", "json"]);
         let page: Value = serde_json::from_slice(&output.stdout).unwrap();
         page["items"].as_array().unwrap().clone()
     }
 
     /// Starts a migration into the second set; returns its id.
-    fn migrate(&self, sections: &str, rate: &str) -> String {
+    pub(crate) fn migrate(&self, sections: &str, rate: &str) -> String {
         let args = ["set", "migrate", "im-a", "--sections", sections, "--into", "im-b", "--rate", rate, "--yes"];
         self.0.run(&args)["migration"]["id"].as_str().unwrap().to_owned()
     }
 
     /// Lets a migration end at full speed, and completes it.
-    fn complete(&self, id: &str) {
+    pub(crate) fn complete(&self, id: &str) {
         self.0.cli(&["migration", "resume", id, "--rate", "1000"]);
         eventually("all have arrived", || {
             let moved = self.migrations().into_iter().find(|one| one["id"] == *id)?;
             (moved["phase"] == "arrived").then_some(())
         });
         self.0.cli(&["migration", "complete", id, "--yes"]);
+    }
+
+    /// Migrates ten sections from `first` on, and freezes the followers of the target's leader, so that it commits no
+    /// arrival of a section that departs; then the leader, too. Returns the migration. Often, sections are on their way.
+    pub(crate) fn freeze_on_the_way(&self, stores: &[Server], first: u64) -> String {
+        let members = self.0.place.seqsvr_json(&["store", "members", "--addr", &self.0.addr(7321)]);
+        let leader = members["leader"].as_u64().unwrap();
+        let id = self.migrate(&format!("{first}..{}", first + 10), "10");
+        let count = |name: &str| self.migrations().last().unwrap()[name].as_u64().unwrap();
+        eventually("sections depart", || (count("departed") > 0).then_some(()));
+        STORES.iter().zip(stores).filter(|(id, _)| **id != leader).for_each(|(_, store)| store.freeze());
+        (0..10).any(|_| count("departed") > count("arrived"));
+        stores.iter().for_each(Server::freeze);
+        id
     }
 }
 
@@ -121,20 +135,11 @@ fn two_sets_in_many_conditions() {
     stores_that_are_lost(&pair, &mut first);
 }
 
-/// The followers of the target's leader stand still, so that it commits no arrival of a section that departs; then the
-/// leader, too.
+/// The stores of the target stand still while sections are on their way to it.
 fn sections_that_do_not_arrive(pair: &Pair, stores: &[Server]) {
     let mut sections = (0..90).step_by(10);
     let delayed = eventually("sections are on their way", || {
-        let first = sections.next().expect("one of nine migrations has sections on their way");
-        let members = pair.0.place.seqsvr_json(&["store", "members", "--addr", &pair.0.addr(7321)]);
-        let leader = members["leader"].as_u64().unwrap();
-        let id = pair.migrate(&format!("{first}..{}", first + 10), "10");
-        let count = |name: &str| pair.migrations().last().unwrap()[name].as_u64().unwrap();
-        eventually("sections depart", || (count("departed") > 0).then_some(()));
-        STORES.iter().zip(stores).filter(|(id, _)| **id != leader).for_each(|(_, store)| store.freeze());
-        (0..10).any(|_| count("departed") > count("arrived"));
-        stores.iter().for_each(Server::freeze);
+        let id = pair.freeze_on_the_way(stores, sections.next().expect("one of nine migrations is on its way"));
         let looks = (0..5).map(|_| Shown::of(&pair.0.place, &["--addr", &pair.0.addr(7301)]));
         let delayed = looks.flatten().find(|shown| shown.is("im-a", "sections do not arrive"));
         stores.iter().for_each(Server::thaw);
@@ -215,29 +220,36 @@ fn stores_that_are_lost(pair: &Pair, stores: &mut [Server]) {
 }
 
 /// A set of three stores and two allocators, with a file and directories of its own.
-struct Set<'a> {
-    place: &'a Place,
-    file: String,
-    dirs: &'a str,
+pub(crate) struct Set<'a> {
+    pub(crate) place: &'a Place,
+    pub(crate) file: String,
+    pub(crate) dirs: &'a str,
 }
 
 impl Set<'_> {
-    fn stores(&self) -> Vec<Server> {
-        let start = |id: u64| {
-            let (data, id) = (self.place.path(&format!("{}-s{id}", self.dirs)).display().to_string(), id.to_string());
-            self.place
-                .server(&format!("{}-s{id}", self.dirs), &["store", "--set", &self.file, "--id", &id, "--data", &data])
-        };
-        (1..=3).map(start).collect()
+    pub(crate) fn stores(&self) -> Vec<Server> {
+        (1..=3).map(|id| self.store(id, &[])).collect()
     }
 
-    fn alloc(&self, name: &str) -> Server {
+    pub(crate) fn store(&self, id: u64, more: &[&str]) -> Server {
+        self.store_of(env!("CARGO_BIN_EXE_seqsvr").as_ref(), id, more)
+    }
+
+    /// Starts a store of another program.
+    pub(crate) fn store_of(&self, program: &Path, id: u64, more: &[&str]) -> Server {
+        let (name, id) = (format!("{}-s{id}", self.dirs), id.to_string());
+        let data = self.place.path(&name).display().to_string();
+        let args = [&["store", "--set", &self.file, "--id", &id, "--data", &data], more].concat();
+        self.place.server_of(program, &name, &args)
+    }
+
+    pub(crate) fn alloc(&self, name: &str) -> Server {
         let args = ["alloc", "--set", &self.file, "--name", name, "--cores", "1"];
         self.place.server(&format!("{}-{name}", self.dirs), &args)
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").args(["-a".as_ref(), from, to]).status().unwrap().success());
 }
 

@@ -26,7 +26,7 @@ use crate::types::{LogId, TypeConfig};
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval between two measurements of the data directory, which has some dozens of files.
-const DISK_INTERVAL: Duration = Duration::from_secs(5);
+const DISK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// One member of the group, as the reporting member sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

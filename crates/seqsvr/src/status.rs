@@ -132,8 +132,10 @@ fn print(view: &View, output: &Output) -> std::io::Result<()> {
 async fn sample(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Duration) -> Result<View, Failure> {
     let addrs: BTreeSet<String> = seeds.iter().map(|seed| seed.addr.clone()).collect();
     let sample = query_all(pool, addrs, all_sets, timeout).await;
-    for seed in seeds.iter().filter(|seed| sample.responses[&seed.addr].is_err()) {
-        let kind = port_kind::identify(&seed.addr).await;
+    // Concurrently, because each takes up to a second if its process hangs.
+    let silent: Vec<&Node> = seeds.iter().filter(|seed| sample.responses[&seed.addr].is_err()).collect();
+    let kinds = join_all(silent.iter().map(|seed| port_kind::identify(&seed.addr))).await;
+    for (seed, kind) in silent.into_iter().zip(kinds) {
         if let Some(failure) = kind.and_then(|kind| kind.failure(&seed.addr, Needed::Node)) {
             return Err(failure);
         }
@@ -141,8 +143,11 @@ async fn sample(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Duration) 
     if sample.responses.values().all(Result::is_err) {
         let (addr, why) = sample.responses.iter().next().expect("at least one address is given");
         let why = why.as_ref().err().map_or("", String::as_str);
-        return Err(Failure::new(Exit::CannotConnect, format!("no node responds; {addr}: {why}"))
-            .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another"));
+        return Err(Failure::new(Exit::CannotConnect, format!("no node responds; {addr}: {why}")).hint(if all_sets {
+            "is the cluster running? `seqsvr dev` starts one; --addr URL names another"
+        } else {
+            "start the processes of the set file: `seqsvr store` and `seqsvr alloc`"
+        }));
     }
     Ok(View::new(&sample, seeds, crate::utc::now()))
 }

@@ -72,6 +72,8 @@ pub(super) struct Facts {
     pub(super) responding: usize,
     /// Every voter by name, and whether it responded under any address; empty if no store responded.
     pub(super) voters: Vec<(String, bool)>,
+    /// Stores that respond and list no members: the store was never formed.
+    pub(super) unformed: Vec<String>,
     /// Whether a responding store sees a majority.
     pub(super) quorum: bool,
     /// Milliseconds since a responding store last saw one; 0 if unknown.
@@ -133,6 +135,10 @@ pub(super) struct Facts {
     pub(super) paused: String,
     /// Sections that operators moved to an allocator.
     pub(super) moved: u32,
+    /// Allocators that operators drained, with the sections that are left.
+    pub(super) drained: Vec<(String, u32)>,
+    /// Nodes that respond, by version and revision of the program.
+    pub(super) releases: BTreeMap<String, Vec<String>>,
     /// Allocators whose leases expired in the last ten minutes, with how often.
     pub(super) lapses: Vec<(String, u32)>,
 }

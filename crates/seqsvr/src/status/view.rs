@@ -142,6 +142,8 @@ impl View {
             };
             let set = sets.entry(&response.set).or_default();
             set.facts.responding += 1;
+            let release = format!("{} ({})", response.version, response.revision);
+            set.facts.releases.entry(release).or_default().push(response.node.clone());
             set.facts.expiry.add(&response.node, certificate.as_ref());
             set.facts.clocks.extend(clocks.get(&**addr).map(|ahead| (response.node.clone(), *ahead)));
             let kind = if matches!(role, Role::Store(_)) { NodeRole::Store } else { NodeRole::Alloc };
@@ -212,15 +214,22 @@ impl View {
             && self.sets.iter().all(is_well)
             && !self.expiry.has_expired();
         self.verdict = self.sets.iter().min_by_key(|set| set.state).map(|set| set.verdict.clone()).unwrap_or_default();
-        if self.worst() == State::Unplaced {
-            self.verdict = format!(
-                "UNPLACED: {} of {} sections are in no set: their users get no numbers; next: keep all data directories, and \
-                 compare `seqsvr section list` of each set: the set that had them was restored without the records of another",
-                self.sections_unplaced, self.sections_of_layout
-            );
+        if let Some(unplaced) = self.unplaced().filter(|_| self.worst() == State::Unplaced) {
+            self.verdict = unplaced;
         }
         self.verdict.extend(self.unknown_nodes().map(|text| format!("; {text}")));
         self.verdict.extend(self.expiry.warning().map(|warning| format!("; {warning}")));
+    }
+
+    /// The verdict on the cluster if sections are in no set.
+    fn unplaced(&self) -> Option<String> {
+        (self.sections_unplaced > 0).then(|| {
+            format!(
+                "UNPLACED: {} of {} sections are in no set: their users get no numbers; next: keep all data directories, and \
+                 compare `seqsvr section list` of each set: the set that had them was restored without the records of another",
+                self.sections_unplaced, self.sections_of_layout
+            )
+        })
     }
 
     /// Addresses that the user named, where no node responds and of which no set knows.

@@ -9,7 +9,7 @@ const ELECTION_MS: u64 = 10_000;
 pub(super) const DISK_FULL: u64 = 100;
 
 /// The conditions, the worst first: the verdict is the first that holds.
-pub(in crate::status) const CONDITIONS: [Condition; 19] = [
+pub(in crate::status) const CONDITIONS: [Condition; 20] = [
     Condition { state: State::Closed, name: "closed", holds: |facts| facts.closed, text: closed },
     Condition {
         state: State::RolledBack,
@@ -25,15 +25,15 @@ pub(in crate::status) const CONDITIONS: [Condition; 19] = [
     },
     Condition {
         state: State::Cloned,
-        name: "two processes are one store",
-        holds: |facts| !facts.copies.is_empty(),
-        text: copies,
-    },
-    Condition {
-        state: State::Cloned,
         name: "two sets have one name",
         holds: |facts| facts.set_ids.len() > 1,
         text: namesakes,
+    },
+    Condition {
+        state: State::Cloned,
+        name: "two processes are one store",
+        holds: |facts| !facts.copies.is_empty(),
+        text: copies,
     },
     Condition { state: State::Split, name: "several lineages", holds: |facts| facts.lineages.len() > 1, text: split },
     Condition {
@@ -45,8 +45,14 @@ pub(in crate::status) const CONDITIONS: [Condition; 19] = [
     Condition {
         state: State::NoQuorum,
         name: "no store responds",
-        holds: |facts| !facts.quorum && facts.voters.is_empty(),
+        holds: |facts| !facts.quorum && facts.voters.is_empty() && facts.unformed.is_empty(),
         text: no_store,
+    },
+    Condition {
+        state: State::NoQuorum,
+        name: "not formed",
+        holds: |facts| !facts.quorum && facts.voters.is_empty(),
+        text: not_formed,
     },
     Condition {
         state: State::NoQuorum,
@@ -210,6 +216,18 @@ fn no_store(facts: &Facts) -> String {
         false => text.push_str(&format!("; next: start its stores again: {}", names(&facts.silent_stores))),
     }
     text
+}
+
+fn not_formed(facts: &Facts) -> String {
+    let (verb, next) = match (facts.unformed.len(), facts.silent_stores.is_empty()) {
+        (_, true) => ("", "repeat within seconds, then look at the logs of the stores".to_owned()),
+        (1, false) => ("s", format!("start the others: {}", names(&facts.silent_stores))),
+        (_, false) => ("", format!("start the others: {}", names(&facts.silent_stores))),
+    };
+    format!(
+        "NO QUORUM: {} respond{verb}, and the store is not formed yet; nothing can be committed; next: {next}",
+        facts.unformed.join(", ")
+    )
 }
 
 fn no_majority(facts: &Facts) -> String {

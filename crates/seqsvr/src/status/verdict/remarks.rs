@@ -16,16 +16,18 @@ pub(in crate::status) struct Remark {
 }
 
 /// The remarks, in order.
-pub(in crate::status) const REMARKS: [Remark; 10] = [
+pub(in crate::status) const REMARKS: [Remark; 12] = [
     Remark { name: "restores", text: restores },
     Remark { name: "lineage", text: begun },
     Remark { name: "disk", text: disks },
     Remark { name: "clock", text: clocks },
     Remark { name: "expired leases", text: lapses },
+    Remark { name: "drained", text: drained },
     Remark { name: "balancing", text: balancing },
     Remark { name: "moved sections", text: moved },
     Remark { name: "withdrawn", text: withdrawn },
     Remark { name: "unreached", text: unreached },
+    Remark { name: "releases", text: releases },
     Remark { name: "certificates", text: |facts| facts.expiry.warning() },
 ];
 
@@ -33,6 +35,23 @@ fn withdrawn(facts: &Facts) -> Option<String> {
     let text = |(name, cause): &(String, String)| format!("{name}: {cause}");
     let withdrawn: Vec<String> = facts.withdrawn.iter().map(text).collect();
     (!withdrawn.is_empty()).then(|| withdrawn.join("; "))
+}
+
+fn drained(facts: &Facts) -> Option<String> {
+    let text = |(name, left): &(String, u32)| match left {
+        0 => format!("{name} is drained; next: stop it, or `seqsvr node undrain {name}`"),
+        1 => format!("{name} is draining, 1 section is left"),
+        some => format!("{name} is draining, {some} sections are left"),
+    };
+    let drained: Vec<String> = facts.drained.iter().map(text).collect();
+    (!drained.is_empty()).then(|| drained.join("; "))
+}
+
+/// Nodes of several releases, as during an upgrade.
+fn releases(facts: &Facts) -> Option<String> {
+    let text = |(release, nodes): (&String, &Vec<String>)| format!("{release} on {}", nodes.join(", "));
+    let releases: Vec<String> = facts.releases.iter().map(text).collect();
+    (releases.len() > 1).then(|| format!("different releases run: {}; next: end the upgrade", releases.join("; ")))
 }
 
 fn balancing(facts: &Facts) -> Option<String> {

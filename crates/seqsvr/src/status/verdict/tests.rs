@@ -54,8 +54,12 @@ fn with(change: impl FnOnce(&mut Facts)) -> Facts {
 
 /// Every staged condition by its name.
 fn staged() -> Vec<(&'static str, Facts)> {
+    [staged_stores(), staged_sections()].concat()
+}
+
+/// Conditions of the store and of the set as a whole.
+fn staged_stores() -> Vec<(&'static str, Facts)> {
     let s1 = |addrs| nodes([("s1", addrs)]);
-    let a2 = || nodes([("a2", "h:8")]);
     vec![
         ("closed", with(|facts| (facts.closed, facts.sections, facts.served) = (true, Some(0), 0))),
         ("closed", Facts { closed: true, silent_stores: s1("h:1"), ..Facts::default() }),
@@ -68,6 +72,13 @@ fn staged() -> Vec<(&'static str, Facts)> {
         (
             "two sets have one name",
             with(|facts| facts.set_ids = BTreeMap::from([(7, vec!["s1".into()]), (9, vec!["s1".into(), "s2".into()])])),
+        ),
+        (
+            "two sets have one name",
+            with(|facts| {
+                facts.copies = s1("h:1 h:11");
+                facts.set_ids = BTreeMap::from([(7, vec!["s1".into()]), (9, vec!["s1".into()])]);
+            }),
         ),
         (
             "several lineages",
@@ -84,6 +95,15 @@ fn staged() -> Vec<(&'static str, Facts)> {
         ),
         ("no store responds", Facts { allocs: 2, lease_left_ms: 1_700, responding: 2, ..Facts::default() }),
         (
+            "not formed",
+            Facts {
+                unformed: vec!["s1".into()],
+                silent_stores: nodes([("s2", "h:2"), ("s3", "h:3")]),
+                ..Facts::default()
+            },
+        ),
+        ("not formed", Facts { unformed: vec!["s1".into(), "s2".into(), "s3".into()], ..Facts::default() }),
+        (
             "no majority responds",
             Facts { lease_left_ms: 0, lease_ended_ms: 6_000, ..leaderless([false, true, false], 8_120) },
         ),
@@ -92,6 +112,14 @@ fn staged() -> Vec<(&'static str, Facts)> {
         ("no leader", leaderless([true; 3], 12_000)),
         ("no set is defined", Facts { defined: false, served: 0, ..well() }),
         ("quarantined", with(|facts| facts.quarantine = "QUARANTINED: im-a waits for set im-b".into())),
+    ]
+}
+
+/// Conditions of a set whose store has a majority and that is served as far as its allocators serve it.
+fn staged_sections() -> Vec<(&'static str, Facts)> {
+    let s1 = |addrs| nodes([("s1", addrs)]);
+    let a2 = || nodes([("a2", "h:8")]);
+    vec![
         (
             "sections do not arrive",
             with(|facts| (facts.sections, facts.delayed, facts.delayed_ms) = (Some(12), 2, 20_800)),
@@ -131,7 +159,17 @@ fn remarked() -> Vec<(&'static str, Facts)> {
         ("disk", with(|facts| facts.disks = vec![("s1".into(), 90 << 20, 1 << 30), ("s2".into(), 110 << 20, 1 << 30)])),
         ("clock", with(|facts| facts.clocks = vec![("s3".into(), 3_600_000), ("a1".into(), -1_200)])),
         ("expired leases", with(|facts| facts.lapses = vec![("a1".into(), 4), ("a2".into(), 1)])),
+        ("drained", with(|facts| facts.drained = vec![("a1".into(), 12), ("a2".into(), 0), ("a3".into(), 1)])),
         ("unreached", with(unreached)),
+        (
+            "releases",
+            with(|facts| {
+                let release =
+                    |text: &str, nodes: &[&str]| (text.to_owned(), nodes.iter().map(ToString::to_string).collect());
+                facts.releases =
+                    [release("0.1.0 (3f1c2aa)", &["s1", "a1"]), release("0.2.0 (77b01fe)", &["s2"])].into();
+            }),
+        ),
     ]
 }
 
@@ -156,10 +194,13 @@ fn each_condition_has_its_words_and_its_exit_code() {
         rolled back, as the store has it | 3 | ROLLED BACK: no allocator registers and no section gets another owner; entries are gone; next: stop all stores, keep their directories: `seqsvr unsafe recover`, then `seqsvr restore`
         two processes are one store | 3 | CLONED: one store responds as two processes: s1 (h:1, h:11); a copy of the set runs, and gives out the same numbers; next: stop the copy, and name only the nodes of one of both
         two sets have one name | 3 | CLONED: sets with several ids have this name: s1 of set 7, and s1, s2 of set 9; next: name only the nodes of one of them
+        two sets have one name | 3 | CLONED: sets with several ids have this name: s1 of set 7, and s1 of set 9; next: name only the nodes of one of them
         several lineages | 3 | SPLIT: stores s1 of lineage 5, and s2 of lineage 9: they were restored from other files or under other counts, and may allocate the same numbers; next: stop the stores that were restored otherwise, and restore them as the others
         states differ | 3 | DIFFERS: behind entry 7 stores 1 and 2 differ from 3; 3 of 3 voters respond; next: replace the stores outside of the majority under new ids (`seqsvr store replace`); without a majority of equal states, keep all directories and restore the newest backup (`seqsvr restore`)
         no store responds | 3 | NO QUORUM: no store responds; nothing can be committed; no allocator responds: h:7, h:8; next: start its stores again: h:1, h:2
         no store responds | 3 | NO QUORUM: no store responds; nothing can be committed; leases end in 1.7 s; next: no address of its stores is known here: name one with --addr
+        not formed | 3 | NO QUORUM: s1 responds, and the store is not formed yet; nothing can be committed; next: start the others: s2, s3
+        not formed | 3 | NO QUORUM: s1, s2, s3 respond, and the store is not formed yet; nothing can be committed; next: repeat within seconds, then look at the logs of the stores
         no majority responds | 3 | NO QUORUM: 1 of 3 voters responds, no majority since 8.1 s; nothing can be committed; leases ended 6.0 s ago: every call is refused; next: start s1, s3 again; if their disks are lost: `seqsvr unsafe recover`
         an election | 3 | ELECTION: 2 of 3 voters respond, no majority since 0.6 s; nothing can be committed; leases end in 1.7 s; next: an election is under way: repeat within seconds
         an election | 3 | ELECTION: 3 of 3 voters respond; nothing can be committed; next: an election is under way: repeat within seconds
@@ -190,7 +231,9 @@ fn each_remark_follows_a_verdict_that_it_does_not_change() {
         disk | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; disk of s1 is low: 90 MiB, 8 %, left; next: free space on it, a store ends where it cannot write
         clock | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; clock of s3 is 60 min ahead, a1 is 1.2 s behind of most others; next: look at its time service; certificates are judged by that clock, numbers are not
         expired leases | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; leases expired in the last 10 minutes: a1 4 times, a2 once; next: look for a store, a disk or a machine that is overloaded
+        drained | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; a1 is draining, 12 sections are left; a2 is drained; next: stop it, or `seqsvr node undrain a2`; a3 is draining, 1 section is left
         unreached | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; a1 is not reached by a3 at its address for callers, a3 is not reached by a1, a2 at its address for callers; next: check firewalls and routes between their hosts
+        releases | 0 | ok: 10 of 10 sections are served; 3 of 3 voters respond; different releases run: 0.1.0 (3f1c2aa) on s1, a1; 0.2.0 (77b01fe) on s2; next: end the upgrade
     "#]].assert_eq(&shown(remarked()));
 }
 

@@ -65,6 +65,9 @@ impl View {
                 text.push_str(&format!("{}: migration {id} to {to}: {}\n", set.name, watch::line(migration)));
             }
         }
+        if let Some(unplaced) = self.unplaced() {
+            text.push_str(&format!("cluster: {unplaced}\n"));
+        }
         if let Some(unknown) = self.unknown_nodes() {
             text.push_str(&format!("unknown: {unknown}\n"));
         }

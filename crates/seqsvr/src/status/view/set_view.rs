@@ -17,6 +17,10 @@ use crate::status::verdict::{Facts, State};
 use crate::store_client::NodeRole;
 use crate::utc;
 
+/// Shortest uptime of a node of which a statement of peers counts: they check it three times, every five seconds, so a
+/// statement about a younger process is about the process before it.
+const UNREACHED_AFTER_MS: u64 = 10_000;
+
 #[derive(Debug, Default, Serialize)]
 pub(super) struct SetView {
     pub(super) name: String,
@@ -181,6 +185,8 @@ impl SetView {
             self.sections_served = self.sections_served.min(most);
         }
         self.facts.sections = self.is_known().then_some(all);
+        let drained = self.registered.iter().filter(|(_, alloc)| alloc.drained);
+        self.facts.drained = drained.map(|(name, alloc)| (name.clone(), alloc.sections)).collect();
         self.facts.served = self.sections_served;
         (self.state, self.condition) = (Some(self.facts.state()), self.facts.condition().name);
         self.verdict = self.facts.text();
@@ -192,6 +198,9 @@ impl SetView {
         self.section_size = store.section_size;
         self.sections = store.sections;
         self.stores += 1;
+        if store.members.is_empty() {
+            self.facts.unformed.push(response.node.clone());
+        }
         self.route_version = self.route_version.max(store.route_version);
         let leads = store.leader == store.id && store.id != 0;
         // The leader of a majority is authoritative; otherwise the store with the newest log.
@@ -291,7 +300,9 @@ impl SetView {
         if alloc.leases_expired > 0 {
             self.facts.lapses.push((response.node.clone(), alloc.leases_expired));
         }
-        self.facts.present.push(response.node.clone());
+        if response.uptime_ms >= UNREACHED_AFTER_MS {
+            self.facts.present.push(response.node.clone());
+        }
         self.facts.unreached.extend(alloc.unreached.iter().map(|name| (name.clone(), response.node.clone())));
         if !alloc.withdrawn.is_empty() {
             self.facts.withdrawn.push((response.node.clone(), alloc.withdrawn.clone()));
