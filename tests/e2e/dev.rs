@@ -146,6 +146,7 @@ fn a_signal_while_it_starts_is_no_error() {
     let mut server = place.server("dev", &["dev", "--ports", "random"]);
     // Printed before the first node starts.
     assert!(server.first_line().contains("development cluster"));
-    server.terminate();
+    let stopped = server.terminate();
+    assert_eq!(stopped, Some(0), "{}", server.log());
     assert!(!server.log().contains("ERROR"), "{}", server.log());
 }

@@ -34,6 +34,9 @@ use crate::verify::{Accepted, Clients};
 /// Application protocols of a server, in its order of preference. A Redis client does not offer any.
 const SERVER_PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
+/// Reason for not using a key under a password: a server starts with nobody at its terminal.
+const ENCRYPTED_KEY: &str = "the private key is encrypted; `openssl pkey -in FILE` writes it without its password";
+
 /// Files of a process' credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
@@ -292,8 +295,10 @@ impl Current {
         }
         let roots = Arc::new(roots);
         let key = || {
-            PrivateKeyDer::from_pem_slice(contents.certificate.as_bytes())
-                .map_err(|_| unusable(&"no private key in PEM"))
+            PrivateKeyDer::from_pem_slice(contents.certificate.as_bytes()).map_err(|_| {
+                let is_encrypted = contents.certificate.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----");
+                unusable(if is_encrypted { &ENCRYPTED_KEY } else { &"no private key in PEM" })
+            })
         };
         let own_key = (own.clone(), key()?);
         let dialing = Dialing::new(&roots, &accepted, Some(own_key)).map_err(|error| unusable(&error))?;

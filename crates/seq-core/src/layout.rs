@@ -361,7 +361,7 @@ pub enum LayoutError {
     },
     /// More sections than a set may have.
     #[error(
-        "{sections} sections are more than the {} a set may have; use larger sections or more sets",
+        "{sections} sections are more than the {} a set may have; use larger sections, fewer uids or more sets",
         limits::MAX_SECTIONS
     )]
     TooManySections {

@@ -296,8 +296,15 @@ pub fn readable_reason(reason: &str) -> String {
     if let Some(key) = reason.strip_prefix("missing field `") {
         return format!("the key {} is missing", key.trim_end_matches('`'));
     }
-    // What the parser prints for a value that is no number, no date and not in quotes.
-    if reason.starts_with("string values must be quoted") || reason.starts_with("invalid boolean") {
+    // Messages of the parser for a value that is no number, no date and not in quotes; it takes one that begins with
+    // "i" or "n" for a number that is infinite or none.
+    let of_text = [
+        "string values must be quoted",
+        "invalid boolean",
+        "invalid float, expected `inf`",
+        "invalid float, expected `nan`",
+    ];
+    if of_text.iter().any(|message| reason.starts_with(message)) {
         return "a text must be in quotes".to_owned();
     }
     reason.to_owned()

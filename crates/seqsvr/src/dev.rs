@@ -136,7 +136,7 @@ pub(crate) fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         }
         let started_up = tokio::select! {
             started_up = start(sockets, &data, &settings) => started_up?,
-            () = process.stop_requested() => return Ok(Exit::Failed),
+            () = process.stop_requested() => return Ok(Exit::Ok),
         };
         let StartedUp { stages, checks, http } = started_up;
         stages.into_iter().for_each(|stage| process.push(stage));

@@ -24,10 +24,8 @@ use crate::output::{Output, grouped};
 use crate::set_file::SetFile;
 use crate::store_client::{Node, nodes_of};
 use crate::target::load_set;
+use crate::time_limit::time;
 use crate::{security, utc};
-
-/// Time limit of each command, and of each response of a node.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes that are kept of one file: the metrics of a node have a tenth of it.
 const MAX_BYTES: usize = 16 << 20;
@@ -67,6 +65,9 @@ pub(crate) struct DiagnoseArgs {
     /// The archive, a new file.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// Time limit of each command and of each response of a node; they run at the same time.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    timeout: Duration,
 }
 
 /// A file of the archive: its name, and its content or why it was not read.
@@ -131,7 +132,7 @@ pub(crate) async fn run(args: DiagnoseArgs, output: &Output) -> anyhow::Result<E
     let line = output.progress_line();
     line.set_message("reading what nodes and this host have");
     line.enable_steady_tick(Duration::from_millis(250));
-    for (name, read) in join_all(reads(&sets)).await {
+    for (name, read) in join_all(reads(&sets, args.timeout)).await {
         archive.add_read(&name, read).map_err(cannot)?;
     }
     line.finish_and_clear();
@@ -149,10 +150,10 @@ pub(crate) async fn run(args: DiagnoseArgs, output: &Output) -> anyhow::Result<E
 }
 
 /// What the archive has, by name, in its order: all is read at a time, so that nodes that are down cost one timeout.
-fn reads<'a>(sets: &'a [(&'a PathBuf, SetFile)]) -> Vec<BoxFuture<'a, Named>> {
+fn reads<'a>(sets: &'a [(&'a PathBuf, SetFile)], timeout: Duration) -> Vec<BoxFuture<'a, Named>> {
     let mut reads: Vec<BoxFuture<'a, Named>> = Vec::new();
     for (name, command) in OF_HOST {
-        reads.push(async move { (name.to_owned(), command_output(command, None).await) }.boxed());
+        reads.push(async move { (name.to_owned(), command_output(command, None, timeout).await) }.boxed());
     }
     for (path, set) in sets {
         let dir = format!("sets/{}", set.spec.name);
@@ -160,17 +161,17 @@ fn reads<'a>(sets: &'a [(&'a PathBuf, SetFile)]) -> Vec<BoxFuture<'a, Named>> {
         reads.push(async move { (name, read(path)) }.boxed());
         for (name, command) in OF_SETS {
             let name = format!("{dir}/{name}");
-            reads.push(async move { (name, command_output(command, Some(path)).await) }.boxed());
+            reads.push(async move { (name, command_output(command, Some(path), timeout).await) }.boxed());
         }
         for Node { name, http, .. } in nodes_of(set) {
             let (name, http) = (name.unwrap_or_default(), http.unwrap_or_default());
             for (file, path) in OF_NODES {
                 let (name, http) = (format!("{dir}/{name}/{file}"), http.clone());
-                reads.push(async move { (name, get(&http, path).await) }.boxed());
+                reads.push(async move { (name, get(&http, path, timeout).await) }.boxed());
             }
         }
     }
-    reads.push(async { ("log.txt".to_owned(), logs().await) }.boxed());
+    reads.push(async move { ("log.txt".to_owned(), logs(timeout).await) }.boxed());
     reads
 }
 
@@ -179,7 +180,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// What a command of this program prints; a failed one has its error, which shows the set as well.
-async fn command_output(args: &[&str], set: Option<&Path>) -> Result<Vec<u8>, String> {
+async fn command_output(args: &[&str], set: Option<&Path>, timeout: Duration) -> Result<Vec<u8>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
     command
@@ -189,8 +190,8 @@ async fn command_output(args: &[&str], set: Option<&Path>) -> Result<Vec<u8>, St
         .envs(security::variables())
         .stdin(Stdio::null())
         .kill_on_drop(true);
-    let output = tokio::time::timeout(TIMEOUT, command.output()).await;
-    let output = output.map_err(|_| format!("no response within {TIMEOUT:?}"))?.map_err(|error| error.to_string())?;
+    let output = tokio::time::timeout(timeout, command.output()).await;
+    let output = output.map_err(|_| format!("no response within {timeout:?}"))?.map_err(|error| error.to_string())?;
     let error = String::from_utf8_lossy(&output.stderr);
     match output.stdout.is_empty() || is_error(&output.stdout) {
         true => Err(format!("{}: {}", output.status, error.trim())),
@@ -205,7 +206,7 @@ fn is_error(printed: &[u8]) -> bool {
 }
 
 /// The body of a response on a node's port for metrics, whatever its status.
-async fn get(addr: &str, path: &str) -> Result<Vec<u8>, String> {
+async fn get(addr: &str, path: &str, timeout: Duration) -> Result<Vec<u8>, String> {
     let exchange = async {
         let mut stream = security::access()
             .map_err(|error| error.to_string())?
@@ -222,16 +223,16 @@ async fn get(addr: &str, path: &str) -> Result<Vec<u8>, String> {
         let body = response.windows(4).position(|end| end == b"\r\n\r\n").ok_or("it is no response of HTTP")?;
         Ok(response.split_off(body + 4))
     };
-    tokio::time::timeout(TIMEOUT, exchange).await.unwrap_or_else(|_| Err(format!("no response within {TIMEOUT:?}")))
+    tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| Err(format!("no response within {timeout:?}")))
 }
 
 /// The log of this host's units.
-async fn logs() -> Result<Vec<u8>, String> {
+async fn logs(timeout: Duration) -> Result<Vec<u8>, String> {
     let mut command = Command::new("journalctl");
     command.args(["--no-pager", "--output=short-iso-precise", "--since=-1h", "--lines", LOG_LINES, "--unit=seqsvr-*"]);
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(TIMEOUT, command.output()).await;
-    let output = output.map_err(|_| format!("no output within {TIMEOUT:?}"))?;
+    let output = tokio::time::timeout(timeout, command.output()).await;
+    let output = output.map_err(|_| format!("no output within {timeout:?}"))?;
     let mut log = output.map_err(|error| format!("journalctl: {error}"))?.stdout;
     // The end is newer.
     log.drain(..log.len().saturating_sub(MAX_BYTES));

@@ -16,10 +16,8 @@ use crate::output::Output;
 use crate::port_kind::{self, Needed};
 use crate::security;
 use crate::target::{Target, host_port};
+use crate::time_limit::time;
 use seq_load::outcome::Chain;
-
-/// Timeout of the request.
-const DEADLINE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr services --addr http://127.0.0.1:7201\n\n\
@@ -28,6 +26,9 @@ const DEADLINE: Duration = Duration::from_secs(5);
 pub(crate) struct ServicesArgs {
     #[command(flatten)]
     target: Target,
+    /// Time limit of the response of each address.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    timeout: Duration,
 }
 
 #[derive(Serialize)]
@@ -41,7 +42,7 @@ pub(crate) async fn run(args: ServicesArgs, output: &Output) -> anyhow::Result<E
     let addrs = args.target.addrs()?;
     let pool = security::pool();
     for addr in addrs {
-        items.push(Services { addr: addr.clone(), services: list(&pool, host_port(&addr)).await? });
+        items.push(Services { addr: addr.clone(), services: list(&pool, host_port(&addr), args.timeout).await? });
     }
     if output.is_json() {
         output.json_items(&items)?;
@@ -53,7 +54,7 @@ pub(crate) async fn run(args: ServicesArgs, output: &Output) -> anyhow::Result<E
     Ok(Exit::Ok)
 }
 
-async fn list(pool: &Pool, addr: &str) -> anyhow::Result<Vec<String>> {
+async fn list(pool: &Pool, addr: &str, timeout: Duration) -> anyhow::Result<Vec<String>> {
     let channel = pool.get(addr).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let request = ServerReflectionRequest {
         host: String::new(),
@@ -64,11 +65,11 @@ async fn list(pool: &Pool, addr: &str) -> anyhow::Result<Vec<String>> {
         let requests = futures::stream::iter([request]);
         client.server_reflection_info(Request::new(requests)).await?.into_inner().message().await
     };
-    let response = match tokio::time::timeout(DEADLINE, call).await {
+    let response = match tokio::time::timeout(timeout, call).await {
         Ok(Ok(response)) => response,
         Ok(Err(status)) => return Err(unreachable(addr, &status).await.into()),
         Err(_) => {
-            let message = format!("no response from {addr} within {DEADLINE:?}");
+            let message = format!("no response from {addr} within {timeout:?}");
             return Err(Failure::new(Exit::Deadline, message).into());
         }
     };

@@ -907,6 +907,10 @@ fn times_have_units_and_former_flags_are_understood() {
     }
     let refused = run(Path::new("."), &["set", "list", "--addr", "http://127.0.0.1:9", "--timeout-s", "0.3"], &[]);
     assert!(refused.contains("not done within 300ms"), "{refused}");
+    for command in [["services", "--timeout", "2x"], ["diagnose", "--timeout", "2x"]] {
+        let wrong = run(Path::new("."), &command, &[]);
+        assert!(wrong.contains("it must be a time such as 500ms, 2s, 5m or 1h"), "{wrong}");
+    }
 }
 
 #[test]

@@ -381,3 +381,15 @@ async fn expectations_beyond_the_bound_are_checked_without_sessions() {
     }
     assert!(dial(&store, &client, &ExpectedServer::alloc()).await.unwrap_err().contains("OtherServer"));
 }
+
+#[test]
+fn an_encrypted_key_is_named() {
+    let place = Place::new("prod");
+    let files = place.files("store/im-a/s1", now());
+    let text = fs::read_to_string(&files.certificate).unwrap();
+    fs::write(&files.certificate, text.replace("PRIVATE KEY-----", "OTHER-----")).unwrap();
+    let refusal = |files: &Files| Credentials::load(files.clone()).unwrap_err().to_string();
+    assert!(refusal(&files).ends_with("no private key in PEM"), "{}", refusal(&files));
+    fs::write(&files.certificate, text.replace("PRIVATE KEY-----", "ENCRYPTED PRIVATE KEY-----")).unwrap();
+    assert!(refusal(&files).contains("the private key is encrypted; `openssl pkey -in FILE`"), "{}", refusal(&files));
+}

@@ -165,7 +165,7 @@ fn bad_numbers() {
             uids: uid range 9..7 is empty or reversed
             section_size: section size 0 is not from 1 to 16777216
             section_size: section size 4294967295 is not from 1 to 16777216
-            section_size: 184467440737096 sections are more than the 1048576 a set may have; use larger sections or more sets
+            section_size: 184467440737096 sections are more than the 1048576 a set may have; use larger sections, fewer uids or more sets
             step: step 0 is not from 1 to 4294967296
             step: step 4294967297 is not from 1 to 4294967296
             alloc[0].weight: weight 0 is not from 1 to 32; weights are relative to each other

@@ -261,6 +261,9 @@ mod tests {
             ["2: node[0]: it is not a table", "2: node[1].id: -1 is not a whole number from 0 to 255"]
         );
         assert_eq!(flaws("size = 1\nnode = 3\n"), ["2: node: it is not a list of tables"]);
+        for text in ["im-a", "nobody", "true-north", "folly", "word"] {
+            assert_eq!(flaws(&format!("size = 1\nname = {text}\n")), ["2: a text must be in quotes"], "{text}");
+        }
     }
 
     #[test]
