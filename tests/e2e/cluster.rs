@@ -107,6 +107,13 @@ impl Place {
         self.start(name, shell, args)
     }
 
+    /// Starts a server with the default for SIGHUP, which these tests ignore where they run under `nohup`.
+    pub(crate) fn server_that_may_be_hung_up(&self, name: &str, args: &[&str]) -> Server {
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_seqsvr")]);
+        self.start(name, command, args)
+    }
+
     /// Starts a server whose threads all run on one CPU.
     pub(crate) fn server_on_cpu(&self, name: &str, args: &[&str], cpu: &str) -> Server {
         // `taskset` replaces itself: the child's id is the server's.

@@ -51,7 +51,8 @@ fn a_signal_and_a_closed_terminal_end_it_and_its_temporary_data() {
     for signal in [Server::hang_up, Server::interrupt] {
         let place = Place::new();
         let http = format!("{}:7180", place.host);
-        let mut server = place.server("dev", &["dev", "--ports", "random", "-o", "json", "--http", &http]);
+        let args = ["dev", "--ports", "random", "-o", "json", "--http", &http];
+        let mut server = place.server_that_may_be_hung_up("dev", &args);
         let data = server.ready()["data"].as_str().unwrap().to_owned();
         assert!(std::path::Path::new(&data).exists(), "{data}");
         signal(&server);

@@ -104,6 +104,8 @@ pub(crate) fn watch(
             }
         };
         let name = tokio::select! {
+            // A hangup never counts as the second signal, so of two signals that arrive together the other comes first.
+            biased;
             name = interrupts.next() => name,
             _ = hangup => {
                 interrupts.last = Some(Instant::now());
