@@ -182,6 +182,10 @@ bugs! {
     InheritanceSkipped: "inheritance-skipped", "restores: a set that closes before another one has its records",
     /// The claims of a set are kept although it was restored since.
     VoidKeepsClaims: "void-keeps-claims", "restores: responses kept although their set was restored since",
+    /// A set closes while sections may be on their way to it.
+    ClosesAtOnce: "closes-at-once", "restores: a set that closes without waiting for the other sets",
+    /// A section departs to a set that closes.
+    DepartsToClosing: "departs-to-closing", "restores: a departure to a closing set that is accepted",
     /// An arrival under the epoch that the record has is accepted.
     EqualFenceArrives: "equal-fence-arrives", "restores: an arrival accepted under the epoch of the record",
 }

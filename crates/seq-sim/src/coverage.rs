@@ -170,6 +170,8 @@ situations! {
     RestoresLostAfterMerge: "restores: sets lost after a merge",
     /// Restores: a set inherited the final records of a closing one.
     RestoresInherited: "restores: inheritances",
+    /// Restores: a migration to a set began just before it was closed.
+    RestoresCrossed: "restores: migrations to a set that closes",
     /// Restores: the processes of a closed set stopped permanently.
     RestoresStopped: "restores: closed sets that stopped",
     /// Restores: a fence counted too few restores.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use seq_core::layout::SectionRun;
 use seq_core::lease::LeaseTerms;
-use seq_core::state::{Command, Home, LearnDirectory, SectionRecord, SectionRecords, SetDefinition, SetFacts};
+use seq_core::state::{Closing, Command, Home, LearnDirectory, SectionRecord, SectionRecords, SetDefinition, SetFacts};
 use seq_core::state::{State, Terms};
 use seq_core::{Epoch, Layout, SectionId, Seq, SetId};
 use seq_order::{CallId, Outcome};
@@ -96,6 +96,10 @@ enum Event {
     Restore(usize, u64),
     /// The operator looks at the stores that respond.
     Look,
+    /// The operator closes a set.
+    Close(usize),
+    /// Nothing of a process reaches its store for a while.
+    CutOff(usize, u64),
     Heal,
     Probe,
     End,
@@ -287,6 +291,8 @@ impl World {
             Event::Over(number) => self.end(number),
             Event::Restore(set, pick) => self.restore(set, pick),
             Event::Look => self.look(),
+            Event::Close(set) => self.close(set),
+            Event::CutOff(p, time) => self.procs[p].cut_until = if self.healed { 0 } else { self.now + time },
             Event::Heal => self.heal(),
             Event::Probe => self.probe(),
             Event::End => self.conclude(),
@@ -362,6 +368,10 @@ impl World {
             let now = self.now;
             if homes > 1 {
                 self.check.broken(now, "one residence", format!("section {section} is in {homes} sets: {record:?}"));
+            }
+            if self.sets[set].state.closing == Closing::Closed {
+                let text = format!("section {section} came to set {set}, which is closed: {record:?}");
+                self.check.broken(now, "a closed set stays empty", text);
             }
             if record.max_seq < highest {
                 let text = format!("section {section}: the ceiling {highest} became {record:?} in set {set}");

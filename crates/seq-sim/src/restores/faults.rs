@@ -196,7 +196,7 @@ impl World {
             Kind::Migrate => self.migrate(set, pick),
             Kind::Rollback => self.roll_back(set),
             Kind::Complete => (0..SETS).for_each(|set| self.complete_all(set)),
-            Kind::Merge => self.merge(set, other, pick % 2 == 1),
+            Kind::Merge => self.merge(set, other, pick),
             Kind::NewLeader => self.elect(set),
             Kind::Outage => self.sets[set].down_until = now + time.min(2 * SECOND),
             Kind::Kill => self.kill(set, pick as usize % NAMES),

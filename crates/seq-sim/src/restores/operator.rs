@@ -57,6 +57,8 @@ struct Merge {
     into: usize,
     /// Whether the other set is lost once this one has stopped.
     strikes: bool,
+    /// A set whose operator begins a migration to this one just before it is closed.
+    crossed_by: Option<usize>,
 }
 
 /// The operator.
@@ -314,20 +316,44 @@ impl World {
     }
 
     /// Begins to merge a set into another one, unless a merge has begun: two of three sets stay.
-    pub(super) fn merge(&mut self, set: usize, into: usize, strikes: bool) {
+    pub(super) fn merge(&mut self, set: usize, into: usize, pick: u64) {
         if self.operator.merge.is_none() && set != into {
-            self.operator.merge = Some(Merge { set, into, strikes });
+            let (strikes, crossed_by) = (pick % 2 == 1, (pick / 4 % 2 == 1).then_some(into));
+            self.operator.merge = Some(Merge { set, into, strikes, crossed_by });
+        }
+    }
+
+    /// Begins a migration to a set that is closed soon after it. The owner of the section may be cut off in between:
+    /// its departure then comes when the set is closing.
+    fn cross(&mut self, from: usize, to: usize) {
+        let residents = self.sets[from].state.sections.residents();
+        let Some((section, owner)) = residents.map(|(section, record)| (section, record.owner)).next() else { return };
+        self.coverage.saw(Situation::RestoresCrossed);
+        self.start_migration(from, to, vec![SectionRun { first: section, sections: 1 }]);
+        let wait = self.rng.between(10 * MS, 250 * MS);
+        self.after(wait, Event::Close(to));
+        let owns = |p: &usize| owner.is_some() && self.procs[*p].session.map(|session| session.node) == owner;
+        let owner = self.newest[from].iter().flatten().copied().find(owns);
+        if let Some(p) = owner.filter(|_| self.rng.chance(600)) {
+            let (wait, time) = (wait + self.rng.below(40 * MS), self.rng.between(200 * MS, 2_000 * MS));
+            self.after(wait, Event::CutOff(p, time));
         }
     }
 
     /// Does the next step of a merge: migrations, their completion, the closing, the end of the processes.
-    fn merge_step(&mut self, Merge { set, into, strikes }: Merge) {
+    fn merge_step(&mut self, Merge { set, into, strikes, crossed_by }: Merge) {
         if !self.sets[set].responds(self.now) || (self.healed && self.sets[set].state.closing == Closing::Open) {
             return;
         }
         let state = &self.sets[set].state;
         match state.closing {
-            Closing::Open if state.check_close().is_ok() => self.propose(set, Command::Close(Close), Origin::Here),
+            Closing::Open if state.check_close().is_ok() => match crossed_by {
+                Some(from) => {
+                    self.operator.merge = Some(Merge { set, into, strikes, crossed_by: None });
+                    self.cross(from, set);
+                }
+                None => self.close(set),
+            },
             Closing::Open => {
                 (0..SETS).for_each(|one| self.complete_all(one));
                 let state = &self.sets[set].state;
@@ -340,8 +366,15 @@ impl World {
                     }
                 }
             }
-            Closing::Closing => self.propose(set, Command::Close(Close), Origin::Here),
+            Closing::Closing => self.close(set),
             Closing::Closed => self.stop_closed(set, into, strikes),
+        }
+    }
+
+    /// Has the log of a set close it.
+    pub(super) fn close(&mut self, set: usize) {
+        if self.sets[set].responds(self.now) {
+            self.propose(set, Command::Close(Close), Origin::Here);
         }
     }
 

@@ -1,9 +1,10 @@
 //! Bugs that are planted into worlds of restores: in the place of an entry, in what it has written, or as the rules of
 //! formats before 8 for one command.
 
-use seq_core::state::{Answer, Arrival, Command, Inherit, Recovery, Residence, Rules, SectionRecord, State};
+use seq_core::SectionId;
+use seq_core::state::{Answer, Arrival, Closing, Command, Inherit, Recovery, Residence, Rules, SectionRecord, State};
 
-use super::World;
+use super::{SECTIONS, World};
 use crate::bugs::Bug;
 
 impl World {
@@ -25,8 +26,18 @@ fn apply(state: &mut State, command: &Command, bug: Option<Bug>) -> Answer {
     if former {
         state.rules = Rules::Seven;
     }
+    let departs = matches!(command, Command::Depart(_) | Command::DepartSilent(_));
+    if bug == Bug::DepartsToClosing && departs {
+        state.sets.values_mut().for_each(|peer| peer.closing = false);
+    }
     let answer = state.apply(&command);
     state.rules = Rules::Eight;
+    if bug == Bug::DepartsToClosing && departs {
+        state
+            .sets
+            .iter_mut()
+            .for_each(|(set, peer)| peer.closing = before.sets.get(set).is_some_and(|one| one.closing));
+    }
     after(state, command, answer, &before, bug)
 }
 
@@ -60,6 +71,15 @@ fn after(state: &mut State, command: Command, answer: Answer, before: &State, bu
                 }
             }
             Answer::Arrived(Ok(outcome))
+        }
+        (Bug::ClosesAtOnce, _, answer) => {
+            let is_empty = (0..SECTIONS).map(SectionId).all(|section| {
+                !matches!(state.sections.get(section), Some(SectionRecord::Resident(_) | SectionRecord::Quarantined(_)))
+            });
+            if state.closing == Closing::Closing && is_empty && !state.is_quarantined() {
+                state.closing = Closing::Closed;
+            }
+            answer
         }
         (.., answer) => answer,
     }
