@@ -134,7 +134,7 @@ impl Credentials {
     }
 
     /// Reads the files again; returns whether they have changed. Open connections stay open, except connections of
-    /// revoked holders: see [`Standing`].
+    /// revoked holders: see [`Standing`](crate::Standing).
     ///
     /// # Errors
     /// As [`Credentials::load`]; also if the certificate is new and belongs to another holder, has expired or is not

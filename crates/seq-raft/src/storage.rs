@@ -11,7 +11,7 @@
 //! | `acknowledged` | bounds of the acknowledged data | [`watermark`] |
 //! | `log/` | sled: entries, vote, committed and purged log id, the snapshot's manifest | [`sled_backend`] |
 //! | `snapshot-*` | the applied state | [`snapshot`] |
-//! | `outvoted` | reason why the state must not be used | [`comparison`] |
+//! | `outvoted` | reason why the state must not be used | [`outvoted`] |
 //!
 //! **Architecture Invariant:** no write is acknowledged before it is durable, and a start never continues with less
 //! than the acknowledged data: damage is refused with its place.
