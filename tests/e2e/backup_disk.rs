@@ -18,7 +18,7 @@ const LEFT: u64 = 4_096;
 pub(crate) struct Disk(pub(crate) PathBuf);
 
 impl Disk {
-    /// Mounts one with these options. `None` where this process may not mount one, which fails under `CI`.
+    /// Mounts a disk with these options. `None` where this process may mount none, which fails under `CI`.
     pub(crate) fn mount(at: PathBuf, options: &str) -> Option<Disk> {
         std::fs::create_dir(&at).unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(&at).status();

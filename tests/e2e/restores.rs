@@ -161,7 +161,7 @@ pub(crate) struct RestoredOtherwise<'a> {
 }
 
 impl RestoredOtherwise<'_> {
-    /// Starts a restored store; 1 is the other one.
+    /// Starts a restored store; store 1 is the store that was restored under another file.
     pub(crate) fn start(&self, id: u64) -> Server {
         let (name, file) = (format!("r{id}"), if id == 1 { &self.alone } else { &self.file });
         let (data, id) = (self.place.path(&name).display().to_string(), id.to_string());

@@ -1,5 +1,6 @@
-//! Measures `seqsvr status` in staged conditions of real processes: its words, its exit code, the seconds from the cause
-//! until it first says so, the seconds that the command took, and the seconds until it says that the condition is over.
+//! Measures `seqsvr status` in staged conditions of real processes: its words, its exit code, the seconds from the
+//! cause until it first says so, the seconds that the command took, and the seconds until it says that the condition is
+//! over.
 //!
 //! `just status-table` prints the rows as a table, and writes them to a file. **Invariant:** each row is what an
 //! operator's command printed, as text and with its default timeouts; a condition that is never said fails the run.
@@ -98,8 +99,7 @@ impl<'a> Scene<'a> {
         self.row(condition, words, look, said_after);
     }
 
-    /// As [`Scene::says`], for a condition of a moment: none of the table's if it is over before it was seen, which these
-    /// words tell.
+    /// As [`Scene::says`], for a condition of a moment. The table has no row for it if `status` prints `over` first.
     fn may_say(&mut self, condition: &'static str, code: i32, words: &[&str], over: &str) {
         let (look, said_after) = self.wait(|look| look.says(code, words) || look.words.contains(over));
         if look.says(code, words) {
@@ -117,7 +117,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until `status` prints these words, exits with 0, and prints the words of the last row no more; the seconds
-    /// since the end of the cause are those of that row.
+    /// since the end of the cause belong to that row.
     fn over(&mut self, words: &[&str]) {
         let said = |look: &Look| self.said.iter().all(|words| look.words.contains(words));
         let (_, after) = self.wait(|look| look.says(0, words) && !said(look));

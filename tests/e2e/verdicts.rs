@@ -92,7 +92,8 @@ impl Pair {
     }
 
     /// Migrates ten sections from `first` on, and freezes the followers of the target's leader, so that it commits no
-    /// arrival of a section that departs; then the leader, too. Returns the migration. Often, sections are on their way.
+    /// arrival of a section that departs; then the leader, too. Returns the migration. Often, sections are on their
+    /// way.
     pub(crate) fn freeze_on_the_way(&self, stores: &[Server], first: u64) -> String {
         let members = self.0.place.seqsvr_json(&["store", "members", "--addr", &self.0.addr(7321)]);
         let leader = members["leader"].as_u64().unwrap();

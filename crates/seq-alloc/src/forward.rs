@@ -89,7 +89,6 @@ struct Refused {
     set: Option<SetId>,
     since: Option<Epoch>,
     bound: Option<Seq>,
-    text: String,
 }
 
 impl Shared {
@@ -359,9 +358,10 @@ impl Shared {
         let Item { uid, count, epoch } = item.item;
         let (count, uids) = (count.get(), self.layout.uids());
         let about = RefusedItem { uid, count, to: target, epoch, section, owner, uids };
-        let Refused { reason, set, since, bound, text } = &refused;
-        let details = Details { set: *set, since: *since, bound: *bound, text };
-        match (about.refusal(*reason, details), destination) {
+        let Refused { reason, set, since, bound } = refused;
+        // A text states the quota of a tenant, and nodes count no tenant among each other.
+        let details = Details { set, since, bound, text: "" };
+        match (about.refusal(reason, details), destination) {
             // A node of the other set could not reach the owner there, and nothing was sent.
             (Some(Refusal::OwnerUnreachable { .. }), Destination::Set(set)) => Refusal::SetUnavailable { section, set },
             (Some(Refusal::OwnerConnectionLost { .. }), Destination::Set(_)) | (None, _) => timed_out(section, to),
@@ -376,8 +376,8 @@ fn refused(status: &Status) -> Failure {
     match status::reason(status) {
         Some(reason) => {
             let (set, since) = (number(key::SET).map(SetId), number(key::SINCE).map(Epoch));
-            let (bound, text) = (number(key::BOUND).map(Seq), status.message().to_owned());
-            failure_of(&reason, |reason| Refused { reason, set, since, bound, text })
+            let bound = number(key::BOUND).map(Seq);
+            failure_of(&reason, |reason| Refused { reason, set, since, bound })
         }
         None if seq_channel::is_broken(status) => Failure::Broken,
         None => Failure::TimedOut,
@@ -386,13 +386,13 @@ fn refused(status: &Status) -> Failure {
 
 /// Decodes the refusal of an item.
 fn failure_of_item(error: &v1::ItemError) -> Failure {
-    let v1::ItemError { reason, message, set_id, since, .. } = error;
+    let v1::ItemError { reason, set_id, since, .. } = error;
     let (set, since) = (set_id.map(SetId), since.map(Epoch));
-    failure_of(reason, |reason| Refused { reason, set, since, bound: None, text: message.clone() })
+    failure_of(reason, |reason| Refused { reason, set, since, bound: None })
 }
 
-/// Returns the failure of a refusal. One whose reason this version does not know counts as no response: numbers may have
-/// been consumed.
+/// Returns the failure of a refusal. A refusal whose reason this version does not know counts as no response: numbers
+/// may have been consumed.
 fn failure_of(reason: &str, refused: impl FnOnce(Reason) -> Refused) -> Failure {
     Reason::parse(reason).map_or(Failure::TimedOut, |reason| Failure::Refused(refused(reason)))
 }

@@ -1,4 +1,4 @@
-//! How far apart the wall clocks of two machines are, by one request and its response. For people and certificates
+//! Compares the wall clocks of two machines by a request and its response. The result is for people and certificates
 //! alone: nothing of the protocol depends on it.
 
 use alloc::vec::Vec;

@@ -14,8 +14,8 @@ use core::time::Duration;
 use crate::arbiter::Plan;
 use crate::state::State;
 
-/// Silences in one lease: half a lease is two and a half of the default renewal intervals, and more than one of any
-/// that `renew * 3 < lease` allows. What is left of the leases is for the AllocSvrs to find the next leader.
+/// Silences in one lease: half a lease is two and a half of the default renewal intervals, and more than any renewal
+/// interval that `renew * 3 < lease` allows. In the other half the AllocSvrs find the next leader.
 const SILENCES_PER_LEASE: u32 = 2;
 
 /// A leader keeps leadership for at least this many waits of the arbiter. After one of them stopped incarnations no

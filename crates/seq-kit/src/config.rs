@@ -296,8 +296,8 @@ pub fn readable_reason(reason: &str) -> String {
     if let Some(key) = reason.strip_prefix("missing field `") {
         return format!("the key {} is missing", key.trim_end_matches('`'));
     }
-    // Messages of the parser for a value that is no number, no date and not in quotes; it takes one that begins with
-    // "i" or "n" for a number that is infinite or none.
+    // Messages of the parser for a value that is no number, no date and not in quotes. The parser reads a value that
+    // begins with "i" or "n" as the number `inf` or `nan`.
     let of_text = [
         "string values must be quoted",
         "invalid boolean",

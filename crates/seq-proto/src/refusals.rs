@@ -1,7 +1,7 @@
 //! Decodes refusals: from the reason on the wire back to the refusal that it was made of.
 //!
 //! **Invariant:** each reason is placed here, once for each kind of request: a new one does not compile until it is.
-//! A refusal of unknown outcome is never decoded to one that changed nothing.
+//! A refusal of unknown outcome is never decoded to a refusal that changed nothing.
 
 use std::ops::Range;
 
@@ -136,8 +136,8 @@ pub struct Details<'a> {
 }
 
 impl RefusedItem {
-    /// Decodes the refusal; `None` where numbers may have been consumed. One that is about the request, the connection or
-    /// the node, and not about the item, is decoded as [`Refusal::Unserved`].
+    /// Decodes the refusal; `None` where numbers may have been consumed. A refusal that is not about the item, but about
+    /// the request, the connection or the node, is decoded as [`Refusal::Unserved`].
     #[must_use]
     pub fn refusal(&self, reason: Reason, details: Details<'_>) -> Option<Refusal> {
         let RefusedItem { uid, count, to, epoch, section, owner, ref uids } = *self;

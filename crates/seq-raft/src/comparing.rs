@@ -1,5 +1,5 @@
-//! Task of a member that marks entries while it leads, digests its state after each mark, and compares the digests with
-//! those of the other members; with the same probes it compares the wall clocks.
+//! Task of a member that marks entries while it leads, digests its state after each mark, and compares its digests with
+//! the digests of the other members. The same probes compare the wall clocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The wall clock of this member, compared with those of the other members. For people alone: a clock that is wrong
-//! breaks certificates and times in records, and nothing of the protocol.
+//! The wall clock of this member, compared with the clocks of the other members. The comparison is for people: a wrong
+//! clock breaks certificates and times in records, and nothing of the protocol.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use seq_core::clock_offset::{self, ClockOffset};
 use seq_kit::wall_clock;
 
 /// Milliseconds that this member's clock is ahead of the middle of all members' clocks, by the last round of probes;
-/// `None` before one was answered. Clones share the measurement.
+/// `None` before the first response. Clones share the measurement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnClock(Arc<Mutex<Option<i64>>>);
 
 impl OwnClock {
-    /// Records a round of probes, by the clocks of the members that responded. A round without one changes nothing.
+    /// Records a round of probes, by the clocks of the members that responded. A round without a response changes nothing.
     pub(crate) fn note(&self, others: impl IntoIterator<Item = ClockOffset>) {
         let mut clocks: Vec<i64> = others.into_iter().filter_map(ClockOffset::precise).collect();
         if !clocks.is_empty() {
@@ -27,7 +27,8 @@ impl OwnClock {
         *self.0.lock()
     }
 
-    /// Returns the middle of the members' clocks now, in milliseconds since 1970; this clock while the others are unknown.
+    /// Returns the middle of the members' clocks now, in milliseconds since 1970. While the other clocks are unknown it is
+    /// this member's clock.
     pub(crate) fn middle_ms(&self) -> u64 {
         wall_clock::now_ms().saturating_add_signed(self.ahead_ms().unwrap_or(0).saturating_neg())
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use seq_core::Lineage;
+use seq_load::outcome::Chain;
 use seq_proto::v1::BackupHeader;
 use seq_store::backup::Backup;
 use serde::Serialize;
@@ -15,7 +16,6 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, Table, digits, grouped, note};
 use crate::store_client::{SetAddress, TimeoutArgs};
 use crate::{utc, whole_file};
-use seq_load::outcome::Chain;
 
 mod dir;
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::output::{Color, Output, heading, note};
 
-/// A problem of a set file, or of the settings, as JSON; one of the settings has its file and line in the text.
+/// A problem of a set file or of the settings, as JSON. A problem of the settings has its file and line in the text.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ProblemView {
     #[serde(skip_serializing_if = "Option::is_none")]

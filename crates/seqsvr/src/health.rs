@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use futures::future::join_all;
 use seq_channel::Pool;
+use seq_load::outcome::Chain;
 use serde::Serialize;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -18,7 +19,6 @@ use crate::port_kind::{self, Needed};
 use crate::security;
 use crate::store_client::{Node, SetAddress};
 use crate::time_limit::time;
-use seq_load::outcome::Chain;
 
 /// Interval between requests with `--wait`.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

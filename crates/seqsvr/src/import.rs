@@ -11,6 +11,7 @@ use clap::Args;
 use futures::{StreamExt, stream};
 use seq_client::{CallError, Client};
 use seq_core::limits::MAX_ITEMS;
+use seq_load::outcome::Chain;
 use seq_proto::Reason;
 use serde::Serialize;
 
@@ -21,7 +22,6 @@ use crate::plan::confirmed;
 use crate::signals::Interrupts;
 use crate::target::Target;
 use crate::time_limit::time;
-use seq_load::outcome::Chain;
 
 mod contents;
 mod file;

@@ -3,11 +3,11 @@
 
 use seq_client::{CallError, Client};
 use seq_load::outcome;
+use seq_load::outcome::Chain;
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure, report_error};
 use crate::output::{Output, digits};
-use seq_load::outcome::Chain;
 
 /// Limit on the refusals of one call in plain output; JSON has all of them.
 const REFUSALS_SHOWN: usize = 10;

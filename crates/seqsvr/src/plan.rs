@@ -166,6 +166,7 @@ pub(crate) fn confirm_set(set: &str, given: Option<&str>, what: &str) -> anyhow:
     Ok(answer.trim() == set)
 }
 
+/// Returns the failure where the release of the leader compares no plans.
 pub(crate) fn no_plans() -> Failure {
     Failure::new(Exit::Failed, "the leader of the store runs a release that compares no plans")
         .hint("nothing was changed: upgrade the stores, or repeat the command without --dry-run and --plan")

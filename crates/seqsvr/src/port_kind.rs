@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use seq_channel::{Access, Pool};
+use seq_load::outcome::Chain;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
@@ -15,7 +16,6 @@ use tonic::{Code, Status};
 
 use crate::exit::{Exit, Failure};
 use crate::security;
-use seq_load::outcome::Chain;
 
 /// Timeout of one probe: the address has just responded to something else, or refused it.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);

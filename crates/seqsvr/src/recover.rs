@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use seq_core::limits;
 use seq_core::state::State;
+use seq_load::outcome::Chain;
 use seq_proto::v1::SectionCeiling;
 use seq_store::SetState;
 use seq_store::backup::{CeilingsRaised, RecoveredCopy, Survivor, survivor};
@@ -22,7 +23,6 @@ use crate::set_file;
 use crate::set_file::SetFile;
 use crate::survey;
 use crate::target::load_set;
-use seq_load::outcome::Chain;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples, on the machine of the store that is left, with its process stopped:\n  \

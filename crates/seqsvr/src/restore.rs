@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use seq_core::Lineage;
+use seq_load::outcome::Chain;
 use seq_store::backup::{Backup, RestoreConfig, RestoreError, RestorePlan, Restored, least_count};
 use serde::Serialize;
 
@@ -19,7 +20,6 @@ use crate::set_file::SetFile;
 use crate::survey;
 use crate::target::load_set;
 use crate::utc;
-use seq_load::outcome::Chain;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example, with all stores of the set stopped and their old directories moved away:\n  \

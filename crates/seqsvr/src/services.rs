@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use seq_channel::Pool;
+use seq_load::outcome::Chain;
 use serde::Serialize;
 use tonic::{Request, Status};
 use tonic_reflection::pb::v1::ServerReflectionRequest;
@@ -17,7 +18,6 @@ use crate::port_kind::{self, Needed};
 use crate::security;
 use crate::target::{Target, host_port};
 use crate::time_limit::time;
-use seq_load::outcome::Chain;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr services --addr http://127.0.0.1:7201\n\n\

@@ -13,6 +13,7 @@ use clap::Args;
 use futures::future::join_all;
 use seq_channel::{Pool, has_expired_certificate};
 use seq_core::clock_offset::ClockOffset;
+use seq_load::outcome::Chain;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
@@ -24,7 +25,6 @@ use crate::port_kind::{self, Needed};
 use crate::security;
 use crate::store_client::{Node, SetAddress};
 use crate::time_limit::time;
-use seq_load::outcome::Chain;
 
 mod sample;
 mod verdict;

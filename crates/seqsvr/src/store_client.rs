@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use seq_channel::Pool;
+use seq_load::outcome::Chain;
 use seq_proto::reason::{Reason, key};
 use seq_proto::status;
 use seq_proto::v1::audit_service_client::AuditServiceClient as AuditClient;
@@ -33,7 +34,6 @@ use crate::set_file::SetFile;
 use crate::target::load_set;
 use crate::target::{self, DEFAULT_ADDR, host_port, node_url};
 use crate::time_limit::time;
-use seq_load::outcome::Chain;
 
 mod changes;
 mod sets;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use seq_channel::Pool;
+use seq_load::outcome::Chain;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{ListCeilingsRequest, SectionCeiling, StatusRequest};
@@ -13,7 +14,6 @@ use tonic::Status;
 use crate::exit::{Exit, Failure};
 use crate::security;
 use crate::set_file::SetFile;
-use seq_load::outcome::Chain;
 
 /// Timeout of one request: a node in the same network responds in a fraction of it.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);

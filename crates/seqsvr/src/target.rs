@@ -6,6 +6,7 @@ use std::time::Duration;
 use seq_channel::Access;
 use seq_client::{Client, ClientBuilder, ConnectError};
 use seq_load::endpoint::{self, AnyTransport, Endpoint, EndpointOptions, OpenError};
+use seq_load::outcome::Chain;
 use seq_load::raises::RaiseWatch;
 use seq_proto::reason::code_name;
 use seq_proto::status;
@@ -17,7 +18,6 @@ use crate::security;
 use crate::set_file::{self, SetFile};
 
 pub(crate) use seq_load::endpoint::host_port;
-use seq_load::outcome::Chain;
 
 /// The first allocator of a development cluster.
 pub(crate) const DEFAULT_ADDR: &str = "http://127.0.0.1:7100";

@@ -1,4 +1,4 @@
-//! Conditions of stores whose disks are not what they were: old directories, restores, and states that differ.
+//! Conditions of stores with changed disks: old directories, restores, and states that differ.
 
 use std::fs;
 
@@ -71,7 +71,7 @@ fn other_state(table: &mut Table) {
     scene.says("states differ", 3, &["DIFFERS", "stores 1 and 2"]);
 }
 
-/// A set is restored while the other one of its cluster is away.
+/// A set is restored while the other set of its cluster is away.
 fn quarantine(table: &mut Table) {
     let sets = TwoSets::new(10_000_000);
     let [mut a, mut b] = sets.start();

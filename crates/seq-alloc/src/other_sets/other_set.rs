@@ -279,8 +279,8 @@ impl OtherSet {
             self.on_received();
         }
         let known = *self.health.borrow();
-        let missed = self.missed.fetch_update(Relaxed, Relaxed, |missed| Some(known.after_round(missed, responded).1));
-        let (health, _) = known.after_round(missed.unwrap_or_else(|missed| missed), responded);
+        let (health, missed) = known.after_round(self.missed.load(Relaxed), responded);
+        self.missed.store(missed, Relaxed);
         if (known, health) == (Health::Up, Health::Down) {
             self.fell.store(as_ms(self.now()), Relaxed);
         }

@@ -26,7 +26,7 @@ pub enum NotReserved {
         /// Its name.
         set: String,
     },
-    /// The request names more sections than one may.
+    /// The request names too many sections.
     #[error("{sections} sections: name up to {}", limits::MAX_MOVES)]
     TooMany {
         /// Their number.
@@ -49,8 +49,8 @@ pub enum NotReserved {
 }
 
 impl Plan {
-    /// Names the next owners of sections of another set, in the order of `sections`. `layout_id` is of the layout up to
-    /// the last one of them, at the set that they leave.
+    /// Names the next owners of sections of another set, in the order of `sections`. `layout_id` is the source
+    /// set's hash of the layout up to the last of these sections.
     ///
     /// # Errors
     /// [`NotReserved`].

@@ -57,7 +57,7 @@ struct Merge {
     into: usize,
     /// Whether the other set is lost once this one has stopped.
     strikes: bool,
-    /// A set whose operator begins a migration to this one just before it is closed.
+    /// A set whose operator begins a migration to this set just before this set is closed.
     crossed_by: Option<usize>,
 }
 

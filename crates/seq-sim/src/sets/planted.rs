@@ -26,7 +26,7 @@ impl World {
     pub(super) fn apply_planted(&mut self, set: usize, command: &Command) -> Option<Answer> {
         let state = &mut self.sets[set].state;
         match (self.bug?, command) {
-            // The one refusal states that every repeat gets it, the other one that a later entry may lift it.
+            // `MigrationOver` states that every repeat is refused as well, `OtherMigration` that a later entry may lift it.
             (
                 bug @ (Bug::PauseRefuses | Bug::SetsThawInconclusive),
                 Command::Depart(Depart { section, migration, .. }),

@@ -9,7 +9,6 @@ use seq_channel::Dial;
 use seq_client::Client;
 use seq_kit::http::Checks;
 use seq_kit::tasks::TaskGroup;
-
 use seq_load::outcome::Chain;
 
 /// Interval between requests to the backends: a load balancer notices within a second or two that a proxy lost them.

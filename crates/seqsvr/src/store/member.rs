@@ -9,6 +9,7 @@ use seq_auth::Role;
 use seq_core::set_spec::SetSpec;
 use seq_kit::connection::Listener;
 use seq_kit::unfinished::{CALLERS, FEW, Unfinished};
+use seq_load::outcome::Chain;
 use seq_store::{DataDir, RaftStartError, Sockets, StartError, Store, StoreConfig};
 
 use crate::exit::{Exit, Failure};
@@ -18,7 +19,6 @@ use crate::serve::{Banner, Process, Stage, bind_one};
 use crate::settings::{Loaded, Settings, SettingsArgs};
 use crate::version::REVISION;
 use crate::{security, set_file, signals};
-use seq_load::outcome::Chain;
 
 /// Threads of the runtime: one can block on the disk while the other responds to heartbeats.
 const THREADS: usize = 2;

@@ -1,8 +1,8 @@
 //! Finds circles of modules inside a crate: modules of one folder that use each other, directly or through others.
 //!
-//! A folder module (`x.rs` with `x/`) counts as one module of its parent's folder, and the uses between a module and its
-//! own submodules are none: a parent re-exports its parts, and parts use the types of their parent. The check reads
-//! text, so it misses uses through a re-export of the crate's root.
+//! A folder module (`x.rs` with `x/`) counts as one module of its parent's folder. Uses between a module and its own
+//! submodules do not count: a parent re-exports its parts, and parts use the types of their parent. The check reads text,
+//! so it misses uses through a re-export of the crate's root.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +56,7 @@ fn crates(sources: &[Source]) -> BTreeMap<&str, BTreeMap<Module, &str>> {
     crates
 }
 
-/// Modules of one folder, each of which uses each other one, directly or through others.
+/// Modules of one folder that all use each other, directly or through others.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Circle {
     modules: Vec<String>,
@@ -106,7 +106,7 @@ fn reached<'a>(from: &Module, uses: &'a Uses) -> BTreeSet<&'a Module> {
     reached
 }
 
-/// Returns the modules of the crate that the paths of a file name: those that begin with `crate::` or `super::`.
+/// Returns the modules that a file names in paths beginning with `crate::` or `super::`.
 fn used_modules(module: &Module, text: &str, files: &BTreeMap<Module, &str>) -> BTreeSet<Module> {
     let code: String = text
         .lines()

@@ -15,16 +15,13 @@ const CLEAN: Limits = [5, 5, 2];
 /// within [`CLEAN`]. So rates can only fall.
 const RATCHET: &[(&str, Limits)] = &[
     ("crates/seq-alloc", [58, 60, 17]),
-    ("crates/seq-api", [14, 59, 14]),
     ("crates/seq-core", [58, 77, 16]),
     ("crates/seq-gateway", [42, 19, 23]),
     ("crates/seq-kit", [37, 45, 15]),
-    ("crates/seq-order", [14, 93, 14]),
     ("crates/seq-proto", [29, 39, 11]),
-    ("crates/seq-raft", [76, 86, 20]),
     ("crates/seq-sim", [78, 77, 26]),
     ("crates/seq-store", [86, 76, 30]),
-    ("crates/seq-tenant", [104, 48, 2]),
+    ("crates/seq-tenant", [8, 5, 2]),
     ("crates/seqsvr", [44, 52, 10]),
     ("tests/chaos", [40, 49, 10]),
     ("tests/deploy", [197, 59, 30]),
