@@ -10,8 +10,9 @@
 //! request of c: section 7, epoch 8                ask b ----------------------->  ask c -----------> confirmed
 //! ```
 //!
-//! The content is that of the last tombstone, with the highest ceiling of all that were followed: a set that was
-//! restored since and learned a later departure of another set states that one's ceiling, too.
+//! The content is that of the last tombstone, with the highest ceiling of all that were followed, and nothing of the
+//! request. A set on the way that was restored since may have learned from the sender that the section departed here:
+//! its tombstone ends the walk as well, and the section starts at its ceiling, without the copy that the sender has.
 //!
 //! **Invariant:** epochs rise along the way, and no set is asked twice about a section, so the walk ends.
 
@@ -20,7 +21,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::directory::Claim;
-use crate::id::{Epoch, Lineage, SectionId, Seq, SetId};
+use crate::id::{Epoch, HandoverId, Lineage, SectionId, Seq, SetId};
 use crate::state::{Arrive, Arriving, State, Tombstone};
 
 /// The walks of the sections of one arrival.
@@ -111,17 +112,15 @@ impl Confirmation {
                 Some(found) if found.epoch <= at.since => Some("it has sent the section away before it got it"),
                 Some(found) if found.epoch > one.epoch => Some("the section is past that epoch"),
                 Some(found) if (found.to.set == own) != (found.epoch == one.epoch) => Some("it names another way"),
+                // It has that from the sender, because it was restored: then it knows of no copy.
+                Some(found) if found.to.set == own && set != from && starts_from_copy(found) => {
+                    Some("it has sent the section away itself")
+                }
                 Some(found) => {
                     walk.ceiling = walk.ceiling.max(found.max_seq);
                     walk.asked.insert(set);
-                    walk.at = if found.epoch < one.epoch {
-                        Some(Claim { since: found.epoch, set: found.to.set })
-                    } else if set != from {
-                        // Learned from the sender when that set was restored: the sender has the copy's number.
-                        Some(Claim { since: Epoch(found.epoch.0 - 1), set: from })
-                    } else {
-                        None
-                    };
+                    let next = Claim { since: found.epoch, set: found.to.set };
+                    walk.at = (found.epoch < one.epoch).then_some(next);
                     let repeats = walk.at.is_some_and(|next| walk.asked.contains(&next.set));
                     if walk.at.is_none() {
                         *one = content(one.section, found);
@@ -184,6 +183,11 @@ impl Confirmation {
         let walks = self.arrive.sections.iter().zip(&self.walks);
         walks.filter_map(|(one, walk)| Some((one, walk.as_ref()?.at?)))
     }
+}
+
+/// Whether the next owner may start from the copy of an attempt, or was named when the section departed.
+fn starts_from_copy(tombstone: &Tombstone) -> bool {
+    tombstone.handover_id != HandoverId(0) || tombstone.to.node.is_some()
 }
 
 /// An arrival as its tombstone has it.

@@ -31,6 +31,15 @@ impl SectionRun {
         self.first.0.checked_add(self.sections).filter(|_| self.sections > 0)
     }
 
+    /// Returns its part from the first to the last of these sections, which are in order; `None` where it has none of them.
+    pub(crate) fn around(self, sections: &[SectionId]) -> Option<SectionRun> {
+        let end = SectionId(self.end()?);
+        let of_run = sections.get(sections.partition_point(|one| *one < self.first)..)?;
+        let of_run = of_run.get(..of_run.partition_point(|one| *one < end))?;
+        let (first, last) = (*of_run.first()?, *of_run.last()?);
+        Some(SectionRun { first, sections: last.0 - first.0 + 1 })
+    }
+
     /// The sections, in order; none where [`SectionRun::end`] is `None`.
     pub fn iter(self) -> impl Iterator<Item = SectionId> {
         (self.first.0..self.end().unwrap_or(self.first.0)).map(SectionId)
@@ -389,6 +398,17 @@ mod tests {
             let offset = if multiple { offset - offset % size } else { offset };
             prop_assert_eq!(space.divide(offset), (offset / size, offset % size));
         }
+    }
+
+    #[test]
+    fn a_run_is_cut_to_the_sections_that_are_named() {
+        let run = |first: u32, sections| SectionRun { first: SectionId(first), sections };
+        let around = |sections: &[u32]| run(10, 5).around(&sections.iter().copied().map(SectionId).collect::<Vec<_>>());
+        assert_eq!(around(&[]), None);
+        assert_eq!(around(&[9, 15]), None);
+        assert_eq!(around(&[9, 10, 15]), Some(run(10, 1)));
+        assert_eq!(around(&[0, 11, 13, 14, 20]), Some(run(11, 4)));
+        assert_eq!(run(u32::MAX, 2).around(&[SectionId(u32::MAX)]), None, "it is none");
     }
 
     #[test]

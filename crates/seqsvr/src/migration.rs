@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use seq_proto::v1::{MigrationPace, MigrationStatus};
+use seq_proto::v1::{MigrationPace, MigrationStatus, SetState};
 
 use crate::cluster_client::{Cluster, Found, SetClient};
 use crate::exit::{Exit, Failure};
@@ -125,7 +125,9 @@ impl PaceArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr migration rollback 4711 --wait\n\n\
                         Sections that have arrived return one after the other while requests are served; no number is \
-                        skipped. A migration that is completed is not rolled back: migrate its sections back.\n\n\
+                        skipped. A migration that is completed is not rolled back: migrate its sections back. \
+                        A set that is closing takes none back: its migration ends with the sections that have \
+                        departed, and the others can migrate to another set.\n\n\
                         Exit codes: 0 it returns, with --wait it has returned, 1 refused, 2 a wrong file or address, \
                         or no terminal to confirm on, 3 the store has no majority, 4 no node responded, 6 declined, 7 \
                         not done within --timeout, 130 interrupted.")]
@@ -322,7 +324,15 @@ async fn rollback(args: &EndArgs, output: &Output) -> anyhow::Result<Exit> {
     let (mut set, migration) = args.migration.find().await?;
     let MigrationStatus { id, from, to, .. } = &migration;
     let (id, returned) = (*id, Phase::of(&migration));
-    let what = format!("return {} of migration {id} from set {to} to set {from}", sections_text(migration.departed));
+    let departed = sections_text(migration.departed);
+    let what = match set.info().state() {
+        SetState::Closing => {
+            format!(
+                "end migration {id} with {departed} in set {to} for good, because set {from} is closing and takes none back"
+            )
+        }
+        _ => format!("return {departed} of migration {id} from set {to} to set {from}"),
+    };
     // One that is being rolled back is only watched; the store decides on one that is over.
     if !matches!(returned, Phase::RollingBack | Phase::RolledBack)
         && let Err(exit) = args.confirm.proceeds(&what, output)?

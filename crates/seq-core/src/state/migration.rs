@@ -62,7 +62,8 @@ pub enum Phase {
         /// Whether the other set's log has it that all return.
         noted: bool,
     },
-    /// All sections arrived, for good: it cannot be rolled back.
+    /// No section departs any more, and none returns, for good. All have arrived, unless an operator ended it in a
+    /// closing set: the sections that departed arrive, and the others stay.
     Completed {
         /// Whether the other set's log has it.
         noted: bool,

@@ -88,8 +88,9 @@ impl State {
     pub(super) fn roll_back(&mut self, command: &Rollback) -> Result<(), CommandRefusal> {
         let Rollback { id } = *command;
         if let Some(set) = self.set.as_ref().filter(|_| self.closing > Closing::Open) {
-            // What departed could not return.
-            return Err(SetRefusal::SetClosing { set: set.id }.into());
+            // Sections that departed could not return.
+            let closing = SetRefusal::SetClosing { set: set.id };
+            return if self.rules >= Rules::Ten { self.give_up(id) } else { Err(closing.into()) };
         }
         let migration = self.migration_mut(id)?;
         match (&migration.scope, migration.phase) {
@@ -103,6 +104,23 @@ impl State {
         }
     }
 
+    /// Completes a migration of a closing set with the sections that have departed. The others stay, for another
+    /// migration: the target set may close as well, and then it never takes them.
+    fn give_up(&mut self, id: MigrationId) -> Result<(), CommandRefusal> {
+        let departed: Vec<SectionId> =
+            self.tombstones().filter(|(_, tombstone)| tombstone.by == id).map(|(section, _)| section).collect();
+        let migration = self.migration_mut(id)?;
+        match (&mut migration.scope, migration.phase) {
+            (Scope::Runs(_), Phase::Completed { .. }) => Ok(()),
+            (Scope::Runs(runs), Phase::Open) => {
+                *runs = runs.iter().filter_map(|run| run.around(&departed)).collect();
+                migration.phase = Phase::Completed { noted: false };
+                Ok(())
+            }
+            _ => Err(SetRefusal::MigrationOver { migration: id }.into()),
+        }
+    }
+
     pub(super) fn complete(&mut self, command: &Complete) -> Result<(), CommandRefusal> {
         let Complete { id, by } = *command;
         let other = Err(SetRefusal::OtherMigration { migration: id }.into());
@@ -111,7 +129,7 @@ impl State {
         }
         let is_foreign = match self.rules {
             Rules::Seven => !self.migrations.contains_key(&id),
-            Rules::Eight | Rules::Nine => by.is_some(),
+            Rules::Eight | Rules::Nine | Rules::Ten => by.is_some(),
         };
         if is_foreign {
             if self.rules >= Rules::Eight && self.foreign_migrations.get(&id).is_some_and(|known| Some(*known) != by) {

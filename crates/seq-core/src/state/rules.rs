@@ -11,8 +11,10 @@ pub enum Rules {
     /// Counts of restores are compared with those of all sets, and what a neighbour states is bounded: since format 8.
     Eight,
     /// And no section is handed to a node that is about to exit: since format 9.
-    #[default]
     Nine,
+    /// And a closing set ends a migration with the sections that have departed: since format 10.
+    #[default]
+    Ten,
 }
 
 impl Rules {
@@ -22,7 +24,8 @@ impl Rules {
         match format {
             ..8 => Rules::Seven,
             8 => Rules::Eight,
-            _ => Rules::Nine,
+            9 => Rules::Nine,
+            _ => Rules::Ten,
         }
     }
 }

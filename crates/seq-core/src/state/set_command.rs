@@ -158,7 +158,8 @@ pub struct Fence {
     pub lineage: Lineage,
 }
 
-/// Ends a migration, for good: no section departs under it any more, and those that did are to return.
+/// Ends a migration, for good: no section departs under it any more, and those that did are to return. A closing set
+/// takes none back: there the migration is complete with the sections that have departed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rollback {
     /// The migration.

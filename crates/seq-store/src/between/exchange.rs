@@ -143,7 +143,7 @@ pub(crate) async fn learn(between: &Between, stated: &Stated) -> Result<Vec<SetI
     let (claims, facts) = between.replicated.read(|state| {
         let claims = match state.rules {
             Rules::Seven => stated.claims.iter().filter(|run| is_news(state, run)).copied().collect(),
-            Rules::Eight | Rules::Nine => state.vouched_claims(from, &stated.claims),
+            Rules::Eight | Rules::Nine | Rules::Ten => state.vouched_claims(from, &stated.claims),
         };
         (claims, state_lacks(state, &stated.facts).then(|| stated.facts.clone()))
     });
@@ -216,7 +216,7 @@ pub(crate) async fn introduce(between: &Between, others: &[SetFacts]) {
 async fn inherit(between: &Between) {
     let awaited = |state: &State| match state.rules {
         Rules::Seven => Vec::new(),
-        Rules::Eight | Rules::Nine => state.awaited_inheritances().collect::<Vec<(SetId, SectionId)>>(),
+        Rules::Eight | Rules::Nine | Rules::Ten => state.awaited_inheritances().collect::<Vec<(SetId, SectionId)>>(),
     };
     let closing = between.replicated.read(awaited);
     let one = |(set, first): (SetId, SectionId)| tokio::time::timeout(INTERVAL, inherit_of(between, set, first));

@@ -195,8 +195,8 @@ fn shown(
     let sections = if is_return { here + departed } else { runs.iter().map(|run| run.sections).sum() };
     let phase = phase(state, id, migration, departed);
     if phase == MigrationPhase::Completed {
-        // Sections may have come back since, by another migration.
-        (departed, arrived) = (sections, sections);
+        // Sections may have come back since, by another migration; a closing set ends one before all have arrived.
+        (departed, arrived) = (sections, sections.saturating_sub(departed - arrived));
     }
     let times = Times::of(state, id);
     let default = MigrationProgress::default();
@@ -205,6 +205,14 @@ fn shown(
     let [p50, p99, max] = progress.pauses.map_or([0; 3], |pauses| pauses.map(us));
     let is_moving = matches!(phase, MigrationPhase::Open | MigrationPhase::RollingBack);
     let moves = is_moving && !migration.pace.paused;
+    let takes_none = state.sets.get(&migration.to).is_some_and(|peer| peer.closing) && here > 0;
+    let stuck = match takes_none {
+        true => Some(format!(
+            "set {} is closing and takes no more sections: roll the migration back",
+            name_of(state, migration.to)
+        )),
+        false => progress.stuck.clone(),
+    };
     let range = |run: &SectionRun| SectionRange { first_section: run.first.0, sections: run.sections };
     MigrationStatus {
         id: id.0,
@@ -225,7 +233,7 @@ fn shown(
         pause_p50_us: p50,
         pause_p99_us: p99,
         pause_max_us: max,
-        stuck: progress.stuck.clone().filter(|_| moves).unwrap_or_default(),
+        stuck: stuck.filter(|_| moves).unwrap_or_default(),
         is_return,
         runs: runs.iter().map(range).collect(),
         started_unix_ms: times.started,
@@ -284,5 +292,57 @@ fn phase(state: &State, id: MigrationId, migration: &Migration, departed: u32) -
         Phase::RolledBack { noted: true } if departed == 0 && !returns(state, id) => MigrationPhase::RolledBack,
         Phase::RolledBack { .. } => MigrationPhase::RollingBack,
         Phase::Completed { .. } => MigrationPhase::Completed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_core::layout::Layout;
+    use seq_core::state::{Closing, Command, DepartSilent, LearnDirectory, SetDefinition, SetFacts};
+    use seq_core::{Epoch, Revision};
+
+    use super::*;
+
+    const TO: SetId = SetId(2);
+    const MIGRATION: MigrationId = MigrationId(6);
+
+    /// A closing set with sections 0 to 3 under a migration, of which section 1 has departed.
+    fn closing_set() -> State {
+        let layout = Layout::new(0..400, 100).unwrap();
+        let mut state = State::default();
+        state.apply(&Command::DefineSet(SetDefinition::first("im-a", SetId(1), layout.clone())));
+        let facts =
+            |closing, revision| SetFacts { id: TO, name: "im-b".into(), closing, revision, ..SetFacts::default() };
+        state.apply(&Command::LearnDirectory(LearnDirectory::of(facts(Closing::Open, Revision(1)))));
+        let runs = vec![SectionRun { first: SectionId(0), sections: 4 }];
+        let (layout_id, fingerprint) = (layout.id(), state.fingerprint(TO, &runs).unwrap());
+        let (lineage, pace) = (Lineage(0), DEFAULT_PACE);
+        let start = StartMigration { id: MIGRATION, to: TO, lineage, layout_id, runs, pace, fingerprint };
+        state.apply(&Command::StartMigration(start));
+        let (section, expected, liveness) = (SectionId(1), Epoch(0), None);
+        let depart = DepartSilent { section, expected, liveness, to: TO, lineage, migration: MIGRATION };
+        state.apply(&Command::DepartSilent(vec![depart]));
+        state.closing = Closing::Closing;
+        state.apply(&Command::LearnDirectory(LearnDirectory::of(facts(Closing::Closing, Revision(2)))));
+        state
+    }
+
+    fn status(state: &State) -> MigrationStatus {
+        shown(state, MIGRATION, &state.migrations[&MIGRATION], None)
+    }
+
+    #[test]
+    fn a_migration_to_a_set_that_closes_is_stuck_and_ends_with_the_sections_that_departed() {
+        let mut state = closing_set();
+        let open = status(&state);
+        assert_eq!((open.phase(), open.sections, open.departed, open.arrived), (MigrationPhase::Open, 4, 1, 0));
+        assert_eq!(open.stuck, "set im-b is closing and takes no more sections: roll the migration back");
+        state.apply(&Command::Rollback(Rollback { id: MIGRATION }));
+        let ended = status(&state);
+        assert_eq!(
+            (ended.phase(), ended.sections, ended.departed, ended.arrived),
+            (MigrationPhase::Completed, 1, 1, 0)
+        );
+        assert_eq!((ended.stuck.as_str(), state.sections.residents().count()), ("", 3));
     }
 }

@@ -3,7 +3,7 @@
 //! **Invariant:** a plan with problems has no id, so it cannot be started; each problem names what is in the way.
 
 use seq_core::layout::SectionRun;
-use seq_core::state::{Closing, PeerSet, Phase, Scope, SetDefinition, State};
+use seq_core::state::{Closing, PeerSet, Phase, Rules, Scope, SetDefinition, State};
 use seq_core::{MigrationId, SectionId, SetId, limits};
 use seq_proto::v1::{
     ArmRequest, ArmResponse, MigrationPlan, PlanMigrationRequest, PlanMigrationResponse, SectionRange,
@@ -123,7 +123,13 @@ impl Draft {
             draft.problems.push(format!("set {:?} was restored from a backup and waits for the others", set.name));
         }
         if state.closing > Closing::Open {
-            draft.warnings.push(format!("set {:?} is closing: the migration cannot be rolled back", set.name));
+            draft.warnings.push(match state.rules {
+                Rules::Ten => format!(
+                    "set {:?} is closing: a rollback ends the migration with the sections that have departed",
+                    set.name
+                ),
+                _ => format!("set {:?} is closing: the migration cannot be rolled back", set.name),
+            });
         }
         draft.choose_target(state, set, &request.to);
         draft.choose_runs(state, set, request);

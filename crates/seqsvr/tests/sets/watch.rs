@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 
 use expect_test::{Expect, expect};
 use rustix::process::{Pid, Signal, kill_process};
-use seq_proto::v1::{MigrationPhase, MigrationStatus};
+use seq_proto::v1::{MigrationPhase, MigrationStatus, SetState};
 
 use crate::fake::{Cluster, migration};
 
@@ -211,6 +211,24 @@ fn a_migration_is_paused_resumed_rolled_back_and_completed() {
         expect![[r#"
         error: migration 12345 is completed (MIGRATION_OVER)
         exit 1
+    "#]],
+    );
+}
+
+/// Nothing returns to a closing set, so the migration ends with the sections that have departed.
+#[test]
+fn a_migration_of_a_closing_set_is_not_returned() {
+    let cluster = at(Vec::new());
+    let mut a = cluster.a.lock();
+    a.sets[0].state = SetState::Closing.into();
+    a.migrations = vec![migration(MigrationPhase::Open, 14, 10)];
+    drop(a);
+    check(
+        &cluster,
+        &["migration", "rollback", "12345", "--dry-run"],
+        expect![[r#"
+        this would end migration 12345 with 14 sections in set im-b for good, because set im-a is closing and takes none back
+        exit 0
     "#]],
     );
 }

@@ -2,11 +2,11 @@ use alloc::vec;
 use core::time::Duration;
 
 use super::*;
-use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, NodeId, Seq};
+use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, NodeId, Revision, Seq};
 use crate::layout::{Layout, SectionRun};
 use crate::state::{
     Answer, Arrive, Arrived, Arriving, Command, Complete, DepartSilent, Fence, Inherit, LearnDirectory, Pace, Rollback,
-    SetDefinition, SetFacts, StartMigration,
+    Rules, Scope, SetDefinition, SetFacts, StartMigration,
 };
 
 const SECTION: SectionId = SectionId(0);
@@ -57,16 +57,31 @@ fn start(state: &mut State, id: u64, to: SetId) -> Result<MigrationId, CommandRe
 
 /// The section, which has no owner, departs by a migration; returns its arrival.
 fn depart(state: &mut State, id: u64, to: SetId) -> Arrive {
-    let expected = state.sections.resident(SECTION).unwrap().epoch;
     let (lineage, migration) = (Lineage(0), MigrationId(id));
-    let silent = DepartSilent { section: SECTION, expected, liveness: None, to, lineage, migration };
-    let departed = state.apply(&Command::DepartSilent(vec![silent]));
-    assert_eq!(departed, Answer::DepartedSilently(vec![Some(expected.next())]));
-    let (epoch, max_seq, handover_id, incarnation) = (expected.next(), Seq(0), HandoverId(0), Incarnation(0));
+    let epoch = depart_silent(state, id, to).expect("it departs");
+    let (max_seq, handover_id, incarnation) = (Seq(0), HandoverId(0), Incarnation(0));
     let one = Arriving { section: SECTION, epoch, max_seq, handover_id, node: None, incarnation, migration };
     let set = state.set.as_ref().unwrap();
     let (from, from_lineage, to_lineage, layout_id) = (set.id, Lineage(0), lineage, set.layout.id());
     Arrive { from, from_lineage, to_lineage, layout_id, sections: vec![one] }
+}
+
+/// Returns the epoch under which the section, which has no owner, departs; `None` where it does not.
+fn depart_silent(state: &mut State, id: u64, to: SetId) -> Option<Epoch> {
+    let expected = state.sections.resident(SECTION).unwrap().epoch;
+    let (lineage, migration) = (Lineage(0), MigrationId(id));
+    let silent = DepartSilent { section: SECTION, expected, liveness: None, to, lineage, migration };
+    match state.apply(&Command::DepartSilent(vec![silent])) {
+        Answer::DepartedSilently(departed) => departed[0],
+        other => panic!("{other:?}"),
+    }
+}
+
+fn roll_back(state: &mut State, id: u64) -> Result<(), CommandRefusal> {
+    match state.apply(&Command::Rollback(Rollback { id: MigrationId(id) })) {
+        Answer::RolledBack(result) => result,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// The arrival is applied at one set, and noted at the other.
@@ -138,8 +153,9 @@ fn a_section_on_its_way_arrives_in_a_closing_set_and_has_to_leave_it() {
 
     start(&mut sets[1], 6, SetId(1)).unwrap();
     let refusal = SetRefusal::SetClosing { set: SetId(2) };
-    let rollback = sets[1].apply(&Command::Rollback(Rollback { id: MigrationId(6) }));
-    assert_eq!(rollback, Answer::RolledBack(Err(refusal.into())), "nothing could return");
+    sets[1].rules = Rules::Nine;
+    assert_eq!(roll_back(&mut sets[1], 6), Err(refusal.into()), "nothing could return");
+    sets[1].rules = Rules::Ten;
     let arrival = depart(&mut sets[1], 6, SetId(1));
     arrive(&mut sets, 1, &arrival);
     assert_eq!(close(&mut sets[1]), Ok(Closing::Closing), "the migration is not complete");
@@ -149,6 +165,28 @@ fn a_section_on_its_way_arrives_in_a_closing_set_and_has_to_leave_it() {
         exchange(&mut sets);
     }
     assert_eq!(sets[1].closing, Closing::Closed);
+}
+
+#[test]
+fn sections_that_arrived_at_a_closing_set_leave_it_although_their_target_closes_too() {
+    let mut sets = sets();
+    start(&mut sets[0], 5, SetId(2)).unwrap();
+    let arrival = depart(&mut sets[0], 5, SetId(2));
+    close(&mut sets[1]).unwrap();
+    arrive(&mut sets, 0, &arrival);
+    complete(&mut sets, 0, 5);
+    start(&mut sets[1], 6, SetId(1)).unwrap();
+    let closing = SetFacts { closing: Closing::Closing, revision: Revision(50), ..sets[0].facts(vec![]).unwrap() };
+    sets[1].apply(&Command::LearnDirectory(LearnDirectory::of(closing)));
+    assert_eq!(start(&mut sets[1], 7, SetId(1)), Err(SetRefusal::SetClosing { set: SetId(1) }.into()));
+
+    assert_eq!(roll_back(&mut sets[1], 6), Ok(()));
+    assert_eq!(roll_back(&mut sets[1], 6), Ok(()), "it may be sent again");
+    let ended = &sets[1].migrations[&MigrationId(6)];
+    assert_eq!((&ended.scope, ended.phase), (&Scope::Runs(vec![]), Phase::Completed { noted: false }));
+    assert!(sets[1].has_settled(MigrationId(6)), "the other set hears of it");
+    assert_eq!(depart_silent(&mut sets[1], 6, SetId(1)), None, "it stays, for another migration");
+    assert_eq!(sets[1].facts(vec![]).unwrap().closing, Closing::Closing);
 }
 
 #[test]
