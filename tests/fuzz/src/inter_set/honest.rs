@@ -84,7 +84,11 @@ impl World {
     }
 
     fn start(&mut self, set: usize, to: usize, section: SectionId) -> Answer {
-        let drawn = MigrationId(self.draw());
+        let mut drawn = MigrationId(self.draw());
+        // The ids of a store are random: the hostile set cannot guess the next one, as it can here.
+        while self.sets[set].migrations.contains_key(&drawn) {
+            drawn = MigrationId(self.draw());
+        }
         let state = &self.sets[set];
         let runs = vec![SectionRun { first: section, sections: 1 }];
         let fingerprint = state.fingerprint(id(to), &runs).unwrap_or_default();
