@@ -28,6 +28,7 @@ use crate::explain::ExplainArgs;
 use crate::export::ExportArgs;
 use crate::health::HealthArgs;
 use crate::host::HostCommand;
+use crate::id::IdCommand;
 use crate::import::ImportArgs;
 use crate::man::ManArgs;
 use crate::migration::MigrationCommand;
@@ -144,6 +145,9 @@ pub(crate) enum Command {
     /// Checks, shows or prints configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Shows what is in ids of Snowflake, Leaf, Instagram and others; makes ids of a time.
+    #[command(subcommand)]
+    Id(IdCommand),
     /// Explains the reason of a refusal.
     Explain(ExplainArgs),
     /// Prints a manual page, or writes all of them.

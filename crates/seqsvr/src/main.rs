@@ -23,6 +23,7 @@ mod explain;
 mod export;
 mod health;
 mod host;
+mod id;
 mod import;
 mod item_report;
 mod man;
@@ -116,6 +117,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Check(command) => client_runtime()?.block_on(check::run(command, output)),
         Command::Sim(command) => sim::run(command, output),
         Command::Config(command) => config::run(command, output),
+        Command::Id(command) => id::run(command, output),
         Command::Explain(args) => explain::run(&args, output),
         Command::Man(args) => man::run(&args, Cli::command(), output),
         Command::Completions { shell } => {

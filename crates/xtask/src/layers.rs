@@ -29,6 +29,7 @@ struct Layer {
 /// The crates from the bottom up. Servers never link each other: they communicate through `proto/`.
 const LAYERS: &[Layer] = &[
     Layer { name: "seq-core", uses: &[], tests_use: &[] },
+    Layer { name: "seq-ids", uses: &[], tests_use: &[] },
     Layer { name: "seq-order", uses: &[], tests_use: &[] },
     Layer { name: "seq-sim", uses: &["seq-core", "seq-order"], tests_use: &[] },
     Layer { name: "seq-auth", uses: &[], tests_use: &[] },
@@ -69,6 +70,7 @@ const LAYERS: &[Layer] = &[
             "seq-client",
             "seq-core",
             "seq-gateway",
+            "seq-ids",
             "seq-kit",
             "seq-load",
             "seq-order",

@@ -1,6 +1,8 @@
 //! Output and exit codes of commands that need no server.
 #![expect(clippy::too_many_lines, reason = "the expected output is part of the test")]
 
+mod ids;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -73,6 +75,7 @@ fn the_help_is_a_page() {
               check        Checks whether a running cluster sustains a load
               sim          Runs the protocol in a deterministic simulator, with faults, many thousand times faster than real time
               config       Checks, shows or prints configuration
+              id           Shows what is in ids of Snowflake, Leaf, Instagram and others; makes ids of a time
               explain      Explains the reason of a refusal
               man          Prints a manual page, or writes all of them
               completions  Prints a completion script for a shell

@@ -1,0 +1,292 @@
+//! Shapes: how a lane and the value of its counter become an id.
+
+use core::fmt;
+
+use crate::id::Id;
+
+/// How the ids of a scheme are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// Numbers at a fixed distance.
+    Counter(CounterShape),
+    /// Time, lane and sequence number.
+    Timed(TimedShape),
+}
+
+/// Numbers at a fixed distance: `offset`, `offset + increment`, ... in one lane, as of a PostgreSQL sequence.
+///
+/// Two series with one increment and different offsets have no id in common, as the two ticket servers of Flickr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CounterShape {
+    /// The first id, `1 ..= increment`.
+    pub offset: u64,
+    /// The distance of neighbouring ids, `1 ..= 2^32`.
+    pub increment: u64,
+    /// The largest id, up to [`Id::MAX`].
+    pub max_id: u64,
+}
+
+/// Time, lane and sequence number, from the highest bit to the lowest, as of Twitter's Snowflake.
+///
+/// The value of its counter is a tick: `time << seq_bits | seq`. A sequence number that overflows carries into the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TimedShape {
+    /// Time 0, in milliseconds since 1970.
+    pub epoch_ms: u64,
+    /// Milliseconds of a unit of time, `1 ..= 86,400,000`.
+    pub unit_ms: u32,
+    /// Bits of the time, in units since the epoch; at least 1.
+    pub time_bits: u8,
+    /// Bits of the lane.
+    pub lane_bits: u8,
+    /// Bits of the sequence number in a unit. All bits are at most 63.
+    pub seq_bits: u8,
+    /// Whether the sequence goes on from its last number in a new unit of time. It starts at 0 otherwise, so that at a
+    /// low rate most ids are multiples of `2^seq_bits`, and tables that are divided by `id % n` fill unevenly.
+    pub spread: bool,
+}
+
+/// The parts of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// The lane; 0 for a counter.
+    pub lane: u32,
+    /// The value of the lane's counter.
+    pub value: u64,
+    /// Of a timed shape: the time, in milliseconds since 1970, and the sequence number in its unit.
+    pub timed: Option<(u64, u64)>,
+}
+
+/// The shape has no id for this value: its time or its numbers have ended. Nothing wraps around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the ids of this shape have ended: the last one is {last}")]
+pub struct Ended {
+    /// The last id of the lane.
+    pub last: u64,
+}
+
+/// A shape that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadShape {
+    /// The increment is 0 or too large.
+    #[error("the increment {increment} is not 1 to {}", CounterShape::MAX_INCREMENT)]
+    Increment {
+        /// As given.
+        increment: u64,
+    },
+    /// The offset is no residue of the increment.
+    #[error("the offset {offset} is not 1 to the increment {increment}")]
+    Offset {
+        /// As given.
+        offset: u64,
+        /// As given.
+        increment: u64,
+    },
+    /// No id is as small as the largest id.
+    #[error("the largest id {max_id} is below the first id, or above {}", Id::MAX)]
+    MaxId {
+        /// As given.
+        max_id: u64,
+    },
+    /// The unit of time is 0 or above a day.
+    #[error("a unit of {unit_ms} ms is not 1 ms to a day")]
+    Unit {
+        /// As given.
+        unit_ms: u32,
+    },
+    /// The fields do not fit.
+    #[error("{time}/{lane}/{seq} bits: the time has at least 1 bit, a lane at most 20, and all have at most 63 in sum")]
+    Bits {
+        /// Of the time.
+        time: u8,
+        /// Of the lane.
+        lane: u8,
+        /// Of the sequence number.
+        seq: u8,
+    },
+    /// The end of time is after the largest time that can be shown.
+    #[error("the times of {time} bits of {unit_ms} ms end after the year 9999: use fewer bits or a smaller unit")]
+    EndsLate {
+        /// Bits of the time.
+        time: u8,
+        /// Of the unit.
+        unit_ms: u32,
+    },
+}
+
+impl Shape {
+    /// Returns the shape, if it can be used.
+    ///
+    /// # Errors
+    /// [`BadShape`] names the first field that cannot be used.
+    pub fn checked(self) -> Result<Shape, BadShape> {
+        match self {
+            Shape::Counter(counter) => counter.check()?,
+            Shape::Timed(timed) => timed.check()?,
+        }
+        Ok(self)
+    }
+
+    /// Returns how many lanes it has.
+    #[must_use]
+    pub fn lanes(&self) -> u32 {
+        match self {
+            Shape::Counter(_) => 1,
+            Shape::Timed(timed) => 1 << timed.lane_bits,
+        }
+    }
+
+    /// Returns the id of a value of a lane's counter. No two pairs of lane and value have one id.
+    ///
+    /// # Errors
+    /// [`Ended`] where the value is above the last value, and for value 0, which no counter gives out.
+    ///
+    /// # Panics
+    /// Where the shape has no such lane.
+    pub fn id(&self, lane: u32, value: u64) -> Result<Id, Ended> {
+        assert!(lane < self.lanes(), "lane {lane} of {}", self.lanes());
+        let id = match self {
+            Shape::Counter(counter) => counter.id(value),
+            Shape::Timed(timed) => timed.id(lane, value),
+        };
+        id.and_then(Id::new).filter(|_| value > 0).ok_or(Ended { last: self.last(lane) })
+    }
+
+    /// Returns the parts of an id; `None` where the shape has no such id.
+    #[must_use]
+    pub fn parts(&self, id: Id) -> Option<Parts> {
+        match self {
+            Shape::Counter(counter) => {
+                let value = counter.value(id.get())?;
+                Some(Parts { lane: 0, value, timed: None })
+            }
+            Shape::Timed(timed) => timed.parts(id.get()),
+        }
+    }
+
+    /// Returns the last id of a lane.
+    #[must_use]
+    pub fn last(&self, lane: u32) -> u64 {
+        match self {
+            Shape::Counter(counter) => counter.max_id - (counter.max_id - counter.offset) % counter.increment,
+            Shape::Timed(timed) => timed.join(timed.last_time(), lane, (1 << timed.seq_bits) - 1),
+        }
+    }
+}
+
+impl CounterShape {
+    /// The largest increment.
+    pub const MAX_INCREMENT: u64 = 1 << 32;
+
+    fn check(&self) -> Result<(), BadShape> {
+        let CounterShape { offset, increment, max_id } = *self;
+        if !(1..=CounterShape::MAX_INCREMENT).contains(&increment) {
+            return Err(BadShape::Increment { increment });
+        }
+        if !(1..=increment).contains(&offset) {
+            return Err(BadShape::Offset { offset, increment });
+        }
+        if !(offset..=Id::MAX).contains(&max_id) {
+            return Err(BadShape::MaxId { max_id });
+        }
+        Ok(())
+    }
+
+    fn id(&self, value: u64) -> Option<u64> {
+        let above = value.checked_sub(1)?.checked_mul(self.increment)?;
+        self.offset.checked_add(above).filter(|id| *id <= self.max_id)
+    }
+
+    fn value(&self, id: u64) -> Option<u64> {
+        let above = id.checked_sub(self.offset).filter(|above| above % self.increment == 0 && id <= self.max_id)?;
+        Some(above / self.increment + 1)
+    }
+}
+
+impl TimedShape {
+    /// The most bits of a lane: a cluster has at most 2^20 sections.
+    pub const MAX_LANE_BITS: u8 = 20;
+    /// The largest unit of time: a day, in milliseconds.
+    pub const MAX_UNIT_MS: u32 = 86_400_000;
+    /// The last millisecond of the year 9999, since 1970.
+    pub const LAST_MS: u64 = 253_402_300_799_999;
+
+    fn check(&self) -> Result<(), BadShape> {
+        let TimedShape { unit_ms, time_bits: time, lane_bits: lane, seq_bits: seq, .. } = *self;
+        if !(1..=TimedShape::MAX_UNIT_MS).contains(&unit_ms) {
+            return Err(BadShape::Unit { unit_ms });
+        }
+        let sum = u32::from(time) + u32::from(lane) + u32::from(seq);
+        if time == 0 || lane > TimedShape::MAX_LANE_BITS || sum > 63 {
+            return Err(BadShape::Bits { time, lane, seq });
+        }
+        if self.end_ms().is_none_or(|end| end > TimedShape::LAST_MS) {
+            return Err(BadShape::EndsLate { time, unit_ms });
+        }
+        Ok(())
+    }
+
+    /// Returns the last millisecond with ids, since 1970; `None` where it is above 2^64 - 1.
+    #[must_use]
+    pub fn end_ms(&self) -> Option<u64> {
+        let units = self.last_time().checked_add(1)?;
+        units.checked_mul(self.unit_ms.into())?.checked_add(self.epoch_ms)?.checked_sub(1)
+    }
+
+    /// Returns the first tick of the unit that a time is in; `None` before the epoch and after the end.
+    #[must_use]
+    pub fn tick(&self, unix_ms: u64) -> Option<u64> {
+        let units = unix_ms.checked_sub(self.epoch_ms)? / u64::from(self.unit_ms);
+        (units <= self.last_time()).then_some(units << self.seq_bits)
+    }
+
+    /// Returns how many ids a lane has in a second.
+    #[must_use]
+    pub fn ids_per_second(&self) -> f64 {
+        (1_u64 << self.seq_bits) as f64 * 1_000.0 / f64::from(self.unit_ms)
+    }
+
+    fn last_time(&self) -> u64 {
+        (1 << self.time_bits) - 1
+    }
+
+    fn join(&self, time: u64, lane: u32, seq: u64) -> u64 {
+        (time << self.lane_bits | u64::from(lane)) << self.seq_bits | seq
+    }
+
+    fn split(&self, tick: u64) -> (u64, u64) {
+        (tick >> self.seq_bits, tick & ((1 << self.seq_bits) - 1))
+    }
+
+    fn id(&self, lane: u32, tick: u64) -> Option<u64> {
+        let (time, seq) = self.split(tick);
+        (time <= self.last_time()).then(|| self.join(time, lane, seq))
+    }
+
+    fn parts(&self, id: u64) -> Option<Parts> {
+        let (above, seq) = self.split(id);
+        let (time, lane) = (above >> self.lane_bits, above & ((1 << self.lane_bits) - 1));
+        if time > self.last_time() {
+            return None;
+        }
+        let unix_ms = self.epoch_ms + time * u64::from(self.unit_ms);
+        Some(Parts { lane: lane as u32, value: time << self.seq_bits | seq, timed: Some((unix_ms, seq)) })
+    }
+}
+
+impl fmt::Display for Shape {
+    /// Writes its layout: `41/10/12 bits of time, lane and sequence` or `3, 5, 7, ...`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shape::Counter(CounterShape { offset, increment, .. }) => {
+                write!(f, "{offset}, {}, {}, ...", offset + increment, offset + 2 * increment)
+            }
+            Shape::Timed(TimedShape { time_bits, lane_bits, seq_bits, .. }) => {
+                write!(f, "{time_bits}/{lane_bits}/{seq_bits} bits of time, lane and sequence")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,21 @@
+//! The sharded ids of Instagram: "Sharding & IDs at Instagram", 2012.
+//!
+//! Their 41 bits of time make ids negative from 2046-06-27 on. This shape has 40, and ends there.
+
+use super::{LaneField, Preset};
+use crate::shape::{Shape, TimedShape};
+
+pub(super) const PRESET: Preset = Preset {
+    name: "instagram",
+    about: "Instagram's ids, with the shard of the caller: 1,024 per ms and shard",
+    shape: Shape::Timed(TimedShape {
+        // 2011-08-24T21:07:01.721Z
+        epoch_ms: 1_314_220_021_721,
+        unit_ms: 1,
+        time_bits: 40,
+        lane_bits: 13,
+        seq_bits: 10,
+        spread: true,
+    }),
+    lane_fields: &[LaneField { name: "shard", bits: 13 }],
+};
