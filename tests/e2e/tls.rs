@@ -275,6 +275,9 @@ fn strangers_move_nothing() {
     });
     let load: Value = serde_json::from_slice(&load.stdout).unwrap_or_else(|_| panic!("{load:?}"));
     assert!(load["numbers"].as_u64() > Some(0) && load["failed"].as_u64() > Some(0), "{load:#}");
+    let refused = cluster.next("client/backend");
+    let why = text(&refused.stderr);
+    assert!(why.contains("refuses the certificate client/backend (CertificateRevoked)"), "{why}");
     assert!(cluster.next("operator/admin").status.success());
     let after = place.seqsvr_json(&["node", "list", "--set", &cluster.set]);
     assert_eq!(nodes(&before), nodes(&after), "nothing has moved");

@@ -111,6 +111,17 @@ pub fn rejection(failed: &io::Error) -> Option<&Rejected> {
     }
 }
 
+/// Returns the name of the alert with which the other side ended a connection (RFC 8446, section 6.2), such as
+/// `CertificateRevoked`; `None` if it ended for another cause. With TLS 1.3 a server refuses the certificate of a client
+/// after the handshake of the client: the first read fails so.
+#[must_use]
+pub fn alert(failed: &io::Error) -> Option<String> {
+    match failed.get_ref()?.downcast_ref()? {
+        rustls::Error::AlertReceived(alert) => Some(format!("{alert:?}")),
+        _ => None,
+    }
+}
+
 /// Whether a handshake failed because the certificate of the server has expired.
 #[must_use]
 pub fn is_expired(failed: &io::Error) -> bool {

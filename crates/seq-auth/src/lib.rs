@@ -19,7 +19,7 @@ mod verify;
 
 pub use authorities::{Authorities, Trust};
 pub use credentials::{ClientCertificate, Credentials, CredentialsError, Files, check_validity, is_resumed, peer};
-pub use dialing::{is_expired, rejection};
+pub use dialing::{alert, is_expired, rejection};
 pub use expected::ExpectedServer;
 pub use identity::{Identity, Role};
 pub use standing::Standing;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{
-    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, RETRY_AFTER,
+    TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -63,6 +64,11 @@ pub(crate) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, requ
 
 async fn respond_to<F: SequenceService>(handlers: &Arc<Handlers<F>>, head: &Parts, body: &mut Body) -> Response<Body> {
     let path = head.uri.path();
+    if has_other_framing(head) {
+        let mut refused = respond(StatusCode::BAD_REQUEST, TEXT, "Transfer-Encoding may state chunked, once\n");
+        refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return refused;
+    }
     if is_any_grpc(head) {
         let text = "gRPC here is application/grpc or application/grpc+proto over HTTP/2. Over HTTP/1.1, and from browsers, send \
                     application/json or application/proto as Connect defines them\n";
@@ -112,6 +118,14 @@ fn memory(head: &Parts) -> Memory {
 fn is_any_grpc(head: &Parts) -> bool {
     let content_type = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |is| is.as_bytes());
     content_type.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
+}
+
+/// Returns whether the body could have another length to a proxy in front: where its transfer encodings are not
+/// `chunked` alone (RFC 9112, section 6.1). The library refuses unknown encodings, and takes `chunked` repeatedly.
+fn has_other_framing(head: &Parts) -> bool {
+    let mut encodings = head.headers.get_all(TRANSFER_ENCODING).iter();
+    let first = encodings.next();
+    first.is_some_and(|first| !first.as_bytes().eq_ignore_ascii_case(b"chunked")) || encodings.next().is_some()
 }
 
 /// Reads and discards the rest of a body, up to the limits.

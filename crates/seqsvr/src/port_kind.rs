@@ -43,6 +43,8 @@ pub(crate) enum PortKind {
     Tls,
     /// A port without TLS, reached with it.
     Plaintext,
+    /// A port with TLS that refuses the certificate of this command, with the name of the alert.
+    Refuses { alert: String },
     /// Another HTTP server.
     Http,
     /// Another gRPC server.
@@ -85,7 +87,7 @@ pub(crate) async fn identify(addr: &str) -> Option<PortKind> {
     match (security::is_tls(), speaks_tls(addr).await) {
         (true, Some(false)) => return Some(PortKind::Plaintext),
         // What it has behind the handshake is not known.
-        (true, _) => return None,
+        (true, _) => return alert(addr).await.map(|alert| PortKind::Refuses { alert }),
         (false, Some(true)) => return Some(PortKind::Tls),
         (false, _) => {}
     }
@@ -122,6 +124,17 @@ pub(crate) async fn speaks_tls(addr: &str) -> Option<bool> {
     Some(matches!(*reply, [21, 3, ..]))
 }
 
+/// Returns the alert with which a server refuses the certificate of this command; `None` where it accepts the connection.
+async fn alert(addr: &str) -> Option<String> {
+    let probe = async {
+        let mut stream = security::without_token().connect(addr, None).await?;
+        // Nothing is sent, so an accepted connection stays silent until the time of the probe is over.
+        stream.read(&mut [0]).await
+    };
+    let outcome = tokio::time::timeout(PROBE_TIMEOUT, probe).await.ok()?;
+    seq_auth::alert(&outcome.err()?)
+}
+
 /// Whether the peer broke the connection because it does not speak HTTP/2.
 fn is_no_http2(status: &Status) -> bool {
     let text = Chain(status).to_string();
@@ -155,6 +168,7 @@ impl PortKind {
             (PortKind::Metrics, _) => "is a port for metrics and probes".to_owned(),
             (PortKind::Tls, _) => "has TLS".to_owned(),
             (PortKind::Plaintext, _) => "has no TLS".to_owned(),
+            (PortKind::Refuses { alert }, _) => format!("refuses the certificate {} ({alert})", security::identity()),
             (PortKind::Redis, _) => "is a port for clients of Redis".to_owned(),
             (PortKind::Http, _) => "is an HTTP server of another kind".to_owned(),
             (PortKind::Grpc, _) => "is a gRPC server of another kind".to_owned(),
@@ -173,6 +187,11 @@ impl PortKind {
                 "write https:// before the address; --certs and --identity name the certificate".to_owned()
             }
             (PortKind::Plaintext, _) => "write http:// before the address".to_owned(),
+            (PortKind::Refuses { .. }, _) => {
+                "`seqsvr cert show` shows the certificates here, `seqsvr cert issue` makes \
+                                              another one; --certs and --identity name others"
+                    .to_owned()
+            }
             (_, Needed::Alloc) => {
                 "name the gRPC port of an AllocSvr: `addr` of an [[alloc]] in the set file".to_owned()
             }

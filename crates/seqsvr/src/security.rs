@@ -13,6 +13,7 @@ use seq_auth::{Authorities, ClientCertificate, Credentials, CredentialsError, Fi
 use seq_channel::{Access, Bearer, Dial, Pool};
 use seq_kit::connection::Tls;
 
+use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::set_file::SetFile;
 
@@ -82,6 +83,11 @@ pub(crate) fn dir() -> &'static Path {
     &args().certs
 }
 
+/// Whose certificate this command shows, as `operator/admin`.
+pub(crate) fn identity() -> &'static str {
+    &args().identity
+}
+
 /// Variables with which another process of this program shows the same certificate.
 pub(crate) fn variables() -> [(&'static str, &'static std::ffi::OsStr); 2] {
     [("SEQSVR_CERTS", dir().as_os_str()), ("SEQSVR_IDENTITY", args().identity.as_ref())]
@@ -122,7 +128,7 @@ pub(crate) fn use_tls(secure: bool) -> Result<(), Failure> {
 pub(crate) fn access() -> Result<Access, Failure> {
     let token = ARGS.get().and_then(|args| args.token.as_deref()).filter(|token| !token.is_empty());
     let bearer = token.map(Bearer::new).transpose();
-    let bearer = bearer.map_err(|error| Failure::new(Exit::Usage, format!("--token: {error}")))?;
+    let bearer = bearer.map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", cli::origin_of_token())))?;
     Ok(Access { bearer, ..without_token() })
 }
 

@@ -57,6 +57,23 @@ async fn a_connection_above_the_limit_is_closed_at_once() {
 }
 
 #[tokio::test]
+async fn a_body_with_two_framings_is_refused_and_ends_its_connection() {
+    let server = TestServer::open().await;
+    let body = "\r\n0\r\n\r\nPOST /api/seq/next/2 HTTP/1.1\r\nHost: x\r\n\r\n";
+    for framing in ["chunked\r\nTransfer-Encoding: chunked", "chunked, chunked"] {
+        let mut stream = connect(&server).await;
+        let head = format!("POST /api/seq/next/1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: {framing}\r\n");
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        let mut response = String::new();
+        // A reset after the response is an end, too.
+        let _ = tokio::time::timeout(TIMEOUT, stream.read_to_string(&mut response)).await.expect("it is closed");
+        assert!(response.starts_with("HTTP/1.1 400"), "{framing}: {response}");
+        assert_eq!(response.matches("HTTP/1.1").count(), 1, "the second request is not read: {response}");
+    }
+    assert_eq!((server.twin.last(1), server.twin.last(2)), (0, 0));
+}
+
+#[tokio::test]
 async fn input_that_is_not_http_closes_its_connection_only() {
     let server = TestServer::open().await;
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -31,6 +31,9 @@ use crate::types::{LogId, Member, StoredMembership};
 /// Timeout of a transfer of leadership: the target may first have to receive the end of the log.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Time that a store which was just started has to listen before it is added as a member.
+const START_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Pause before an unfinished change is retried.
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -179,7 +182,7 @@ impl MemberChanges {
 
     /// Returns the data directory of a store that will become a member; the store may still be starting.
     async fn directory(&self, id: u64, addr: &str) -> Result<Fingerprint, ChangeError> {
-        let deadline = tokio::time::Instant::now() + self.commit_timeout;
+        let deadline = tokio::time::Instant::now() + START_TIMEOUT;
         loop {
             match self.prober.directory(id, addr).await {
                 Ok((directory, reported)) => {

@@ -405,6 +405,22 @@ fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
             exit 2
         "#]],
     );
+    check(
+        &["next", "42"],
+        &[("SEQSVR_TOKEN", "a b")],
+        expect![[r#"
+        error: $SEQSVR_TOKEN: a token is of visible ASCII characters: TENANT.SECRET
+        exit 2
+    "#]],
+    );
+    check(
+        &["next", "42", "--token", "a b"],
+        &[("SEQSVR_TOKEN", "acme.x")],
+        expect![[r#"
+        error: --token: a token is of visible ASCII characters: TENANT.SECRET
+        exit 2
+    "#]],
+    );
     // The wrong value is that of the flag.
     check(
         &["next", "42", "--addr", "h"],
