@@ -26,7 +26,7 @@ const LACKS: u64 = 50;
 /// The simulated age of an old backup.
 const HOUR: u64 = 3_600;
 
-fn serves(file: &str) -> Option<()> {
+pub(crate) fn serves(file: &str) -> Option<()> {
     seqsvr(&["status", "--set", file]).status.success().then_some(())
 }
 

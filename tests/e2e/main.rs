@@ -66,3 +66,4 @@ mod three_node;
 mod tls;
 mod two_sets;
 mod verdicts;
+mod wrong_clock;

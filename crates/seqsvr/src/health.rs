@@ -66,17 +66,18 @@ pub(crate) async fn run(args: HealthArgs, output: &Output) -> anyhow::Result<Exi
     let pool = security::pool();
     let timeout = args.timeout;
     let end = args.wait.map(|wait| Instant::now() + wait);
-    let items = loop {
+    let (items, limit) = loop {
+        let limit = Instant::now() + timeout;
         let items = join_all(nodes.iter().map(|node| check(&pool, node, timeout))).await;
         let is_over = end.is_none_or(|end| Instant::now() + POLL_INTERVAL >= end);
         if is_over || items.iter().all(|item| item.health == Health::Serving) {
-            break items;
+            break (items, limit);
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     };
     for item in items.iter().filter(|item| item.health == Health::Unreachable) {
         if let Some(failure) =
-            port_kind::identify(&item.addr).await.and_then(|kind| kind.failure(&item.addr, Needed::Node))
+            port_kind::identify_until(&item.addr, limit).await.and_then(|kind| kind.failure(&item.addr, Needed::Node))
         {
             return Err(failure.into());
         }

@@ -3,7 +3,7 @@
 //!
 //! **Invariant:** the probes change nothing: a status request, `GET /livez` and `PING`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use seq_channel::{Access, Pool};
 use seq_load::outcome::Chain;
@@ -62,6 +62,11 @@ pub(crate) enum Needed {
     Node,
     /// A Redis port.
     Redis,
+}
+
+/// As [`identify`], within a time limit of the command: a process that hangs responds to no probe either.
+pub(crate) async fn identify_until(addr: &str, limit: Instant) -> Option<PortKind> {
+    tokio::time::timeout_at(limit.into(), identify(addr)).await.ok()?
 }
 
 /// Identifies what listens at `host:port`; `None` if nothing does, or it does not respond in time.

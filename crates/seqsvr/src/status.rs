@@ -130,11 +130,11 @@ fn print(view: &View, output: &Output) -> std::io::Result<()> {
 
 /// Queries all nodes once. Fails if none responds, and at an address that is no node's.
 async fn sample(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Duration) -> Result<View, Failure> {
+    let limit = Instant::now() + timeout;
     let addrs: BTreeSet<String> = seeds.iter().map(|seed| seed.addr.clone()).collect();
     let sample = query_all(pool, addrs, all_sets, timeout).await;
-    // Concurrently, because each takes up to a second if its process hangs.
     let silent: Vec<&Node> = seeds.iter().filter(|seed| sample.responses[&seed.addr].is_err()).collect();
-    let kinds = join_all(silent.iter().map(|seed| port_kind::identify(&seed.addr))).await;
+    let kinds = join_all(silent.iter().map(|seed| port_kind::identify_until(&seed.addr, limit))).await;
     for (seed, kind) in silent.into_iter().zip(kinds) {
         if let Some(failure) = kind.and_then(|kind| kind.failure(&seed.addr, Needed::Node)) {
             return Err(failure);

@@ -8,10 +8,11 @@ use serde_json::Value;
 use super::{allocators, ceilings, disks, ownership, security, stores, upgrades, writes};
 
 /// The alerts of all scenes.
-const SCENES: [&[&str]; 17] = [
+const SCENES: [&[&str]; 18] = [
     allocators::ALERTS,
     allocators::ALERTS_OF_FILES,
     allocators::ALERTS_OF_OVERLOAD,
+    allocators::ALERTS_OF_CLOCKS,
     ceilings::ALERTS_OF_HEADROOM,
     ceilings::ALERTS_OF_RATES,
     ceilings::ALERTS_OF_SNAPSHOTS,

@@ -6,6 +6,7 @@ use super::{Scene, Table};
 use crate::backup_disk::Disk;
 use crate::cluster::{Place, Server, eventually};
 use crate::verdicts::{Set, copy};
+use crate::wrong_clock::WrongClock;
 
 const OK: &str = "im-a: ok: 100 of 100 sections are served; 3 of 3 voters respond";
 
@@ -188,35 +189,19 @@ fn disks(scene: &mut Scene<'_>, disk: &Disk) {
     scene.over(&[OK]);
 }
 
-/// The library that gives a process with threads a wrong clock.
-fn faketime() -> Option<String> {
-    let libs = fs::read_dir("/usr/lib").ok()?.flatten();
-    let found = libs.map(|dir| dir.path().join("faketime/libfaketimeMT.so.1")).find(|path| path.is_file())?;
-    Some(found.display().to_string())
-}
-
 /// The clock of a2 steps.
 fn clocks(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
-    let Some(library) = faketime() else { return eprintln!("skipped: a clock needs libfaketime") };
-    let (place, clock) = (nodes.set.place, nodes.set.place.path("clock"));
-    fs::write(&clock, "+0s").unwrap();
+    let place = nodes.set.place;
+    let Some(clock) = WrongClock::new(place) else { return };
     nodes.allocs[1].terminate();
-    let environment = [
-        format!("LD_PRELOAD={library}"),
-        format!("FAKETIME_TIMESTAMP_FILE={}", clock.display()),
-        "FAKETIME_NO_CACHE=1".to_owned(),
-        "FAKETIME_DONT_FAKE_MONOTONIC=1".to_owned(),
-        "DONT_FAKE_MONOTONIC=1".to_owned(),
-    ];
-    let program = [env!("CARGO_BIN_EXE_seqsvr"), "alloc", "--set", &nodes.set.file, "--name", "a2", "--cores", "1"];
-    let args: Vec<&str> = environment.iter().map(String::as_str).chain(program).collect();
-    nodes.allocs[1] = place.server_of("env".as_ref(), "n-a2", &args);
+    let args = ["alloc", "--set", &nodes.set.file, "--name", "a2", "--cores", "1"];
+    nodes.allocs[1] = clock.server(place, "n-a2", &args);
     scene.well(&[OK]);
     scene.caused("the clock of a2 steps an hour ahead");
-    fs::write(&clock, "+3600s").unwrap();
+    clock.step(3_600);
     scene.says("a clock is wrong", 0, &[OK, "clock of a2 is 60 min ahead"]);
     scene.ended();
-    fs::write(&clock, "+0s").unwrap();
+    clock.step(0);
     scene.over(&[OK]);
     nodes.allocs[1].terminate();
     nodes.allocs[1] = nodes.set.alloc("a2");

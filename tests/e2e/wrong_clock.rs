@@ -1,0 +1,83 @@
+//! A process with a wall clock of its own, by libfaketime, and how its set states that.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::cluster::{Place, Server, eventually};
+use crate::dev::get;
+use crate::drills::serves;
+use crate::recover::Set;
+
+/// The wall clock of processes that are started with it; it steps under them.
+pub(crate) struct WrongClock {
+    library: PathBuf,
+    file: PathBuf,
+}
+
+impl WrongClock {
+    /// Returns a clock that is right. `None` where the library is not installed, which fails under `CI`.
+    pub(crate) fn new(place: &Place) -> Option<WrongClock> {
+        let libs = fs::read_dir("/usr/lib").unwrap().flatten();
+        let library = libs.map(|dir| dir.path().join("faketime/libfaketimeMT.so.1")).find(|path| path.is_file());
+        let Some(library) = library else {
+            assert!(std::env::var_os("CI").is_none(), "libfaketime is not installed");
+            eprintln!("skipped: a wrong clock needs libfaketime");
+            return None;
+        };
+        let clock = WrongClock { library, file: place.path("clock") };
+        clock.step(0);
+        Some(clock)
+    }
+
+    /// Sets the clock to so many seconds ahead of the true time; below 0: behind it.
+    pub(crate) fn step(&self, seconds: i64) {
+        // A process may read the file at any time.
+        let next = self.file.with_extension("next");
+        fs::write(&next, format!("{seconds:+}s")).unwrap();
+        fs::rename(next, &self.file).unwrap();
+    }
+
+    /// Starts a server with this clock. Its monotonic clock is the true one.
+    pub(crate) fn server(&self, place: &Place, name: &str, args: &[&str]) -> Server {
+        let environment = [
+            format!("LD_PRELOAD={}", self.library.display()),
+            format!("FAKETIME_TIMESTAMP_FILE={}", self.file.display()),
+            "FAKETIME_NO_CACHE=1".to_owned(),
+            "FAKETIME_DONT_FAKE_MONOTONIC=1".to_owned(),
+            "DONT_FAKE_MONOTONIC=1".to_owned(),
+        ];
+        let program = [env!("CARGO_BIN_EXE_seqsvr")];
+        let args: Vec<&str> =
+            environment.iter().map(String::as_str).chain(program).chain(args.iter().copied()).collect();
+        place.server_of("env".as_ref(), name, &args)
+    }
+}
+
+/// The monotonic clock decides on leases, so that the set serves on.
+#[test]
+fn a_wall_clock_that_steps_is_in_the_metrics_of_its_node() {
+    let set = Set::small_steps();
+    let Some(clock) = WrongClock::new(&set.place) else { return };
+    let _stores = set.stores("store");
+    let args = ["alloc", "--set", &set.file, "--name", "a1", "--cores", "1"];
+    let (_a1, _a2) = (clock.server(&set.place, "a1", &args), set.alloc("a2"));
+    eventually("the set serves", || serves(&set.file));
+    let offset = |port: u16| {
+        let metrics = get(&format!("{}:{port}", set.place.host), "/metrics");
+        let line = metrics.lines().find(|line| line.starts_with("seqsvr_clock_offset_seconds{"))?;
+        line.rsplit_once(' ')?.1.parse::<f64>().ok()
+    };
+    let within = |port: u16, least: f64, most: f64| {
+        let is = || offset(port).filter(|offset| (least..=most).contains(offset)).map(drop);
+        eventually("the offset of the clock is stated", is);
+    };
+    within(7480, -0.9, 0.9);
+    within(7481, -0.9, 0.9);
+    for seconds in [-7, 3_600] {
+        clock.step(seconds);
+        within(7480, seconds as f64 - 0.9, seconds as f64 + 0.9);
+        let next = set.place.seqsvr(&["next", "7", "--addr", &format!("http://{}:7400", set.place.host)]);
+        assert!(next.status.success(), "{next:?}");
+    }
+    within(7481, -0.9, 0.9);
+}
