@@ -116,8 +116,10 @@ fn a_certificate_that_is_not_valid_now_is_not_taken_into_use() {
     let cluster = cluster();
     let failed = || cluster.metric(7480, "seqsvr_certificate_reloads_total{node=\"a1\",outcome=\"failed\"}");
     let two_days = 2 * 24 * 60 * 60;
-    let cases = [(-60, "the certificate expired"), (two_days, "is the clock of this machine right?")];
-    for (seconds, cause) in cases {
+    let clock = "is the clock of this machine right?";
+    for (seconds, cause, at_start) in
+        [(-60, "the certificate expired", "the certificate has expired"), (two_days, clock, clock)]
+    {
         let before = failed();
         issue(&cluster, seconds);
         eventually("the file is refused again and again", || (failed() >= before + 2.0).then_some(()));
@@ -125,5 +127,9 @@ fn a_certificate_that_is_not_valid_now_is_not_taken_into_use() {
         assert_eq!(log.matches(cause).count(), 1, "{log}");
         assert!(cluster.next("client/backend").status.success());
         assert!(ready(&cluster).ends_with("\nready\n"), "{}", ready(&cluster));
+        // Nor does a process start with it: its ports, which are in use, are not opened before.
+        let started = cluster.place.seqsvr(&["alloc", "--set", &cluster.set, "--name", "a1"]);
+        assert_eq!(started.status.code(), Some(64), "{started:?}");
+        assert!(text(&started.stderr).contains(at_start), "{started:?}");
     }
 }

@@ -67,7 +67,7 @@ fn an_advance_raises_a_user_and_never_lowers_one() {
     for args in [&["42", "1000", "--yes"][..], &["42", "1000", "--dry-run"]] {
         let (code, stdout, stderr) = advance(args);
         assert_eq!((code, stdout.as_str()), (Some(1), ""), "{stderr}");
-        assert!(stderr.contains("(ALREADY_PAST)"), "{stderr}");
+        assert!(stderr.contains("uid 42 is at 1001, past 1000 (ALREADY_PAST)"), "{stderr}");
     }
     let (code, stdout, _) = advance(&["42", "4000000000000000000", "--yes", "-o", "json"]);
     let refused: Value = serde_json::from_str(&stdout).unwrap();

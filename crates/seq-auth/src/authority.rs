@@ -149,6 +149,20 @@ impl Authority {
     /// # Errors
     /// The identity is of another cluster, a host is invalid, or the certificate would outlive the authority.
     pub fn issue(&self, request: &Request, now: SystemTime) -> Result<Issued, AuthorityError> {
+        let mut usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        if request.identity.role().serves() {
+            usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+        }
+        self.issue_for(request, usages, now)
+    }
+
+    /// As [`Authority::issue`], for these usages; none: the certificate states no restriction.
+    pub(crate) fn issue_for(
+        &self,
+        request: &Request,
+        usages: Vec<ExtendedKeyUsagePurpose>,
+        now: SystemTime,
+    ) -> Result<Issued, AuthorityError> {
         let Request { identity, hosts, validity } = request;
         if identity.cluster() != self.cluster {
             return Err(AuthorityError::OtherCluster { identity: identity.clone(), cluster: self.cluster.clone() });
@@ -164,10 +178,7 @@ impl Authority {
             params.subject_alt_names.push(san(host)?);
         }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        if identity.role().serves() {
-            params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
-        }
+        params.extended_key_usages = usages;
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?.pem();

@@ -3,13 +3,14 @@
 use std::fs;
 use std::time::{Duration, SystemTime};
 
+use rcgen::ExtendedKeyUsagePurpose;
 use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio_rustls::TlsConnector;
 
 use super::*;
 use crate::authorities::{Authorities, Trust};
-use crate::authority::{Authority, Request};
+use crate::authority::{Authority, Issued, Request};
 use crate::verify::Rejected;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -34,9 +35,13 @@ impl Place {
 
     /// Writes the files of a holder, valid for ten days from `from`.
     fn files(&self, short: &str, from: SystemTime) -> Files {
+        self.files_of(short, |request| self.authority.issue(request, from).unwrap())
+    }
+
+    fn files_of(&self, short: &str, issue: impl FnOnce(&Request) -> Issued) -> Files {
         let identity = Identity::in_cluster(self.authority.cluster(), short).unwrap();
         let request = Request { identity, hosts: vec![HOST.into(), "127.0.0.1".into()], validity: 10 * DAY };
-        let issued = self.authority.issue(&request, from).unwrap();
+        let issued = issue(&request);
         let files = Files::in_dir(self.dir.path(), short);
         fs::write(&files.bundle, self.authority.bundle()).unwrap();
         fs::write(&files.certificate, format!("{}{}", *issued.key, issued.certificate)).unwrap();
@@ -105,6 +110,22 @@ async fn holders_of_one_cluster_know_each_other() {
     // The second handshake resumes the session: the client sends no certificate, and its identity is still known.
     let peer = meet(&store, ClientCertificate::Optional, &operator, HOST).await.unwrap();
     assert_eq!(peer, Some("seqsvr://im/operator/alice".parse().unwrap()));
+}
+
+/// RFC 5280, section 4.2.1.12. The role in the certificate decides on the requests that its holder may send.
+#[tokio::test]
+async fn a_certificate_without_usages_is_one_for_clients_and_servers() {
+    let place = Place::new("im");
+    let of = |short, usages: Vec<ExtendedKeyUsagePurpose>| {
+        let files = place.files_of(short, |request| place.authority.issue_for(request, usages, now()).unwrap());
+        Credentials::load(files).unwrap()
+    };
+    let (store, client) = (of("store/im-a/s1", vec![]), of("client/c", vec![]));
+    let peer = meet(&store, ClientCertificate::Required, &client, HOST).await.unwrap();
+    assert_eq!(peer, Some("seqsvr://im/client/c".parse().unwrap()));
+    // A stated usage restricts it.
+    let client = of("client/d", vec![ExtendedKeyUsagePurpose::ServerAuth]);
+    assert!(refused(&store, &client, HOST).await.contains("InvalidPurpose"));
 }
 
 #[tokio::test]

@@ -378,6 +378,13 @@ fn wrong_usage_is_exit_2() {
 }
 
 #[test]
+fn a_revocation_states_when_connections_end() {
+    let help = run(Path::new("."), &["cert", "revoke", "--help"], &[]);
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("They end connections of the holder that are open within 2 s."), "{help}");
+}
+
+#[test]
 fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
     let check = |args: &[&str], environment: &[(&str, &str)], expect: Expect| {
         expect.assert_eq(&run(Path::new("."), args, environment));

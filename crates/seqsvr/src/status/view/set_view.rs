@@ -19,7 +19,7 @@ use crate::utc;
 
 /// Shortest uptime of a node of which a statement of peers counts: they check it three times, every five seconds, so a
 /// statement about a younger process is about the process before it.
-const UNREACHED_AFTER_MS: u64 = 10_000;
+pub(super) const UNREACHED_AFTER_MS: u64 = 10_000;
 
 #[derive(Debug, Default, Serialize)]
 pub(super) struct SetView {

@@ -35,6 +35,26 @@ fn member(id: u64) -> StoreMember {
     StoreMember { id, name, addr, voter: true, ..StoreMember::default() }
 }
 
+/// A node that started just now may not have been reached yet because it did not listen.
+#[test]
+fn a_node_that_just_started_is_not_named_as_unreached() {
+    let of = |uptime_ms: u64| {
+        let (mut a1, mut a2) = (alloc("a1", 5), alloc("a2", 5));
+        if let Ok(StatusResponse { role: Some(Role::Alloc(status)), .. }) = &mut a1 {
+            status.unreached = vec!["a2".to_owned()];
+        }
+        a2.as_mut().unwrap().uptime_ms = uptime_ms;
+        view([("h:1", store(1)), ("h:2", store(2)), ("h:7", a1), ("h:8", a2)]).verdict
+    };
+    assert!(
+        !of(set_view::UNREACHED_AFTER_MS - 1).contains("is not reached"),
+        "{}",
+        of(set_view::UNREACHED_AFTER_MS - 1)
+    );
+    let named = of(set_view::UNREACHED_AFTER_MS);
+    assert!(named.contains("a2 is not reached by a1 at its address for callers"), "{named}");
+}
+
 #[test]
 fn an_allocator_has_a_state_and_a_stopped_one_that_was_drained_is_no_fault() {
     let with = |change: fn(&mut AllocMember)| store_with(2, |status| change(&mut status.allocs[1]));
