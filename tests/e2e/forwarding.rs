@@ -5,10 +5,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use serde_json::Value;
 
 use crate::cluster::{Place, Server, eventually, seqsvr};
+use crate::two_sets::{ALLOCS, TwoSets};
 
 /// Seconds of load: a failover in the middle, and time after it.
 const SECONDS: &str = "9";
@@ -189,5 +191,35 @@ fn a_planned_restart_of_an_owner_fails_no_call_and_skips_no_number() {
         let report = load.report();
         assert_in_order(&report);
         assert_eq!((&report["failed"], &report["order"]["pass"]), (&0.into(), &true.into()), "{report:#}");
+    }
+}
+
+/// Callers have the addresses of the other set's allocators alone, and no SDK that repeats calls.
+#[test]
+fn a_rolling_restart_of_a_set_fails_no_call_at_another_set() {
+    let sets = TwoSets::new(10_000_000);
+    let [_a, mut b] = sets.start();
+    sets.split_for_good("5_000_000");
+    let addrs = [7400, 7401].map(|port| sets.addr(port));
+    let load = |endpoint| {
+        let bench =
+            ["bench", "--endpoint", endpoint, "--addr", &addrs[0], "--addr", &addrs[1], "--first-uid", "5000000"];
+        let more =
+            ["--uids", "50000", "--rate", RATE, "--duration-s", SECONDS, "--warmup-s", "0", "-o", "json", "--check"];
+        Load::start(&[&bench[..], &more[..]].concat())
+    };
+    let (loads, began) = (["grpc", "json"].map(load), Instant::now());
+    for ((alloc, name), port) in [0, 1, 0, 1].map(|at| ((at, ALLOCS[at]), [7420, 7421][at])) {
+        let alloc = &mut b.allocs[alloc];
+        assert_eq!(alloc.terminate(), Some(0));
+        *alloc = sets.alloc("b", name);
+        let serves = || seqsvr(&["health", "--addr", &sets.addr(port)]).status.success().then_some(());
+        eventually("the allocator serves again", serves);
+    }
+    println!("both have been restarted in {:.1?}", began.elapsed());
+    for load in loads {
+        let report = load.report();
+        assert_in_order(&report);
+        assert_eq!(report["failed"], 0, "{report:#}");
     }
 }
