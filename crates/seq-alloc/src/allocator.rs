@@ -1,38 +1,33 @@
 //! The handle: numbers from memory, at the price of one atomic load and one compare-and-swap.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use seq_api::batch_clock::BatchClock;
 use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_channel::{Dial, ExpectedServer, Pool};
 use seq_core::calls::UnknownAttempts;
 use seq_core::owner::Owner;
 use seq_core::route::{Route, RouteUpdate};
-use seq_core::self_check::Decision;
 use seq_core::set_spec::SpecError;
 use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Target, Uid, limits};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
-use crate::config::{AllocConfig, OptionsError};
+use crate::config::{AllocConfig, NodeConfig, OptionsError};
 use crate::counters::Counters;
 use crate::halt::{Halt, HaltLatch};
-use crate::handover::HandoverQueue;
-use crate::handover_service::Receiving;
 use crate::other_sets::{OtherSets, probe_loop};
 use crate::ownership::{OwnedSection, Ownership, Serving};
 use crate::peers::Peers;
-use crate::pending::{PendingCalls, PendingItem};
+use crate::pending_item::PendingItem;
 use crate::raise_queue::RaiseInbox;
-use crate::shared::Shared;
+use crate::shared::{HandoverState, PendingCalls, Reachability, Registration, Shared};
 use crate::store_link::StoreLink;
 use crate::work::{Advance, Read, Take, Work};
-use crate::{control_loop, loss_report, shared};
+use crate::{control_loop, loss_report, metrics_loop};
 
 /// An AllocSvr's numbers. Clones are handles on the same one; calls may come from any thread and any runtime.
 #[derive(Clone, Debug)]
@@ -111,36 +106,25 @@ impl Allocator {
                 clock.clone(),
             ),
             clock,
-            node: AtomicU32::new(0),
-            fault: Mutex::new(None),
-            stores: Mutex::default(),
-            peer_addrs: Mutex::default(),
+            registration: Registration::default(),
             raises: RaiseInbox::default(),
-            renew_now: Notify::new(),
-            grants_due: Notify::new(),
-            ownership_changed: Notify::new(),
             pending: PendingCalls::default(),
-            handovers: HandoverQueue::default(),
-            receiving: Receiving::default(),
-            self_check: Mutex::new(Decision::Serve),
-            unreached: Mutex::default(),
+            handovers: HandoverState::default(),
+            reachability: Reachability::new(),
             peers: Peers::new(options.connections, to_peers),
-            other_sets: OtherSets::new(&set, &name, options.connections, dial.clone()),
+            other_sets: Arc::new(OtherSets::new(&set, &name, options.connections, dial.clone())),
             shutdown: group.token(),
-            set,
-            name,
-            advertise,
-            advertise_to_peers,
-            replace,
             halt: HaltLatch::new(group.token()),
-            last_incarnation: AtomicU64::new(0),
-            layout,
-            options,
+            config: NodeConfig { set, name, advertise, advertise_to_peers, replace, layout, options },
         });
         group.spawn("control loop", Kind::Critical, control_loop::run(shared.clone(), link.clone()));
         group.spawn("report of a loss", Kind::Disposable, loss_report::run(shared.clone(), link.clone()));
-        group.spawn("probes of other sets", Kind::Disposable, probe_loop(shared.clone()));
-        group.spawn("metrics loop", Kind::Disposable, shared::metrics_loop(shared.clone()));
+        group.spawn(
+            "probes of other sets",
+            Kind::Disposable,
+            probe_loop(shared.other_sets.clone(), shared.config.layout.clone(), group.token()),
+        );
+        group.spawn("metrics loop", Kind::Disposable, metrics_loop::run(shared.clone()));
         Ok(Allocator { shared, link, arrivals: None })
     }
 
@@ -181,11 +165,11 @@ impl Allocator {
         let now = shared.clock.now();
         let lease = shared.ownership.lease_left(now);
         let confirmed = shared.ownership.confirmed();
-        let served = u64::try_from(shared.options.terms().served().as_nanos()).unwrap_or(u64::MAX);
+        let served = u64::try_from(shared.config.options.terms().served().as_nanos()).unwrap_or(u64::MAX);
         let over = confirmed > 0 && lease.is_zero();
         let ended = now.boottime.saturating_sub(confirmed.saturating_add(served));
         v1::AllocStatus {
-            id: shared.node.load(Relaxed),
+            id: shared.registration.node().0,
             incarnation: session.map_or(0, |session| session.incarnation.0),
             sections: owned.iter().count() as u32,
             route_version: self.route_version().0,
@@ -193,17 +177,17 @@ impl Allocator {
             forwarded: shared.counters.forwards(),
             raises,
             raises_refused,
-            slot_bytes: shared.slot_bytes(),
-            store_addrs: shared.stores.lock().clone(),
+            slot_bytes: shared.ownership.slot_bytes(),
+            store_addrs: self.link.reported_members(),
             // At least one while there is a lease, and once it is over.
             lease_remaining_ms: (lease.as_millis() as u64).max(u64::from(!lease.is_zero())),
             lease_ended_ms: if over { (ended / 1_000_000).max(1) } else { 0 },
             halted: self.halt().map_or_else(String::new, |halt| halt.to_string()),
             seen_revision: self.link.seen().revision.0,
-            last_incarnation: shared.last_incarnation.load(Relaxed),
+            last_incarnation: shared.registration.last_incarnation().0,
             leases_expired: shared.counters.leases_expired(now.boottime),
-            withdrawn: shared.withdrawn().unwrap_or_default(),
-            unreached: shared.unreached.lock().clone(),
+            withdrawn: shared.reachability.withdrawn().unwrap_or_default(),
+            unreached: shared.reachability.unreached(),
         }
     }
 
@@ -220,7 +204,7 @@ impl Allocator {
         };
         let ceilings = from.by_ref().take(limits::MAX_CEILINGS).map(ceiling).collect();
         let next_section = from.next().map_or(0, |section| section.id.0);
-        v1::ListCeilingsResponse { set: self.shared.set.clone(), ceilings, next_section }
+        v1::ListCeilingsResponse { set: self.shared.config.set.clone(), ceilings, next_section }
     }
 
     /// Adds what must hold before traffic is sent here: the node is registered, holds a lease, knows the owners, agrees
@@ -228,19 +212,19 @@ impl Allocator {
     pub fn add_checks(&self, checks: &mut Checks) {
         let shared = self.shared.clone();
         checks.add("registered", move || {
-            let reason = || shared.fault.lock().clone().unwrap_or_else(|| "not registered yet".to_owned());
+            let reason = || shared.registration.fault().unwrap_or_else(|| "not registered yet".to_owned());
             if shared.ownership.machine().session().is_some() { Ok(()) } else { Err(reason()) }
         });
         let shared = self.shared.clone();
         checks.add("lease", move || {
-            let reason = || shared.fault.lock().clone().unwrap_or_else(|| "the store does not respond".to_owned());
+            let reason = || shared.registration.fault().unwrap_or_else(|| "the store does not respond".to_owned());
             if shared.is_leased() { Ok(()) } else { Err(reason()) }
         });
         let shared = self.shared.clone();
-        checks.add("reachable", move || shared.withdrawn().map_or(Ok(()), Err));
+        checks.add("reachable", move || shared.reachability.withdrawn().map_or(Ok(()), Err));
         let shared = self.shared.clone();
         checks.add("routes", move || {
-            let reason = || shared.fault.lock().clone().unwrap_or_else(|| "no routes yet".to_owned());
+            let reason = || shared.registration.fault().unwrap_or_else(|| "no routes yet".to_owned());
             let routes = shared.routes();
             let routed = routes.as_ref().is_some_and(|routes| {
                 // One section with an owner, or in another set, is enough: which uids are requested is not known here.
@@ -288,20 +272,20 @@ impl Allocator {
     pub async fn drain(&self, timeout: Duration) -> bool {
         let shared = &*self.shared;
         shared.step(|owner, _| owner.leave());
-        shared.renew_now.notify_one();
+        shared.registration.request_renewal();
         let drained = async {
             loop {
-                let changed = shared.ownership_changed.notified();
-                if shared.ownership.machine().is_empty() && shared.handovers.are_done() {
+                let changed = shared.pending.ownership_changed();
+                if shared.ownership.machine().is_empty() && shared.handovers.queue.are_done() {
                     return true;
                 }
-                if shared.is_stopped() {
+                if shared.reachability.is_stopped() {
                     return false;
                 }
                 tokio::select! {
                     () = changed => {}
                     // That the store released what was given up changes nothing here, so nothing is notified.
-                    () = tokio::time::sleep(shared.options.min_renew_interval) => {}
+                    () = tokio::time::sleep(shared.config.options.min_renew_interval) => {}
                 }
             }
         };
@@ -347,7 +331,7 @@ impl SequenceService for Allocator {
 
     #[inline]
     fn route_version(&self) -> RouteVersion {
-        self.shared.routes().as_ref().map_or(RouteVersion(0), |routes| routes.version())
+        self.shared.ownership.route_version()
     }
 
     fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate> {
@@ -360,7 +344,7 @@ impl Allocator {
     #[inline]
     async fn one<W: Work>(&self, work: &W, call: Call, item: Item) -> Result<W::Output, Refusal> {
         let shared = &*self.shared;
-        let (section, slot) = shared.layout.locate(item.uid)?;
+        let (section, slot) = shared.config.layout.locate(item.uid)?;
         let item = PendingItem { index: 0, item, section, slot, unknown: UnknownAttempts::default() };
         // The guard ends with the statement: nothing is held over a wait.
         let result = self.serve().and_then(|serving| work.here(shared, serving.get(section)?, &item));

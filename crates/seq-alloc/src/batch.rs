@@ -10,7 +10,8 @@ use seq_core::calls::{Destination, UnknownAttempts};
 use seq_core::{Count, Epoch, Refusal, SectionId, Uid};
 
 use crate::ownership::Serving;
-use crate::pending::{ItemResult, PendingGroup, PendingItem};
+use crate::pending::{ItemResult, PendingGroup};
+use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 use crate::work::{Read, Take, Work};
 
@@ -37,7 +38,7 @@ impl Shared {
         let mut located = [None; PREFETCHED];
         for (chunk, items) in items.chunks(PREFETCHED).enumerate() {
             for (located, item) in located.iter_mut().zip(items) {
-                let target = item.ok().and_then(|item| self.layout.locate(item.uid).ok());
+                let target = item.ok().and_then(|item| self.config.layout.locate(item.uid).ok());
                 *located =
                     target.map(|(section, slot)| (section, slot, serving.and_then(|serving| serving.get(section))));
                 if let (Some((_, slot, Some(served))), 2..) = (*located, items.len()) {
@@ -66,7 +67,7 @@ impl Shared {
 
     fn locate(&self, index: usize, item: &DecodedItem) -> Result<PendingItem, Refusal> {
         let item = (*item)?;
-        let (section, slot) = self.layout.locate(item.uid)?;
+        let (section, slot) = self.config.layout.locate(item.uid)?;
         Ok(PendingItem { index, item, section, slot, unknown: UnknownAttempts::default() })
     }
 

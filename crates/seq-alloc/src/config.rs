@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use seq_api::clock::Clock;
-use seq_core::AdvanceLimit;
 use seq_core::lease::{LeaseTerms, TermsError};
-use seq_core::limits;
 use seq_core::raises::RaiseOptions;
 use seq_core::renewals::RenewalOptions;
 use seq_core::set_spec::SetSpec;
 use seq_core::store_calls::DEFAULT_ATTEMPT_TIMEOUT;
+use seq_core::{AdvanceLimit, Layout, limits};
 use seq_kit::config::durations;
 
 /// Configuration of one AllocSvr.
@@ -29,6 +28,24 @@ pub struct AllocConfig {
     pub options: AllocOptions,
     /// The clocks of its lease.
     pub clock: Clock,
+}
+
+/// Identity of a node and its configuration, checked.
+#[derive(Debug)]
+pub(crate) struct NodeConfig {
+    /// Name of the set.
+    pub(crate) set: String,
+    /// Name of the node, one of the set's AllocSvrs.
+    pub(crate) name: String,
+    /// As in [`AllocConfig`].
+    pub(crate) advertise: String,
+    /// As in [`AllocConfig`].
+    pub(crate) advertise_to_peers: Option<String>,
+    /// As in [`AllocConfig`].
+    pub(crate) replace: bool,
+    /// Sections of the set's uids.
+    pub(crate) layout: Layout,
+    pub(crate) options: AllocOptions,
 }
 
 seq_kit::options! {

@@ -6,8 +6,8 @@
 //! module shows each event: why an AllocSvr wakes.
 //!
 //! Four things wait elsewhere. The check of this node (`self_check`) changes nothing but whether it is withdrawn. The
-//! probes of other sets (`other_sets`) change nothing that is owned. The metrics loop (`shared`) decides nothing, its
-//! walk over all pages takes milliseconds, and it may fail without ending the process. Pending calls wait for
+//! probes of other sets (`other_sets`) change nothing that is owned. The metrics loop (`metrics_loop`) decides nothing,
+//! its walk over all pages takes milliseconds, and it may fail without ending the process. Pending calls wait for
 //! `ownership_changed` on the threads that serve them.
 //!
 //! **Invariant:** responses are adopted here alone, one at a time, in the order in which the calls ended. Once this
@@ -116,7 +116,12 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
     };
     loop {
         let event = control.next_event().await;
-        tracing::trace!(set = control.shared.set, name = control.shared.name, event = event.name(), "woken");
+        tracing::trace!(
+            set = control.shared.config.set,
+            name = control.shared.config.name,
+            event = event.name(),
+            "woken"
+        );
         if let Event::ShutDown = event {
             break;
         }
@@ -142,10 +147,10 @@ impl ControlLoop {
                     Some(event) => event,
                     None => continue,
                 },
-                () = shared.handovers.arrived() => Event::HandoverRequested,
+                () = shared.handovers.queue.arrived() => Event::HandoverRequested,
                 () = shared.raises.arrived() => Event::RaiseQueued,
-                () = shared.grants_due.notified() => Event::GrantReported,
-                () = shared.renew_now.notified() => Event::RoutesStale,
+                () = shared.registration.grant_requested() => Event::GrantReported,
+                () = shared.registration.renewal_requested() => Event::RoutesStale,
             };
         }
     }

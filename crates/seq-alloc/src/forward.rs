@@ -14,18 +14,19 @@ use std::sync::Arc;
 use seq_api::service::{Allocation, Call, Current, Item, ItemReply};
 use seq_channel::batch::{self, Allocated, CallItems, NodeBatcher, Outcome, QueueFull};
 use seq_core::calls::Destination;
-use seq_core::{Epoch, NodeId, Reading, Refusal, SectionId, Seq, SetId, Target};
-use seq_proto::reason::{Reason, key};
-use seq_proto::refusals::{Details, RefusedItem};
+use seq_core::{Epoch, NodeId, Refusal, SectionId, Target};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
-use seq_proto::{status, v1};
+use seq_proto::{Reason, v1};
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
+use self::response::{Failure, given, read};
 use crate::other_sets::OtherSet;
-use crate::pending::PendingItem;
+use crate::pending_item::PendingItem;
 use crate::shared::Shared;
+
+mod response;
 
 type Owner = SequenceServiceClient<Channel>;
 
@@ -65,32 +66,6 @@ impl ForwardTarget {
     }
 }
 
-/// Why an owner gave no usable response.
-#[derive(Clone)]
-enum Failure {
-    /// It certainly did not process the call.
-    NotProcessed,
-    /// The time was over before the call was sent.
-    NotSent,
-    /// The connection broke, and it may have processed the call.
-    Broken,
-    /// The time is over, or the response is none; it may have processed the call.
-    TimedOut,
-    /// It refused.
-    Refused(Refused),
-    /// As many items as allowed are on their way to it; nothing was sent.
-    QueueFull(usize),
-}
-
-/// An owner's refusal, as it is on the wire.
-#[derive(Clone)]
-struct Refused {
-    reason: Reason,
-    set: Option<SetId>,
-    since: Option<Epoch>,
-    bound: Option<Seq>,
-}
-
 impl Shared {
     async fn send<Q, A>(
         &self,
@@ -109,8 +84,7 @@ impl Shared {
         request.set_timeout(left);
         let response = match tokio::time::timeout(left, method(owner, request)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) if seq_channel::not_processed(&status) => Err(Failure::NotProcessed),
-            Ok(Err(status)) => Err(refused(&status)),
+            Ok(Err(status)) => Err(Failure::of_status(&status)),
             Err(_) => Err(Failure::TimedOut),
         };
         to.on_response(response.as_ref().err());
@@ -161,7 +135,7 @@ impl Shared {
                         Some(given(value, prev, epoch, lost).ok_or_else(|| timed_out(item.section, to)))
                     }
                     Err(error) if error.reason == Reason::WouldWait => None,
-                    Err(error) => Some(Err(self.refusal(failure_of_item(error), to, item))),
+                    Err(error) => Some(Err(self.refusal(Failure::of_item(error), to, item))),
                 };
                 let replies: Vec<_> = items.iter().zip(response.results()).map(reply).collect();
                 if replies.iter().any(Option::is_none) {
@@ -170,7 +144,7 @@ impl Shared {
                 return Some(replies);
             }
             Ok(Outcome::Unsupported) => return None,
-            Ok(Outcome::Refused(error)) => failure_of_item(&error),
+            Ok(Outcome::Refused(error)) => Failure::of_item(&error),
             Ok(Outcome::Failed { sent: false, .. }) => Failure::NotProcessed,
             Ok(Outcome::TimedOut { sent: false }) => Failure::NotSent,
             Ok(Outcome::Failed { status, .. }) if seq_channel::is_broken(&status) => Failure::Broken,
@@ -271,7 +245,7 @@ impl Shared {
         match self.send(&call, owner, message, async |mut owner, request| owner.advance(request).await).await {
             Ok(response) if response.epoch > 0 => Ok(Epoch(response.epoch)),
             Ok(_) => Err(timed_out(item.section, owner)),
-            Err(failure) => Err(self.refusal_of(failure, owner, item, Some(to))),
+            Err(failure) => Err(failure.refusal(owner.destination(), item, Some(to), &self.config.layout)),
         }
     }
 
@@ -322,7 +296,7 @@ impl Shared {
     ) -> Vec<Result<T, Refusal>> {
         let mut errors: BTreeMap<_, _> = errors.into_iter().map(|error| (error.index, error)).collect();
         let result = |(at, item): (u32, &PendingItem)| match errors.remove(&at) {
-            Some(error) => Err(self.refusal(failure_of_item(&error), to, item)),
+            Some(error) => Err(self.refusal(Failure::of_item(&error), to, item)),
             None => value(at as usize).ok_or(timed_out(item.section, to)),
         };
         (0..).zip(items).map(result).collect()
@@ -333,87 +307,12 @@ impl Shared {
         items.iter().map(|item| Err(self.refusal(failure.clone(), to, item))).collect()
     }
 
-    /// Returns the owner's failure as the refusal of an item.
+    /// Returns the refusal that the caller of an item gets for a failure of an allocation or a reading.
     fn refusal(&self, failure: Failure, to: &ForwardTarget, item: &PendingItem) -> Refusal {
-        self.refusal_of(failure, to, item, None)
+        failure.refusal(to.destination(), item, None, &self.config.layout)
     }
-
-    /// As [`Shared::refusal`], of an advance to a number.
-    fn refusal_of(&self, failure: Failure, to: &ForwardTarget, item: &PendingItem, target: Option<u64>) -> Refusal {
-        let section = item.section;
-        let destination = to.destination();
-        let refused = match (failure, destination) {
-            (Failure::NotSent, _) => return Refusal::DeadlinePassed { section },
-            (Failure::NotProcessed, Destination::Node(owner)) => return Refusal::OwnerUnreachable { section, owner },
-            (Failure::NotProcessed, Destination::Set(set)) => return Refusal::SetUnavailable { section, set },
-            (Failure::QueueFull(pending), Destination::Node(_)) => return Refusal::TooManyPending { section, pending },
-            (Failure::QueueFull(pending), Destination::Set(set)) => {
-                return Refusal::TooManyPendingOfSet { section, set, pending };
-            }
-            (Failure::Broken, Destination::Node(owner)) => return Refusal::OwnerConnectionLost { section, owner },
-            (Failure::Broken | Failure::TimedOut, _) => return timed_out(section, to),
-            (Failure::Refused(refused), _) => refused,
-        };
-        let owner = if let Destination::Node(owner) = destination { owner } else { NodeId(0) };
-        let Item { uid, count, epoch } = item.item;
-        let (count, uids) = (count.get(), self.layout.uids());
-        let about = RefusedItem { uid, count, to: target, epoch, section, owner, uids };
-        let Refused { reason, set, since, bound } = refused;
-        // A text states the quota of a tenant, and nodes count no tenant among each other.
-        let details = Details { set, since, bound, text: "" };
-        match (about.refusal(reason, details), destination) {
-            // A node of the other set could not reach the owner there, and nothing was sent.
-            (Some(Refusal::OwnerUnreachable { .. }), Destination::Set(set)) => Refusal::SetUnavailable { section, set },
-            (Some(Refusal::OwnerConnectionLost { .. }), Destination::Set(_)) | (None, _) => timed_out(section, to),
-            (Some(refusal), _) => refusal,
-        }
-    }
-}
-
-/// Decodes an owner's refusal.
-fn refused(status: &Status) -> Failure {
-    let number = |key| status::metadata(status, key).and_then(|number| number.parse().ok());
-    match status::reason(status) {
-        Some(reason) => {
-            let (set, since) = (number(key::SET).map(SetId), number(key::SINCE).map(Epoch));
-            let bound = number(key::BOUND).map(Seq);
-            failure_of(&reason, |reason| Refused { reason, set, since, bound })
-        }
-        None if seq_channel::is_broken(status) => Failure::Broken,
-        None => Failure::TimedOut,
-    }
-}
-
-/// Decodes the refusal of an item.
-fn failure_of_item(error: &v1::ItemError) -> Failure {
-    let v1::ItemError { reason, set_id, since, .. } = error;
-    let (set, since) = (set_id.map(SetId), since.map(Epoch));
-    failure_of(reason, |reason| Refused { reason, set, since, bound: None })
-}
-
-/// Returns the failure of a refusal. A refusal whose reason this version does not know counts as no response: numbers
-/// may have been consumed.
-fn failure_of(reason: &str, refused: impl FnOnce(Reason) -> Refused) -> Failure {
-    Reason::parse(reason).map_or(Failure::TimedOut, |reason| Failure::Refused(refused(reason)))
 }
 
 fn timed_out(section: SectionId, to: &ForwardTarget) -> Refusal {
     to.destination().timed_out(section)
-}
-
-/// An allocation as an owner responded it; `None` when it cannot be one.
-fn given(value: u64, prev: u64, epoch: u64, lost: u32) -> Option<Allocation> {
-    let sound = value > prev && value <= Seq::MAX.0 && epoch > 0;
-    sound.then_some(Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch), lost })
-}
-
-/// A reading as an owner responded it; `None` when it cannot be one.
-fn read(value: u64, exactness: i32, epoch: u64) -> Option<Current> {
-    let exact = match v1::Exactness::try_from(exactness).ok()? {
-        v1::Exactness::Exact => true,
-        v1::Exactness::UpperBound => false,
-        v1::Exactness::Unspecified => return None,
-    };
-    let sound = value <= Seq::MAX.0 && epoch > 0;
-    sound.then_some(Current { reading: Reading { value: Seq(value), exact }, epoch: Epoch(epoch) })
 }

@@ -3,19 +3,16 @@
 //! Every handover is a row of short calls, one after the other, and several handovers are under way at a time. From the
 //! freeze to the commit callers of the section wait, so no call waits for one of another handover.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use seq_core::backoff::Backoff;
 use seq_core::owner::handover::{Commit, Handover, HandoverRequest};
 use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::{NodeId, SectionId, SetId};
 use seq_kit::repeats::Repeats;
 use seq_proto::refusals::RefusedHandover;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -28,42 +25,6 @@ use crate::store_link::{StoreError, StoreLink};
 /// long as [`crate::handover_calls`] allows: together a second or two, in which the section arrives at the other set's
 /// store; after that the target's own renewals bring the grant.
 const ACTIVATIONS_BETWEEN_SETS: u32 = 4;
-
-/// Requests to be sent. Bounded by the handovers that are under way, each of which waits for one response.
-#[derive(Debug, Default)]
-pub(crate) struct HandoverQueue {
-    pending: Mutex<VecDeque<HandoverRequest>>,
-    arrived: Notify,
-    /// Requests that were pushed and have no outcome yet.
-    open: AtomicUsize,
-}
-
-impl HandoverQueue {
-    pub(crate) fn push(&self, request: HandoverRequest) {
-        self.open.fetch_add(1, SeqCst);
-        self.pending.lock().push_back(request);
-        self.arrived.notify_one();
-    }
-
-    /// Whether every request has its outcome.
-    pub(crate) fn are_done(&self) -> bool {
-        self.open.load(SeqCst) == 0
-    }
-
-    /// Completes after a request was pushed since the last call completed. Cancel safe.
-    pub(crate) async fn arrived(&self) {
-        self.arrived.notified().await;
-    }
-
-    fn pop(&self) -> Option<HandoverRequest> {
-        self.pending.lock().pop_front()
-    }
-
-    /// A request has its outcome, and what follows from it was pushed.
-    fn done(&self) {
-        self.open.fetch_sub(1, SeqCst);
-    }
-}
 
 /// The handovers from this node that are under way.
 pub(crate) struct Handovers {
@@ -163,7 +124,7 @@ impl Handovers {
     pub(crate) fn next_call(&mut self) -> Option<HandoverCall> {
         let step = match self.next_retry() {
             Some(step) => step,
-            None => match self.shared.handovers.pop()? {
+            None => match self.shared.handovers.queue.pop()? {
                 HandoverRequest::Prepare(handover) => Step::Prepare(handover),
                 HandoverRequest::Stage(handover) => {
                     self.frozen.insert(handover.section, Instant::now());
@@ -180,7 +141,7 @@ impl Handovers {
     }
 
     fn backoff(&self) -> Backoff {
-        Backoff::new(self.shared.options.retry_min, self.shared.options.retry_max)
+        Backoff::new(self.shared.config.options.retry_min, self.shared.config.options.retry_max)
     }
 
     /// A step whose wait is over. Commits of incarnations that are over are dropped.
@@ -190,7 +151,9 @@ impl Handovers {
             let (_, step) = self.retries.swap_remove(due);
             let session = self.shared.ownership.machine().session();
             match &step {
-                Step::Commit(attempt) if session != Some(attempt.handover.session) => self.shared.handovers.done(),
+                Step::Commit(attempt) if session != Some(attempt.handover.session) => {
+                    self.shared.handovers.queue.done()
+                }
                 _ => return Some(step),
             }
         }
@@ -240,10 +203,10 @@ impl Handovers {
                     shared.counters.handover_paused(since.elapsed());
                 }
                 // There may be more to hand over.
-                shared.renew_now.notify_one();
+                shared.registration.request_renewal();
             }
         }
-        self.shared.handovers.done();
+        self.shared.handovers.queue.done();
     }
 
     /// Adopts the store's response to a commit. Returns whether the commit is decided; `false`: it is repeated.

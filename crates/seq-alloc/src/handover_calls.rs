@@ -89,7 +89,7 @@ impl Shared {
             to_node_id: handover.to.0,
             to_incarnation: handover.incarnation.0,
             handover_id: handover.handover_id.0,
-            route_version: self.known_version().0,
+            route_version: self.ownership.known_version().0,
         }
     }
 
@@ -104,7 +104,7 @@ impl Shared {
             to_incarnation: handover.incarnation.0,
             handover_id: handover.handover_id.0,
             departure: Some(departure.into()),
-            route_version: self.known_version().0,
+            route_version: self.ownership.known_version().0,
         }
     }
 
@@ -118,10 +118,10 @@ impl Shared {
         let Handover { section, epoch, handover_id, incarnation, .. } = *handover;
         let offer = |from_set| HandoverOffer { section, epoch: epoch.next(), handover_id, incarnation, from_set };
         match &handover.departure {
-            None => owners::to_offer(&offer(SetId(0)), &self.set),
+            None => owners::to_offer(&offer(SetId(0)), &self.config.set),
             Some(departure) => {
-                let layout_id = self.layout.id_of(section).unwrap_or(LayoutId(0));
-                owners::to_offer_between_sets(&offer(self.set_id()), departure.set, layout_id)
+                let layout_id = self.config.layout.id_of(section).unwrap_or(LayoutId(0));
+                owners::to_offer_between_sets(&offer(self.ownership.set_id()), departure.set, layout_id)
             }
         }
     }
@@ -131,15 +131,12 @@ impl Shared {
     fn target(&self, handover: &Handover) -> Result<HandoverServiceClient<Channel>, Status> {
         let channel = match &handover.departure {
             Some(departure) => self.channel_of_set(departure.set, &departure.addr)?,
-            None => {
-                let stated = self.peer_addrs.lock().get(&handover.to).cloned();
-                match stated {
-                    Some(addr) => get(&self.peers, &addr)?,
-                    None => self
-                        .channel(handover.to)
-                        .ok_or_else(|| Status::unavailable("the target's address is not known"))?,
+            None => match self.handovers.targets.get(handover.to) {
+                Some(addr) => get(&self.peers, &addr)?,
+                None => {
+                    self.channel(handover.to).ok_or_else(|| Status::unavailable("the target's address is not known"))?
                 }
-            }
+            },
         };
         Ok(HandoverServiceClient::new(channel))
     }

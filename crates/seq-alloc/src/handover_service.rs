@@ -7,13 +7,13 @@
 use std::time::Duration;
 
 use seq_core::limits;
-use seq_core::owner::handover::{HandoverOffer, MAX_INCOMING_SLOTS, OfferRefusal};
+use seq_core::owner::handover::{HandoverOffer, OfferRefusal};
 use seq_core::section::SectionCopy;
 use seq_core::{SectionId, Seq};
 use seq_proto::owners::{self, OfferError};
 use seq_proto::v1::handover_service_server::{HandoverService, HandoverServiceServer};
 use seq_proto::{Reason, v1};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::SemaphorePermit;
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -22,30 +22,6 @@ use crate::handover_calls;
 
 /// How long an Activate waits for the grant: the store's response to one renewal, well before the source times out.
 const GRANT_TIME: Duration = Duration::from_millis(400);
-
-/// Bounds the slots of copies that are being received, by all requests together: as many as are kept once they are
-/// here.
-#[derive(Debug)]
-pub(crate) struct Receiving(Semaphore);
-
-impl Default for Receiving {
-    fn default() -> Receiving {
-        Receiving(Semaphore::new(MAX_INCOMING_SLOTS))
-    }
-}
-
-impl Receiving {
-    /// Makes room for more slots of one copy; it is free again when the permit is dropped.
-    fn make_room<'a>(&'a self, held: &mut SemaphorePermit<'a>, slots: usize) -> Result<(), Status> {
-        let more = u32::try_from(slots).ok().and_then(|slots| self.0.try_acquire_many(slots).ok());
-        let more = more.ok_or_else(|| {
-            let text = format!("copies of {MAX_INCOMING_SLOTS} touched uids are being received already");
-            Reason::TooMuchStaged.status(text)
-        })?;
-        held.merge(more);
-        Ok(())
-    }
-}
 
 impl Allocator {
     /// The service that other AllocSvrs call to hand sections over; served beside the other endpoints, on the same
@@ -76,7 +52,7 @@ impl HandoverService for Service {
         let offer = self.offer(first.offer.as_ref())?;
         // Before more is received than the first message.
         self.0.shared.ownership.machine().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
-        let time = handover_calls::stage_time(self.0.shared.layout.section_size() as usize);
+        let time = handover_calls::stage_time(self.0.shared.config.layout.section_size() as usize);
         let copy = tokio::time::timeout(time, self.receive(first, messages, offer.section)).await;
         let (copy, _room) = copy.map_err(|_| Status::deadline_exceeded(format!("no whole copy within {time:?}")))??;
         self.0.shared.step(|owner, _| owner.on_stage(&offer, copy)).map_err(|refusal| self.refused(&refusal))?;
@@ -89,7 +65,7 @@ impl HandoverService for Service {
         shared.step(|owner, effects| owner.on_activate(&offer, effects)).map_err(|refusal| self.refused(&refusal))?;
         let begun = async {
             loop {
-                let changed = shared.ownership_changed.notified();
+                let changed = shared.pending.ownership_changed();
                 if shared.ownership.machine().is_settled(&offer) {
                     return;
                 }
@@ -118,12 +94,13 @@ impl Service {
             return Err(malformed(&OfferError::Slot { section: section.0, slot: 0, distance: 0, base: first.base }));
         }
         let shared = &self.0.shared;
-        let mut room = shared.receiving.0.try_acquire_many(0).map_err(|closed| Status::internal(closed.to_string()))?;
+        let mut room = shared.handovers.receiving.begin()?;
         let mut copy = SectionCopy { base: Seq(first.base), distances: Vec::new() };
         let mut next = Some(first);
         while let Some(message) = next {
-            shared.receiving.make_room(&mut room, message.slots.len())?;
-            owners::extend_copy(&mut copy, &message, section, &shared.layout).map_err(|error| malformed(&error))?;
+            shared.handovers.receiving.make_room(&mut room, message.slots.len())?;
+            owners::extend_copy(&mut copy, &message, section, &shared.config.layout)
+                .map_err(|error| malformed(&error))?;
             next = messages.message().await?;
         }
         // What is bounded is what it holds, not what it grew to.
@@ -133,7 +110,8 @@ impl Service {
 
     fn offer(&self, offer: Option<&v1::HandoverOffer>) -> Result<HandoverOffer, Status> {
         let shared = &self.0.shared;
-        owners::offer(offer, &shared.set, shared.set_id(), &shared.layout).map_err(|error| malformed(&error))
+        owners::offer(offer, &shared.config.set, shared.ownership.set_id(), &shared.config.layout)
+            .map_err(|error| malformed(&error))
     }
 }
 
@@ -149,7 +127,7 @@ impl Service {
         };
         if matches!(refusal, OfferRefusal::UnknownEpoch { .. }) {
             // The source may have newer routes than this node; the next attempt finds them here.
-            self.0.shared.renew_now.notify_one();
+            self.0.shared.registration.request_renewal();
         }
         reason.status_as(Code::FailedPrecondition, refusal.to_string())
     }

@@ -29,26 +29,29 @@ async fn report(shared: Arc<Shared>, link: Arc<StoreLink>) {
     shared.halt.wait().await;
     let Some(Halt::StoreBehind { incarnation, .. }) = shared.halt.get() else { return };
     let request = ReportLossRequest {
-        set: shared.set.clone(),
-        node: shared.name.clone(),
+        set: shared.config.set.clone(),
+        node: shared.config.name.clone(),
         incarnation: incarnation.0,
         seen_revision: link.seen().revision.0,
     };
     loop {
         match link.call(request.clone()).await {
             Ok(_) => {
-                tracing::warn!(set = shared.set, "the store has the report that it lost entries: it registers nobody");
+                tracing::warn!(
+                    set = shared.config.set,
+                    "the store has the report that it lost entries: it registers nobody"
+                );
                 return;
             }
             Err(StoreError::NoLeader { code: Code::Unimplemented, .. }) => {
-                tracing::warn!(set = shared.set, "the store is of a release that takes no report of a loss");
+                tracing::warn!(set = shared.config.set, "the store is of a release that takes no report of a loss");
                 return;
             }
             Err(StoreError::Refused { reason, message, .. }) if Reason::parse(&reason) == Some(Reason::OtherFormat) => {
-                tracing::warn!(set = shared.set, message, "the store takes no report of a loss");
+                tracing::warn!(set = shared.config.set, message, "the store takes no report of a loss");
                 return;
             }
-            Err(error) => tracing::debug!(set = shared.set, %error, "a loss is not reported yet"),
+            Err(error) => tracing::debug!(set = shared.config.set, %error, "a loss is not reported yet"),
         }
         tokio::time::sleep(RETRY).await;
     }

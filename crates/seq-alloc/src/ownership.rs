@@ -22,6 +22,7 @@ use seq_core::route::RouteTable;
 use seq_core::section::SectionCopy;
 use seq_core::{Epoch, Layout, Section, SectionId, Seq, Step};
 
+mod routes;
 mod section;
 mod table;
 
@@ -153,16 +154,15 @@ impl Ownership {
         self.sections.load()
     }
 
+    /// Returns the bytes of the pages that hold counters of touched uids. Visits every page that there could be.
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        self.owned().iter().map(|owned| owned.slot_bytes() as u64).sum()
+    }
+
     /// The current incarnation, and what it owns: nothing between two of them.
     pub(crate) fn session_and_table(&self) -> (Option<Session>, Guard<Arc<Table>>) {
         let machine = self.machine.lock();
         (machine.session(), self.sections.load())
-    }
-
-    /// The newest routes. Not to be kept over a wait.
-    #[inline]
-    pub(crate) fn routes(&self) -> Guard<Option<Arc<RouteTable>>> {
-        self.routes.load()
     }
 
     /// The machine, to read from it.

@@ -90,6 +90,6 @@ async fn fetch(shared: &Shared, turn: usize, whole: bool) -> Option<RouteUpdate>
         .max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
     let request = node.get_routes(v1::GetRoutesRequest { known_version: if whole { 0 } else { known } });
     let response = tokio::time::timeout(FETCH_TIMEOUT, request).await.ok()?.ok()?.into_inner();
-    let routes = response.routes.iter().find(|routes| routes.set == shared.set && routes.version > known)?;
+    let routes = response.routes.iter().find(|routes| routes.set == shared.config.set && routes.version > known)?;
     RouteUpdate::try_from(routes).inspect_err(|error| tracing::warn!(addr, %error, "a peer sent malformed routes")).ok()
 }

@@ -8,15 +8,15 @@ use std::time::Duration;
 use seq_api::service::{Call, Item};
 use seq_core::calls::{
     CallTimeouts, Destination, MAX_PENDING, MAX_PENDING_OF_SET, OwnershipView, PendingCall, Rest, SetRoute, Step,
-    UnknownAttempts,
 };
 use seq_core::lease::Clocks;
-use seq_core::{Epoch, NodeId, Refusal, SectionId, SetId, SlotIndex};
+use seq_core::{Epoch, NodeId, Refusal, SectionId, SetId};
 use tokio::time::Instant;
 
 use self::forwarding::Request;
 use self::permits::Permit;
 use crate::ownership::{OwnedSection, Served};
+use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 use crate::work::Work;
 
@@ -24,17 +24,6 @@ mod forwarding;
 mod permits;
 
 pub(crate) use self::forwarding::PendingGroup;
-pub(crate) use self::permits::PendingCalls;
-
-/// An item without a result, and its index in the call.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PendingItem {
-    pub(crate) index: usize,
-    pub(crate) item: Item,
-    pub(crate) section: SectionId,
-    pub(crate) slot: SlotIndex,
-    pub(crate) unknown: UnknownAttempts,
-}
 
 impl PendingItem {
     /// The result, with the attempts before it.
@@ -134,7 +123,7 @@ impl Shared {
         let mut permit: Option<Permit<'_>> = None;
         loop {
             // Created before any state is read: a notification from here on is not missed.
-            let ownership_changed = self.ownership_changed.notified();
+            let ownership_changed = self.pending.ownership_changed();
             let owned = self.ownership.owned().get(section).cloned();
             let section_changed = owned.as_ref().map(|owned| owned.changed.notified());
             let rest = match self.try_here(work, &call, owned.as_ref(), &mut pending, &mut results) {
@@ -216,7 +205,7 @@ impl Shared {
 
     fn renew_if_due(&self, machine: &mut PendingCall) {
         if machine.take_renewal() {
-            self.renew_now.notify_one();
+            self.registration.request_renewal();
         }
     }
 
@@ -315,6 +304,6 @@ impl OwnershipView for View<'_> {
     }
 
     fn set_route(&self) -> SetRoute {
-        self.shared.set_route(self.section)
+        self.shared.ownership.set_route(self.section)
     }
 }

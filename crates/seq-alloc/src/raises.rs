@@ -85,7 +85,7 @@ impl RaiseCall {
             sections: batch.raises().map(|raise| raise.section.0).collect(),
             epochs: batch.raises().map(|raise| raise.epoch.0).collect(),
             ceilings: batch.raises().map(|raise| raise.to.0).collect(),
-            route_version: shared.known_version().0,
+            route_version: shared.ownership.known_version().0,
         };
         let response = link.call(request).await;
         shared.counters.raise_took(started.elapsed(), batch.sections());
@@ -96,7 +96,7 @@ impl RaiseCall {
 impl Raises {
     /// Nothing queued.
     pub(crate) fn new(shared: Arc<Shared>) -> Raises {
-        let queue = RaiseQueue::new(shared.options.raises());
+        let queue = RaiseQueue::new(shared.config.options.raises());
         Raises { shared, origin: Instant::now(), queue, delays: Repeats::default(), failures: Repeats::default() }
     }
 
@@ -174,7 +174,7 @@ impl Raises {
         if !lost.is_empty() {
             shared.counters.raise(RaiseOutcome::Refused, lost.len());
             tracing::info!(sections = lost.len(), "sections have another owner now");
-            shared.renew_now.notify_one();
+            shared.registration.request_renewal();
         }
     }
 

@@ -23,6 +23,7 @@ use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 
 use crate::allocator::Allocator;
+use crate::config::NodeConfig;
 use crate::shared::Shared;
 
 /// Timeout of a connection and its request.
@@ -53,7 +54,7 @@ impl Allocator {
         endpoints: &TaskGroup,
     ) {
         let stopping = endpoints.token();
-        let expecting = |dial: &Dial| dial.expecting(ExpectedServer::alloc().of_set(&self.shared.set));
+        let expecting = |dial: &Dial| dial.expecting(ExpectedServer::alloc().of_set(&self.shared.config.set));
         let (own, dial) = (expecting(own.unwrap_or(dial)), expecting(dial));
         let (shared, expiry, reach) = (self.shared.clone(), Box::new(expiry), PeerReach::default());
         let checking = Checking { shared, own, dial, expiry, origin: None, reach }.run();
@@ -77,7 +78,7 @@ struct Checking {
 
 impl Checking {
     async fn run(mut self) {
-        let mut machine = SelfCheck::new(self.shared.options.certificate_margin);
+        let mut machine = SelfCheck::new(self.shared.config.options.certificate_margin);
         let mut withdrew = false;
         loop {
             let reached = self.reaches_itself().await;
@@ -93,7 +94,7 @@ impl Checking {
                 machine.on_no_other_candidate(now);
             }
             let decision = machine.on_round(now, &round);
-            self.shared.on_decision(decision);
+            self.on_decision(decision);
             withdrew = matches!(decision, Decision::HandOver(_));
             tokio::time::sleep(machine.pause(self.left(), decision)).await;
         }
@@ -114,9 +115,9 @@ impl Checking {
     }
 
     async fn reaches_itself(&self) -> bool {
-        let (shared, addr) = (&self.shared, &self.shared.advertise);
+        let (shared, addr) = (&self.shared, &self.shared.config.advertise);
         match ask(&self.own, addr).await {
-            Ok(response) if (&response.set, &response.node) == (&shared.set, &shared.name) => true,
+            Ok(response) if (&response.set, &response.node) == (&shared.config.set, &shared.config.name) => true,
             Ok(response) => {
                 tracing::debug!(addr, found = response.node, "another node responds at the own address");
                 false
@@ -132,7 +133,7 @@ impl Checking {
     fn peers(&self) -> BTreeMap<NodeId, (String, String)> {
         let routes = self.shared.routes();
         let nodes = routes.as_ref().into_iter().flat_map(|routes| routes.nodes());
-        let others = nodes.filter(|(_, node)| node.name != self.shared.name);
+        let others = nodes.filter(|(_, node)| node.name != self.shared.config.name);
         others.map(|(id, node)| (*id, (node.name.clone(), node.addr.clone()))).collect()
     }
 
@@ -145,16 +146,17 @@ impl Checking {
         let (shared, mut suspected) = (self.shared.clone(), false);
         let responses = join_all(dialled.map(async |(id, (name, addr))| (id, name, ask(&self.dial, addr).await))).await;
         for (id, name, response) in responses {
-            let response = response.ok().filter(|response| (&response.set, &response.node) == (&shared.set, name));
+            let response =
+                response.ok().filter(|response| (&response.set, &response.node) == (&shared.config.set, name));
             self.reach.dialled(id, response.is_some());
-            suspected |= response.is_some_and(|response| is_against(&response, &shared.name));
+            suspected |= response.is_some_and(|response| is_against(&response, &shared.config.name));
         }
         let names = self.reach.unreached().filter_map(|id| Some(peers.get(&id)?.0.clone()));
         let unreached: Vec<String> = names.take(NAMED).collect();
         shared.counters.peers_unreached(unreached.len());
-        let before = std::mem::replace(&mut *shared.unreached.lock(), unreached.clone());
+        let before = shared.reachability.set_unreached(unreached.clone());
         if before != unreached && !unreached.is_empty() {
-            let (set, name) = (&shared.set, &shared.name);
+            let (set, name) = (&shared.config.set, &shared.config.name);
             tracing::warn!(set, name, ?unreached, "other nodes are not reached at their addresses for callers");
         }
         suspected
@@ -163,11 +165,11 @@ impl Checking {
     /// Asks up to so many other nodes, at random. Returns how long the certificate of the longest-lasting one is valid
     /// that responds and serves, and what all of these state about this node.
     async fn others(&self, most: usize) -> (Option<Duration>, Witnesses) {
-        let (peers, own) = (self.peers(), &self.shared.name);
+        let (peers, own) = (self.peers(), &self.shared.config.name);
         let asked = Rng::new().choose_multiple(peers.values(), most.min(peers.len()));
         let responses = join_all(asked.into_iter().map(async |(name, addr)| {
             let response = ask(&self.dial, addr).await.ok();
-            response.filter(|response| (&response.set, &response.node) == (&self.shared.set, name))
+            response.filter(|response| (&response.set, &response.node) == (&self.shared.config.set, name))
         }));
         let (mut longest, mut witnesses) = (None, Witnesses { of: peers.len(), ..Witnesses::default() });
         for response in responses.await.into_iter().flatten() {
@@ -181,6 +183,34 @@ impl Checking {
             }
         }
         (longest, witnesses)
+    }
+
+    /// Carries a decision out, and logs a new one.
+    fn on_decision(&self, decision: Decision) {
+        let shared = &self.shared;
+        let before = shared.reachability.decide(decision);
+        let withdrawn = matches!(decision, Decision::HandOver(_) | Decision::Stop);
+        if shared.ownership.machine().is_withdrawn() != withdrawn {
+            shared.step(|owner, _| owner.withdraw(withdrawn));
+        }
+        if before == decision {
+            return;
+        }
+        shared.registration.request_renewal();
+        let NodeConfig { set, name, advertise: addr, .. } = &shared.config;
+        match decision {
+            Decision::Serve => tracing::info!(set, name, addr, "callers reach this node again"),
+            Decision::Report(cause) => {
+                tracing::warn!(set, name, addr, "{cause}; no other node can take over, so it goes on serving");
+            }
+            Decision::HandOver(cause) => {
+                shared.counters.withdrawn();
+                tracing::warn!(set, name, addr, "{cause}; its sections are handed over, and it is not ready");
+            }
+            Decision::Stop => {
+                tracing::error!(set, name, addr, "{}; it sends no renewal", seq_core::self_check::Cause::Expired)
+            }
+        }
     }
 }
 
@@ -199,45 +229,4 @@ async fn ask(dial: &Dial, addr: &str) -> Result<v1::StatusResponse, String> {
 /// Whether a node states that it does not reach the named one.
 fn is_against(response: &v1::StatusResponse, name: &String) -> bool {
     matches!(&response.role, Some(Role::Alloc(alloc)) if alloc.unreached.contains(name))
-}
-
-impl Shared {
-    /// Carries a decision out, and logs a new one.
-    fn on_decision(&self, decision: Decision) {
-        let before = std::mem::replace(&mut *self.self_check.lock(), decision);
-        let withdrawn = matches!(decision, Decision::HandOver(_) | Decision::Stop);
-        if self.ownership.machine().is_withdrawn() != withdrawn {
-            self.step(|owner, _| owner.withdraw(withdrawn));
-        }
-        if before == decision {
-            return;
-        }
-        self.renew_now.notify_one();
-        let (set, name, addr) = (&self.set, &self.name, &self.advertise);
-        match decision {
-            Decision::Serve => tracing::info!(set, name, addr, "callers reach this node again"),
-            Decision::Report(cause) => {
-                tracing::warn!(set, name, addr, "{cause}; no other node can take over, so it goes on serving");
-            }
-            Decision::HandOver(cause) => {
-                self.counters.withdrawn();
-                tracing::warn!(set, name, addr, "{cause}; its sections are handed over, and it is not ready");
-            }
-            Decision::Stop => {
-                tracing::error!(set, name, addr, "{}; it sends no renewal", seq_core::self_check::Cause::Expired)
-            }
-        }
-    }
-
-    /// Why this node is withdrawn: it hands its sections over, or sends no renewal.
-    pub(crate) fn withdrawn(&self) -> Option<String> {
-        let decision = *self.self_check.lock();
-        let withdrawn = matches!(decision, Decision::HandOver(_) | Decision::Stop);
-        decision.cause().filter(|_| withdrawn).map(|cause| cause.to_string())
-    }
-
-    /// Whether renewals and registrations wait for another certificate.
-    pub(crate) fn is_stopped(&self) -> bool {
-        *self.self_check.lock() == Decision::Stop
-    }
 }

@@ -1,90 +1,67 @@
-//! What the handles and the loops of one allocator share.
+//! State that the handles and the tasks of one allocator share.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 use arc_swap::Guard;
-use parking_lot::Mutex;
 use seq_api::clock::Clock;
-use seq_api::service::{Allocation, Item};
-use seq_core::calls::SetRoute;
-use seq_core::owner::{Effects, Owner};
-use seq_core::raise;
+use seq_core::owner::{Effects, Owner, OwnershipUpdate, Session};
 use seq_core::route::RouteTable;
-use seq_core::section::RaiseTicket;
-use seq_core::self_check::Decision;
-use seq_core::{Advance, Epoch, Layout, NodeId, Refusal, SectionId, Seq, SetId, SlotIndex, Take, Target};
-use tokio::sync::Notify;
+use seq_core::{NodeId, RenewSeq, SectionId, SetId, raise};
+use seq_proto::owners::{self, OwnershipUpdateError};
+use seq_proto::v1;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::AllocOptions;
+use crate::config::NodeConfig;
 use crate::counters::{Burned, Counters};
 use crate::halt::HaltLatch;
-use crate::handover::HandoverQueue;
-use crate::handover_service::Receiving;
 use crate::other_sets::{OtherSet, OtherSets};
-use crate::ownership::{Followup, OwnedSection, Ownership, Served, Serving};
+use crate::ownership::{Followup, Ownership, Serving};
 use crate::peers::Peers;
-use crate::pending::{PendingCalls, PendingItem};
 use crate::raise_queue::RaiseInbox;
+use crate::store_link::StoreError;
 
-/// Steps of the ceiling in one advance from which on it is logged: a hundred times the largest count.
-const FAR_ADVANCE_STEPS: u64 = 1_000_000;
+mod handover_state;
+mod pending_calls;
+mod reachability;
+mod registration;
 
+pub(crate) use handover_state::HandoverState;
+pub(crate) use pending_calls::{AwaitsOwner, PendingCalls, PendingPermit};
+pub(crate) use reachability::Reachability;
+pub(crate) use registration::Registration;
+
+/// State of one allocator, in groups. Every group keeps its own invariants; the methods here are steps that involve
+/// several groups.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) set: String,
-    pub(crate) name: String,
-    pub(crate) advertise: String,
-    /// Where the other AllocSvrs reach its port for peers; `None`: where callers do.
-    pub(crate) advertise_to_peers: Option<String>,
-    /// Whether to replace a running process of this name at another address.
-    pub(crate) replace: bool,
-    pub(crate) layout: Layout,
-    pub(crate) options: AllocOptions,
+    /// Identity and configuration of this node; constant.
+    pub(crate) config: NodeConfig,
     pub(crate) clock: Clock,
-    /// What is owned and for how long. Changed by [`Shared::step`].
+    /// Owned sections, routes and lease. Invariant: changed by [`Shared::step`] alone, so that the requests and
+    /// notifications of a step always follow it.
     pub(crate) ownership: Ownership,
-    /// The node's id, the same in every incarnation; 0 before the first registration.
-    pub(crate) node: AtomicU32,
-    /// Why no response of the store can be used, while none can.
-    pub(crate) fault: Mutex<Option<String>>,
-    /// Where the store's members are, as a response of the leader reported it last, the leader first; empty before.
-    pub(crate) stores: Mutex<Vec<String>>,
-    /// Where other nodes of the set take handovers, as planned handovers stated last: routes have the ports for
-    /// callers.
-    pub(crate) peer_addrs: Mutex<BTreeMap<NodeId, String>>,
+    /// Registration with the store, and requests for renewals.
+    pub(crate) registration: Registration,
+    /// Sections to have their ceilings raised.
     pub(crate) raises: RaiseInbox,
-    /// Notified when the routes known here proved stale.
-    pub(crate) renew_now: Notify,
-    /// Notified when a peer reports that a handover to this node is committed: a renewal is sent at once, for the
-    /// grant.
-    pub(crate) grants_due: Notify,
-    /// Notified when a pending call may go on: the table, the routes or the lease changed.
-    pub(crate) ownership_changed: Notify,
+    /// Calls that wait for a ceiling, an owner or a lease.
     pub(crate) pending: PendingCalls,
-    pub(crate) handovers: HandoverQueue,
-    pub(crate) receiving: Receiving,
+    pub(crate) handovers: HandoverState,
+    /// Results of the checks of this node and its peers.
+    pub(crate) reachability: Reachability,
     /// Connections to the other nodes of the set.
     pub(crate) peers: Peers,
-    /// The way to other sets.
-    pub(crate) other_sets: OtherSets,
+    /// Connections to other sets, with their routes and health.
+    pub(crate) other_sets: Arc<OtherSets>,
     pub(crate) counters: Counters,
-    /// Whether callers reach this node, as decided last.
-    pub(crate) self_check: Mutex<Decision>,
-    /// Names of other nodes of the set that this node does not reach at their addresses for callers.
-    pub(crate) unreached: Mutex<Vec<String>>,
-    /// Set when this process may no longer serve.
+    /// Cause for which this process no longer serves. Set at most once.
     pub(crate) halt: HaltLatch,
-    /// The newest incarnation of this node that a session had; 0 for none.
-    pub(crate) last_incarnation: AtomicU64,
+    /// Shutdown of the allocator, by its task group or by `halt`.
     pub(crate) shutdown: CancellationToken,
 }
 
 impl Shared {
-    /// Has the owner's machine take a step, and starts what follows from it.
+    /// Lets the owner's machine take a step, and starts the requests and notifications that follow from the step.
     pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
         let (outcome, followup) = self.ownership.step(step);
         self.follow_up(followup);
@@ -94,157 +71,71 @@ impl Shared {
     fn follow_up(&self, followup: Followup) {
         let Followup { requests, renew_now, changed, extended, transitions } = followup;
         for request in requests {
-            self.handovers.push(request);
+            self.handovers.queue.push(request);
         }
         if renew_now {
-            self.grants_due.notify_one();
+            self.registration.request_grant();
         }
         self.counters.copies_lost(transitions.copies_lost);
         let most = raise::most_skipped(self.ownership.raise_step());
         let lost = transitions.copies_lost.min(transitions.at_ceiling);
         self.counters.burned(Burned::Handover, most * lost as u64);
         self.counters.burned(Burned::Takeover, most * (transitions.at_ceiling - lost) as u64);
-        transitions.log(&self.set, &self.name);
-        // Some pending calls wait for a response of the store as such.
-        if changed || (extended && self.pending.await_owner()) {
-            self.ownership_changed.notify_waiters();
-        }
+        transitions.log(&self.config.set, &self.config.name);
+        self.pending.on_ownership_step(changed, extended);
     }
 
-    /// What may be served now, for calls that are in memory.
+    /// Ends an incarnation if it still is the current incarnation: no number is allocated under it any more.
+    pub(crate) fn end_session(&self, session: Session) {
+        self.step(|owner, effects| owner.on_session_over(session, effects));
+        self.registration.request_renewal();
+    }
+
+    /// Checks whether a refusal of the store means that this process may no longer serve.
+    pub(crate) fn judge(&self, session: Session, error: &StoreError) {
+        // The machine has the number of the next renewal: one more than the last renewal with a response.
+        let renewal = self.ownership.machine().renewal().filter(|renewal| renewal.session == session);
+        let renewed = RenewSeq(renewal.map_or(0, |renewal| renewal.renew_seq.0 - 1));
+        self.halt.judge(session, renewed, &self.config.advertise, error);
+    }
+
+    /// Decodes an ownership update of the store, and adopts the addresses in it.
+    pub(crate) fn read_update(
+        &self,
+        update: Option<&v1::OwnershipUpdate>,
+        me: NodeId,
+    ) -> Result<OwnershipUpdate, OwnershipUpdateError> {
+        let decoded = owners::update(update, &self.config.layout, me)?;
+        if let Some(update) = update {
+            self.handovers.targets.adopt(update);
+        }
+        Ok(decoded)
+    }
+
+    /// Returns the sections that may be served now, for calls that arrived before.
     #[inline]
     pub(crate) fn serve(&self) -> Option<Serving<'_>> {
         self.ownership.serve(self.clock.now())
     }
 
-    /// Whether the lease holds now.
+    /// Returns whether the lease holds now.
     pub(crate) fn is_leased(&self) -> bool {
         self.ownership.is_leased(self.clock.now())
     }
 
-    /// Takes an item's numbers from a section that is served here. `None`: not now. They are above the ceiling and a
-    /// raise is queued, or the section is frozen, or the caller has seen a newer ownership.
-    #[inline]
-    pub(crate) fn take(&self, served: Served<'_>, item: &Item, slot: SlotIndex) -> Option<Result<Allocation, Refusal>> {
-        if item.epoch > served.epoch() {
-            return None;
-        }
-        match served.take(slot, item.count) {
-            Take::Given { value, prev, ticket } => {
-                if let Some(ticket) = ticket {
-                    self.enqueue_raise(served, ticket);
-                }
-                Some(Ok(Allocation { value, prev, epoch: served.epoch(), lost: 0 }))
-            }
-            Take::AtCeiling { ticket: Some(ticket), .. } => {
-                self.enqueue_raise(served, ticket);
-                None
-            }
-            Take::AtCeiling { ticket: None, .. } | Take::Frozen => None,
-            Take::Exhausted => Some(Err(Refusal::Exhausted { uid: item.uid, count: item.count.get() })),
-        }
-    }
-
-    /// A call of its own, so that a batch's loop around [`Shared::take`] stays small enough to hold all of it.
-    #[cold]
-    #[inline(never)]
-    fn enqueue_raise(&self, served: Served<'_>, ticket: RaiseTicket) {
-        self.raises.enqueue(served.owned().clone(), ticket);
-    }
-
-    /// Raises a uid of a section that is served here. `None`: not now, as for [`Shared::take`].
-    pub(crate) fn advance(&self, served: Served<'_>, item: &PendingItem, to: Target) -> Option<Result<Epoch, Refusal>> {
-        if item.item.epoch > served.epoch() {
-            return None;
-        }
-        let (answer, ticket) = match served.advance(item.slot, to, self.options.max_advance) {
-            Advance::Done { skipped, ticket } => {
-                self.counters.burned(Burned::Advance, skipped);
-                (Some(Ok(served.epoch())), ticket)
-            }
-            Advance::AtCeiling { ticket } => (None, ticket),
-            Advance::TooFar { bound } => (Some(Err(Refusal::AdvanceTooFar { to: to.seq().0, bound })), None),
-            Advance::Past => (Some(Err(Refusal::AlreadyPast { uid: item.item.uid })), None),
-            Advance::Frozen => (None, None),
-        };
-        if let Some(ticket) = ticket {
-            self.enqueue_raise(served, ticket);
-        }
-        answer
-    }
-
-    /// Whether an advance burns so many of the section's numbers that an operator should know of it.
-    pub(crate) fn is_far(&self, owned: &OwnedSection, to: Target) -> bool {
-        let distance = to.seq().0.saturating_sub(owned.ceiling().0);
-        distance / self.ownership.raise_step().0 >= FAR_ADVANCE_STEPS
-    }
-
-    /// Another node that owns a section, by the routes as they stand.
-    pub(crate) fn other_owner(&self, section: SectionId) -> Option<NodeId> {
-        let mine = NodeId(self.node.load(Relaxed));
-        let owner = self.routes().as_ref().and_then(|routes| routes.get(section)).and_then(|route| route.owner);
-        owner.filter(|owner| *owner != mine)
-    }
-
-    /// The set that a section is in, by the routes as they stand.
-    pub(crate) fn set_route(&self, section: SectionId) -> SetRoute {
-        let routes = self.routes();
-        let Some(routes) = routes.as_ref() else { return SetRoute::default() };
-        let route = routes.get(section).unwrap_or_default();
-        SetRoute { own: routes.id(), other: route.other_set(), epoch: route.epoch }
-    }
-
-    /// Another set; `None` while the routes do not have its addresses.
-    pub(crate) fn other_set(&self, id: SetId) -> Option<Arc<OtherSet>> {
-        self.other_sets.get(id, self.routes().as_ref()?)
-    }
-
-    /// Id of this set; `SetId(0)` before the first routes.
-    pub(crate) fn set_id(&self) -> SetId {
-        self.routes().as_ref().map_or(SetId(0), |routes| routes.id())
-    }
-
-    /// The routes as they stand.
+    /// Returns the newest routes, which must not be held across an await.
     #[inline]
     pub(crate) fn routes(&self) -> Guard<Option<Arc<RouteTable>>> {
         self.ownership.routes()
     }
 
-    /// Brings the process' metrics up to date.
-    pub(crate) fn publish(&self) {
-        self.counters.publish();
-        let version = self.routes().as_ref().map_or(0, |routes| routes.version().0);
-        let lease = self.ownership.lease_left(self.clock.now());
-        let owned = self.ownership.owned();
-        // Without a lease nothing is served, whatever is owned.
-        let served = if lease.is_zero() { 0 } else { owned.iter().count() };
-        self.counters.publish_state(served, version, lease);
-        self.counters.publish_ceiling(owned.iter().map(|owned| owned.ceiling()).max().unwrap_or(Seq::ZERO));
+    /// Returns another node that owns a section by the newest routes.
+    pub(crate) fn other_owner(&self, section: SectionId) -> Option<NodeId> {
+        self.ownership.other_owner(section, self.registration.node())
     }
 
-    /// Bytes that hold counters of touched pages. Visits every page there could be.
-    pub(crate) fn slot_bytes(&self) -> u64 {
-        self.ownership.owned().iter().map(|owned| owned.slot_bytes() as u64).sum()
-    }
-}
-
-/// How often the metrics are published.
-const PUBLISH_EVERY: Duration = Duration::from_secs(1);
-
-/// How many times the other metrics are published for each time the memory of all pages is added up: that walk takes
-/// milliseconds in a set of many sections.
-const PUBLISHES_PER_WALK: u32 = 15;
-
-/// Publishes the metrics until shutdown.
-pub(crate) async fn metrics_loop(shared: Arc<Shared>) {
-    for turn in (0..PUBLISHES_PER_WALK).cycle() {
-        shared.publish();
-        if turn == 0 {
-            shared.counters.publish_slots(shared.slot_bytes());
-        }
-        tokio::select! {
-            () = shared.shutdown.cancelled() => return,
-            () = tokio::time::sleep(PUBLISH_EVERY) => {}
-        }
+    /// Returns another set; `None` while the routes do not have its addresses.
+    pub(crate) fn other_set(&self, id: SetId) -> Option<Arc<OtherSet>> {
+        self.other_sets.get(id, self.routes().as_ref()?)
     }
 }

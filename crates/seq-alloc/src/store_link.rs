@@ -129,6 +129,8 @@ pub(crate) enum StoreError {
 pub(crate) struct StoreLink {
     pool: Pool,
     members: Mutex<StoreMembers<String>>,
+    /// Addresses of the members, the leader first, as a response of the leader reported them last; empty before.
+    reported: Mutex<Vec<String>>,
     /// Of one attempt.
     timeout: Duration,
     /// What the members' times count from.
@@ -144,12 +146,21 @@ impl StoreLink {
     /// Without members.
     pub(crate) fn new(pool: Pool, members: Vec<String>, timeout: Duration) -> StoreLink {
         let (members, high_water) = (Mutex::new(StoreMembers::new(members)), Mutex::default());
-        StoreLink { pool, members, timeout, origin: Instant::now(), high_water }
+        StoreLink { pool, members, reported: Mutex::default(), timeout, origin: Instant::now(), high_water }
     }
 
-    /// Adopts where the store's members are, the leader first, as a response of the leader reports it.
-    pub(crate) fn adopt_members(&self, stores: &[String]) {
-        self.members.lock().adopt(stores, self.origin.elapsed());
+    /// Adopts the addresses of the store's members, the leader first, from a response of the leader.
+    pub(crate) fn adopt_members(&self, stores: Vec<String>) {
+        self.members.lock().adopt(&stores, self.origin.elapsed());
+        if !stores.is_empty() {
+            *self.reported.lock() = stores;
+        }
+    }
+
+    /// Returns the addresses of the store's members, the leader first, as a response of the leader reported them last;
+    /// none before.
+    pub(crate) fn reported_members(&self) -> Vec<String> {
+        self.reported.lock().clone()
     }
 
     /// Calls the leader: see `seq_core::store_calls`.

@@ -7,8 +7,10 @@ use seq_core::{Epoch, Refusal, Target};
 
 use crate::forward::ForwardTarget;
 use crate::ownership::Served;
-use crate::pending::PendingItem;
+use crate::pending_item::PendingItem;
 use crate::shared::Shared;
+
+mod here;
 
 /// One of [`Take`], [`Read`] and [`Advance`].
 pub(crate) trait Work: Send + Sync {

@@ -17,9 +17,10 @@ use seq_kit::repeats::Repeats;
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
+use super::OtherSets;
 use super::other_set::OtherSet;
-use crate::shared::Shared;
 
 /// Most nodes that a round sends probes to, in turn: a round with one live node among them finds it, and a large set is
 /// not asked all over for each round.
@@ -48,13 +49,13 @@ struct Running {
 }
 
 /// Probes the other sets until shutdown.
-pub(crate) async fn probe_loop(shared: Arc<Shared>) {
+pub(crate) async fn probe_loop(sets: Arc<OtherSets>, layout: Layout, shutdown: CancellationToken) {
     let mut running: BTreeMap<SetId, Running> = BTreeMap::new();
     let mut under_way: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
     let mut turn = 0;
     loop {
         let mut next: Option<Instant> = None;
-        for set in shared.other_sets.all() {
+        for set in sets.all() {
             let of_set = running.entry(set.id()).or_default();
             if of_set.round {
                 continue;
@@ -70,14 +71,14 @@ pub(crate) async fn probe_loop(shared: Arc<Shared>) {
             }
         }
         tokio::select! {
-            () = shared.shutdown.cancelled() => return,
+            () = shutdown.cancelled() => return,
             Some(ended) = under_way.next(), if !under_way.is_empty() => match ended {
                 Ended::Round(set, responded) => {
                     let of_set = running.entry(set.id()).or_default();
                     of_set.round = false;
                     if let Some(addr) = responded.filter(|_| !of_set.fetch && set.take_stale()) {
                         of_set.fetch = true;
-                        under_way.push(fetch(set, addr, shared.layout.clone()).boxed());
+                        under_way.push(fetch(set, addr, layout.clone()).boxed());
                     }
                 }
                 Ended::Fetch(set, wrong) => {
@@ -93,7 +94,7 @@ pub(crate) async fn probe_loop(shared: Arc<Shared>) {
                     }
                 }
             },
-            () = shared.other_sets.probe.notified() => {}
+            () = sets.probe.notified() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }
     }

@@ -9,11 +9,11 @@ use seq_core::calls::{Destination, PendingCall, Rest, Watch};
 use seq_core::{Refusal, SectionId};
 use tokio::time::Instant;
 
-use super::permits::AwaitsOwner;
-use super::{ItemResult, PendingItem, SectionItems, of_section, stays_pending, too_many_pending};
+use super::{ItemResult, SectionItems, of_section, stays_pending, too_many_pending};
 use crate::forward::ForwardTarget;
 use crate::other_sets::SetPermit;
-use crate::shared::Shared;
+use crate::pending_item::PendingItem;
+use crate::shared::{AwaitsOwner, Shared};
 use crate::work::Work;
 
 /// The items of one request, in the order of the call.
@@ -244,8 +244,8 @@ impl Shared {
         let mut awaits: Option<AwaitsOwner<'_>> = None;
         let section = machine.section();
         loop {
-            let ownership_changed = self.ownership_changed.notified();
-            let route = self.routes().as_ref().and_then(|routes| routes.get(section)).unwrap_or_default();
+            let ownership_changed = self.pending.ownership_changed();
+            let route = self.ownership.route(section);
             let routed = route.other_set().map(Destination::Set).or(route.owner.map(Destination::Node));
             let watch = machine.watch(since.elapsed(), (routed, route.epoch));
             self.renew_if_due(machine);
@@ -255,7 +255,7 @@ impl Shared {
                 Watch::Refuse(_, refusal) => return Some(refusal),
             };
             if wait.awaits_owner && awaits.is_none() {
-                awaits = Some(AwaitsOwner::begin(&self.pending));
+                awaits = Some(self.pending.await_owner());
             }
             tokio::select! {
                 () = ownership_changed => {}

@@ -1,50 +1,17 @@
-//! How many calls are pending at a node, and which of them wait for what.
+//! Permit of a pending call, with the bounds and the measurements of its wait.
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
-
-use seq_core::calls::{MAX_PENDING, Wait};
+use seq_core::calls::Wait;
 use seq_core::{Refusal, SectionId, SetId};
 use tokio::time::Instant;
 
 use super::too_many_pending;
 use crate::other_sets::SetPermit;
-use crate::shared::Shared;
-
-/// How many calls are pending at this node.
-#[derive(Debug, Default)]
-pub(crate) struct PendingCalls {
-    calls: AtomicUsize,
-    /// Those that wait for an ownership update.
-    awaiting_owner: AtomicUsize,
-}
-
-impl PendingCalls {
-    /// Whether a call waits for an ownership update.
-    pub(crate) fn await_owner(&self) -> bool {
-        self.awaiting_owner.load(Relaxed) > 0
-    }
-}
-
-/// One call that waits for an ownership update.
-pub(super) struct AwaitsOwner<'a>(&'a PendingCalls);
-
-impl AwaitsOwner<'_> {
-    pub(super) fn begin(calls: &PendingCalls) -> AwaitsOwner<'_> {
-        calls.awaiting_owner.fetch_add(1, Relaxed);
-        AwaitsOwner(calls)
-    }
-}
-
-impl Drop for AwaitsOwner<'_> {
-    fn drop(&mut self) {
-        self.0.awaiting_owner.fetch_sub(1, Relaxed);
-    }
-}
+use crate::shared::{AwaitsOwner, PendingPermit, Shared};
 
 /// The permit of one pending call.
 pub(super) struct Permit<'a> {
     shared: &'a Shared,
+    _permit: PendingPermit<'a>,
     /// Its place among the calls for sections of another set.
     of_set: Option<(SetId, SetPermit)>,
     awaits: Option<AwaitsOwner<'a>>,
@@ -58,7 +25,7 @@ impl Permit<'_> {
     /// # Errors
     /// [`Refusal::TooManyPendingOfSet`].
     pub(super) fn set(&mut self, wait: &Wait, section: SectionId) -> Result<(), Refusal> {
-        let other = self.shared.set_route(section).other;
+        let other = self.shared.ownership.set_route(section).other;
         if self.of_set.as_ref().map(|(set, _)| *set) != other {
             self.of_set = None;
             if let Some((id, set)) = other.and_then(|id| Some((id, self.shared.other_set(id)?))) {
@@ -72,7 +39,7 @@ impl Permit<'_> {
         if !wait.awaits_owner {
             self.awaits = None;
         } else if self.awaits.is_none() {
-            self.awaits = Some(AwaitsOwner::begin(&self.shared.pending));
+            self.awaits = Some(self.shared.pending.await_owner());
         }
         Ok(())
     }
@@ -80,7 +47,6 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.shared.pending.calls.fetch_sub(1, Relaxed);
         if let Some(since) = self.stalled_since {
             self.shared.counters.stalled(since.elapsed());
         }
@@ -90,10 +56,7 @@ impl Drop for Permit<'_> {
 impl Shared {
     /// A permit to wait; `None` when as many calls as allowed are pending.
     pub(super) fn permit(&self) -> Option<Permit<'_>> {
-        if self.pending.calls.fetch_add(1, Relaxed) >= MAX_PENDING {
-            self.pending.calls.fetch_sub(1, Relaxed);
-            return None;
-        }
-        Some(Permit { shared: self, of_set: None, awaits: None, stalled_since: None })
+        let permit = self.pending.admit()?;
+        Some(Permit { shared: self, _permit: permit, of_set: None, awaits: None, stalled_since: None })
     }
 }

@@ -1,0 +1,42 @@
+//! Publishes the metrics of an allocator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use seq_core::Seq;
+
+use crate::shared::Shared;
+
+/// Interval at which the metrics are published.
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
+
+/// Number of publications of the other metrics for each sum of the memory of all pages: that walk takes milliseconds in
+/// a set of many sections.
+const PUBLISHES_PER_WALK: u32 = 15;
+
+/// Publishes the metrics until shutdown.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    for turn in (0..PUBLISHES_PER_WALK).cycle() {
+        shared.publish();
+        if turn == 0 {
+            shared.counters.publish_slots(shared.ownership.slot_bytes());
+        }
+        tokio::select! {
+            () = shared.shutdown.cancelled() => return,
+            () = tokio::time::sleep(PUBLISH_EVERY) => {}
+        }
+    }
+}
+
+impl Shared {
+    /// Brings the process' metrics up to date.
+    pub(crate) fn publish(&self) {
+        self.counters.publish();
+        let lease = self.ownership.lease_left(self.clock.now());
+        let owned = self.ownership.owned();
+        // Owned sections are not served while there is no lease.
+        let served = if lease.is_zero() { 0 } else { owned.iter().count() };
+        self.counters.publish_state(served, self.ownership.route_version().0, lease);
+        self.counters.publish_ceiling(owned.iter().map(|owned| owned.ceiling()).max().unwrap_or(Seq::ZERO));
+    }
+}

@@ -1,0 +1,52 @@
+//! Questions about sections that the routes answer.
+
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use seq_core::calls::SetRoute;
+use seq_core::route::{Route, RouteTable};
+use seq_core::{NodeId, RouteVersion, SectionId, SetId};
+
+use super::Ownership;
+
+impl Ownership {
+    /// Returns the newest routes, which must not be held across an await.
+    #[inline]
+    pub(crate) fn routes(&self) -> Guard<Option<Arc<RouteTable>>> {
+        self.routes.load()
+    }
+
+    /// Returns the route of a section; the default route before the first routes.
+    pub(crate) fn route(&self, section: SectionId) -> Route {
+        self.routes().as_ref().and_then(|routes| routes.get(section)).unwrap_or_default()
+    }
+
+    /// Returns the owner of a section if that is another node than `me`.
+    pub(crate) fn other_owner(&self, section: SectionId, me: NodeId) -> Option<NodeId> {
+        self.route(section).owner.filter(|owner| *owner != me)
+    }
+
+    /// Returns the set of a section.
+    pub(crate) fn set_route(&self, section: SectionId) -> SetRoute {
+        let routes = self.routes();
+        let Some(routes) = routes.as_ref() else { return SetRoute::default() };
+        let route = routes.get(section).unwrap_or_default();
+        SetRoute { own: routes.id(), other: route.other_set(), epoch: route.epoch }
+    }
+
+    /// Returns the id of this set; `SetId(0)` before the first routes.
+    pub(crate) fn set_id(&self) -> SetId {
+        self.routes().as_ref().map_or(SetId(0), |routes| routes.id())
+    }
+
+    /// Returns the version of the routes; `RouteVersion(0)` before the first routes.
+    #[inline]
+    pub(crate) fn route_version(&self) -> RouteVersion {
+        self.routes().as_ref().map_or(RouteVersion(0), |routes| routes.version())
+    }
+
+    /// Returns the version of the routes that a request to the store should name.
+    pub(crate) fn known_version(&self) -> RouteVersion {
+        self.machine().known_version()
+    }
+}

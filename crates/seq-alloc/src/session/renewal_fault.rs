@@ -1,0 +1,51 @@
+//! Log lines about renewals that fail.
+
+use seq_core::owner::Session;
+use seq_kit::repeats::Repeats;
+
+use crate::shared::Shared;
+use crate::store_link::StoreError;
+
+/// Renewals that fail: logged at the first, once a minute while they do, when the lease ends, and when one succeeds.
+#[derive(Debug, Default)]
+pub(super) struct RenewalFault {
+    repeats: Repeats,
+    lease_lost: bool,
+    /// Whether a renewal succeeded: there was a lease.
+    renewed: bool,
+}
+
+impl RenewalFault {
+    pub(super) fn note(&mut self, shared: &Shared, session: Session, error: &StoreError) {
+        let (set, name, incarnation) = (&shared.config.set, &shared.config.name, session.incarnation.0);
+        if let Some(repeated) = self.repeats.admit() {
+            tracing::warn!(set, name, incarnation, %error, repeated, "cannot renew");
+        }
+    }
+
+    /// Counts a lease that has expired, once.
+    pub(super) fn note_lease(&mut self, shared: &Shared, session: Session) {
+        let (set, name, incarnation) = (&shared.config.set, &shared.config.name, session.incarnation.0);
+        if self.renewed && !self.lease_lost && !shared.is_leased() {
+            self.lease_lost = true;
+            shared.counters.lease_expired(shared.clock.now().boottime);
+            let sections = shared.ownership.owned().iter().count();
+            tracing::warn!(
+                set,
+                name,
+                incarnation,
+                sections,
+                "lease lost: nothing is answered until a renewal succeeds"
+            );
+        }
+    }
+
+    pub(super) fn end(&mut self, shared: &Shared, session: Session) {
+        let (set, name, incarnation) = (&shared.config.set, &shared.config.name, session.incarnation.0);
+        let (failed, lease_lost) = (self.repeats.end(), std::mem::take(&mut self.lease_lost));
+        self.renewed = true;
+        if failed > 0 || lease_lost {
+            tracing::info!(set, name, incarnation, failed, lease_lost, "renewed again");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! State of handovers in both directions.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use parking_lot::Mutex;
+use seq_core::NodeId;
+use seq_core::owner::handover::{HandoverRequest, MAX_INCOMING_SLOTS};
+use seq_proto::{Reason, v1};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tonic::Status;
+
+/// State of the handovers from this node and to it.
+#[derive(Debug, Default)]
+pub(crate) struct HandoverState {
+    /// Steps of handovers from this node, sent by `handover`.
+    pub(crate) queue: HandoverQueue,
+    /// Addresses for peers of the nodes that sections are handed over to.
+    pub(crate) targets: TargetAddrs,
+    /// Room for copies of handovers to this node, held by `handover_service`.
+    pub(crate) receiving: Receiving,
+}
+
+/// Requests to be sent. Bounded by the handovers in progress, each of which waits for one response.
+#[derive(Debug, Default)]
+pub(crate) struct HandoverQueue {
+    pending: Mutex<VecDeque<HandoverRequest>>,
+    arrived: Notify,
+    /// Number of requests that were pushed and have no outcome yet.
+    open: AtomicUsize,
+}
+
+impl HandoverQueue {
+    pub(crate) fn push(&self, request: HandoverRequest) {
+        self.open.fetch_add(1, SeqCst);
+        self.pending.lock().push_back(request);
+        self.arrived.notify_one();
+    }
+
+    pub(crate) fn pop(&self) -> Option<HandoverRequest> {
+        self.pending.lock().pop_front()
+    }
+
+    /// Notes the outcome of a request, after the requests that follow from it were pushed.
+    pub(crate) fn done(&self) {
+        self.open.fetch_sub(1, SeqCst);
+    }
+
+    /// Returns whether every request has its outcome.
+    pub(crate) fn are_done(&self) -> bool {
+        self.open.load(SeqCst) == 0
+    }
+
+    /// Waits until a request is pushed after the last completed wait. Cancel safe.
+    pub(crate) async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+}
+
+/// Addresses of other nodes of the set for handovers, as planned handovers stated them last. Routes have the addresses
+/// for callers.
+#[derive(Debug, Default)]
+pub(crate) struct TargetAddrs(Mutex<BTreeMap<NodeId, String>>);
+
+impl TargetAddrs {
+    /// Adopts the addresses of the planned handovers in an ownership update.
+    pub(crate) fn adopt(&self, update: &v1::OwnershipUpdate) {
+        for planned in update.handovers.iter().filter(|planned| !planned.to_addr.is_empty()) {
+            self.0.lock().insert(NodeId(planned.to_node_id), planned.to_addr.clone());
+        }
+    }
+
+    /// Returns the address of a node; `None` if the store states none.
+    pub(crate) fn get(&self, node: NodeId) -> Option<String> {
+        self.0.lock().get(&node).cloned()
+    }
+}
+
+/// Bound on the touched uids of all copies that are being received: as many as the node keeps of received copies.
+#[derive(Debug)]
+pub(crate) struct Receiving(Semaphore);
+
+impl Default for Receiving {
+    fn default() -> Receiving {
+        Receiving(Semaphore::new(MAX_INCOMING_SLOTS))
+    }
+}
+
+impl Receiving {
+    /// Begins to receive a copy, with room for none of its slots yet.
+    pub(crate) fn begin(&self) -> Result<SemaphorePermit<'_>, Status> {
+        self.0.try_acquire_many(0).map_err(|closed| Status::internal(closed.to_string()))
+    }
+
+    /// Makes room for more slots of one copy, until the permit is dropped.
+    pub(crate) fn make_room<'a>(&'a self, held: &mut SemaphorePermit<'a>, slots: usize) -> Result<(), Status> {
+        let more = u32::try_from(slots).ok().and_then(|slots| self.0.try_acquire_many(slots).ok());
+        let more = more.ok_or_else(|| {
+            let text = format!("copies of {MAX_INCOMING_SLOTS} touched uids are being received already");
+            Reason::TooMuchStaged.status(text)
+        })?;
+        held.merge(more);
+        Ok(())
+    }
+}

@@ -1,0 +1,47 @@
+//! Reachability of this node and of its peers at their addresses for callers, as checked last.
+
+use parking_lot::Mutex;
+use seq_core::self_check::Decision;
+
+/// Results of the checks that `self_check`, their only writer, makes.
+#[derive(Debug)]
+pub(crate) struct Reachability {
+    /// Decision of the last round of checks of this node.
+    decision: Mutex<Decision>,
+    /// Names of other nodes of the set that this node does not reach, as in its status.
+    unreached: Mutex<Vec<String>>,
+}
+
+impl Reachability {
+    /// Creates the state before the first round: the node serves, and no peer is known to be unreached.
+    pub(crate) fn new() -> Reachability {
+        Reachability { decision: Mutex::new(Decision::Serve), unreached: Mutex::default() }
+    }
+
+    /// Replaces the decision, and returns the former one.
+    pub(crate) fn decide(&self, decision: Decision) -> Decision {
+        std::mem::replace(&mut *self.decision.lock(), decision)
+    }
+
+    /// Returns the cause for which this node is withdrawn: it hands its sections over, or sends no renewal.
+    pub(crate) fn withdrawn(&self) -> Option<String> {
+        let decision = *self.decision.lock();
+        let withdrawn = matches!(decision, Decision::HandOver(_) | Decision::Stop);
+        decision.cause().filter(|_| withdrawn).map(|cause| cause.to_string())
+    }
+
+    /// Returns whether renewals and registrations wait for another certificate.
+    pub(crate) fn is_stopped(&self) -> bool {
+        *self.decision.lock() == Decision::Stop
+    }
+
+    /// Returns the names of the other nodes that this node does not reach.
+    pub(crate) fn unreached(&self) -> Vec<String> {
+        self.unreached.lock().clone()
+    }
+
+    /// Replaces the names of the unreached nodes, and returns the former names.
+    pub(crate) fn set_unreached(&self, names: Vec<String>) -> Vec<String> {
+        std::mem::replace(&mut *self.unreached.lock(), names)
+    }
+}

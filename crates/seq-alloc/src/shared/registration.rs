@@ -1,0 +1,69 @@
+//! Registration of this node with the store, as tasks other than its owner see it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use seq_core::owner::Session;
+use seq_core::{Incarnation, NodeId};
+use tokio::sync::Notify;
+
+/// State of the registration, written by `session` alone, and the requests of other tasks for a renewal.
+#[derive(Debug, Default)]
+pub(crate) struct Registration {
+    /// Id of the node, the same in every incarnation; 0 before the first registration.
+    node: AtomicU32,
+    /// Newest incarnation that a session of this process had; 0 before the first registration. Only grows.
+    last_incarnation: AtomicU64,
+    /// Cause for which no response of the store can be used; `None` after a usable response.
+    fault: Mutex<Option<String>>,
+    renewal_requested: Notify,
+    grant_requested: Notify,
+}
+
+impl Registration {
+    /// Adopts a new session.
+    pub(crate) fn begin(&self, session: Session) {
+        self.node.store(session.node.0, Relaxed);
+        self.last_incarnation.fetch_max(session.incarnation.0, Relaxed);
+    }
+
+    /// Returns the id of the node; `NodeId(0)` before the first registration.
+    pub(crate) fn node(&self) -> NodeId {
+        NodeId(self.node.load(Relaxed))
+    }
+
+    /// Returns the newest incarnation that a session of this process had; `Incarnation(0)` before the first one.
+    pub(crate) fn last_incarnation(&self) -> Incarnation {
+        Incarnation(self.last_incarnation.load(Relaxed))
+    }
+
+    /// Returns the cause for which no response of the store can be used.
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.fault.lock().clone()
+    }
+
+    pub(crate) fn note_fault(&self, fault: Option<String>) {
+        *self.fault.lock() = fault;
+    }
+
+    /// Requests a renewal as soon as the shortest interval between two renewals allows it, e.g. because the routes of
+    /// this node proved stale.
+    pub(crate) fn request_renewal(&self) {
+        self.renewal_requested.notify_one();
+    }
+
+    /// Waits until a renewal is requested after the last completed wait. Cancel safe.
+    pub(crate) async fn renewal_requested(&self) {
+        self.renewal_requested.notified().await;
+    }
+
+    /// Requests a renewal at once: its response brings the grant of a handover to this node that is committed.
+    pub(crate) fn request_grant(&self) {
+        self.grant_requested.notify_one();
+    }
+
+    /// Waits until a grant is requested after the last completed wait. Cancel safe.
+    pub(crate) async fn grant_requested(&self) {
+        self.grant_requested.notified().await;
+    }
+}

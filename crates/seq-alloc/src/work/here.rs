@@ -1,0 +1,72 @@
+//! Allocations and advances in sections that are served here.
+
+use seq_api::service::{Allocation, Item};
+use seq_core::section::RaiseTicket;
+use seq_core::{Advance, Epoch, Refusal, SlotIndex, Take, Target};
+
+use crate::counters::Burned;
+use crate::ownership::{OwnedSection, Served};
+use crate::pending_item::PendingItem;
+use crate::shared::Shared;
+
+/// Steps of the ceiling in one advance from which on it is logged: a hundred times the largest count.
+const FAR_ADVANCE_STEPS: u64 = 1_000_000;
+
+impl Shared {
+    /// Takes an item's numbers from a section that is served here. `None`: not now. They are above the ceiling and a
+    /// raise is queued, or the section is frozen, or the caller has seen a newer ownership.
+    #[inline]
+    pub(super) fn take(&self, served: Served<'_>, item: &Item, slot: SlotIndex) -> Option<Result<Allocation, Refusal>> {
+        if item.epoch > served.epoch() {
+            return None;
+        }
+        match served.take(slot, item.count) {
+            Take::Given { value, prev, ticket } => {
+                if let Some(ticket) = ticket {
+                    self.enqueue_raise(served, ticket);
+                }
+                Some(Ok(Allocation { value, prev, epoch: served.epoch(), lost: 0 }))
+            }
+            Take::AtCeiling { ticket: Some(ticket), .. } => {
+                self.enqueue_raise(served, ticket);
+                None
+            }
+            Take::AtCeiling { ticket: None, .. } | Take::Frozen => None,
+            Take::Exhausted => Some(Err(Refusal::Exhausted { uid: item.uid, count: item.count.get() })),
+        }
+    }
+
+    /// A call of its own, so that a batch's loop around [`Shared::take`] stays small enough to hold all of it.
+    #[cold]
+    #[inline(never)]
+    fn enqueue_raise(&self, served: Served<'_>, ticket: RaiseTicket) {
+        self.raises.enqueue(served.owned().clone(), ticket);
+    }
+
+    /// Raises a uid of a section that is served here. `None`: not now, as for [`Shared::take`].
+    pub(super) fn advance(&self, served: Served<'_>, item: &PendingItem, to: Target) -> Option<Result<Epoch, Refusal>> {
+        if item.item.epoch > served.epoch() {
+            return None;
+        }
+        let (answer, ticket) = match served.advance(item.slot, to, self.config.options.max_advance) {
+            Advance::Done { skipped, ticket } => {
+                self.counters.burned(Burned::Advance, skipped);
+                (Some(Ok(served.epoch())), ticket)
+            }
+            Advance::AtCeiling { ticket } => (None, ticket),
+            Advance::TooFar { bound } => (Some(Err(Refusal::AdvanceTooFar { to: to.seq().0, bound })), None),
+            Advance::Past => (Some(Err(Refusal::AlreadyPast { uid: item.item.uid })), None),
+            Advance::Frozen => (None, None),
+        };
+        if let Some(ticket) = ticket {
+            self.enqueue_raise(served, ticket);
+        }
+        answer
+    }
+
+    /// Whether an advance burns so many of the section's numbers that an operator should know of it.
+    pub(super) fn is_far(&self, owned: &OwnedSection, to: Target) -> bool {
+        let distance = to.seq().0.saturating_sub(owned.ceiling().0);
+        distance / self.ownership.raise_step().0 >= FAR_ADVANCE_STEPS
+    }
+}
