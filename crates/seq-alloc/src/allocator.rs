@@ -1,4 +1,4 @@
-//! The handle: numbers from memory, at the price of one atomic load and one compare-and-swap.
+//! Handle of an AllocSvr, which allocates numbers from memory with one atomic load and one compare-and-swap.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,45 +29,45 @@ use crate::store_link::StoreLink;
 use crate::work::{Advance, Read, Take, Work};
 use crate::{control_loop, loss_report, metrics_loop};
 
-/// An AllocSvr's numbers. Clones are handles on the same one; calls may come from any thread and any runtime.
+/// Handle of an AllocSvr. Clones share the AllocSvr; calls may come from any thread and any runtime.
 #[derive(Clone, Debug)]
 pub struct Allocator {
     pub(crate) shared: Arc<Shared>,
     link: Arc<StoreLink>,
-    /// Where all its calls arrive on one thread.
+    /// Clock of the thread that all calls through this handle arrive on; `None` if they arrive on any thread.
     arrivals: Option<Arc<BatchClock>>,
 }
 
-/// Why an allocator cannot start.
+/// Error of [`Allocator::start`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    /// The set's definition does not hold.
+    /// Invalid definition of the set.
     #[error("the set {set} is not sound: {}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Spec {
         /// The set.
         set: String,
-        /// Everything that is wrong with it.
+        /// All problems of the definition.
         problems: Vec<SpecError>,
     },
-    /// The set has no AllocSvr of this name.
+    /// Name of no AllocSvr of the set.
     #[error("the set {set} has no AllocSvr {name:?}")]
     UnknownName {
         /// The set.
         set: String,
-        /// The name.
+        /// Name from the configuration.
         name: String,
     },
-    /// A pace or bound cannot work.
+    /// Invalid interval, timeout or limit.
     #[error(transparent)]
     Tuning(#[from] OptionsError),
 }
 
 impl Allocator {
-    /// Starts an allocator, with its loops in `group` on the current runtime. It serves from when it has registered and
-    /// been granted sections; see [`Allocator::add_checks`].
+    /// Starts an allocator, with its loops in `group` on the current runtime. The allocator serves once it is
+    /// registered and has been granted sections; see [`Allocator::add_checks`].
     ///
     /// # Errors
-    /// When the configuration does not hold. Nothing was started then.
+    /// [`StartError`] if the configuration is invalid. Nothing was started then.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -75,8 +75,8 @@ impl Allocator {
         Allocator::start_with(config, &Dial::tcp(), group)
     }
 
-    /// Starts an allocator that reaches the store and the other nodes by `dial`. It expects members of its own set's
-    /// store, AllocSvrs of its own set, and at the addresses of another set the AllocSvrs of that one.
+    /// Starts an allocator that connects to the store and the other nodes by `dial`. It accepts members of its own
+    /// set's store, AllocSvrs of its own set, and at the addresses of another set AllocSvrs of that set.
     ///
     /// # Errors
     /// As [`Allocator::start`].
@@ -128,8 +128,8 @@ impl Allocator {
         Ok(Allocator { shared, link, arrivals: None })
     }
 
-    /// A handle for the endpoints of the current thread, which reads the clock once for all calls that arrived
-    /// together. Every call through it, and through clones of it, must have come over a connection of the current
+    /// Returns a handle for the endpoints of the current thread, which reads the clock once for all calls that arrived
+    /// together. Every call through the handle and its clones must have arrived over a connection of the current
     /// runtime.
     ///
     /// # Panics
@@ -140,7 +140,7 @@ impl Allocator {
         Allocator { shared: self.shared.clone(), link: self.link.clone(), arrivals: Some(Arc::new(clock)) }
     }
 
-    /// What may be served, at a time after the calls at hand arrived.
+    /// Returns the sections that may be served, by a clock that was read after the current calls arrived.
     #[inline]
     fn serve(&self) -> Option<Serving<'_>> {
         match &self.arrivals {
@@ -149,13 +149,14 @@ impl Allocator {
         }
     }
 
-    /// Why this process no longer serves, where that is so; after the end too. An evicted allocator stops by itself.
+    /// Returns the cause for which this process no longer serves, if there is one, also after the shutdown. An evicted
+    /// allocator shuts down by itself.
     #[must_use]
     pub fn halt(&self) -> Option<Halt> {
         self.shared.halt.get()
     }
 
-    /// The status of this node.
+    /// Returns the status of this node.
     #[must_use]
     pub fn status(&self) -> v1::AllocStatus {
         let shared = &self.shared;
@@ -179,7 +180,7 @@ impl Allocator {
             raises_refused,
             slot_bytes: shared.ownership.slot_bytes(),
             store_addrs: self.link.reported_members(),
-            // At least one while there is a lease, and once it is over.
+            // At least 1 while the lease holds; `lease_ended_ms` likewise once it has expired.
             lease_remaining_ms: (lease.as_millis() as u64).max(u64::from(!lease.is_zero())),
             lease_ended_ms: if over { (ended / 1_000_000).max(1) } else { 0 },
             halted: self.halt().map_or_else(String::new, |halt| halt.to_string()),
@@ -191,8 +192,8 @@ impl Allocator {
         }
     }
 
-    /// The ceilings of the sections that this node owns, from one on, also while its lease is over: no number that it
-    /// has allocated is above them.
+    /// Returns the ceilings of the sections that this node owns, from section `first` on, also while its lease is
+    /// expired. No number that the node has allocated is above them.
     #[must_use]
     pub fn ceilings(&self, first: SectionId) -> v1::ListCeilingsResponse {
         let owned = self.shared.ownership.owned();
@@ -207,8 +208,8 @@ impl Allocator {
         v1::ListCeilingsResponse { set: self.shared.config.set.clone(), ceilings, next_section }
     }
 
-    /// Adds what must hold before traffic is sent here: the node is registered, holds a lease, knows the owners, agrees
-    /// with the store on what the set is, and is not withdrawn because callers cannot reach it.
+    /// Adds the conditions for traffic to this node: the node is registered, holds a lease, knows the owners, agrees
+    /// with the store on the definition of the set, and is not withdrawn because callers cannot reach it.
     pub fn add_checks(&self, checks: &mut Checks) {
         let shared = self.shared.clone();
         checks.add("registered", move || {
@@ -227,8 +228,8 @@ impl Allocator {
             let reason = || shared.registration.fault().unwrap_or_else(|| "no routes yet".to_owned());
             let routes = shared.routes();
             let routed = routes.as_ref().is_some_and(|routes| {
-                // One section with an owner, or in another set, is enough: which uids are requested is not known here.
-                // A set that is new has none of its own, and forwards all.
+                // One section with an owner or in another set is enough, because the uids of future calls are unknown.
+                // A new set has no section of its own and forwards every call.
                 let is_routed = |at: Route| at.owner.is_some() || at.other_set().is_some();
                 (0..routes.layout().sections()).any(|id| routes.get(SectionId(id)).is_some_and(is_routed))
             });
@@ -239,36 +240,36 @@ impl Allocator {
     /// Changes how far raises go, from the next raise of each section on.
     ///
     /// # Panics
-    /// When the step is 0.
+    /// If the step is 0.
     pub fn set_step(&self, step: Step) {
         self.shared.ownership.set_raise_step(step);
     }
 
-    /// Whether every check of [`Allocator::add_checks`] holds.
+    /// Checks every condition of [`Allocator::add_checks`].
     ///
     /// # Errors
-    /// The checks that do not hold, with their reasons.
+    /// Names and causes of the conditions that do not hold.
     pub fn ready(&self) -> Result<(), Vec<(String, String)>> {
         let mut checks = Checks::new();
         self.add_checks(&mut checks);
         checks.ask()
     }
 
-    /// Follows whether this process may no longer serve, and why.
+    /// Returns a receiver of the cause for which this process may no longer serve; `None` while it may.
     #[must_use]
     pub fn halted(&self) -> watch::Receiver<Option<Halt>> {
         self.shared.halt.subscribe()
     }
 
-    /// Brings the process' metrics up to date; happens once a second by itself.
+    /// Brings the process' metrics up to date. The allocator also does so once a second by itself.
     pub fn publish(&self) {
         self.shared.publish();
     }
 
-    /// Hands everything that this node owns over to others, each section with its exact values, while calls are
-    /// answered as before. Where no other node is a candidate, the sections are given up. Ends when the store has
-    /// applied it, or after `timeout`, or once the certificate of this node has expired, with which no node takes anything
-    /// from it; returns whether the node owns nothing any more. Cancel safe: what was begun goes on.
+    /// Hands all sections of this node over to other nodes, with their exact values, while calls are served as before.
+    /// If no other node is a candidate, the sections are given up. Ends when the store has applied all changes, after
+    /// `timeout`, or once the certificate of this node has expired, because no node accepts a handover from it then.
+    /// Returns whether the node owns nothing any more. Cancel safe: handovers that have begun continue.
     pub async fn drain(&self, timeout: Duration) -> bool {
         let shared = &*self.shared;
         shared.step(|owner, _| owner.leave());
@@ -284,7 +285,7 @@ impl Allocator {
                 }
                 tokio::select! {
                     () = changed => {}
-                    // That the store released what was given up changes nothing here, so nothing is notified.
+                    // The store's release of sections that were given up changes nothing here, so it notifies nothing.
                     () = tokio::time::sleep(shared.config.options.min_renew_interval) => {}
                 }
             }
@@ -309,7 +310,7 @@ impl SequenceService for Allocator {
     }
 
     async fn complete_batch(&self, call: Call, items: &[DecodedItem], answers: &mut [ItemReply<Allocation>]) {
-        // Boxed, so that the usual call does not carry the size of the rare one.
+        // Boxed, so that the future of the usual call does not have the size of the rare one.
         Box::pin(self.shared.complete_batch(call, items, answers)).await;
     }
 
@@ -340,17 +341,17 @@ impl SequenceService for Allocator {
 }
 
 impl Allocator {
-    /// Completes one item: served here at once in the usual case.
+    /// Completes one item, which is served here at once in the usual case.
     #[inline]
     async fn one<W: Work>(&self, work: &W, call: Call, item: Item) -> Result<W::Output, Refusal> {
         let shared = &*self.shared;
         let (section, slot) = shared.config.layout.locate(item.uid)?;
         let item = PendingItem { index: 0, item, section, slot, unknown: UnknownAttempts::default() };
-        // The guard ends with the statement: nothing is held over a wait.
+        // The guard is dropped at the end of the statement, before any await.
         let result = self.serve().and_then(|serving| work.here(shared, serving.get(section)?, &item));
         let Some(result) = result else {
             let pending = shared.pend(&call, item);
-            // Boxed, so that the usual call does not carry the size of the rare one.
+            // Boxed, so that the future of the usual call does not have the size of the rare one.
             let results = Box::pin(shared.complete(work, call, pending)).await;
             return results.into_iter().next().expect("one result for one item").1;
         };

@@ -1,5 +1,5 @@
-//! Calls for many uids: what is served here takes one pass over one state of the table; only what waits or is forwarded
-//! costs more.
+//! Calls for many uids. A first pass over one state of the table serves all items that this node can serve now; only
+//! items that wait or are forwarded cost more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 use crate::work::{Read, Take, Work};
 
-/// Slots that are prefetched before they are used: enough for their loads to run side by side, and so few that the
-/// first is still in the cache when the last has arrived.
+/// Number of slots that are prefetched before they are used: enough for their loads to overlap, and so few that the
+/// first slot is still in the cache when the last has arrived.
 const PREFETCHED: usize = 16;
 
 impl Shared {
-    /// Serves what can be served now and adds a reply for each item; `None` for those that become pending. `serving`
-    /// was obtained after the request had been received.
+    /// Serves the items that can be served now, and adds a reply for each item: `None` for an item that becomes
+    /// pending. `serving` must have been obtained after the request arrived.
     pub(crate) fn first_pass<W: Work>(
         &self,
         work: &W,
@@ -30,11 +30,11 @@ impl Shared {
         items: &[DecodedItem],
         replies: &mut Vec<ItemReply<W::Output>>,
     ) {
-        // Once an item of a section waits, the section's later ones wait behind it: the same uid may be among them.
+        // Once an item of a section waits, the later items of the section wait behind it, as they may have its uid.
         let mut waiting = BTreeSet::new();
         let mut numbers = 0;
         let mut prefetched = 0;
-        // Each item is located and looked up once: the path of a number is mostly these two.
+        // Each item is located and looked up once, because these two steps are most of the cost of a number.
         let mut located = [None; PREFETCHED];
         for (chunk, items) in items.chunks(PREFETCHED).enumerate() {
             for (located, item) in located.iter_mut().zip(items) {
@@ -108,8 +108,8 @@ impl Shared {
         replies.into_iter().map(|reply| reply.expect("every item has a result")).collect()
     }
 
-    /// Completes the pending items: all that go to one node in one request, the others section by section. The results
-    /// of each group are in no order.
+    /// Completes the pending items: all items for one node in one request, the other items section by section. The
+    /// results of each group are in no order.
     async fn second_pass<W: Work>(
         &self,
         work: &W,
@@ -122,7 +122,7 @@ impl Shared {
         future::join_all(groups).await
     }
 
-    /// The pending items in groups, in the order of the call within each.
+    /// Groups the pending items by destination, in the order of the call within each group.
     fn groups<T>(&self, call: &Call, items: &[DecodedItem], replies: &[ItemReply<T>]) -> Vec<PendingGroup> {
         let pending = items.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
         let pending: Vec<PendingItem> =
@@ -134,7 +134,7 @@ impl Shared {
             of_section.epoch = of_section.epoch.max(item.item.epoch);
         }
         let mut groups: Vec<PendingGroup> = Vec::new();
-        // Of another set by owner as well, as far as its routes are known.
+        // Groups for another set are divided by owner as well, if the routes of that set are known.
         let mut forwarded: BTreeMap<(Destination, Option<Arc<str>>), usize> = BTreeMap::new();
         let arrived = self.arrived();
         for (section, of_section) in &mut sections {
@@ -162,12 +162,12 @@ impl Shared {
     }
 }
 
-/// The pending items of a section in one call.
+/// Pending items of a section in one call.
 #[derive(Default)]
 struct OfSection {
     items: usize,
-    /// The newest that they name.
+    /// Newest epoch that the items name.
     epoch: Epoch,
-    /// Index of the group that they belong to.
+    /// Index of the group of the items.
     group: usize,
 }

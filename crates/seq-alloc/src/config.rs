@@ -14,19 +14,20 @@ use seq_kit::config::durations;
 /// Configuration of one AllocSvr.
 #[derive(Clone, Debug)]
 pub struct AllocConfig {
-    /// The set it serves.
+    /// Definition of the set.
     pub spec: SetSpec,
-    /// Its name, one of the spec's AllocSvrs.
+    /// Name of the node, one of the spec's AllocSvrs.
     pub name: String,
     /// Address at which others reach its port for callers, "host:port".
     pub advertise: String,
-    /// Address at which other AllocSvrs reach its port for peers, "host:port"; `None`: that for callers serves both.
+    /// Address at which other AllocSvrs reach its port for peers, "host:port"; `None` if the port for callers serves
+    /// both.
     pub advertise_to_peers: Option<String>,
     /// Whether to replace a live process of this name at another address.
     pub replace: bool,
     /// Intervals, timeouts and limits.
     pub options: AllocOptions,
-    /// The clocks of its lease.
+    /// Clocks of the lease.
     pub clock: Clock,
 }
 
@@ -112,7 +113,7 @@ mod advance_limit {
 const MAX_RAISES_IN_FLIGHT: usize = 64;
 
 impl AllocOptions {
-    /// For nodes in one region.
+    /// Options for nodes in one region.
     pub const DEFAULTS: AllocOptions = AllocOptions {
         lease: LeaseTerms::DEFAULTS.lease,
         lease_margin: LeaseTerms::DEFAULTS.margin,
@@ -128,19 +129,19 @@ impl AllocOptions {
         max_advance: AdvanceLimit(limits::DEFAULT_MAX_ADVANCE),
     };
 
-    /// The terms of its lease. The wait is the store's, which compares it with the lease at the registration.
+    /// Returns the terms of the lease. The wait is the store's, which compares it with the lease at the registration.
     pub(crate) fn terms(&self) -> LeaseTerms {
         let AllocOptions { lease, lease_margin: margin, renew_interval, .. } = *self;
         LeaseTerms { lease, margin, renew_interval, wait: lease * 2 }
     }
 
-    /// Intervals of renewals.
+    /// Returns the intervals of renewals.
     pub(crate) fn renewals(&self) -> RenewalOptions {
         let AllocOptions { renew_interval, min_renew_interval: min_interval, retry_min, retry_max, .. } = *self;
         RenewalOptions { renew_interval, min_interval, retry_min, retry_max }
     }
 
-    /// Batches and intervals of raises.
+    /// Returns the batches and intervals of raises.
     pub(crate) fn raises(&self) -> RaiseOptions {
         let AllocOptions { raise_batch: batch, raises_in_flight: in_flight, retry_min, retry_max, .. } = *self;
         RaiseOptions { batch, in_flight, retry_min, retry_max }
@@ -149,7 +150,7 @@ impl AllocOptions {
     /// Checks every value and the relations between them.
     ///
     /// # Errors
-    /// [`OptionsError`] names the relation that does not hold, and why it must.
+    /// [`OptionsError`] names the relation that does not hold, and the reason for it.
     pub fn validate(&self) -> Result<(), OptionsError> {
         let positive = [
             ("renew_interval", self.renew_interval),
@@ -192,10 +193,10 @@ pub enum OptionsError {
         /// The key.
         key: &'static str,
     },
-    /// A relation between the terms of the lease.
+    /// Broken relation between the terms of the lease.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// A failed leader of the store would cost the lease.
+    /// Renewals so rare that the failure of the store's leader would cost the lease.
     #[error(
         "renew_interval {renew:?} + store_timeout {timeout:?} * 2 is not below lease - lease_margin, {served:?}: a \
          renewal that is lost with the store's leader, and the next one, must fit into a lease"
@@ -205,10 +206,10 @@ pub enum OptionsError {
         renew: Duration,
         /// `store_timeout`.
         timeout: Duration,
-        /// How long the node serves under one lease.
+        /// Time for which the node serves under one lease.
         served: Duration,
     },
-    /// A node without sections would renew less often than one with sections.
+    /// Fewer renewals of a node without sections than of a node with sections.
     #[error(
         "min_renew_interval {claim:?} is above renew_interval {renew:?}: a node without sections must renew at least as often"
     )]
@@ -218,7 +219,7 @@ pub enum OptionsError {
         /// `renew_interval`.
         renew: Duration,
     },
-    /// The first backoff is longer than the longest.
+    /// First backoff above the longest backoff.
     #[error("retry_min {min:?} is above retry_max {max:?}")]
     ReversedRetry {
         /// `retry_min`.
@@ -226,7 +227,7 @@ pub enum OptionsError {
         /// `retry_max`.
         max: Duration,
     },
-    /// A limit of 0, or above its own limit.
+    /// Limit of 0, or above its own limit.
     #[error("{key} {value} is not in 1..={most}")]
     Count {
         /// The key.

@@ -1,16 +1,16 @@
-//! The one place where an AllocSvr waits: turns notifies, ended calls and one timer into an [`Event`].
+//! Loop in which an AllocSvr waits: notifications, ended calls and one timer each become an [`Event`].
 //!
 //! Each event is handled by a short method of the module that owns its subject: `session`, `raises`, `handover` and
 //! `peer_routes`. A handler never waits. It returns the calls that follow; they run as tasks, and the end of each is an
-//! event again, so a slow store or peer delays only what waits for its response. At the `trace` level the log of this
-//! module shows each event: why an AllocSvr wakes.
+//! event again, so a slow store or peer delays only the handlers of its own responses. At the `trace` level the log of
+//! this module shows each event, that is, why an AllocSvr wakes.
 //!
-//! Four things wait elsewhere. The check of this node (`self_check`) changes nothing but whether it is withdrawn. The
-//! probes of other sets (`other_sets`) change nothing that is owned. The metrics loop (`metrics_loop`) decides nothing,
+//! Four tasks wait elsewhere. The check of this node (`self_check`) only changes whether the node is withdrawn. The
+//! probes of other sets (`other_sets`) change no ownership. The metrics loop (`metrics_loop`) decides nothing,
 //! its walk over all pages takes milliseconds, and it may fail without ending the process. Pending calls wait for
-//! `ownership_changed` on the threads that serve them.
+//! `ownership_changed` on the threads of their endpoints.
 //!
-//! **Invariant:** responses are adopted here alone, one at a time, in the order in which the calls ended. Once this
+//! **Invariant:** only this loop adopts responses, one at a time, in the order in which the calls ended. Once this
 //! process may no longer serve, no registration or renewal follows.
 
 use std::panic::resume_unwind;
@@ -28,44 +28,44 @@ use crate::session::{AnsweredRenewal, SessionCall, Sessions};
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
 
-/// Why the control loop wakes.
+/// Cause for which the control loop wakes.
 enum Event {
-    /// This process may no longer serve.
+    /// `halt` was set: this process may no longer serve.
     Halted,
-    /// The allocator shuts down.
+    /// Shutdown of the allocator.
     ShutDown,
-    /// A registration is sent, or repeated.
+    /// Time of a registration or its repetition.
     RegistrationDue,
-    /// The call of a registration ended.
+    /// End of the call of a registration.
     RegistrationDone(Result<RegisterResponse, StoreError>),
-    /// A renewal is sent, or repeated.
+    /// Time of a renewal or its repetition.
     RenewalDue,
-    /// The call of a renewal ended.
+    /// End of the call of a renewal.
     RenewalDone(AnsweredRenewal),
-    /// The routes known here proved stale.
+    /// Request for a renewal, e.g. because the routes of this node proved stale.
     RoutesStale,
-    /// A peer reports that a handover to this node is committed.
+    /// Request for a renewal at once, because a peer reports that a handover to this node is committed.
     GrantReported,
-    /// A section was queued to have its ceiling raised.
+    /// New section in the queue of raises.
     RaiseQueued,
-    /// The wait after a raise that failed is over.
+    /// End of the wait after a raise that failed.
     RaiseRetryDue,
-    /// The call of a raise ended.
+    /// End of the call of a raise.
     RaiseDone(AnsweredRaise),
-    /// The owner's machine requested a step of a handover.
+    /// New step of a handover, requested by the owner's machine.
     HandoverRequested,
-    /// A commit of a handover without a definite response is repeated.
+    /// Time to repeat a step of a handover, e.g. a commit without a definite response.
     CommitRetryDue,
-    /// The call of a step of a handover ended.
+    /// End of the call of a step of a handover.
     HandoverStepDone(AnsweredStep),
-    /// The lease is checked, and routes are fetched from a peer where it is over.
+    /// Time to check the lease, and to fetch routes from a peer if it is expired.
     PeerRoutesDue,
-    /// The fetch from a peer ended, with its routes where they are newer.
+    /// End of the fetch from a peer, with its routes if they are newer.
     PeerRoutesFetched(Option<RouteUpdate>),
 }
 
 impl Event {
-    /// The variant, for the log. The data is left out: an ownership update can be megabytes.
+    /// Returns the name of the variant, for the log. The data is left out because an ownership update can be megabytes.
     fn name(&self) -> &'static str {
         match self {
             Event::Halted => "halted",
@@ -96,9 +96,9 @@ struct ControlLoop {
     handovers: Handovers,
     peer_routes: PeerRoutes,
     /// Calls in flight. Bounded by their subjects: one registration or renewal, the options' raises in flight, a step
-    /// of each handover under way, one fetch from a peer.
+    /// of each handover in progress, one fetch from a peer.
     calls: JoinSet<Event>,
-    /// The registration or renewal among them, or the last one.
+    /// Last call of a registration or renewal, in flight or ended.
     session_call: Option<AbortHandle>,
 }
 
@@ -127,13 +127,14 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
         }
         control.handle(event);
     }
-    // Aborts the calls in flight: no response is adopted any more.
+    // Aborts the calls in flight, because no response is adopted any more.
     control.calls.shutdown().await;
 }
 
 impl ControlLoop {
-    /// Waits for the next event. Of several, what ends the work is first; then the timer and the ended calls, which are
-    /// paced; then the notifies, last the ones that any caller can cause, so that a flood of them delays nothing else.
+    /// Waits for the next event. Of several events, the end of the work comes first; then the timer and the ended
+    /// calls, which are paced; then the notifications. Notifications that any caller can cause come last, so that a
+    /// flood of them delays nothing else.
     async fn next_event(&mut self) -> Event {
         loop {
             let (at, due) = self.next_deadline().unzip();
@@ -155,7 +156,7 @@ impl ControlLoop {
         }
     }
 
-    /// The earliest time at which a subject has something to do, and what.
+    /// Returns the earliest time at which a subject has work to do, and the event of that time.
     fn next_deadline(&self) -> Option<(Instant, Event)> {
         let timers = [
             (self.sessions.registration_due(), Event::RegistrationDue),
@@ -230,7 +231,8 @@ impl ControlLoop {
     }
 }
 
-/// The event of a call that ended; `None` where it was aborted. A panic goes on here: the process needs this loop.
+/// Returns the event of a call that ended; `None` if the call was aborted. Resumes a panic of the call, because the
+/// process needs this loop.
 fn of_call(ended: Result<Event, JoinError>) -> Option<Event> {
     match ended {
         Ok(event) => Some(event),

@@ -1,6 +1,8 @@
-//! The metrics of one allocator: counted where it happens with one uncontended add, published once a second.
+//! Metrics of one allocator. The place of an event counts it with one uncontended add; a task publishes the counts once
+//! a second.
 //!
-//! Every core counts in a shard of its own, because a counter that all cores write costs more than giving a number out.
+//! Every core counts in its own shard, because a counter that all cores write costs more than the allocation of a
+//! number.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,38 +18,38 @@ use seq_core::{Refusal, Seq};
 use seq_proto::Reason;
 use tonic::Code;
 
-/// More than the cores of the machines in use; threads beyond it share shards.
+/// Number of shards: more than the cores of the machines in use. Further threads share shards.
 const SHARDS: usize = 64;
 
-/// gRPC codes, OK included.
+/// Number of gRPC codes, including OK.
 const CODES: usize = 17;
 
 const VIAS: usize = Via::ALL.len();
 
-/// Two cache lines, which processors fetch in pairs: neighbours never meet.
+/// Counters of one thread, aligned to two cache lines, which processors fetch in pairs, so that shards share none.
 #[repr(align(128))]
 struct Shard {
-    /// By endpoint and code: numbers allocated under OK, items refused under the others.
+    /// By endpoint and code: allocated numbers for OK, refused items for any other code.
     outcomes: [[AtomicU64; CODES]; VIAS],
 }
 
-/// How long an expired lease is reported.
+/// Time for which an expired lease is reported.
 const EXPIRIES_FOR: Duration = Duration::from_secs(600);
 
-/// Most expired leases that are reported.
+/// Limit on expired leases that are reported.
 const MOST_EXPIRIES: usize = 100;
 
 pub(crate) struct Counters {
     shards: Box<[Shard]>,
-    /// What of the shards' sums the metrics show already. They are added up rather than set, because two allocators of
-    /// one set in one process share them.
+    /// Part of the shards' sums that the metrics include already. The metrics are incremented rather than set, because
+    /// two allocators of one set in one process share them.
     published: Mutex<[[u64; CODES]; VIAS]>,
     set: String,
     forwarded: Count,
     wrong_owner: Count,
     /// In the order of [`RaiseOutcome`].
     raises: [Count; 4],
-    /// Failed ones, then those that succeeded.
+    /// Failed renewals, then successful renewals.
     renewals: [Count; 2],
     raise_seconds: Histogram,
     raise_sections: Histogram,
@@ -60,7 +62,7 @@ pub(crate) struct Counters {
     /// In the order of [`Burned`].
     burned: [Count; 3],
     leases_expired: Count,
-    /// When the last leases expired, in nanoseconds of the boot clock, the newest last.
+    /// Times at which the last leases expired, in nanoseconds of the boot clock, the newest last.
     expiries: Mutex<VecDeque<u64>>,
     withdrawals: Count,
     node: String,
@@ -70,11 +72,11 @@ pub(crate) struct Counters {
     route_version: Gauge,
     slot_bytes: Gauge,
     ceiling_max: Gauge,
-    /// Each with the end of the numbers that it counts to.
+    /// Gauges of the distance to 2^53 and to 2^63, each with that number.
     headroom: [(u64, Gauge); 2],
 }
 
-/// A count of something that is rare next to numbers, kept for this allocator and for the process' metrics.
+/// Count of events that are rare compared with numbers, kept for this allocator and for the process' metrics.
 struct Count {
     total: AtomicU64,
     metric: Counter,
@@ -101,38 +103,38 @@ impl fmt::Debug for Counters {
     }
 }
 
-/// The outcome of a handover from this node.
+/// Outcome of a handover from this node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HandoverOutcome {
-    /// The section has its new owner.
+    /// Committed: the section has its new owner.
     Made,
-    /// The target did not take part; the section served on.
+    /// Not prepared by the target; the section continued to serve.
     Refused,
-    /// It was frozen, and serves again.
+    /// Failed after the freeze; the section serves again.
     Thawed,
 }
 
-/// The outcome of the raises of one call.
+/// Outcome of the raises of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RaiseOutcome {
-    /// The ceiling is committed.
+    /// Committed ceiling.
     Raised,
-    /// This node no longer owns the section under that epoch.
+    /// Refused, because this node no longer owns the section under that epoch.
     Refused,
-    /// No response that can be used; the section is queued again.
+    /// No usable response; the section is queued again.
     Failed,
-    /// The ceiling would rise too fast; the section is queued again when the store accepts the raise.
+    /// Refused, because the ceiling would rise too fast; the section is queued again when the store accepts the raise.
     Delayed,
 }
 
-/// Why numbers are skipped.
+/// Cause for which numbers are skipped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Burned {
-    /// A section started at its ceiling, because its owner was lost.
+    /// Start of a section at its ceiling, because its owner was lost.
     Takeover,
-    /// A section started at its ceiling, because the copy of a handover was not used.
+    /// Start of a section at its ceiling, because the copy of a handover was not used.
     Handover,
-    /// A uid was advanced.
+    /// Advance of a uid.
     Advance,
 }
 
@@ -182,91 +184,91 @@ impl Counters {
         }
     }
 
-    /// Numbers were allocated.
+    /// Counts allocated numbers.
     #[inline]
     pub(crate) fn given(&self, via: Via, numbers: u64) {
         self.shard().outcomes[via as usize][Code::Ok as usize].fetch_add(numbers, Relaxed);
     }
 
-    /// Items were refused.
+    /// Counts refused items.
     pub(crate) fn refused(&self, via: Via, refusal: &Refusal, items: usize) {
         let code = Reason::of(refusal).code() as usize;
         self.shard().outcomes[via as usize][code].fetch_add(items as u64, Relaxed);
     }
 
-    /// Items were sent to their owner.
+    /// Counts items that are sent to their owner.
     pub(crate) fn forwarded(&self, items: usize) {
         self.forwarded.add(items as u64);
     }
 
-    /// Another node forwarded a call here, for a section that this node does not own.
+    /// Counts a call that another node forwarded here, for a section that this node does not own.
     pub(crate) fn wrong_owner(&self) {
         self.wrong_owner.add(1);
     }
 
-    /// A call waited at a ceiling.
+    /// Records the time for which a call waited at a ceiling.
     pub(crate) fn stalled(&self, time: Duration) {
         self.stall_seconds.record(time);
     }
 
-    /// A call for the raises of so many sections took its time.
+    /// Records the duration of a call for the raises of so many sections.
     pub(crate) fn raise_took(&self, time: Duration, sections: usize) {
         self.raise_seconds.record(time);
         self.raise_sections.record(sections as f64);
     }
 
-    /// A raise moved a ceiling so far.
+    /// Records the distance by which a raise moved a ceiling.
     pub(crate) fn raise_moved(&self, distance: u64) {
         self.raise_distance.record(distance as f64);
     }
 
-    /// A renewal succeeded, or failed.
+    /// Counts a renewal that succeeded or failed.
     pub(crate) fn renewed(&self, ok: bool) {
         self.renewals[usize::from(ok)].add(1);
     }
 
-    /// The raises of so many sections had the same outcome.
+    /// Counts the raises of so many sections with the same outcome.
     pub(crate) fn raise(&self, outcome: RaiseOutcome, sections: usize) {
         self.raises[outcome as usize].add(sections as u64);
     }
 
-    /// Numbers allocated since the start.
+    /// Returns the numbers allocated since the start.
     pub(crate) fn allocations(&self) -> u64 {
         Via::ALL.into_iter().map(|via| self.outcome(via, Code::Ok as usize)).sum()
     }
 
-    /// Items forwarded since the start.
+    /// Returns the items forwarded since the start.
     pub(crate) fn forwards(&self) -> u64 {
         self.forwarded.total()
     }
 
-    /// Ceilings raised since the start, and raises that were refused.
+    /// Returns the ceilings raised since the start, and the refused raises.
     pub(crate) fn raises(&self) -> (u64, u64) {
         let total = |outcome: RaiseOutcome| self.raises[outcome as usize].total();
         (total(RaiseOutcome::Raised), total(RaiseOutcome::Refused))
     }
 
-    /// A handover ended.
+    /// Counts a handover that ended.
     pub(crate) fn handover(&self, outcome: HandoverOutcome) {
         self.handovers[outcome as usize].add(1);
     }
 
-    /// A section was paused for this time in a handover, from freeze at the source to serving at the target.
+    /// Records the pause of a section in a handover, from the freeze at the source to serving at the target.
     pub(crate) fn handover_paused(&self, time: Duration) {
         self.handover_seconds.record(time);
     }
 
-    /// So many sections of handovers to this node started at the ceiling.
+    /// Counts sections of handovers to this node that started at the ceiling.
     pub(crate) fn copies_lost(&self, sections: usize) {
         self.copies_lost.add(sections as u64);
     }
 
-    /// So many numbers are skipped at most.
+    /// Counts skipped numbers, of which `numbers` is an upper bound.
     pub(crate) fn burned(&self, cause: Burned, numbers: u64) {
         self.burned[cause as usize].add(numbers);
     }
 
-    /// The lease expired, at a time of the boot clock.
+    /// Counts an expired lease; `boottime` is the time in nanoseconds of the boot clock.
     pub(crate) fn lease_expired(&self, boottime: u64) {
         self.leases_expired.add(1);
         let mut expiries = self.expiries.lock();
@@ -275,17 +277,19 @@ impl Counters {
         expiries.drain(..over);
     }
 
-    /// How often the lease expired lately, at a time of the boot clock.
+    /// Returns how often the lease expired in the last [`EXPIRIES_FOR`] before `boottime`, in nanoseconds of the boot
+    /// clock.
     pub(crate) fn leases_expired(&self, boottime: u64) -> u32 {
         let lately = |at: &&u64| boottime.saturating_sub(**at) < EXPIRIES_FOR.as_nanos() as u64;
         self.expiries.lock().iter().filter(lately).count() as u32
     }
 
-    /// The node withdrew.
+    /// Publishes the number of peers that this node does not reach.
     pub(crate) fn peers_unreached(&self, count: usize) {
         self.peers_unreached.set(count as f64);
     }
 
+    /// Counts a withdrawal of this node.
     pub(crate) fn withdrawn(&self) {
         self.withdrawals.add(1);
     }
@@ -306,14 +310,14 @@ impl Counters {
         }
     }
 
-    /// Publishes what is measured rather than counted.
+    /// Publishes measured values, in contrast to counts.
     pub(crate) fn publish_state(&self, sections: usize, route_version: u64, lease: Duration) {
         self.lease.set(lease.as_secs_f64());
         self.sections.set(sections as f64);
         self.route_version.set(route_version as f64);
     }
 
-    /// Publishes the highest ceiling of the sections served, and what is left above it.
+    /// Publishes the highest ceiling of the sections served, and the distances above it.
     pub(crate) fn publish_ceiling(&self, highest: Seq) {
         self.ceiling_max.set(highest.0 as f64);
         for (end, headroom) in &self.headroom {
@@ -321,14 +325,14 @@ impl Counters {
         }
     }
 
-    /// Publishes how far this node's clock is ahead of the store's.
+    /// Publishes by how many milliseconds this node's clock is ahead of the store's.
     pub(crate) fn clock_ahead(&self, ahead_ms: i64) {
-        // Made here: an older store never states its clock, and 0 would claim that the two agree.
+        // Created here, because an older store never states its clock, and 0 would claim that the clocks agree.
         let labels = [("set", self.set.clone()), ("node", self.node.clone())];
         gauge!(names::CLOCK_OFFSET_SECONDS, &labels).set(ahead_ms as f64 / 1_000.0);
     }
 
-    /// Publishes the memory that counters take.
+    /// Publishes the memory of the pages of slots.
     pub(crate) fn publish_slots(&self, bytes: u64) {
         self.slot_bytes.set(bytes as f64);
     }
@@ -343,7 +347,7 @@ impl Counters {
     }
 }
 
-/// Threads take shards in turn, at their first count.
+/// Returns the number of the current thread, which is assigned in turn at the first count of a thread.
 #[inline]
 fn shard_of_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -359,7 +363,7 @@ fn shard_of_thread() -> usize {
     })
 }
 
-/// The name of a code in gRPC's own spelling.
+/// Returns the name of a code in the spelling of gRPC.
 fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",

@@ -1,12 +1,13 @@
-//! Requests to the owners of other sections, in this set and in others, and what their responses mean.
+//! Requests to the owners of other sections, in this set and in other sets, and their responses.
 //!
-//! Allocations go through a batcher for each core and owner first (`seq_channel::batch`): what all connections of a
-//! core have for an owner in one turn of its event loop shares a message, and the owner completes what it can at once.
-//! An item that would wait there is sent again in a request of its own, as reads and advances are.
+//! Allocations first go through a batcher for each core and owner (`seq_channel::batch`). All items that the
+//! connections of a core have for an owner in one turn of its event loop share a message, and the owner completes the
+//! items that it can complete at once. An item that would wait there is sent again in a separate request, like reads
+//! and advances.
 //!
-//! A forwarded request that may have been processed is not repeated here: whether that is wise is the client's
-//! decision. The one exception is an owner that was replaced before it responded (`seq_core::calls`), whose attempts
-//! are counted in the response.
+//! A forwarded request that may have been processed is not repeated here, because a repetition is the client's
+//! decision. There is one exception: if the owner is replaced before it responds (`seq_core::calls`), the request is
+//! repeated, and the response counts the attempts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,17 +31,17 @@ mod response;
 
 type Owner = SequenceServiceClient<Channel>;
 
-/// The node that a request goes to.
+/// Node that a request is sent to.
 #[derive(Clone, Debug)]
 pub(crate) enum ForwardTarget {
-    /// The owner, in this set.
+    /// Owner in this set.
     Node(NodeId),
-    /// A node of another set, by its address.
+    /// Node of another set, with its address.
     Other(Arc<OtherSet>, Arc<str>),
 }
 
 impl ForwardTarget {
-    /// Where the call goes, whichever node of another set serves it.
+    /// Returns the destination of the call: a node of this set, or any node of another set.
     pub(crate) fn destination(&self) -> Destination {
         match self {
             ForwardTarget::Node(node) => Destination::Node(*node),
@@ -48,7 +49,7 @@ impl ForwardTarget {
         }
     }
 
-    /// Notes of another set that it responded, or that this node of it cannot be reached.
+    /// Notes for another set that it responded, or that this node of it cannot be reached.
     fn on_response(&self, failure: Option<&Failure>) {
         let ForwardTarget::Other(set, addr) = self else { return };
         match failure {
@@ -58,7 +59,7 @@ impl ForwardTarget {
         }
     }
 
-    /// Items would wait at the node: in another set it may not be the owner any more.
+    /// Notes that items would wait at the node. In another set it may no longer be the owner.
     fn on_would_wait(&self) {
         if let ForwardTarget::Other(set, _) = self {
             set.on_stale();
@@ -109,8 +110,8 @@ impl Shared {
             .ok()
     }
 
-    /// Allocates for items at their owner, in a message of the stream to it that other calls share. A reply is `None`
-    /// for an item that would wait there. `None`: the owner has no such stream.
+    /// Allocates for items at their owner, over the stream that other calls share. Returns one reply per item, `None`
+    /// for an item that would wait there; `None` overall if the owner does not support the stream.
     pub(crate) async fn forward_batched(
         &self,
         call: Call,
@@ -159,7 +160,7 @@ impl Shared {
         Some(self.replies(to, items, &failure))
     }
 
-    /// The batcher of this thread's calls to a node.
+    /// Returns the batcher of this thread's calls to a node.
     fn batcher(&self, to: &ForwardTarget) -> Option<Arc<NodeBatcher>> {
         let to = match to {
             ForwardTarget::Node(to) => to,
@@ -173,7 +174,7 @@ impl Shared {
         Some(self.peers.here().batcher(&nodes.get(to)?.addr, is_node))
     }
 
-    /// The replies to a call whose request failed.
+    /// Returns the replies to a call whose request failed.
     fn replies<T>(&self, to: &ForwardTarget, items: &[PendingItem], failure: &Failure) -> Vec<ItemReply<T>> {
         items.iter().map(|item| Some(Err(self.refusal(failure.clone(), to, item)))).collect()
     }
@@ -286,7 +287,7 @@ impl Shared {
         }
     }
 
-    /// The results of a batch, item by item. An item without a usable result counts as timed out.
+    /// Returns the results of a batch, item by item. An item without a usable result counts as timed out.
     fn item_results<T>(
         &self,
         to: &ForwardTarget,
@@ -302,7 +303,7 @@ impl Shared {
         (0..).zip(items).map(result).collect()
     }
 
-    /// The results of a batch whose request failed.
+    /// Returns the results of a batch whose request failed.
     fn failed<T>(&self, to: &ForwardTarget, items: &[PendingItem], failure: &Failure) -> Vec<Result<T, Refusal>> {
         items.iter().map(|item| Err(self.refusal(failure.clone(), to, item))).collect()
     }

@@ -1,8 +1,8 @@
-//! Why this process no longer serves, for good.
+//! Cause for which this process permanently stops serving.
 //!
-//! Three things end its work: another process took its name, the set of the store is not that of its set file, or the
-//! store lost entries that it had reported. They are latched: a store that lost committed entries looks sound again
-//! once others have written to it, and a process that went on would give out numbers twice.
+//! Three causes end its work: another process took its name, the store's set differs from the set file, or the store
+//! lost entries that it had reported. The cause is latched, because a store that lost committed entries looks sound
+//! again once other processes have written to it, and a process that continued would allocate numbers twice.
 
 use seq_core::high_water::{Refused, StoreBehind};
 use seq_core::owner::Session;
@@ -13,50 +13,50 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store_link::StoreError;
 
-/// Why this process no longer serves. It stays so until an operator starts another one.
+/// Cause for which this process no longer serves. It never serves again; an operator has to start a new process.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Halt {
-    /// Another process registered under this one's name.
-    #[error("another process took the name of this one: it runs at {addr}")]
+    /// Registration of another process under the same name.
+    #[error("another process took the name of this process: it runs at {addr}")]
     Evicted {
-        /// Its address, "host:port".
+        /// Address of the other process, "host:port".
         addr: String,
     },
-    /// The store's set has other uids or sections than the set file. They never change, so waiting does not help.
+    /// Different uids or sections in the store's set than in the set file. They never change, so waiting does not help.
     #[error("{what}")]
     OtherSet {
-        /// What differs.
+        /// Description of the difference.
         what: String,
     },
-    /// The store lost committed entries. It must not be served from before an operator has decided what to do.
+    /// Loss of committed entries in the store. No node may serve from the store before an operator has decided on it.
     #[error(
-        "the store lost what it had answered to this process ({evidence}): its data directories were restored from older \
-         copies, or most of them are lost; serving would give numbers out again, so this process serves nothing until it is \
-         started again"
+        "the store lost entries that it had acknowledged to this process ({evidence}): its data directories were restored \
+         from older copies, or most of them are lost; serving would allocate numbers again, so this process serves nothing \
+         until it is started again"
     )]
     StoreBehind {
-        /// What showed it.
+        /// Response that showed the loss.
         evidence: String,
-        /// The incarnation of the response that is lost.
+        /// Incarnation in the response that the store lost.
         incarnation: Incarnation,
     },
 }
 
-/// Set at most once.
+/// Latch of the cause, set at most once.
 #[derive(Debug)]
 pub(crate) struct HaltLatch {
     set: watch::Sender<Option<Halt>>,
-    /// The allocator's shutdown. A process whose store lost entries stays, and shows what it knows; any other ends.
+    /// Shutdown of the allocator. It is not used if the store lost entries: that process stays, and shows its state.
     shutdown: CancellationToken,
 }
 
 impl HaltLatch {
-    /// Not set.
+    /// Creates a latch that is not set.
     pub(crate) fn new(shutdown: CancellationToken) -> HaltLatch {
         HaltLatch { set: watch::Sender::new(None), shutdown }
     }
 
-    /// The first reason counts.
+    /// Sets the cause, unless a cause is set.
     fn set(&self, halt: Halt) {
         let ends = !matches!(halt, Halt::StoreBehind { .. });
         let first = self.set.send_if_modified(|current| {
@@ -68,17 +68,17 @@ impl HaltLatch {
             first
         });
         if first && ends {
-            // After the reason: what stops because of it can read why.
+            // After the cause is set, so that every task that stops can read it.
             self.shutdown.cancel();
         }
     }
 
-    /// The reason, once there is one.
+    /// Returns the cause, once there is one.
     pub(crate) fn get(&self) -> Option<Halt> {
         self.set.borrow().clone()
     }
 
-    /// Follows it.
+    /// Returns a receiver of the cause.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Halt>> {
         self.set.subscribe()
     }
@@ -89,22 +89,22 @@ impl HaltLatch {
         let _ = self.set.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Judges the store's refusal of a request of an incarnation, whose last renewal with a response was `renewed`, of
-    /// a process that is reached at `addr`.
+    /// Sets the cause if the store's refusal of a request of an incarnation shows one. `renewed` is the last renewal of
+    /// the incarnation with a response, `addr` the address of this process.
     pub(crate) fn judge(&self, session: Session, renewed: RenewSeq, addr: &str, error: &StoreError) {
         if let Some(halt) = judge(session, renewed, addr, error) {
             self.set(halt);
         }
     }
 
-    /// The store's set is not that of the set file.
+    /// Sets the cause that the store's set differs from the set file.
     pub(crate) fn other_set(&self, what: String) {
         self.set(Halt::OtherSet { what });
     }
 
     /// Judges the refusal of a handover because its target, which the store had reported in incarnation `target`, is in
-    /// incarnation `current`. Returns whether this process may no longer serve: a store in which `current` is the
-    /// earlier one lost entries. The handover may have been committed among them, so its section must not be thawed.
+    /// incarnation `current`. Returns whether this process may no longer serve: the store lost entries if `current` is
+    /// the earlier incarnation. The commit of the handover may be a lost entry, so its section must not be thawed.
     pub(crate) fn judge_target(&self, target: Incarnation, current: Incarnation, message: String) -> bool {
         let lost = Refused::Incarnation(current).shows_loss(target, RenewSeq(0));
         if lost {

@@ -1,7 +1,8 @@
-//! The source's side of handovers: the calls that `seq_core::owner::handover` requests, and the outcome it is given.
+//! Handovers from this node: sends the calls that `seq_core::owner::handover` requests, and reports their outcomes to
+//! it.
 //!
-//! Every handover is a row of short calls, one after the other, and several handovers are under way at a time. From the
-//! freeze to the commit callers of the section wait, so no call waits for one of another handover.
+//! Every handover is a sequence of short calls, and several handovers are in progress at a time. Callers of the section
+//! wait from the freeze to the commit, so no call waits for a call of another handover.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,44 +22,44 @@ use crate::handover_calls::CommitResponse;
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
 
-/// How often the target in another set is notified that the departure is committed. Each one may wait for the grant as
-/// long as [`crate::handover_calls`] allows: together a second or two, in which the section arrives at the other set's
-/// store; after that the target's own renewals bring the grant.
+/// Number of times that the target in another set is notified of the committed departure. Each notification may wait
+/// for the grant as long as [`crate::handover_calls`] allows: together a second or two, in which the section arrives at
+/// the other set's store. After that the target's own renewals bring the grant.
 const ACTIVATIONS_BETWEEN_SETS: u32 = 4;
 
-/// The handovers from this node that are under way.
+/// Handovers from this node that are in progress.
 pub(crate) struct Handovers {
     shared: Arc<Shared>,
-    /// When each section that is handed over was frozen.
+    /// Time of the freeze of each section that is handed over.
     frozen: BTreeMap<SectionId, Instant>,
-    /// Steps to repeat, and when. At most one of each handover under way.
+    /// Steps to repeat, with their times. At most one for each handover in progress.
     retries: Vec<(Instant, Step)>,
-    /// Log lines about targets that refuse or do not respond, each until it accepts a step: many sections fail at a
-    /// time.
+    /// Log lines about targets that refuse or do not respond, by target because many sections fail at a time. An entry
+    /// ends when its target accepts a step.
     failing: BTreeMap<Target, Repeats>,
     /// Log lines about commits without a definite response.
     uncommitted: Repeats,
 }
 
-/// A node that sections are handed over to, of another set where that is named.
+/// Node that sections are handed over to, with its set if that is another set.
 type Target = (Option<SetId>, NodeId);
 
-/// An attempt to have the store commit a handover. Repeated until there is a definite response or the incarnation that
-/// owns the section is over.
+/// Attempt to commit a handover in the store. Repeated until there is a definite response or the incarnation that owns
+/// the section is over.
 pub(crate) struct CommitAttempt {
     handover: Handover,
     backoff: Backoff,
 }
 
-/// An attempt to notify the target of a handover that is committed.
+/// Attempt to notify the target of a committed handover.
 pub(crate) struct Activation {
     handover: Handover,
     backoff: Backoff,
-    /// Attempts that may follow.
+    /// Number of further attempts.
     left: u32,
 }
 
-/// A step to be sent.
+/// Step to be sent.
 pub(crate) struct HandoverCall {
     shared: Arc<Shared>,
     step: Step,
@@ -71,7 +72,7 @@ enum Step {
     Activate(Activation),
 }
 
-/// A step whose call ended.
+/// Step whose call ended.
 pub(crate) enum AnsweredStep {
     Prepare(Handover, Result<(), Status>),
     Stage(Handover, Result<(), Status>),
@@ -109,18 +110,18 @@ impl HandoverCall {
 }
 
 impl Handovers {
-    /// None under way.
+    /// Creates the state without a handover.
     pub(crate) fn new(shared: Arc<Shared>) -> Handovers {
         let (frozen, failing) = (BTreeMap::new(), BTreeMap::new());
         Handovers { shared, frozen, retries: Vec::new(), failing, uncommitted: Repeats::default() }
     }
 
-    /// When the next step is repeated.
+    /// Returns the time at which the next step is repeated.
     pub(crate) fn retry_due(&self) -> Option<Instant> {
         self.retries.iter().map(|(at, _)| *at).min()
     }
 
-    /// The next step to send: one to repeat, or one that the owner's machine requested.
+    /// Returns the next step to send, first a step to repeat, then a step that the owner's machine requested.
     pub(crate) fn next_call(&mut self) -> Option<HandoverCall> {
         let step = match self.next_retry() {
             Some(step) => step,
@@ -144,7 +145,7 @@ impl Handovers {
         Backoff::new(self.shared.config.options.retry_min, self.shared.config.options.retry_max)
     }
 
-    /// A step whose wait is over. Commits of incarnations that are over are dropped.
+    /// Returns a step whose wait is over. Drops commits of incarnations that are over.
     fn next_retry(&mut self) -> Option<Step> {
         let now = Instant::now();
         while let Some(due) = self.retries.iter().position(|(at, _)| *at <= now) {
@@ -164,7 +165,7 @@ impl Handovers {
         self.retries.push((Instant::now() + wait, step));
     }
 
-    /// Gives the owner's machine the outcome of a step.
+    /// Reports the outcome of a step to the owner's machine.
     pub(crate) fn on_step_done(&mut self, answered: AnsweredStep) {
         let shared = self.shared.clone();
         match answered {
@@ -190,7 +191,7 @@ impl Handovers {
                 }
             }
             AnsweredStep::Activate(mut activation, outcome) => {
-                // Without it the target is granted the section with its next renewal.
+                // Even if the target does not accept, its next renewal brings the grant.
                 let accepted = self.accepted("activate", &activation.handover, outcome);
                 if !accepted && activation.left > 0 {
                     activation.left -= 1;
@@ -202,21 +203,21 @@ impl Handovers {
                 if let Some(since) = self.frozen.remove(&handover.section) {
                     shared.counters.handover_paused(since.elapsed());
                 }
-                // There may be more to hand over.
+                // The response may request further handovers.
                 shared.registration.request_renewal();
             }
         }
         self.shared.handovers.queue.done();
     }
 
-    /// Adopts the store's response to a commit. Returns whether the commit is decided; `false`: it is repeated.
+    /// Adopts the store's response to a commit. Returns whether the commit is decided; otherwise it is repeated.
     fn on_commit_response(&mut self, handover: &Handover, response: CommitResponse) -> bool {
         let shared = self.shared.clone();
         let CommitResponse { sent, response } = response;
         let outcome = match response {
             Ok(update) => match shared.read_update(update.as_ref(), handover.session.node) {
                 Ok(update) => Commit::Made(update),
-                // It may be committed; the next response reports it again.
+                // The handover may be committed; the next response reports it again.
                 _ => return false,
             },
             Err(error) => {
@@ -267,7 +268,7 @@ impl Handovers {
         true
     }
 
-    /// Whether a target accepted a step; a target that does not respond has not.
+    /// Returns whether a target accepted a step. A target that does not respond has not accepted.
     fn accepted(&mut self, step: &'static str, handover: &Handover, outcome: Result<(), Status>) -> bool {
         let target = (handover.departure.as_ref().map(|departure| departure.set), handover.to);
         let Err(status) = &outcome else {

@@ -1,8 +1,8 @@
-//! The calls of a handover's source: prepare, stage and activate to the target, which may be in another set, and commit
-//! to the store of this set.
+//! Calls of a handover's source: prepare, stage and activate to the target, which may be in another set, and commit to
+//! the store of this set.
 //!
-//! **Invariant:** a call decides nothing; its outcome is adopted in `handover`. Each has a deadline of its own, because
-//! from the freeze to the commit callers of the section wait.
+//! **Invariant:** a call decides nothing; `handover` adopts its outcome. Each call has its own deadline, because
+//! callers of the section wait from the freeze to the commit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,29 +23,29 @@ use crate::peers::Peers;
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
 
-/// How long a target may take to expect a section or to start it: a round trip, and a busy core.
+/// Timeout of a target's response to prepare or activate: a round trip, and a busy core.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long a target may take to receive the smallest copy: a round trip, and a busy core. Callers of the section wait
-/// all the while, so a target that stopped must not keep it frozen for much longer.
+/// Timeout of the smallest copy: a round trip, and a busy core. Callers of the section wait during this time, so a
+/// target that stopped must not keep the section frozen for much longer.
 const STAGE_TIME: Duration = Duration::from_millis(200);
 
-/// How much of a copy a target receives in a millisecond at least: 4,000 touched uids are some 50 KB on the wire, which
-/// half a gigabit a second carries.
+/// Minimum rate at which a target receives a copy, in touched uids per millisecond: 4,000 of them are some 50 KB on the
+/// wire, which half a gigabit a second carries.
 const STAGED_SLOTS_PER_MS: usize = 4_000;
 
 /// Largest section, in uids, that is frozen and copied on a thread that also renews: 2 MiB of slots, less than a
-/// millisecond. A larger one goes to a thread of its own, so that no renewal waits behind it.
+/// millisecond. A larger section goes to a separate thread, so that no renewal waits behind it.
 const FROZEN_INLINE: u32 = 262_144;
 
-/// How long a copy of so many touched uids may take to be received.
+/// Returns the timeout of a copy with so many touched uids.
 pub(crate) fn stage_time(slots: usize) -> Duration {
     STAGE_TIME + Duration::from_millis((slots / STAGED_SLOTS_PER_MS) as u64)
 }
 
-/// The store's response to one attempt to commit a handover.
+/// Response of the store to one attempt to commit a handover.
 pub(crate) struct CommitResponse {
-    /// Read before the request is sent: what the response grants is counted from here.
+    /// Time before the request was sent. The lease that the response grants begins here.
     pub(crate) sent: Clocks,
     pub(crate) response: Result<Option<v1::OwnershipUpdate>, StoreError>,
 }
@@ -69,7 +69,7 @@ impl Shared {
         within(time, futures::stream::iter(messages), async |request| target.stage(request).await.map(drop)).await
     }
 
-    /// One attempt to have the store commit a handover.
+    /// Makes one attempt to commit a handover in the store.
     pub(crate) async fn commit(&self, link: &StoreLink, handover: &Handover) -> CommitResponse {
         let sent = self.clock.now();
         let response = match &handover.departure {
@@ -126,8 +126,9 @@ impl Shared {
         }
     }
 
-    /// The target, where the store of its set stated that it takes handovers; a store that states nothing has routes.
-    /// The copy of a section is sent only to an AllocSvr of the set that the handover is for.
+    /// Returns a client for the target, at the address for handovers that the store of its set stated, or at the
+    /// address in the routes if the store stated none. The connection accepts only an AllocSvr of the handover's target
+    /// set.
     fn target(&self, handover: &Handover) -> Result<HandoverServiceClient<Channel>, Status> {
         let channel = match &handover.departure {
             Some(departure) => self.channel_of_set(departure.set, &departure.addr)?,
@@ -141,7 +142,7 @@ impl Shared {
         Ok(HandoverServiceClient::new(channel))
     }
 
-    /// A connection to an AllocSvr of another set.
+    /// Returns a connection to an AllocSvr of another set.
     fn channel_of_set(&self, set: SetId, addr: &str) -> Result<Channel, Status> {
         match self.other_set(set) {
             Some(set) => get(&set.peers, addr),
@@ -163,7 +164,7 @@ async fn freeze(owned: Arc<OwnedSection>) -> Result<SectionCopy, Status> {
     frozen.map_err(|error| Status::aborted(format!("the section was not frozen: {error}")))
 }
 
-/// Makes a call that carries its own deadline.
+/// Makes a call with its own deadline, which the request carries.
 async fn within<M>(
     time: Duration,
     message: M,

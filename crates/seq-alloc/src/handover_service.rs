@@ -1,8 +1,8 @@
-//! The target's side of handovers: the service that other AllocSvrs call, of the same set, or of one that sections
-//! depart from to this set. Others reach the port as well.
+//! Handovers to this node: the service that other AllocSvrs call, of the same set or of the source set of a departure.
+//! Other processes may reach the port as well.
 //!
 //! **Invariant:** no request starts an ownership; a grant of the store does, as `seq_core::owner::handover` decides.
-//! What requests can make this node hold is bounded, also while copies are being received.
+//! The memory that requests make this node hold is bounded, also while copies are being received.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::allocator::Allocator;
 use crate::handover_calls;
 
-/// How long an Activate waits for the grant: the store's response to one renewal, well before the source times out.
+/// Limit on the wait of an Activate for the grant: the store's response to one renewal, well before the source's
+/// timeout.
 const GRANT_TIME: Duration = Duration::from_millis(400);
 
 impl Allocator {
-    /// The service that other AllocSvrs call to hand sections over; served beside the other endpoints, on the same
-    /// port.
+    /// Returns the service that other AllocSvrs call to hand sections over, for the port for peers.
     #[must_use]
     pub fn handover_service(&self) -> Routes {
         let service = HandoverServiceServer::new(Service(self.clone()));
@@ -83,7 +83,7 @@ impl HandoverService for Service {
 }
 
 impl Service {
-    /// Receives the rest of a copy, and holds room for it.
+    /// Receives the rest of a copy. Returns the copy with the permit for its slots.
     async fn receive(
         &self,
         first: v1::StageRequest,
@@ -103,7 +103,7 @@ impl Service {
                 .map_err(|error| malformed(&error))?;
             next = messages.message().await?;
         }
-        // What is bounded is what it holds, not what it grew to.
+        // The permit covers the slots of the copy, not its spare capacity.
         copy.distances.shrink_to_fit();
         Ok((copy, room))
     }
@@ -126,7 +126,7 @@ impl Service {
             OfferRefusal::Copy { .. } => Reason::BadCopy,
         };
         if matches!(refusal, OfferRefusal::UnknownEpoch { .. }) {
-            // The source may have newer routes than this node; the next attempt finds them here.
+            // The source may have newer routes than this node. The renewal brings them before the next attempt.
             self.0.shared.registration.request_renewal();
         }
         reason.status_as(Code::FailedPrecondition, refusal.to_string())

@@ -1,17 +1,21 @@
-//! AllocSvr: hands sequence numbers out from memory.
+//! AllocSvr: allocates sequence numbers from memory.
 //!
-//! There are two ways through this crate. A *number* goes from [`Allocator`] (`allocator`) over the table of served
+//! There are two paths through this crate. A *number* goes from [`Allocator`] (`allocator`) over the table of served
 //! sections (`ownership`) to `seq_core::Section::take` and back, without a lock, a task switch or an allocation. A
-//! *ceiling* goes from the section that needs one (`raise_queue`) through `raises` to the store (`store_link`) and back
-//! into the section. Beside them `session` registers and renews, `handover` and `handover_service` hand sections over,
-//! `pending` keeps calls pending until they can be served, and forwards those of other owners, also in other sets
-//! (`other_sets`), by what `forward` sends. `peer_routes` fetches routes from peers while the lease is expired.
-//! `control_loop` is the one place that waits for all of them but the calls: its events show why an AllocSvr wakes.
-//! `halt` latches why a process no longer serves.
+//! *ceiling* goes from the section that needs a raise (`raise_queue`) through `raises` to the store (`store_link`) and
+//! back into the section. Other modules have these tasks:
 //!
-//! **Architecture Invariant:** what is owned, and for how long, is decided by `seq_core::owner` alone, and changes in
-//! `ownership` alone. When the store is called, and which member, is decided by `seq_core::raises`, `renewals` and
-//! `store_calls`. Numbers are allocated only under a lease that was checked after the call had arrived.
+//! * `session` registers and renews; `handover` and `handover_service` hand sections over.
+//! * `pending` keeps calls pending until they can be served, and forwards calls for sections of other owners, also in
+//!   other sets (`other_sets`), with the requests of `forward`.
+//! * `peer_routes` fetches routes from peers while the lease is expired.
+//! * `control_loop` waits for the events of all these tasks except pending calls; its log shows why an AllocSvr wakes.
+//! * `halt` latches the cause for which a process no longer serves.
+//! * `shared` has the state of all tasks, in a group for each subject.
+//!
+//! **Architecture Invariant:** `seq_core::owner` alone decides which sections are owned and how long, and only
+//! `ownership` changes them. `seq_core::raises`, `renewals` and `store_calls` decide when the store is called, and
+//! which member. Numbers are allocated only under a lease that was checked after the call had arrived.
 
 mod allocator;
 mod batch;

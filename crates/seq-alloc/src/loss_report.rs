@@ -1,5 +1,6 @@
-//! Reports to the store that it lost committed entries, once this process has halted for that: a process that starts
-//! afterwards has no response to compare with, and would be registered.
+//! Reports to the store that it lost committed entries, once this process has halted because of them. Without the
+//! report the store would register a process that starts afterwards, because that process has no response to compare
+//! with.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::halt::Halt;
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
 
-/// Pause between two attempts: the stores are started and stopped by an operator meanwhile.
+/// Pause between two attempts, during which an operator starts and stops the stores.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Waits until this process halts, and reports a loss until the store has it, or until shutdown.
@@ -39,7 +40,7 @@ async fn report(shared: Arc<Shared>, link: Arc<StoreLink>) {
             Ok(_) => {
                 tracing::warn!(
                     set = shared.config.set,
-                    "the store has the report that it lost entries: it registers nobody"
+                    "the store has the report that it lost entries: it registers no node"
                 );
                 return;
             }

@@ -1,13 +1,12 @@
-//! The way to other sets: for each one its connections, its routes, whether it responds, and how much is under way.
+//! Access to other sets: the connections, routes, health and calls in flight of each set.
 //!
-//! Nothing is shared between two sets: connections, batchers and bounds are apart, so a set that does not respond costs
-//! calls for other sets nothing. `probe_loop` finds out whether a set responds, and fetches its routes; calls only read
-//! what it found, and never probe.
+//! Two sets share no connection, batcher or bound, so a set that does not respond costs calls for other sets nothing.
+//! `probe_loop` finds out whether a set responds, and fetches its routes; calls only read its results, and never probe.
 //!
-//! An address of another set is stated by nodes of this set, or by nodes of that one. Whichever it is, only an AllocSvr
-//! whose certificate is of the set with the stated name receives a call there.
+//! Nodes of this set or nodes of the other set state the addresses of the other set. In both cases a call is sent only
+//! to an AllocSvr with a certificate of the set with the stated name.
 //!
-//! **Invariant:** a set's routes only choose the node that a call is sent to. Any node of the set serves it, or
+//! **Invariant:** a set's routes only choose the node that a call is sent to. Any node of the set serves the call or
 //! forwards it.
 
 use std::collections::BTreeMap;
@@ -29,50 +28,53 @@ mod probe_loop;
 pub(crate) use other_set::{OtherSet, SetPermit};
 pub(crate) use probe_loop::probe_loop;
 
-/// Most sets with a label of their own in the metrics: more than one cluster has in use, and few enough to be stored.
+/// Limit on sets with their own label in the metrics: more than a cluster has in use, and few enough to be stored.
 const MAX_LABELS: usize = 64;
 
-/// The label of the others.
+/// Label of the other sets.
 const REST: &str = "other";
 
-/// The other sets that calls were forwarded to. At most as many as the routes have, [`seq_core::limits::MAX_SETS`].
+/// Other sets that calls were forwarded to. Bounded by the sets in the routes, [`seq_core::limits::MAX_SETS`].
 #[derive(Debug)]
 pub(crate) struct OtherSets {
-    /// The labels of this node's metrics.
+    /// Name of this set, a label of the metrics.
     set: String,
+    /// Name of this node, a label of the metrics.
     node: String,
+    /// Number of connections to each node of another set.
     connections: usize,
     dial: Dial,
-    /// To nodes of sets that the routes do not have.
+    /// Connections to nodes of sets that the routes do not have.
     unnamed: Peers,
     sets: RwLock<BTreeMap<SetId, Arc<OtherSet>>>,
-    /// Notified when a set is to be probed, or is in use again.
+    /// Notified when a set has to be probed, or is in use again.
     probe: Arc<Notify>,
 }
 
 impl OtherSets {
-    /// None yet, of a node of this set. Each will have so many connections to a node.
+    /// Creates an empty collection for the node `node` of the set `set`. Each other set will have `connections`
+    /// connections to a node.
     pub(crate) fn new(set: &str, node: &str, connections: usize, dial: Dial) -> OtherSets {
         let (set, node) = (set.to_owned(), node.to_owned());
         let unnamed = Peers::new(1, dial.expecting(ExpectedServer::alloc()));
         OtherSets { set, node, connections, dial, unnamed, sets: RwLock::default(), probe: Arc::default() }
     }
 
-    /// Connections to AllocSvrs of a set that the routes do not have: its name is not known, so only the role is
-    /// checked.
+    /// Returns the connections to AllocSvrs of sets that the routes do not have. Only the role of the server is
+    /// checked, because the name of its set is not known.
     pub(crate) fn unnamed(&self) -> &Peers {
         &self.unnamed
     }
 
-    /// A set, by what the routes of this one state of it; made anew when its name or addresses changed. `None`: the
-    /// routes do not have it.
+    /// Returns another set, created anew when the routes state another name or other addresses for it; `None` if the
+    /// routes do not have the set.
     pub(crate) fn get(&self, id: SetId, routes: &RouteTable) -> Option<Arc<OtherSet>> {
         let stated = routes.other_set(id)?;
         if let Some(set) = self.sets.read().get(&id).filter(|set| set.is_stated(stated)) {
             return Some(set.clone());
         }
         let mut sets = self.sets.write();
-        // Another call may have been here meanwhile.
+        // Another call may have created the set in the meantime.
         if let Some(set) = sets.get(&id).filter(|set| set.is_stated(stated)) {
             return Some(set.clone());
         }

@@ -1,10 +1,9 @@
-//! What this process owns and for how long: the owner's machine, the served sections, the routes and the lease, in one
-//! place.
+//! Ownership of this process: the owner's machine, the served sections, the routes and the lease.
 //!
 //! **Invariant:** the table of sections, the routes and the lease change in [`Ownership::step`] only, under the
-//! machine's lock, in the order that the machine gives, the lease last. Readers go the other way round:
+//! machine's lock, in the order that the machine gives, the lease last. Readers use the opposite order:
 //! [`Ownership::serve`] checks the lease and then loads the table, and only a [`Serving`] gives access to a section's
-//! numbers. So a lease that was extended is never used with a table from before.
+//! numbers. So an extended lease is never used with an older table.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -30,65 +29,68 @@ pub(crate) use section::{OwnedSection, Served};
 pub(crate) use table::Table;
 use table::{Change, SectionTable};
 
-/// The machine, and what readers see of it.
+/// Owner's machine, with the state that readers load without its lock.
 #[derive(Debug)]
 pub(crate) struct Ownership {
     layout: Layout,
-    /// How far a raise goes. Changed under the machine's lock, with the sections of the table.
+    /// Step of raises. Changed under the machine's lock, together with the step of each section in the table.
     step: AtomicU64,
-    /// How long a lease is served under.
+    /// Time for which a lease is used, shorter than the lease by its margin.
     served: Duration,
     clock: Clock,
-    /// Decides. Never locked on the path of a number.
+    /// Machine that decides all changes. Never locked on the path of a number.
     machine: Mutex<Owner>,
     sections: SectionTable,
     routes: ArcSwapOption<RouteTable>,
     lease: Lease,
-    /// When the newest request was sent whose response was adopted, on the boot clock, in nanoseconds; 0 before.
+    /// Send time of the newest request whose response was adopted, in nanoseconds of the boot clock; 0 before the first
+    /// response. Only grows.
     confirmed: AtomicU64,
 }
 
-/// What one step of the machine leaves to its caller.
+/// Effects of one step of the machine that its caller carries out.
 #[must_use = "requests must be sent, and waiting calls notified"]
 #[derive(Debug, Default)]
 pub(crate) struct Followup {
-    /// To be sent.
+    /// Steps of handovers to send.
     pub(crate) requests: Vec<HandoverRequest>,
-    /// A renewal is to be sent at once, for a grant.
+    /// Whether a renewal has to be sent at once, for a grant.
     pub(crate) renew_now: bool,
-    /// The table or the routes changed, the lease ended, or a lease that was over began anew.
+    /// Whether the table or the routes changed, the lease ended, or an expired lease began anew.
     pub(crate) changed: bool,
-    /// The lease was extended.
+    /// Whether the lease was extended.
     pub(crate) extended: bool,
     /// Sections that changed hands.
     pub(crate) transitions: Transitions,
 }
 
-/// What one step did to the table of served sections.
+/// Changes of one step to the table of served sections.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Transitions {
-    /// Sections that started at their ceiling.
+    /// Number of sections that started at their ceiling.
     pub(crate) taken_over: usize,
-    /// Sections that started from a copy.
+    /// Number of sections that started from a copy.
     pub(crate) handed_over: usize,
-    /// Sections that left.
+    /// Number of sections that left.
     pub(crate) left: usize,
-    /// Sections of handovers that started at their ceiling.
+    /// Number of sections of handovers that started at their ceiling.
     pub(crate) copies_lost: usize,
-    /// Sections that started at a ceiling of before, for whichever reason: what was left below it is skipped.
+    /// Number of sections that started at an earlier ceiling above 0, for any cause: the numbers left below it are
+    /// skipped.
     pub(crate) at_ceiling: usize,
-    /// The newest epoch among those that entered or left.
+    /// Newest epoch of the sections that entered or left.
     pub(crate) epoch: Epoch,
 }
 
-/// The served sections, under a lease that held after the calls at hand had arrived. Not to be kept over a wait.
+/// Access to the served sections, under a lease that held after the current calls arrived. Must not be held across an
+/// await.
 pub(crate) struct Serving<'a> {
     table: Guard<Arc<Table>>,
     ownership: PhantomData<&'a Ownership>,
 }
 
 impl Serving<'_> {
-    /// A section to take numbers from; `None` when it is not served here.
+    /// Returns a section to take numbers from; `None` if it is not served here.
     #[inline]
     pub(crate) fn get(&self, id: SectionId) -> Option<Served<'_>> {
         self.table.get(id).map(Served::new)
@@ -96,7 +98,7 @@ impl Serving<'_> {
 }
 
 impl Ownership {
-    /// Owns nothing. `step` is how far a raise goes, `served` how long a lease is served under.
+    /// Creates an ownership of no section. `step` is the step of raises, `served` the time for which a lease is used.
     pub(crate) fn new(machine: Owner, layout: Layout, step: Step, served: Duration, clock: Clock) -> Ownership {
         Ownership {
             sections: SectionTable::new(layout.sections()),
@@ -111,12 +113,12 @@ impl Ownership {
         }
     }
 
-    /// How far a raise goes.
+    /// Returns the step of raises.
     pub(crate) fn raise_step(&self) -> Step {
         Step(self.step.load(Relaxed))
     }
 
-    /// Changes how far raises go, of the sections that are owned and of those to come.
+    /// Changes the step of raises, for owned and future sections.
     pub(crate) fn set_raise_step(&self, step: Step) {
         let machine = self.machine.lock();
         self.step.store(step.0, Relaxed);
@@ -124,7 +126,8 @@ impl Ownership {
         drop(machine);
     }
 
-    /// What is served, if the lease holds at `now`, a reading of the clocks from after the calls at hand had arrived.
+    /// Returns the served sections if the lease holds at `now`, which must have been read after the current calls
+    /// arrived.
     #[inline]
     pub(crate) fn serve(&self, now: Clocks) -> Option<Serving<'_>> {
         // The lease first, then the table: see `seq_core::lease`.
@@ -134,22 +137,23 @@ impl Ownership {
         Some(Serving { table: self.sections.load(), ownership: PhantomData })
     }
 
-    /// Whether the lease holds.
+    /// Returns whether the lease holds at `now`.
     pub(crate) fn is_leased(&self, now: Clocks) -> bool {
         self.lease.holds(now)
     }
 
-    /// What is left of the lease.
+    /// Returns the rest of the lease at `now`; zero once it is expired.
     pub(crate) fn lease_left(&self, now: Clocks) -> Duration {
         self.lease.left(now)
     }
 
-    /// When the newest request was sent whose response was adopted, on the boot clock, in nanoseconds; 0 before.
+    /// Returns the send time of the newest request whose response was adopted, in nanoseconds of the boot clock; 0
+    /// before the first response.
     pub(crate) fn confirmed(&self) -> u64 {
         self.confirmed.load(Acquire)
     }
 
-    /// What is owned, whether or not the lease holds. Not to be kept over a wait.
+    /// Returns the owned sections, whether or not the lease holds. Must not be held across an await.
     pub(crate) fn owned(&self) -> Guard<Arc<Table>> {
         self.sections.load()
     }
@@ -159,18 +163,18 @@ impl Ownership {
         self.owned().iter().map(|owned| owned.slot_bytes() as u64).sum()
     }
 
-    /// The current incarnation, and what it owns: nothing between two of them.
+    /// Returns the current incarnation with its sections; between two incarnations there are none.
     pub(crate) fn session_and_table(&self) -> (Option<Session>, Guard<Arc<Table>>) {
         let machine = self.machine.lock();
         (machine.session(), self.sections.load())
     }
 
-    /// The machine, to read from it.
+    /// Locks the machine, to read from it.
     pub(crate) fn machine(&self) -> MachineView<'_> {
         MachineView(self.machine.lock())
     }
 
-    /// Has the machine take a step, and carries its effects out before the next step begins.
+    /// Lets the machine take a step, and carries its effects out before the next step begins.
     pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> (T, Followup) {
         let mut machine = self.machine.lock();
         let mut effects = Effects::new();
@@ -187,7 +191,7 @@ impl Ownership {
         (outcome, followup)
     }
 
-    /// Carries effects out. `frozen` gets the sections that are to be frozen for their release.
+    /// Carries effects out. Adds the sections that have to be frozen for their release to `frozen`.
     fn carry_out(&self, machine: &Owner, effects: Effects, frozen: &mut Vec<(SectionId, Epoch)>) -> Followup {
         let mut followup = Followup::default();
         let mut changes = Vec::new();
@@ -241,7 +245,7 @@ impl Ownership {
                 transitions.leave(epoch);
                 changes.push(Change::Leave(section, epoch));
             }
-            // Done once the table has all changes.
+            // Carried out by `step`, once the table has all changes.
             TableEffect::Freeze { .. } => {}
             TableEffect::Thaw { section, epoch } => {
                 changes.extend(self.thaw(section, epoch, transitions).map(Change::Enter));
@@ -249,8 +253,8 @@ impl Ownership {
         }
     }
 
-    /// A section as its ownership begins: at the exact values of a copy, or above everything that may have been given
-    /// out.
+    /// Creates a section at the begin of its ownership: at the exact values of a copy, or at the ceiling, above all
+    /// numbers that may have been allocated.
     fn start(
         &self,
         id: SectionId,
@@ -269,15 +273,15 @@ impl Ownership {
         OwnedSection::new(id, epoch, section)
     }
 
-    /// A section with the values of one that was frozen for a handover which failed for good; `None` when it left
-    /// meanwhile.
+    /// Creates a section with the values of a section that was frozen for a handover that failed; `None` if the section
+    /// has left.
     fn thaw(&self, id: SectionId, epoch: Epoch, transitions: &mut Transitions) -> Option<Arc<OwnedSection>> {
         let frozen = self.sections.load().get(id).filter(|owned| owned.epoch == epoch).cloned()?;
         Some(self.start(id, epoch, frozen.ceiling(), Some(&frozen.freeze()), transitions))
     }
 }
 
-/// The locked machine, read only: a change of it goes through [`Ownership::step`].
+/// Locked machine, for reading only: changes go through [`Ownership::step`].
 pub(crate) struct MachineView<'a>(MutexGuard<'a, Owner>);
 
 impl std::ops::Deref for MachineView<'_> {
@@ -303,7 +307,7 @@ impl Transitions {
         self.epoch = self.epoch.max(epoch);
     }
 
-    /// A section starts at its ceiling instead of from a copy: legal, and a gap that a handover should not leave.
+    /// Counts and logs a section that starts at its ceiling instead of from a copy. That is safe, but leaves a gap.
     fn lose_copy(&mut self, section: SectionId, epoch: Epoch, why: &CopyLoss) {
         self.copies_lost += 1;
         tracing::warn!(section = section.0, epoch = epoch.0, %why, "a handover leaves a gap: its copy is not used");

@@ -1,8 +1,9 @@
 //! Fetches newer routes from peer AllocSvrs while the lease is expired.
 //!
-//! A node that is cut off from the store alone keeps its sections without a lease, and their calls stay pending. Peers
-//! know whether the sections have other owners by now. Peer routes can only revoke sections, never grant one or extend
-//! the lease: a section that is routed elsewhere under a newer epoch leaves, and its calls are forwarded.
+//! A node that is cut off from the store but not from its peers keeps its sections without a lease, and their calls
+//! stay pending. Peers know whether the sections have other owners by now. Peer routes can only revoke sections, never
+//! grant a section or extend the lease: a section with another route under a newer epoch leaves, and its calls are
+//! forwarded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,22 +17,23 @@ use tokio::time::Instant;
 
 use crate::shared::Shared;
 
-/// How long one peer may take; it may be as far away as the store.
+/// Timeout of the fetch from one peer, which may be as far away as the store.
 const FETCH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Fetches from the peers in turn, while the lease is over.
+/// State of the fetches from the peers in turn, while the lease is expired.
 pub(crate) struct PeerRoutes {
     shared: Arc<Shared>,
-    /// Counts the checks of the lease; chooses the peer.
+    /// Number of checks of the lease, which chooses the peer.
     turn: usize,
-    /// When the lease is checked next; `None` while a fetch is in flight.
+    /// Time of the next check of the lease; `None` while a fetch is in flight.
     due: Option<Instant>,
-    /// Whether the last routes of a peer did not fit those here: the next fetch is of the whole table.
+    /// Whether the last routes of a peer did not fit the routes of this node, so that the next fetch is of the whole
+    /// table.
     whole: bool,
     repeats: Repeats,
 }
 
-/// A fetch from the peer of a turn.
+/// Fetch from the peer of a turn.
 pub(crate) struct PeerRoutesCall {
     shared: Arc<Shared>,
     turn: usize,
@@ -45,7 +47,7 @@ impl PeerRoutesCall {
 }
 
 impl PeerRoutes {
-    /// The first check is due after the usual interval.
+    /// Creates the state, with the first check after the usual interval.
     pub(crate) fn new(shared: Arc<Shared>) -> PeerRoutes {
         let due = Some(Instant::now() + PEER_ROUTES_INTERVAL);
         PeerRoutes { shared, turn: 0, due, whole: false, repeats: Repeats::default() }
@@ -77,7 +79,8 @@ impl PeerRoutes {
     }
 }
 
-/// The routes of a peer that are newer than those here; `whole`: all of them, instead of those that changed.
+/// Fetches routes of a peer if they are newer than the routes of this node: the changed routes, or all routes if
+/// `whole`.
 async fn fetch(shared: &Shared, turn: usize, whole: bool) -> Option<RouteUpdate> {
     let (addr, known) = {
         let owner = shared.ownership.machine();

@@ -1,7 +1,7 @@
-//! Connections to the other nodes of the set, apart for each runtime that calls.
+//! Connections to the other nodes of a set, separate for each runtime that calls.
 //!
-//! A forwarded call is carried by the thread of the endpoint that it came to, out and back: it changes no thread, and
-//! however much is forwarded, the thread that renews and raises does none of it.
+//! The thread of the endpoint that received a call also forwards it and receives the response. A forwarded call changes
+//! no thread, and the thread that renews and raises has no part in it, at any rate of forwarded calls.
 
 use std::sync::Arc;
 
@@ -10,32 +10,35 @@ use seq_channel::batch::{Batchers, Bounds, NodeBatcher};
 use seq_channel::{Dial, Pool};
 use tokio::runtime::{Handle, Id};
 
-/// Most runtimes with connections of their own: more threads than serve. Later ones share with the first.
+/// Limit on runtimes with their own connections: more than there are serving threads. Further runtimes share the
+/// connections of the first runtime.
 const MAX_RUNTIMES: usize = 256;
 
 /// Bounds of what one runtime forwards to one node.
 pub(crate) const FORWARD_BOUNDS: Bounds = Bounds {
-    // 26 of the largest calls, or the pipelines of some thousand connections; at 24 bytes each, as many again for the
-    // response, they take 12 MiB. A node that has not responded to them is not about to catch up.
+    // 26 of the largest calls, or the pipelines of some thousand connections. At 24 bytes for each item and as many for
+    // its response, they take 12 MiB. A node that has not responded to so many items is unlikely to catch up.
     items: 262_144,
     ..Bounds::DEFAULT
 };
 
+/// Connections to the other nodes of one set.
 #[derive(Debug)]
 pub(crate) struct Peers {
-    /// To each node, of each runtime.
+    /// Number of connections from each runtime to each node.
     connections: usize,
     dial: Dial,
-    /// In the order in which the runtimes first called. A handful, so looking through them costs less than a hash.
+    /// Connections by runtime, in the order of their first calls. A linear search of so few entries costs less than a
+    /// hash.
     runtimes: RwLock<Vec<(Id, Arc<Connections>)>>,
 }
 
-/// The connections of one runtime.
+/// Connections of one runtime.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    /// For requests of their own.
+    /// Connections for separate requests.
     pub(crate) pool: Pool,
-    /// For forwarded calls that share messages.
+    /// Batchers for forwarded calls that share messages.
     batchers: Batchers,
 }
 
@@ -44,7 +47,7 @@ impl Peers {
         Peers { connections, dial, runtimes: RwLock::default() }
     }
 
-    /// The connections of the current runtime.
+    /// Returns the connections of the current runtime.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -58,7 +61,7 @@ impl Peers {
         if runtimes.len() >= MAX_RUNTIMES {
             return runtimes[0].1.clone();
         }
-        // Another thread of the same runtime may have been here meanwhile.
+        // Another thread of the same runtime may have created them in the meantime.
         of(&runtimes).unwrap_or_else(|| {
             let pool = Pool::with_dial(self.connections, self.dial.clone());
             let batchers = Batchers::new(FORWARD_BOUNDS, pool.clone());
@@ -70,8 +73,8 @@ impl Peers {
 }
 
 impl Connections {
-    /// The batcher of calls to `addr`. `is_node` is whether an address is one of a node's: a new batcher takes the
-    /// place of those whose address is none any more, and of their connections.
+    /// Returns the batcher of calls to `addr`. `is_node` returns whether a node has an address. The creation of a
+    /// batcher drops the batchers and connections whose addresses no node has any more.
     pub(crate) fn batcher(&self, addr: &str, is_node: impl Fn(&str) -> bool) -> Arc<NodeBatcher> {
         self.batchers.get(addr).unwrap_or_else(|| {
             self.batchers.retain(&is_node);

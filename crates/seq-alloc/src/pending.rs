@@ -1,6 +1,6 @@
-//! Pending calls: the shell around [`seq_core::calls`], which decides. It serves, forwards, waits and counts.
+//! Pending calls: serves, forwards, waits and counts, as [`seq_core::calls`] decides.
 //!
-//! The items of one section in one call are driven together, in their order, until each has its result.
+//! The items of one section in one call are processed together, in their order, until each item has its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ mod permits;
 pub(crate) use self::forwarding::PendingGroup;
 
 impl PendingItem {
-    /// The result, with the attempts before it.
+    /// Adds the earlier attempts to a result of the item.
     fn result<W: Work>(&self, result: Result<W::Output, Refusal>) -> ItemResult<W::Output> {
         let result = match result {
             Ok(output) => Ok(W::after_unknown(output, self.unknown.count())),
@@ -36,10 +36,10 @@ impl PendingItem {
     }
 }
 
-/// An item's result, with its index in the call.
+/// Result of an item, with the index of the item in the call.
 pub(crate) type ItemResult<T> = (usize, Result<T, Refusal>);
 
-/// When a call became pending, read once for all its sections.
+/// Time at which a call became pending, read once for all its sections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) since: Instant,
@@ -48,20 +48,20 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// The machine of a section's items, of which the request names this epoch as the newest one.
+    /// Creates the machine of a section's items. `epoch` is the newest epoch of the section in the request.
     pub(crate) fn machine(&self, call: &Call, section: SectionId, epoch: Epoch) -> PendingCall {
         let deadline = call.deadline.saturating_duration_since(self.since);
         PendingCall::new(section, (call.hops, epoch), self.clocks, deadline, CallTimeouts::DEFAULTS)
     }
 }
 
-/// The items of one section in one call that have no result yet.
+/// Items of one section in one call that have no result yet.
 #[derive(Debug)]
 pub(crate) struct SectionItems {
     machine: PendingCall,
-    /// When they became pending.
+    /// Time at which the items became pending.
     since: Instant,
-    /// In the order of the call. Invariant: none is taken out before an earlier one of its uid.
+    /// Items in the order of the call. Invariant: no item is removed before an earlier item of its uid.
     items: Vec<PendingItem>,
 }
 
@@ -75,7 +75,7 @@ impl SectionItems {
         results.extend(self.items.drain(..).map(|item| item.result::<W>(Err(refusal))));
     }
 
-    /// Takes the results of a response in; the rest of the items stays.
+    /// Adopts the results of a response. Items that may succeed soon stay.
     fn on_response<W: Work>(
         &mut self,
         response: Vec<Result<W::Output, Refusal>>,
@@ -98,19 +98,19 @@ impl SectionItems {
 }
 
 impl Shared {
-    /// The time at which a call becomes pending.
+    /// Reads the time at which a call becomes pending.
     pub(crate) fn arrived(&self) -> Arrived {
         Arrived { since: Instant::now(), clocks: self.clock.now() }
     }
 
-    /// An item that becomes pending alone.
+    /// Makes an item pending alone.
     pub(crate) fn pend(&self, call: &Call, item: PendingItem) -> SectionItems {
         let arrived = self.arrived();
         let machine = arrived.machine(call, item.section, item.item.epoch);
         SectionItems { machine, since: arrived.since, items: vec![item] }
     }
 
-    /// Completes the items of one section in their order: served here while this node serves the section, else by its
+    /// Completes the items of one section in their order: here while this node serves the section, otherwise at its
     /// owner. Waits up to the call's deadline.
     pub(crate) async fn complete<W: Work>(
         &self,
@@ -122,7 +122,7 @@ impl Shared {
         let mut results = Vec::with_capacity(pending.items.len());
         let mut permit: Option<Permit<'_>> = None;
         loop {
-            // Created before any state is read: a notification from here on is not missed.
+            // Created before any state is read, so that no later notification is missed.
             let ownership_changed = self.pending.ownership_changed();
             let owned = self.ownership.owned().get(section).cloned();
             let section_changed = owned.as_ref().map(|owned| owned.changed.notified());
@@ -168,7 +168,7 @@ impl Shared {
         results
     }
 
-    /// Evaluates the items, and serves what can be served here.
+    /// Evaluates the items, and serves the items that can be served here.
     fn try_here<W: Work>(
         &self,
         work: &W,
@@ -209,7 +209,7 @@ impl Shared {
         }
     }
 
-    /// Serves what it can from a section, up to the first item that must wait.
+    /// Serves items from a section, up to the first item that must wait.
     fn serve_items<W: Work>(
         &self,
         work: &W,
@@ -243,7 +243,8 @@ impl Shared {
         pending.machine.on_served(pending.now(), blocked)
     }
 
-    /// Where items that became pending now are forwarded, if their section is not served here; `None`: they wait.
+    /// Returns the destination of items that have just become pending; `None` if they wait, or their section is owned
+    /// here.
     pub(crate) fn first_step(&self, call: &Call, machine: &mut PendingCall) -> Option<Destination> {
         if self.ownership.owned().get(machine.section()).is_some() {
             return None;
@@ -260,12 +261,12 @@ fn too_many_pending(section: SectionId, set: SetId) -> Refusal {
     Refusal::TooManyPendingOfSet { section, set, pending: MAX_PENDING_OF_SET }
 }
 
-/// Whether items that another node refused with this may succeed soon, here or at another node.
+/// Returns whether items that another node refused with `refusal` may succeed soon, here or at another node.
 fn stays_pending(refusal: &Refusal) -> bool {
     refusal.is_transient() || matches!(refusal, Refusal::Moved { .. } | Refusal::SetUnavailable { .. })
 }
 
-/// The refusal of a request of several sections, for one of them.
+/// Returns the refusal of a request of several sections for one of its sections.
 fn of_section(refusal: Refusal, section: SectionId) -> Refusal {
     match refusal {
         Refusal::OwnerTimedOut { owner, .. } => Refusal::OwnerTimedOut { section, owner },
@@ -277,13 +278,13 @@ fn of_section(refusal: Refusal, section: SectionId) -> Refusal {
     }
 }
 
-/// What a node did with items here, and what is next.
+/// Next step of items after their evaluation here.
 enum Here {
     Forward(Destination),
     Rest(Rest),
 }
 
-/// What this node knows of a section's ownership.
+/// Ownership of a section as this node knows it.
 struct View<'a> {
     shared: &'a Shared,
     section: SectionId,

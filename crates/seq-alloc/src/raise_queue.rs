@@ -1,8 +1,8 @@
-//! The way of a section from the thread that takes its numbers to the control loop.
+//! Queue of sections from the threads that take their numbers to the control loop.
 //!
-//! Bounded by the sections of the set: each has one ticket. The queue proper, with its batches and retries, is
-//! `seq_core::raises`; this one is emptied into it, so that a thread that takes numbers never waits for a batch being
-//! made.
+//! Bounded by the sections of the set, because each has one ticket. `seq_core::raises` has the main queue, with its
+//! batches and retries. The control loop moves the sections from here into that queue, so that a thread that takes
+//! numbers never waits for the creation of a batch.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::ownership::OwnedSection;
 
+/// Sections to have their ceilings raised.
 #[derive(Debug, Default)]
 pub(crate) struct RaiseInbox {
     pending: Mutex<Vec<(Arc<OwnedSection>, RaiseTicket)>>,
@@ -20,13 +21,13 @@ pub(crate) struct RaiseInbox {
 }
 
 impl RaiseInbox {
-    /// Has a section raised.
+    /// Enqueues a section to have its ceiling raised.
     pub(crate) fn enqueue(&self, section: Arc<OwnedSection>, ticket: RaiseTicket) {
         self.pending.lock().push((section, ticket));
         self.arrived.notify_one();
     }
 
-    /// Moves what is here into the queue, oldest first.
+    /// Moves all sections into the main queue, oldest first.
     pub(crate) fn drain_into(&self, queue: &mut RaiseQueue<Arc<OwnedSection>>) {
         let pending = std::mem::take(&mut *self.pending.lock());
         for (section, ticket) in pending {
@@ -34,7 +35,7 @@ impl RaiseInbox {
         }
     }
 
-    /// Completes after a section was enqueued since the last call completed. Cancel safe.
+    /// Waits until a section is enqueued after the last completed wait. Cancel safe.
     pub(crate) async fn arrived(&self) {
         self.arrived.notified().await;
     }

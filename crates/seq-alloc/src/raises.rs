@@ -1,4 +1,4 @@
-//! The calls that the raise queue of `seq_core::raises` decides on, and their outcome.
+//! Raises of ceilings: sends the calls that the queue of `seq_core::raises` decides on, and adopts their outcomes.
 //!
 //! **Invariant:** a response is given to the queue, and its ceilings to the sections, before its ownership update is
 //! adopted.
@@ -47,10 +47,10 @@ type Queue = RaiseQueue<Arc<OwnedSection>>;
 
 type Batch = RaiseBatch<Arc<OwnedSection>>;
 
-/// Keeps ceilings ahead of the numbers.
+/// State of the raises, which keep ceilings ahead of the numbers.
 pub(crate) struct Raises {
     shared: Arc<Shared>,
-    /// What the times of the queue count from.
+    /// Origin of the queue's times.
     origin: Instant,
     queue: Queue,
     /// Log lines about raises that the store delays.
@@ -59,15 +59,15 @@ pub(crate) struct Raises {
     failures: Repeats,
 }
 
-/// A batch to be sent.
+/// Batch to be sent.
 pub(crate) struct RaiseCall {
     shared: Arc<Shared>,
     batch: Batch,
-    /// Read before the request is sent: a raise renews the lease, counted from here.
+    /// Time before the request is sent. A raise renews the lease from this time on.
     sent: Clocks,
 }
 
-/// A batch whose call ended.
+/// Batch whose call ended.
 pub(crate) struct AnsweredRaise {
     batch: Batch,
     sent: Clocks,
@@ -94,28 +94,28 @@ impl RaiseCall {
 }
 
 impl Raises {
-    /// Nothing queued.
+    /// Creates the state with an empty queue.
     pub(crate) fn new(shared: Arc<Shared>) -> Raises {
         let queue = RaiseQueue::new(shared.config.options.raises());
         Raises { shared, origin: Instant::now(), queue, delays: Repeats::default(), failures: Repeats::default() }
     }
 
-    /// When calls may follow although nothing was queued or answered.
+    /// Returns the time at which calls may follow although no section was enqueued and no call ended.
     pub(crate) fn retry_due(&self) -> Option<Instant> {
         self.queue.next_deadline().map(|at| self.origin + at)
     }
 
-    /// The batch to send now; `None` when there is none, or it must wait.
+    /// Returns the batch to send now; `None` if there is no batch, or it must wait.
     pub(crate) fn next_call(&mut self) -> Option<RaiseCall> {
         let shared = &self.shared;
-        // First the tickets, then the table: a section was in the table before its ticket was issued.
+        // The tickets are read before the table, because a section was in the table before its ticket was issued.
         shared.raises.drain_into(&mut self.queue);
         let (session, table) = shared.ownership.session_and_table();
         let batch = self.queue.next_batch(self.origin.elapsed(), session, |owned| table.has(owned))?;
         Some(RaiseCall { shared: shared.clone(), batch, sent: shared.clock.now() })
     }
 
-    /// Gives the queue the outcome of a call, and adopts what the store reports of owners after the ceilings.
+    /// Reports the outcome of a call to the queue, and adopts the store's ownership update after the ceilings.
     pub(crate) fn on_done(&mut self, answered: AnsweredRaise) {
         let AnsweredRaise { batch, sent, response } = answered;
         let (session, sections) = (batch.session(), batch.sections());
@@ -184,8 +184,8 @@ impl Raises {
         self.report_failed(&failed);
     }
 
-    /// Reports ownerships without a usable response to the owner's machine, which gives one up that stays so. A delayed
-    /// section is none of them: another node would not raise it any sooner.
+    /// Reports ownerships without a usable response to the owner's machine, which gives an ownership up if that lasts.
+    /// A delayed section is not reported, because another node would not raise it any sooner.
     fn report_failed(&self, failed: &[(SectionId, Epoch)]) {
         let now = self.shared.clock.now();
         self.shared.step(|owner, _| owner.on_raise_failed(failed, now));

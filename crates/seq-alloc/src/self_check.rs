@@ -1,11 +1,11 @@
-//! Dials this node as its callers do, and withdraws it where they cannot reach it and another node of the set can take
-//! over. `seq_core::self_check` decides.
+//! Dials this node as its callers do, and withdraws the node if callers cannot reach it and another node of the set can
+//! take over. `seq_core::self_check` decides.
 //!
-//! It dials a few other nodes in the same way, and states in its status which nodes it does not reach: so each node
-//! learns whether the others reach it (`seq_core::peer_reach`).
+//! The node dials a few other nodes in the same way, and its status names the nodes that it does not reach. So each
+//! node learns whether the other nodes reach it (`seq_core::peer_reach`).
 //!
-//! Each round is a connection of its own, with its handshake: an open connection would prove nothing about the next
-//! caller's. The request is the same as of `seqsvr status`, whose response names its node.
+//! Each round makes a new connection, with its handshake, because an open connection would prove nothing about the
+//! connection of the next caller. The request is a `Status` as of `seqsvr status`, whose response names its node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,20 +29,20 @@ use crate::shared::Shared;
 /// Timeout of a connection and its request.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Number of other nodes that are asked in one round, at random: one response is enough to leave for another cause than
-/// their statements.
+/// Number of random other nodes that a round requests a status from. A single response is enough to withdraw, unless
+/// the cause is the statements of other nodes.
 const ASKED: usize = 3;
 
-/// Most nodes that are named in a status.
+/// Limit on the unreached nodes in a status.
 const NAMED: usize = 64;
 
-/// When the certificate of this node expires, in seconds since 1970; `None` without TLS.
+/// Expiry of this node's certificate, in seconds since 1970; `None` without TLS.
 type Expiry = dyn Fn() -> Option<u64> + Send + Sync;
 
 impl Allocator {
-    /// Begins to check whether callers reach this node, in `endpoints`, on the current runtime. `own` dials this node,
-    /// where it does not listen at the address that others dial: whether a machine reaches its own translated address
-    /// says nothing about others. `expiry` returns when the certificate in use expires, in seconds since 1970.
+    /// Begins to check whether callers reach this node, in `endpoints`, on the current runtime. `own` dials this node
+    /// if it does not listen at the address that callers dial, because a machine may not reach its own translated
+    /// address although callers do. `expiry` returns the expiry of the certificate in use, in seconds since 1970.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -66,12 +66,12 @@ impl Allocator {
 
 struct Checking {
     shared: Arc<Shared>,
-    /// To this node.
+    /// Dialer of this node.
     own: Dial,
-    /// To others.
+    /// Dialer of other nodes.
     dial: Dial,
     expiry: Box<Expiry>,
-    /// Origin of the machine's times, on the clock of leases.
+    /// Origin of the machine's times, on the clock of leases; `None` before the first round.
     origin: Option<u64>,
     reach: PeerReach,
 }
@@ -105,7 +105,7 @@ impl Checking {
         Duration::from_nanos(now.saturating_sub(*self.origin.get_or_insert(now)))
     }
 
-    /// How long the own certificate is valid still.
+    /// Returns how long this node's certificate is still valid.
     fn left(&self) -> Option<Duration> {
         (self.expiry)().map(|at| self.until(at))
     }
@@ -129,7 +129,7 @@ impl Checking {
         }
     }
 
-    /// The names and the addresses for callers of the other nodes of the set.
+    /// Returns the names and the addresses for callers of the other nodes of the set.
     fn peers(&self) -> BTreeMap<NodeId, (String, String)> {
         let routes = self.shared.routes();
         let nodes = routes.as_ref().into_iter().flat_map(|routes| routes.nodes());
@@ -137,8 +137,8 @@ impl Checking {
         others.map(|(id, node)| (*id, (node.name.clone(), node.addr.clone()))).collect()
     }
 
-    /// Dials the other nodes whose turn it is, and publishes which nodes this node does not reach. Returns whether one
-    /// of them states that it does not reach this node.
+    /// Dials the other nodes whose turn it is, and publishes the nodes that this node does not reach. Returns whether a
+    /// dialled node states that it does not reach this node.
     async fn dial_peers(&mut self) -> bool {
         let peers = self.peers();
         let due = self.reach.due(&peers.keys().copied().collect::<BTreeSet<_>>());
@@ -162,8 +162,8 @@ impl Checking {
         suspected
     }
 
-    /// Asks up to so many other nodes, at random. Returns how long the certificate of the longest-lasting one is valid
-    /// that responds and serves, and what all of these state about this node.
+    /// Requests the status of up to `most` random other nodes. Returns the longest validity of the certificate of a
+    /// node that responds and serves, and the statements of all of them about this node.
     async fn others(&self, most: usize) -> (Option<Duration>, Witnesses) {
         let (peers, own) = (self.peers(), &self.shared.config.name);
         let asked = Rng::new().choose_multiple(peers.values(), most.min(peers.len()));
@@ -185,7 +185,7 @@ impl Checking {
         (longest, witnesses)
     }
 
-    /// Carries a decision out, and logs a new one.
+    /// Carries a decision out, and logs a changed decision.
     fn on_decision(&self, decision: Decision) {
         let shared = &self.shared;
         let before = shared.reachability.decide(decision);
@@ -214,7 +214,7 @@ impl Checking {
     }
 }
 
-/// Requests the status of the node at an address, over a connection that is made for it.
+/// Requests the status of the node at an address, over a new connection.
 async fn ask(dial: &Dial, addr: &str) -> Result<v1::StatusResponse, String> {
     let pool = Pool::with_dial(1, dial.clone());
     let channel = pool.get(addr).map_err(|error| error.to_string())?;
@@ -226,7 +226,7 @@ async fn ask(dial: &Dial, addr: &str) -> Result<v1::StatusResponse, String> {
     }
 }
 
-/// Whether a node states that it does not reach the named one.
+/// Returns whether a node states that it does not reach the node `name`.
 fn is_against(response: &v1::StatusResponse, name: &String) -> bool {
     matches!(&response.role, Some(Role::Alloc(alloc)) if alloc.unreached.contains(name))
 }

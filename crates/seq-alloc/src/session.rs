@@ -1,8 +1,9 @@
-//! Keeps this process known to the store: registers it, renews, and gives each ownership update to the owner's machine.
+//! Registration of this process with the store: registers, renews, and passes each ownership update to the owner's
+//! machine.
 //!
-//! An incarnation lasts from a registration until the store reports a newer one. Then every section is dropped and a
-//! new incarnation begins with a new token. When a call is due is decided by `seq_core::renewals`; the control loop
-//! sends it.
+//! An incarnation lasts from a registration until the store reports a newer incarnation. Then every section is dropped
+//! and a new incarnation begins with a new token. `seq_core::renewals` decides the times of calls; the control loop
+//! sends them.
 //!
 //! **Invariant:** at most one registration or renewal is in flight, and its response is adopted before the next is
 //! sent.
@@ -31,23 +32,23 @@ pub(crate) use self::renewal::{AnsweredRenewal, RenewalCall};
 /// Pause between two looks at whether an expired certificate was renewed.
 const STOPPED_PAUSE: Duration = Duration::from_secs(1);
 
-/// The incarnations of this process: what is registered, renewed, and repeated after a failure.
+/// Incarnations of this process: registers the process, renews its lease and retries both.
 pub(crate) struct Sessions {
     shared: Arc<Shared>,
     link: Arc<StoreLink>,
-    /// What the times of the machines count from.
+    /// Origin of the machines' times.
     origin: Instant,
     registrations: Registrations,
     renewals: Renewals,
     state: State,
-    /// When the next registration or renewal is due; `None` while a call is in flight.
+    /// Time of the next registration or renewal; `None` while a call is in flight.
     due: Option<Instant>,
 }
 
 enum State {
-    /// Between two incarnations, until a registration with a new token is due.
+    /// Pause between two incarnations, until a registration with a new token is due.
     Paused,
-    /// Repeated until it succeeds, with one token, so that a repeat is the same incarnation.
+    /// Registration, repeated until it succeeds with the same token, so that a repetition is the same incarnation.
     Registering {
         request: v1::RegisterRequest,
         repeats: Repeats,
@@ -56,18 +57,18 @@ enum State {
         session: Session,
         fault: RenewalFault,
     },
-    /// This process may no longer serve.
+    /// End: this process may no longer serve.
     Halted,
 }
 
-/// A call to the store. One is in flight at a time.
+/// Call to the store. At most one call is in flight at a time.
 pub(crate) enum SessionCall {
     Register(v1::RegisterRequest),
     Renew(RenewalCall),
 }
 
 impl Sessions {
-    /// The first registration is due at once.
+    /// Creates the state, with the first registration due at once.
     pub(crate) fn new(shared: Arc<Shared>, link: Arc<StoreLink>) -> Sessions {
         let (origin, options) = (Instant::now(), shared.config.options.renewals());
         let (registrations, renewals) = (Registrations::new(options), Renewals::new(options));
@@ -126,7 +127,7 @@ impl Sessions {
         let shared = &self.shared;
         match response {
             Ok(response) => self.on_registered(response),
-            // The store names the newest incarnation; the next attempt follows that one.
+            // The store names the newest incarnation, which the next attempt follows.
             Err(StoreError::Refused { reason, current, .. })
                 if reason == Reason::OtherPredecessor && self.registrations.on_newer(Incarnation(current)) =>
             {
@@ -162,19 +163,19 @@ impl Sessions {
         self.poll()
     }
 
-    /// The routes known here proved stale.
+    /// Handles a request for a renewal, e.g. because the routes of this node proved stale.
     pub(crate) fn on_routes_stale(&mut self) -> Option<SessionCall> {
         self.renewals.on_stale();
         self.poll()
     }
 
-    /// A peer reports that a handover to this node is committed.
+    /// Handles a peer's report that a handover to this node is committed.
     pub(crate) fn on_grant_reported(&mut self) -> Option<SessionCall> {
         self.renewals.on_grant_reported();
         self.poll()
     }
 
-    /// Renews where that is due; else notes when it will be.
+    /// Renews if a renewal is due; otherwise notes its time.
     fn poll(&mut self) -> Option<SessionCall> {
         let State::Registered { session, .. } = self.state else { return None };
         let shared = &self.shared;
@@ -203,13 +204,13 @@ impl Sessions {
         Some(SessionCall::Renew(RenewalCall { renewal, sent: self.shared.clock.now() }))
     }
 
-    /// Adopts a response. A renewal without one is repeated under the same number.
+    /// Adopts a response. A renewal without a response is repeated under the same number.
     pub(crate) fn on_renewal_done(&mut self, answered: AnsweredRenewal) -> Option<SessionCall> {
         let State::Registered { session, fault } = &mut self.state else { return None };
         let (shared, session) = (&self.shared, *session);
         let AnsweredRenewal { renewal, sent, response } = answered;
         let received = shared.clock.now();
-        // A process that was suspended sends its renewal late: no attempt failed.
+        // Checked even if no attempt failed, because a process that was suspended sends its renewal late.
         fault.note_lease(shared, session);
         match response {
             Ok(response) => {
@@ -227,7 +228,8 @@ impl Sessions {
                     });
                 if let Err(error) = &adopted {
                     tracing::error!(%error, "cannot use the store's ownership update");
-                    // With routes the set file was right once: then it is the store that errs, and the lease runs out.
+                    // If there are routes, the set file was right before. Then the store is wrong, and the lease
+                    // expires.
                     if matches!(error, UnusableUpdate::Adopt(AdoptError::OtherSet { .. })) && shared.routes().is_none()
                     {
                         shared.halt.other_set(error.to_string());
@@ -261,8 +263,8 @@ impl Sessions {
         self.state = State::Paused;
     }
 
-    /// This process may no longer serve: ends the incarnation, and begins no other. The response of a call in flight is
-    /// not adopted.
+    /// Ends the incarnation and begins no other, because this process may no longer serve. The response of a call in
+    /// flight is not adopted.
     pub(crate) fn on_halted(&mut self) {
         let shared = &self.shared;
         let session = shared.ownership.machine().session();
@@ -276,7 +278,7 @@ impl Sessions {
     }
 }
 
-/// Why an ownership update is not used. It extended no lease.
+/// Cause for which an ownership update is not used. It extended no lease.
 #[derive(Debug, thiserror::Error)]
 enum UnusableUpdate {
     #[error(transparent)]

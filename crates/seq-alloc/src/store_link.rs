@@ -1,7 +1,7 @@
-//! Calls to the member of the store that leads, or to a follower that forwards them to it.
+//! Calls to the leader of the store, or to a follower that forwards them to the leader.
 //!
-//! Which member is called, and how often, is decided by `seq_core::store_calls`; here the attempts are made, and each
-//! response is compared with earlier ones before it is used.
+//! `seq_core::store_calls` decides which member is called, and how often. This module makes the attempts, and compares
+//! each response with earlier responses before it is used.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,22 +19,22 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tonic_types::StatusExt;
 
-/// Reasons that end the incarnation of the request: the store no longer knows it, or never did.
+/// Reasons that end the incarnation of the request, which the store no longer knows or never knew.
 const SESSION_OVER: [Reason; 3] = [Reason::OtherIncarnation, Reason::OtherRenewal, Reason::UnknownNode];
 
 type Control = ControlServiceClient<Channel>;
 
-/// A request to the store.
+/// Request to the store.
 pub(crate) trait StoreRequest: Clone + Send + Sync {
     type Response: Send;
 
-    /// Whether it moves the node's liveness counter.
+    /// Whether the request moves the node's liveness counter.
     const COUNTS: bool;
 
-    /// How long the store may wait for something else before it responds, beside the usual time of an attempt.
+    /// Time for which the store may wait for another server before it responds, in addition to the usual timeout.
     const WAITS: Duration = Duration::ZERO;
 
-    /// How far the store had come; `None` where the response lacks it.
+    /// Returns the state of the store that the response was read from; `None` if the response does not have it.
     fn mark(response: &Self::Response) -> Option<Mark>;
 
     fn send(
@@ -81,7 +81,7 @@ store_request!(
 
 store_request!(v1::ReportLossRequest => v1::ReportLossResponse, report_loss, false, |_response| None);
 
-/// How long the store waits for the other set to have a section that departed, before it responds all the same.
+/// Limit on the store's wait for the arrival of a departed section at the other set. Then it responds in any case.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn update_mark(update: Option<&v1::OwnershipUpdate>) -> Option<Mark> {
@@ -92,23 +92,23 @@ fn mark(revision: u64, liveness: u64) -> Mark {
     Mark { revision: Revision(revision), liveness: Liveness(liveness) }
 }
 
-/// Why a call brought no response to use.
+/// Cause for which a call has no usable response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// The incarnation of the request is over.
+    /// End of the incarnation of the request.
     #[error("the store no longer knows this incarnation of the node: {message}")]
     SessionOver {
         reason: String,
         message: String,
-        /// The number on record that the refusal is about: an incarnation or a renewal; 0 where it is about none.
+        /// Recorded number that the refusal is about: an incarnation or a renewal; 0 if there is none.
         current: u64,
-        /// Address of the newest incarnation, where the refusal is about that.
+        /// Address of the newest incarnation, if the refusal is about it; otherwise empty.
         addr: String,
     },
-    /// The leader refused.
+    /// Refusal of the leader.
     #[error("the store refused with {reason}: {message}")]
     Refused { reason: String, message: String, current: u64, addr: String },
-    /// The leader refused a raise because the ceiling of this section would rise too fast.
+    /// Refusal of a raise, because the ceiling of this section would rise too fast.
     #[error("{message}")]
     TooFast {
         section: SectionId,
@@ -116,34 +116,34 @@ pub(crate) enum StoreError {
         after: Duration,
         message: String,
     },
-    /// The response is read from a state that lacks what the store had answered before. Nothing of it may be used.
+    /// Response from a state without entries of earlier responses. No part of it may be used.
     #[error(transparent)]
     Behind(#[from] StoreBehind),
-    /// No member responded as the leader.
+    /// No response of a member as the leader.
     #[error("no member of the store responded as its leader; the last one failed with {code:?}: {message}")]
     NoLeader { code: tonic::Code, message: String },
 }
 
-/// The way to the store. The member that responded is remembered from call to call.
+/// Connections to the store's members. Calls begin at the member that responded last.
 #[derive(Debug)]
 pub(crate) struct StoreLink {
     pool: Pool,
     members: Mutex<StoreMembers<String>>,
     /// Addresses of the members, the leader first, as a response of the leader reported them last; empty before.
     reported: Mutex<Vec<String>>,
-    /// Of one attempt.
+    /// Timeout of one attempt.
     timeout: Duration,
-    /// What the members' times count from.
+    /// Origin of the members' times.
     origin: Instant,
-    /// The newest response received, over all incarnations of this process.
+    /// Newest response received, over all incarnations of this process.
     high_water: Mutex<HighWater>,
 }
 
 impl StoreLink {
-    /// A link to a store's members.
+    /// Creates a link to a store's members.
     ///
     /// # Panics
-    /// Without members.
+    /// If `members` is empty.
     pub(crate) fn new(pool: Pool, members: Vec<String>, timeout: Duration) -> StoreLink {
         let (members, high_water) = (Mutex::new(StoreMembers::new(members)), Mutex::default());
         StoreLink { pool, members, reported: Mutex::default(), timeout, origin: Instant::now(), high_water }
@@ -167,7 +167,7 @@ impl StoreLink {
     pub(crate) async fn call<Q: StoreRequest>(&self, request: Q) -> Result<Q::Response, StoreError> {
         let mut call = self.members.lock().begin();
         loop {
-            // Read before the request is sent: the response must be read from a later state.
+            // Read before the request is sent, because the response must be from a state that is not older.
             let seen = self.seen();
             let status = match self.attempt(call.member(), request.clone()).await {
                 Ok(response) => {
@@ -186,7 +186,7 @@ impl StoreLink {
         }
     }
 
-    /// The newest response received.
+    /// Returns the state of the store in the newest response received.
     pub(crate) fn seen(&self) -> Mark {
         self.high_water.lock().mark()
     }
@@ -203,7 +203,7 @@ impl StoreLink {
     }
 }
 
-/// What an attempt failed with, for the next one; an error where no other attempt helps.
+/// Returns the failure of an attempt, which chooses the next member; an error if no other attempt helps.
 fn failure(status: &Status) -> Result<AttemptFailure<String>, StoreError> {
     let Some(reason) = status::reason(status) else { return Ok(AttemptFailure::NoResponse) };
     let message = status.message().to_owned();
@@ -223,7 +223,7 @@ fn failure(status: &Status) -> Result<AttemptFailure<String>, StoreError> {
     Err(StoreError::Refused { reason, message, current, addr })
 }
 
-/// The refusal of a raise that is too fast, if it is one and names its section.
+/// Decodes the refusal of a raise that is too fast; `None` for another refusal, or without a section.
 fn too_fast(status: &Status, reason: &str) -> Option<StoreError> {
     if *reason != Reason::RaiseTooFast {
         return None;
@@ -233,7 +233,7 @@ fn too_fast(status: &Status, reason: &str) -> Option<StoreError> {
     Some(StoreError::TooFast { section: SectionId(section), after, message: status.message().to_owned() })
 }
 
-/// Whether another member, or the same one later, may respond.
+/// Returns whether another member, or the same member later, may respond.
 fn is_transient(status: &Status) -> bool {
     matches!(status.code(), tonic::Code::Unavailable | tonic::Code::DeadlineExceeded | tonic::Code::Aborted)
 }
@@ -242,7 +242,7 @@ fn leader_of(status: &Status) -> Option<String> {
     metadata(status, key::LEADER).filter(|leader| !leader.is_empty())
 }
 
-/// The number on record and the address that a refusal is about.
+/// Returns the recorded number and the address that a refusal is about.
 fn about(status: &Status) -> (u64, String) {
     let current = metadata(status, key::CURRENT).and_then(|current| current.parse().ok());
     (current.unwrap_or(0), metadata(status, key::ADDR).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What a call does with an item: allocate, read or advance, here or at the owner.
+//! Operations on the items of a call: allocations, readings and advances, here or at the owner.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -12,26 +12,27 @@ use crate::shared::Shared;
 
 mod here;
 
-/// One of [`Take`], [`Read`] and [`Advance`].
+/// Operation on items: [`Take`], [`Read`] or [`Advance`].
 pub(crate) trait Work: Send + Sync {
     type Output: Send;
 
     /// Whether an attempt without a response may have consumed numbers.
     const CONSUMES: bool = false;
 
-    /// How many numbers a completed item allocated.
+    /// Returns the count of numbers that a completed item allocated.
     fn numbers(item: &PendingItem) -> u64;
 
-    /// The output after attempts whose outcome is unknown.
+    /// Adds the count of attempts with unknown outcome to the output.
     fn after_unknown(output: Self::Output, _attempts: u32) -> Self::Output {
         output
     }
 
-    /// Serves it from a section of this node, under a lease that holds. `None`: not now; the call becomes pending.
+    /// Serves an item from a section of this node, under a lease that holds; `None` if the item has to wait.
     fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Self::Output, Refusal>>;
 
-    /// Forwards items to their owner, in order, as far as it completes them at once: the reply of the others is `None`.
-    /// `None`: not this work, or not to this owner. Nothing was sent then.
+    /// Forwards items to their owner in order, over the shared stream. Returns one reply per item, `None` for an item
+    /// that would wait at the owner; `None` overall, without a request, if the operation or the owner does not support
+    /// the stream.
     fn there_at_once(
         &self,
         _shared: &Shared,
@@ -42,7 +43,7 @@ pub(crate) trait Work: Send + Sync {
         std::future::ready(None)
     }
 
-    /// Forwards items to their owner, in order, in a request in which they may wait.
+    /// Forwards items to their owner in order, in a separate request in which they may wait.
     fn there(
         &self,
         shared: &Shared,
@@ -52,16 +53,16 @@ pub(crate) trait Work: Send + Sync {
     ) -> impl Future<Output = Vec<Result<Self::Output, Refusal>>> + Send;
 }
 
-/// Allocates numbers.
+/// Allocation of numbers.
 pub(crate) struct Take;
 
-/// Reads the last number.
+/// Reading of the last number.
 pub(crate) struct Read;
 
-/// Advances a uid to a number.
+/// Advance of a uid to a number.
 pub(crate) struct Advance {
     to: Target,
-    /// Whether it was logged as a far one.
+    /// Whether the advance was logged as far.
     logged: AtomicBool,
 }
 
@@ -145,7 +146,7 @@ impl Work for Read {
 impl Work for Advance {
     type Output = Epoch;
 
-    /// None: numbers that an advance skips are not allocated.
+    /// Returns 0, because numbers that an advance skips are not allocated.
     fn numbers(_: &PendingItem) -> u64 {
         0
     }

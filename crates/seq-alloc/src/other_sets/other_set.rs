@@ -1,4 +1,4 @@
-//! One other set: its connections and batchers, its routes, whether it responds, and its bounds.
+//! Another set: its connections and batchers, its routes, its health and its bounds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::peers::Peers;
 
-/// How long a call waits for the first probes of a set: as long as they take, and some time for tasks to wake.
+/// Limit on the wait of a call for the first probes of a set: their timeouts, and some time for tasks to wake.
 const FIRST_ROUNDS: Duration = PROBE_TIMEOUT.saturating_mul(ROUNDS + 1);
 
 /// Another set.
@@ -23,36 +23,41 @@ const FIRST_ROUNDS: Duration = PROBE_TIMEOUT.saturating_mul(ROUNDS + 1);
 pub(crate) struct OtherSet {
     id: SetId,
     name: String,
-    /// Addresses of its nodes, as this set's routes state them.
+    /// Addresses of its nodes in the routes of this node's set.
     stated: Vec<String>,
-    /// Those, and the nodes of its own routes.
+    /// The stated addresses, and the addresses in its own routes.
     nodes: ArcSwap<Vec<Arc<str>>>,
-    /// Its routes, as one of its nodes sent them last.
+    /// Its routes, as a node of the set sent them last.
     routes: ArcSwapOption<RouteTable>,
-    /// Connections and batchers, of this set alone.
+    /// Connections and batchers for calls.
     pub(crate) peers: Peers,
-    /// Connections for probes alone: requests that wait at the other set never delay one.
+    /// Connections for probes alone, so that requests that wait at the other set never delay a probe.
     pub(super) probes: Peers,
-    /// Items forwarded to it.
+    /// Number of items forwarded to the set.
     forwarded: Counter,
-    /// Calls under way to it, and calls that wait for its sections.
+    /// Number of calls in flight to the set.
     in_flight: AtomicUsize,
+    /// Number of calls that wait for a section of the set.
     pending: AtomicUsize,
-    /// What the times below count from, in milliseconds.
+    /// Origin of the times below, which are in milliseconds.
     origin: Instant,
+    /// Time of the last response.
     received: AtomicU64,
+    /// Time of the last call.
     used: AtomicU64,
+    /// Whether newer routes have to be fetched.
     stale: AtomicBool,
+    /// Whether a node could not be reached since the last round of probes began.
     unreachable: AtomicBool,
-    /// Rounds of probes in a row without a response.
+    /// Number of rounds of probes without a response since the last response.
     missed: AtomicU32,
-    /// When it went from up to down last; `u64::MAX`: never.
+    /// Time of the last change from up to down; `u64::MAX` if there was none.
     fell: AtomicU64,
     health: watch::Sender<Health>,
     probe: Arc<Notify>,
 }
 
-/// A call that is under way to a set, or waits for one of its sections.
+/// Permit of a call that is in flight to a set, or waits for a section of the set.
 #[derive(Debug)]
 pub(crate) struct SetPermit {
     set: Arc<OtherSet>,
@@ -66,7 +71,7 @@ impl Drop for SetPermit {
 }
 
 impl OtherSet {
-    /// A set of which nothing but its addresses is known.
+    /// Creates a set of unknown health, without routes.
     pub(super) fn new(
         id: SetId,
         stated: &RouteSet,
@@ -88,7 +93,7 @@ impl OtherSet {
             origin: Instant::now(),
             received: AtomicU64::new(0),
             used: AtomicU64::new(0),
-            // None are known yet.
+            // No routes are known yet.
             stale: AtomicBool::new(true),
             unreachable: AtomicBool::new(false),
             missed: AtomicU32::new(0),
@@ -98,22 +103,22 @@ impl OtherSet {
         }
     }
 
-    /// Whether this is what the routes state.
+    /// Returns whether the routes still state this name and these addresses.
     pub(super) fn is_stated(&self, stated: &RouteSet) -> bool {
         self.name == stated.name && self.stated == stated.allocs
     }
 
-    /// Its id.
+    /// Returns the id of the set.
     pub(crate) fn id(&self) -> SetId {
         self.id
     }
 
-    /// Items are sent there.
+    /// Counts items that are sent to the set.
     pub(crate) fn forwarded(&self, items: usize) {
         self.forwarded.increment(items as u64);
     }
 
-    /// Admits a call that is sent there; `None` when as many as allowed are under way.
+    /// Admits a call to the set; `None` if as many calls as allowed are in flight.
     pub(crate) fn admit(self: &Arc<OtherSet>) -> Option<SetPermit> {
         let now = self.now();
         let idle = now.saturating_sub(Duration::from_millis(self.used.swap(as_ms(now), Relaxed))) >= IN_USE / 2;
@@ -122,7 +127,7 @@ impl OtherSet {
             self.on_received();
         }
         if idle {
-            // What was found then is old.
+            // The results of probes from before the idle time are old.
             self.missed.store(0, Relaxed);
             self.health.send_if_modified(|health| {
                 let down = *health == Health::Down;
@@ -136,7 +141,7 @@ impl OtherSet {
         Some(permit)
     }
 
-    /// Admits a call that waits for one of its sections; `None` when as many as allowed do.
+    /// Admits a call that waits for a section of the set; `None` if as many calls as allowed wait.
     pub(crate) fn admit_pending(self: &Arc<OtherSet>) -> Option<SetPermit> {
         self.permit(false)
     }
@@ -153,8 +158,8 @@ impl OtherSet {
         if in_flight { &self.in_flight } else { &self.pending }
     }
 
-    /// Whether a call can be sent there. It waits for the first rounds of probes of a set that is unknown, and for the
-    /// next ones of a set that was up just now; while the set is down for longer it returns at once.
+    /// Returns whether a call can be sent to the set. Waits for the first rounds of probes if the health is unknown,
+    /// and for the next rounds if the set has just gone down; returns at once if the set has been down for longer.
     pub(crate) async fn responds(&self) -> bool {
         let mut health = self.health.subscribe();
         let current = *health.borrow_and_update();
@@ -165,34 +170,35 @@ impl OtherSet {
             Health::Down => return false,
         };
         let changed = tokio::time::timeout(most, health.wait_for(|health| *health != current)).await;
-        // The sender is in `self`.
+        // The wait cannot fail, because the sender is in `self`.
         matches!(changed, Ok(Ok(health)) if *health == Health::Up)
     }
 
-    /// Whether it was up in the last [`FALLEN`], if it is down.
+    /// Returns whether the set went down within the last [`FALLEN`].
     fn has_fallen(&self) -> bool {
         let fell = self.fell.load(Relaxed);
         fell != u64::MAX && self.now().saturating_sub(Duration::from_millis(fell)) < FALLEN
     }
 
-    /// Completes when the set is down: a request under way gets no response. Cancel safe.
+    /// Waits until the set is down, so that a request in flight will get no response. Cancel safe.
     pub(crate) async fn down(&self) {
         let _ = self.health.subscribe().wait_for(|health| *health == Health::Down).await;
     }
 
-    /// Something was received from it.
+    /// Notes that a message was received from the set.
     pub(crate) fn on_received(&self) {
         self.received.store(as_ms(self.now()), Relaxed);
     }
 
-    /// A node does not own what the routes say: newer ones are fetched with the next probe.
+    /// Notes that a node does not own a section as the routes state. The next probe fetches newer routes.
     pub(crate) fn on_stale(&self) {
         if !self.stale.swap(true, Relaxed) {
             self.probe.notify_one();
         }
     }
 
-    /// A node could not be reached: others are preferred for a while, and whether any responds is found out at once.
+    /// Notes that a node could not be reached. Other nodes are preferred for a while, and a round of probes begins at
+    /// once.
     pub(crate) fn on_unreachable(&self, addr: &str) {
         self.peers.here().pool.suspect(addr);
         if !self.unreachable.swap(true, Relaxed) {
@@ -200,8 +206,8 @@ impl OtherSet {
         }
     }
 
-    /// The address that a request for a section is sent to, on the current runtime: the owner's, or where that one is
-    /// suspect or not known, that of any other node. `None`: no address is known.
+    /// Returns the address for a request for a section on the current runtime: the owner's address, or the address of
+    /// any other node if the owner is suspect or not known; `None` if no address is known.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -220,29 +226,29 @@ impl OtherSet {
         all().find(|addr| is_good(addr)).or_else(|| all().next()).cloned()
     }
 
-    /// The address of a section's owner, by the set's routes.
+    /// Returns the address of a section's owner by the set's routes.
     pub(crate) fn owner_of(&self, section: SectionId) -> Option<Arc<str>> {
         let routes = self.routes.load();
         let owner = routes.as_ref().and_then(|routes| routes.node(routes.get(section)?.owner?))?;
         self.nodes.load().iter().find(|addr| ***addr == *owner.addr).cloned()
     }
 
-    /// Whether an address is one of a node of the set.
+    /// Returns whether a node of the set has this address.
     pub(crate) fn is_node(&self, addr: &str) -> bool {
         self.nodes.load().iter().any(|node| **node == *addr)
     }
 
-    /// Every address that is known.
+    /// Returns all known addresses.
     pub(super) fn nodes(&self) -> Vec<Arc<str>> {
         self.nodes.load().to_vec()
     }
 
-    /// Version of its routes that is known here; 0: none.
+    /// Returns the version of the known routes of the set; 0 without routes.
     pub(super) fn route_version(&self) -> u64 {
         self.routes.load().as_ref().map_or(0, |routes| routes.version().0)
     }
 
-    /// When its next round of probes is due; `probed` is when the last one began.
+    /// Returns the time of the next round of probes; `probed` is the time at which the last round began.
     pub(super) fn due(&self, probed: Option<Instant>) -> Due {
         let observed = Observed {
             health: *self.health.borrow(),
@@ -258,22 +264,22 @@ impl OtherSet {
         observed.due(self.now())
     }
 
-    /// An instant of [`OtherSet::due`].
+    /// Returns the instant of a time of [`OtherSet::due`].
     pub(super) fn at(&self, due: Duration) -> Instant {
         self.origin + due
     }
 
-    /// A round of probes begins.
+    /// Notes the begin of a round of probes.
     pub(super) fn on_probing(&self) {
         self.unreachable.store(false, Relaxed);
     }
 
-    /// Whether newer routes are to be fetched now; not again before they are found old again.
+    /// Returns whether newer routes have to be fetched now, and resets that.
     pub(super) fn take_stale(&self) -> bool {
         self.stale.swap(false, Relaxed)
     }
 
-    /// A round of probes has ended: a node responded, or none.
+    /// Notes the end of a round of probes, in which a node responded or no node did.
     pub(super) fn on_probed(&self, responded: bool) {
         if responded {
             self.on_received();
@@ -294,7 +300,7 @@ impl OtherSet {
         }
     }
 
-    /// Adopts newer routes of one of its nodes.
+    /// Adopts newer routes of a node of the set.
     pub(super) fn adopt(&self, update: &RouteUpdate) {
         let known = self.routes.load_full();
         let mut next = match known.as_deref() {
@@ -306,7 +312,7 @@ impl OtherSet {
         };
         match next.adopt(update) {
             Adopted::Newer | Adopted::NotNewer => {}
-            // The next round fetches all of them.
+            // The next round fetches the whole routes.
             Adopted::Mismatch => return self.forget_routes(),
         }
         let mut nodes: Vec<Arc<str>> = self.stated.iter().map(|addr| Arc::from(addr.as_str())).collect();

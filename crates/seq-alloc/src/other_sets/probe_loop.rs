@@ -1,7 +1,7 @@
-//! The loop that probes the other sets: one round at a time for each set, all sets side by side.
+//! Loop that probes the other sets: one round at a time for each set, all sets concurrently.
 //!
-//! A probe shows that a node responds; it asks for no routes, which may be large. The first response ends a round. The
-//! routes of the set are fetched from that node afterwards, where those known here proved old.
+//! A probe shows that a node responds. It requests no routes, which may be large. The first response ends a round. If
+//! the known routes of the set proved old, they are fetched from that node afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,29 +22,29 @@ use tokio_util::sync::CancellationToken;
 use super::OtherSets;
 use super::other_set::OtherSet;
 
-/// Most nodes that a round sends probes to, in turn: a round with one live node among them finds it, and a large set is
-/// not asked all over for each round.
+/// Limit on the nodes that a round probes, in turn. A round finds a live node among them, and does not probe all nodes
+/// of a large set.
 const PROBED: usize = 16;
 
-/// How long a node may take to send the routes of its set: megabytes for the largest set, from another site.
+/// Timeout of the fetch of a set's routes: megabytes for the largest set, from another site.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What ended.
+/// Task that ended.
 enum Ended {
-    /// A round, with the node that responded.
+    /// Round of a set, with the node that responded.
     Round(Arc<OtherSet>, Option<Arc<str>>),
-    /// The fetch of a set's routes, with what is wrong with them.
+    /// Fetch of a set's routes, with a description of the fault in them.
     Fetch(SetId, Option<String>),
 }
 
-/// What is under way for a set.
+/// Tasks in progress for a set.
 #[derive(Default)]
 struct Running {
-    /// When the last round began.
+    /// Time at which the last round began.
     probed: Option<Instant>,
     round: bool,
     fetch: bool,
-    /// Log lines about routes that are wrong.
+    /// Log lines about faulty routes.
     wrong: Repeats,
 }
 
@@ -100,7 +100,7 @@ pub(crate) async fn probe_loop(sets: Arc<OtherSets>, layout: Layout, shutdown: C
     }
 }
 
-/// Probes the nodes of a set up to the first response.
+/// Probes the nodes of a set until the first response.
 async fn round(set: Arc<OtherSet>, turn: usize) -> Ended {
     set.on_probing();
     let mut nodes = set.nodes();
@@ -114,7 +114,7 @@ async fn round(set: Arc<OtherSet>, turn: usize) -> Ended {
     Ended::Round(set, responded)
 }
 
-/// The first of these nodes that responds in time.
+/// Returns the first node that responds in time.
 async fn first_response(set: &OtherSet, nodes: Vec<Arc<str>>) -> Option<Arc<str>> {
     let mut probes: FuturesUnordered<_> = nodes.into_iter().map(|addr| probe(set, addr)).collect();
     let mut first = std::pin::pin!(async {
@@ -129,17 +129,17 @@ async fn first_response(set: &OtherSet, nodes: Vec<Arc<str>>) -> Option<Arc<str>
     match tokio::time::timeout(PROBE_TIMEOUT, &mut first).await {
         Ok(responded) => responded,
         Err(_) => {
-            // A timer that fires late is of a process that stood still: what has arrived meanwhile has as long to be
-            // read.
+            // A timer fires late after a pause of the process. Responses that arrived during the pause get as much
+            // time to be read.
             let late = began.elapsed().saturating_sub(PROBE_TIMEOUT);
             tokio::time::timeout(late.min(PROBE_TIMEOUT), first).await.unwrap_or(None)
         }
     }
 }
 
-/// The node, if it responds.
+/// Returns the node if it responds.
 async fn probe(set: &OtherSet, addr: Arc<str>) -> Option<Arc<str>> {
-    // No routes are newer.
+    // No routes are newer than this version, so the response has none.
     get_routes(set, &addr, u64::MAX).await.map(|_| addr)
 }
 

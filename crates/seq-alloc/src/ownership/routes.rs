@@ -1,4 +1,4 @@
-//! Questions about sections that the routes answer.
+//! Routes of this node: owners and sets of sections.
 
 use std::sync::Arc;
 

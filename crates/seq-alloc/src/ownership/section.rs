@@ -1,7 +1,7 @@
-//! A section of this process.
+//! Section that this process owns.
 //!
 //! **Invariant:** numbers are taken and read through [`Served`] only, which exists only under a lease that was checked
-//! before the table was loaded. The rest of a section (its ceiling, its copy) needs no lease.
+//! before the table was loaded. Access to the ceiling and the copy of a section needs no lease.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use seq_core::section::{RaiseTicket, SectionCopy};
 use seq_core::{Advance, AdvanceLimit, Count, Epoch, Reading, Section, SectionId, Seq, SlotIndex, Step, Take, Target};
 use tokio::sync::Notify;
 
-/// A section under one ownership.
+/// Section under one ownership.
 #[derive(Debug)]
 pub(crate) struct OwnedSection {
     pub(crate) id: SectionId,
-    /// The ownership.
+    /// Number of the ownership.
     pub(crate) epoch: Epoch,
     /// Notified after the ceiling was raised and after the section left the table.
     pub(crate) changed: Notify,
@@ -25,22 +25,22 @@ impl OwnedSection {
         Arc::new(OwnedSection { id, epoch, section, changed: Notify::new() })
     }
 
-    /// The committed ceiling as known here.
+    /// Returns the committed ceiling as known here.
     pub(crate) fn ceiling(&self) -> Seq {
         self.section.ceiling()
     }
 
-    /// Changes how far raises go: see [`Section::set_step`].
+    /// Changes the step of raises: see [`Section::set_step`].
     pub(crate) fn set_step(&self, step: Step) {
         self.section.set_step(step);
     }
 
-    /// Number of uids.
+    /// Returns the number of uids.
     pub(crate) fn uids(&self) -> u32 {
         self.section.uids()
     }
 
-    /// Bytes that hold counters of touched pages.
+    /// Returns the bytes of the pages that hold counters of touched uids.
     pub(crate) fn slot_bytes(&self) -> usize {
         self.section.slot_bytes()
     }
@@ -50,7 +50,7 @@ impl OwnedSection {
         self.section.freeze()
     }
 
-    /// The ceiling to request: see [`Section::raise_target`].
+    /// Returns the ceiling to request: see [`Section::raise_target`].
     pub(crate) fn raise_target(&self) -> Option<Seq> {
         self.section.raise_target()
     }
@@ -61,7 +61,7 @@ impl OwnedSection {
     }
 }
 
-/// A section that may be served now.
+/// Section that may be served now.
 #[derive(Clone, Copy)]
 pub(crate) struct Served<'a>(&'a Arc<OwnedSection>);
 
@@ -71,39 +71,39 @@ impl<'a> Served<'a> {
         Served(owned)
     }
 
-    /// The ownership.
+    /// Returns the number of the ownership.
     #[inline]
     pub(crate) fn epoch(self) -> Epoch {
         self.0.epoch
     }
 
-    /// Without the right to serve.
+    /// Returns the section without the right to serve from it.
     pub(crate) fn owned(self) -> &'a Arc<OwnedSection> {
         self.0
     }
 
-    /// Whether this very section is meant.
+    /// Returns whether this is `owned`, under the same ownership.
     pub(crate) fn is(self, owned: &Arc<OwnedSection>) -> bool {
         Arc::ptr_eq(self.0, owned)
     }
 
-    /// See [`Section::take`].
+    /// Allocates numbers: see [`Section::take`].
     #[inline]
     pub(crate) fn take(self, slot: SlotIndex, count: Count) -> Take {
         self.0.section.take(slot, count)
     }
 
-    /// See [`Section::advance`].
+    /// Advances a uid: see [`Section::advance`].
     pub(crate) fn advance(self, slot: SlotIndex, to: Target, limit: AdvanceLimit) -> Advance {
         self.0.section.advance(slot, to, limit)
     }
 
-    /// See [`Section::current`].
+    /// Reads a uid's last number: see [`Section::current`].
     pub(crate) fn current(self, slot: SlotIndex) -> Option<Reading> {
         self.0.section.current(slot)
     }
 
-    /// See [`Section::warm`].
+    /// Prefetches a slot: see [`Section::warm`].
     #[inline]
     #[must_use]
     pub(crate) fn warm(self, slot: SlotIndex) -> u64 {

@@ -1,8 +1,8 @@
-//! The served sections, as one table that readers load with one atomic and never wait for.
+//! Table of the served sections, which readers load with one atomic and never wait for.
 //!
-//! Owners change seldom and numbers are given out always, so a change copies. It copies the chunks that it names and
-//! the list of chunks, not every section: a handover of each section of a large set changes the table once for each of
-//! them.
+//! Owners change rarely and numbers are allocated all the time, so changes copy. A change copies its chunks and the
+//! list of chunks, not every section, because a handover of all sections of a large set changes the table once for each
+//! section.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use seq_core::{Epoch, SectionId};
 
 use super::OwnedSection;
 
-/// Sections in a chunk: a change copies a chunk of 2 KiB and a list of as many pointers as there are chunks, which are
-/// of one size in a set of 65,536 sections.
+/// Number of sections in a chunk. A change copies a chunk of 2 KiB and a list with a pointer to each chunk, which have
+/// the same size in a set of 65,536 sections.
 const CHUNK: usize = 256;
 
-/// Neighbouring sections; `None` for one that is not served here.
+/// Neighbouring sections; `None` for a section that is not served here.
 type Chunk = [Option<Arc<OwnedSection>>; CHUNK];
 
-/// One state of the table.
+/// State of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// Invariant: together they have room for every section of the set.
+    /// Invariant: the chunks together have room for every section of the set.
     chunks: Box<[Arc<Chunk>]>,
 }
 
@@ -36,28 +36,28 @@ impl Table {
         self.chunks.iter().flat_map(|chunk| chunk.iter().flatten())
     }
 
-    /// Whether this very section is owned.
+    /// Returns whether `owned` is in the table, under the same ownership.
     pub(crate) fn has(&self, owned: &Arc<OwnedSection>) -> bool {
         self.get(owned.id).is_some_and(|now| Arc::ptr_eq(now, owned))
     }
 
-    /// The entry of a section, in a chunk of this state alone.
+    /// Returns the entry of a section, in a chunk that no other state of the table shares.
     fn entry(&mut self, id: SectionId) -> &mut Option<Arc<OwnedSection>> {
         let id = id.0 as usize;
         &mut Arc::make_mut(&mut self.chunks[id / CHUNK])[id % CHUNK]
     }
 }
 
-/// A change of one section.
+/// Change of one section.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// It is served from now on; what was served of it before leaves.
+    /// Begin of an ownership of a section. An earlier ownership of the section leaves.
     Enter(Arc<OwnedSection>),
-    /// It is no longer served under this ownership.
+    /// End of this ownership of a section.
     Leave(SectionId, Epoch),
 }
 
-/// The table.
+/// Table of the served sections.
 #[derive(Debug)]
 pub(crate) struct SectionTable {
     current: ArcSwap<Table>,
@@ -70,17 +70,16 @@ impl SectionTable {
         SectionTable { current: ArcSwap::from_pointee(Table { chunks }) }
     }
 
-    /// The table as it stands. Not to be kept over a wait.
+    /// Returns the current table, which must not be held across an await.
     #[inline]
     pub(crate) fn load(&self) -> Guard<Arc<Table>> {
         self.current.load()
     }
 
-    /// Makes changes, in order and in one step. One caller at a time: the machine's lock is held.
+    /// Makes changes in order, in one step. The caller must hold the machine's lock.
     ///
     /// # Panics
-    /// When a section enters under an older ownership than the one that is served: two incarnations of a section would
-    /// overlap.
+    /// If a section enters under an older ownership than the served ownership, because two ownerships would overlap.
     pub(super) fn change(&self, changes: Vec<Change>) {
         if changes.is_empty() {
             return;
@@ -103,8 +102,8 @@ impl SectionTable {
             }
         }
         self.current.store(Arc::new(next));
-        // Out of the table first, then the notification: a waiter that wakes, or that read the table just before, finds
-        // it gone.
+        // The notification follows the store, so that a waiter that wakes, or that read the table just before, does not
+        // find the section in the table.
         for section in &left {
             section.changed.notify_waiters();
         }

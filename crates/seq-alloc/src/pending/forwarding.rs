@@ -1,4 +1,4 @@
-//! Requests to other nodes: the items that share one, the watch over it, and what its response leaves.
+//! Requests to other nodes: the items that share a request, the watch over it, and the items that its response leaves.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,32 +16,33 @@ use crate::pending_item::PendingItem;
 use crate::shared::{AwaitsOwner, Shared};
 use crate::work::Work;
 
-/// The items of one request, in the order of the call.
+/// Items of one request.
 pub(super) struct Request<'a> {
-    /// Invariant: none is taken out before an earlier one of its uid, and one is left while the request is under way.
+    /// Items in the order of the call. Invariant: no item is removed before an earlier item of its uid, and at least
+    /// one is left while the request is in flight.
     pub(super) items: &'a mut Vec<PendingItem>,
-    /// Of their sections, in order of section.
+    /// Machines of the items' sections, in order of section.
     pub(super) machines: &'a mut [PendingCall],
-    /// When the items became pending.
+    /// Time at which the items became pending.
     pub(super) since: Instant,
 }
 
-/// Items of a call that take the same way next.
+/// Items of a call with the same destination, or of one section that waits.
 #[derive(Debug)]
 pub(crate) struct PendingGroup {
-    /// Where they go; `None`: they are of one section, and wait.
+    /// Destination; `None` if the items are of one section and wait.
     pub(crate) to: Option<Destination>,
-    /// In the order of the call.
+    /// Items in the order of the call.
     pub(crate) items: Vec<PendingItem>,
-    /// Of their sections, in order of section.
+    /// Machines of the items' sections, in order of section.
     pub(crate) machines: Vec<PendingCall>,
-    /// When the items became pending.
+    /// Time at which the items became pending.
     pub(crate) since: Instant,
 }
 
 impl Request<'_> {
-    /// The items as they are sent: to another set they carry the epoch since which the section is there. Beside them
-    /// the machine that stands for all: sections of one owner share the fate of the request.
+    /// Returns the items to send, and the machine that is watched for all of them, because sections of one owner share
+    /// the outcome of the request. Items for another set carry the epoch since which their section is in that set.
     fn sent_and_watched(&mut self, to: Destination) -> (Cow<'_, [PendingItem]>, &mut PendingCall) {
         let first = place_of(self.machines, self.items[0].section);
         let Destination::Set(_) = to else { return (Cow::Borrowed(self.items), &mut self.machines[first]) };
@@ -51,7 +52,7 @@ impl Request<'_> {
         (items, &mut self.machines[first])
     }
 
-    /// Takes the replies of a stream in: numbers, and items of unknown outcome. The others are to be requested again.
+    /// Adopts replies over the stream: numbers, and refusals of unknown outcome. The other items have to be sent again.
     fn take_given<W: Work>(&mut self, replies: Vec<ItemReply<W::Output>>, results: &mut Vec<ItemResult<W::Output>>) {
         let items = std::mem::take(self.items);
         self.items.extend(items.into_iter().zip(replies).filter_map(|(item, reply)| match reply {
@@ -59,7 +60,7 @@ impl Request<'_> {
                 results.push(item.result::<W>(Ok(output)));
                 None
             }
-            // It may have been processed, so it is not repeated here.
+            // The item may have been processed, so it is not repeated here.
             Some(Err(
                 refusal @ (Refusal::OwnerTimedOut { .. }
                 | Refusal::OwnerConnectionLost { .. }
@@ -81,7 +82,7 @@ impl Request<'_> {
 }
 
 impl PendingGroup {
-    /// Splits it by section.
+    /// Splits the group by section.
     fn into_sections(self) -> BTreeMap<SectionId, SectionItems> {
         let PendingGroup { items, machines, since, .. } = self;
         let of_machine = |machine: PendingCall| (machine.section(), SectionItems { machine, since, items: Vec::new() });
@@ -120,11 +121,12 @@ impl Shared {
                 }
             }
         }
-        // Boxed, so that the usual request does not carry the size of the rest.
+        // Boxed, so that the future of the usual request does not have the size of the rest.
         Box::pin(self.complete_rest(work, call, group, response, results)).await
     }
 
-    /// Completes section by section what a group has left, after the response to its request, if there was one.
+    /// Completes the remaining items of a group section by section, after the response to its request, if there was
+    /// one.
     async fn complete_rest<W: Work>(
         &self,
         work: &W,
@@ -140,7 +142,7 @@ impl Shared {
         let mut sections = group.into_sections();
         for (section, response) in of_sections {
             let pending = sections.get_mut(&section).expect("it has the section's items");
-            // What waits is evaluated at once by `complete`.
+            // `complete` evaluates the remaining items at once.
             let _: Rest = pending.on_response::<W>(response, &mut results);
             self.renew_if_due(&mut pending.machine);
         }
@@ -150,13 +152,13 @@ impl Shared {
         results
     }
 
-    /// Forwards items to their owner, or their set: in one message of the stream to the node, then in a request of
-    /// their own if some of them would wait there. Returns the results of the items that are left; numbers that the
-    /// node gave before are in `results`.
+    /// Forwards items to their owner, or their set: over the stream to the node, then in a separate request if some
+    /// items would wait there. Returns the results of the items that are left in `request`; numbers that the node
+    /// allocated before are in `results`.
     ///
     /// # Errors
-    /// `None`: the request was abandoned; evaluate again. A refusal: the deadline is over, or the set does not respond
-    /// or has too many calls.
+    /// `None` if the request was abandoned, so that the items have to be evaluated again. A refusal if the deadline
+    /// passed, or the set does not respond or has too many calls.
     pub(super) async fn forward<W: Work>(
         &self,
         work: &W,
@@ -189,7 +191,7 @@ impl Shared {
                     request.take_given::<W>(replies, results);
                 }
                 let (items, first) = request.sent_and_watched(to);
-                // Boxed, as it is rare for allocations.
+                // Boxed, because allocations rarely need a separate request.
                 let there = Box::pin(work.there(self, call, target, &items));
                 self.unless_abandoned(target, there, first, since).await
             }
@@ -198,10 +200,10 @@ impl Shared {
         response.inspect_err(|_| request.on_abandoned::<W>(to))
     }
 
-    /// Waits for the response to a request under way, and watches it for one of its sections.
+    /// Waits for the response to a request in flight, and watches the request for one of its sections.
     ///
     /// # Errors
-    /// As [`Shared::watch`]: the request was dropped.
+    /// As [`Shared::watch`]. The request was dropped.
     async fn unless_abandoned<T>(
         &self,
         target: &ForwardTarget,
@@ -211,7 +213,7 @@ impl Shared {
     ) -> Result<T, Option<Refusal>> {
         let section = machine.section();
         tokio::select! {
-            // A response that has arrived counts, whatever happened meanwhile.
+            // A response that has arrived counts, even if the watch or the set ended at the same time.
             biased;
             response = response => Ok(response),
             refusal = self.watch(machine, since) => Err(refusal),
@@ -219,7 +221,7 @@ impl Shared {
         }
     }
 
-    /// The node that a request goes to. Of another set it waits for the first probe, and refuses while the set is down.
+    /// Returns the node for a request. For another set, waits for the first probes, and refuses while the set is down.
     async fn forward_target(
         &self,
         to: Destination,
@@ -239,7 +241,7 @@ impl Shared {
         Ok((ForwardTarget::Other(other, addr), Some(permit)))
     }
 
-    /// Watches a request under way until it is to be dropped.
+    /// Watches a request in flight until it has to be dropped. Returns a refusal if its items have to be refused then.
     async fn watch(&self, machine: &mut PendingCall, since: Instant) -> Option<Refusal> {
         let mut awaits: Option<AwaitsOwner<'_>> = None;
         let section = machine.section();
@@ -265,7 +267,7 @@ impl Shared {
     }
 }
 
-/// Where the machine of a section is among those in order of section.
+/// Returns the index of the machine of a section.
 fn place_of(machines: &[PendingCall], section: SectionId) -> usize {
     let place = machines.binary_search_by_key(&section, PendingCall::section);
     place.expect("each item has the machine of its section")
@@ -275,7 +277,8 @@ fn is_final<T>(result: &Result<T, Refusal>) -> bool {
     !result.as_ref().is_err_and(stays_pending)
 }
 
-/// The refusal of items whose set does not respond any more, once it does not. They may have been processed.
+/// Waits until the set of a request does not respond any more. Returns the refusal of its items, which may have been
+/// processed.
 async fn silent(target: &ForwardTarget, section: SectionId) -> Refusal {
     match target {
         ForwardTarget::Node(_) => std::future::pending().await,

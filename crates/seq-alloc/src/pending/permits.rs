@@ -8,19 +8,19 @@ use super::too_many_pending;
 use crate::other_sets::SetPermit;
 use crate::shared::{AwaitsOwner, PendingPermit, Shared};
 
-/// The permit of one pending call.
+/// Permit of one pending call.
 pub(super) struct Permit<'a> {
     shared: &'a Shared,
     _permit: PendingPermit<'a>,
-    /// Its place among the calls for sections of another set.
+    /// Permit among the calls for sections of another set.
     of_set: Option<(SetId, SetPermit)>,
     awaits: Option<AwaitsOwner<'a>>,
-    /// Since when it waits at a ceiling.
+    /// Time since which the call waits at a ceiling.
     stalled_since: Option<Instant>,
 }
 
 impl Permit<'_> {
-    /// Counts the call as one that waits so.
+    /// Counts the call by the cause of its wait.
     ///
     /// # Errors
     /// [`Refusal::TooManyPendingOfSet`].
@@ -54,7 +54,7 @@ impl Drop for Permit<'_> {
 }
 
 impl Shared {
-    /// A permit to wait; `None` when as many calls as allowed are pending.
+    /// Returns a permit to wait; `None` if as many calls as allowed are pending.
     pub(super) fn permit(&self) -> Option<Permit<'_>> {
         let permit = self.pending.admit()?;
         Some(Permit { shared: self, _permit: permit, of_set: None, awaits: None, stalled_since: None })

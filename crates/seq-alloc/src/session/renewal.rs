@@ -1,4 +1,4 @@
-//! One renewal: its call, its messages and the clock in its response.
+//! Renewal: its call, its messages and the clock in its response.
 
 use seq_core::clock_offset::ClockOffset;
 use seq_core::lease::Clocks;
@@ -8,13 +8,14 @@ use seq_proto::v1;
 
 use crate::store_link::{StoreError, StoreLink};
 
+/// Renewal to be sent.
 pub(crate) struct RenewalCall {
     pub(super) renewal: Renewal,
-    /// Read before the request is sent: what the response grants is counted from here.
+    /// Time before the request is sent. The lease that the response grants begins here.
     pub(super) sent: Clocks,
 }
 
-/// A renewal whose call ended.
+/// Renewal whose call ended.
 pub(crate) struct AnsweredRenewal {
     pub(super) renewal: Renewal,
     pub(super) sent: Clocks,
@@ -29,8 +30,8 @@ impl RenewalCall {
     }
 }
 
-/// Returns the milliseconds that this machine's wall clock is ahead of the store's in a response to a renewal; `None`
-/// where the store states none, or the response took too long.
+/// Returns by how many milliseconds this machine's wall clock is ahead of the store's in a response to a renewal;
+/// `None` if the store does not state its clock, or the response took too long.
 pub(super) fn clock_ahead_ms(store_ms: u64, sent: Clocks, received: Clocks) -> Option<i64> {
     let store = ClockOffset::measure(store_ms, sent.realtime / 1_000_000, received.at_least_since(sent))?;
     store.precise().map(i64::saturating_neg)

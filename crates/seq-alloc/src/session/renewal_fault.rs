@@ -6,12 +6,13 @@ use seq_kit::repeats::Repeats;
 use crate::shared::Shared;
 use crate::store_link::StoreError;
 
-/// Renewals that fail: logged at the first, once a minute while they do, when the lease ends, and when one succeeds.
+/// Log of renewals that fail: lines at the first failure, once a minute afterwards, when the lease expires, and when a
+/// renewal succeeds.
 #[derive(Debug, Default)]
 pub(super) struct RenewalFault {
     repeats: Repeats,
     lease_lost: bool,
-    /// Whether a renewal succeeded: there was a lease.
+    /// Whether a renewal has succeeded, so that there was a lease.
     renewed: bool,
 }
 
@@ -23,20 +24,14 @@ impl RenewalFault {
         }
     }
 
-    /// Counts a lease that has expired, once.
+    /// Counts an expired lease, once.
     pub(super) fn note_lease(&mut self, shared: &Shared, session: Session) {
         let (set, name, incarnation) = (&shared.config.set, &shared.config.name, session.incarnation.0);
         if self.renewed && !self.lease_lost && !shared.is_leased() {
             self.lease_lost = true;
             shared.counters.lease_expired(shared.clock.now().boottime);
             let sections = shared.ownership.owned().iter().count();
-            tracing::warn!(
-                set,
-                name,
-                incarnation,
-                sections,
-                "lease lost: nothing is answered until a renewal succeeds"
-            );
+            tracing::warn!(set, name, incarnation, sections, "lease lost: no call is served until a renewal succeeds");
         }
     }
 

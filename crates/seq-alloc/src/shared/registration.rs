@@ -32,7 +32,8 @@ impl Registration {
         NodeId(self.node.load(Relaxed))
     }
 
-    /// Returns the newest incarnation that a session of this process had; `Incarnation(0)` before the first one.
+    /// Returns the newest incarnation that a session of this process had; `Incarnation(0)` before the first
+    /// registration.
     pub(crate) fn last_incarnation(&self) -> Incarnation {
         Incarnation(self.last_incarnation.load(Relaxed))
     }

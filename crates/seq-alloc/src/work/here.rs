@@ -9,12 +9,12 @@ use crate::ownership::{OwnedSection, Served};
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 
-/// Steps of the ceiling in one advance from which on it is logged: a hundred times the largest count.
+/// Minimum distance of an advance that is logged, in steps of the ceiling: a hundred times the largest count.
 const FAR_ADVANCE_STEPS: u64 = 1_000_000;
 
 impl Shared {
-    /// Takes an item's numbers from a section that is served here. `None`: not now. They are above the ceiling and a
-    /// raise is queued, or the section is frozen, or the caller has seen a newer ownership.
+    /// Takes an item's numbers from a section that is served here; `None` if the item has to wait, because the numbers
+    /// are above the ceiling and a raise is queued, the section is frozen, or the caller has seen a newer ownership.
     #[inline]
     pub(super) fn take(&self, served: Served<'_>, item: &Item, slot: SlotIndex) -> Option<Result<Allocation, Refusal>> {
         if item.epoch > served.epoch() {
@@ -36,14 +36,15 @@ impl Shared {
         }
     }
 
-    /// A call of its own, so that a batch's loop around [`Shared::take`] stays small enough to hold all of it.
+    /// Enqueues a raise. Not inlined, so that [`Shared::take`] stays small enough to be inlined into the loop of a
+    /// batch.
     #[cold]
     #[inline(never)]
     fn enqueue_raise(&self, served: Served<'_>, ticket: RaiseTicket) {
         self.raises.enqueue(served.owned().clone(), ticket);
     }
 
-    /// Raises a uid of a section that is served here. `None`: not now, as for [`Shared::take`].
+    /// Advances a uid of a section that is served here; `None` if the item has to wait, as for [`Shared::take`].
     pub(super) fn advance(&self, served: Served<'_>, item: &PendingItem, to: Target) -> Option<Result<Epoch, Refusal>> {
         if item.item.epoch > served.epoch() {
             return None;
@@ -64,7 +65,7 @@ impl Shared {
         answer
     }
 
-    /// Whether an advance burns so many of the section's numbers that an operator should know of it.
+    /// Returns whether an advance skips so many of the section's numbers that an operator should know of it.
     pub(super) fn is_far(&self, owned: &OwnedSection, to: Target) -> bool {
         let distance = to.seq().0.saturating_sub(owned.ceiling().0);
         distance / self.ownership.raise_step().0 >= FAR_ADVANCE_STEPS

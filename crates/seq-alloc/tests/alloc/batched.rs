@@ -1,4 +1,4 @@
-//! Forwarded allocations that share the stream to their owner, at an owner that responds as the test decides.
+//! Forwarded allocations that share the stream to their owner, whose responses the test decides.
 
 use std::collections::VecDeque;
 use std::task::Poll;
@@ -21,15 +21,15 @@ use crate::world::{Node, PATIENCE, SIZE, World, ask, call, given, until};
 
 type Responses = mpsc::UnboundedSender<Result<v1::NextStreamResponse, Status>>;
 
-/// What arrived at the owner.
+/// Request that arrived at the owner.
 enum Arrival {
-    /// A message, and the responses of its stream, which ends with OK when they are closed.
+    /// Message of a stream, with the sender of the stream's responses; the stream ends with OK when it is closed.
     Message(v1::NextStreamRequest, Responses),
-    /// A request of its own, and its response.
+    /// Separate request, with the sender of its response.
     Unary(v1::NextManyRequest, oneshot::Sender<v1::NextManyResponse>),
 }
 
-/// The service of the owner: everything goes to the test.
+/// Service of the owner, which passes every request to the test.
 struct Scripted {
     arrivals: mpsc::UnboundedSender<Arrival>,
     streams: bool,
@@ -104,7 +104,7 @@ impl Service for Scripted {
     }
 }
 
-/// The owner, as the test sees it.
+/// Owner, as the test controls it.
 struct Owner {
     arrivals: mpsc::UnboundedReceiver<Arrival>,
 }
@@ -114,7 +114,7 @@ impl Owner {
         tokio::time::timeout(PATIENCE, self.arrivals.next()).await.expect("something arrives").unwrap()
     }
 
-    /// The next message.
+    /// Waits for the next message.
     async fn message(&mut self) -> (v1::NextStreamRequest, Responses) {
         match self.arrival().await {
             Arrival::Message(message, responses) => (message, responses),
@@ -122,7 +122,7 @@ impl Owner {
         }
     }
 
-    /// The next request of its own.
+    /// Waits for the next separate request.
     async fn unary(&mut self) -> (v1::NextManyRequest, oneshot::Sender<v1::NextManyResponse>) {
         match self.arrival().await {
             Arrival::Unary(request, respond) => (request, respond),
@@ -131,7 +131,7 @@ impl Owner {
     }
 }
 
-/// Numbers for items, 0 for one that would wait.
+/// Returns a response with numbers for items, 0 for an item that would wait.
 fn response(values: &[u64]) -> v1::NextManyResponse {
     let waits = (0..).zip(values).filter(|(_, value)| **value == 0);
     let error = |(index, _)| v1::ItemError { index, reason: Reason::WouldWait.name().to_owned(), ..Default::default() };
@@ -153,7 +153,7 @@ fn uids(message: &v1::NextStreamRequest) -> Vec<u64> {
     message.request.as_ref().unwrap().uids.clone()
 }
 
-/// a1 owns section 0, the scripted owner the two after it.
+/// Starts a world in which a1 owns section 0, and the scripted owner the two sections after it.
 async fn beside_a_scripted_owner(streams: bool) -> (World, Node, Owner) {
     let world = World::new();
     let one = world.start_owning("a1", 0..1).await;
@@ -174,7 +174,7 @@ async fn beside_a_scripted_owner(streams: bool) -> (World, Node, Owner) {
     (world, one, Owner { arrivals })
 }
 
-/// A section of the scripted owner.
+/// Section of the scripted owner.
 const SECTION: SectionId = SectionId(1);
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn an_item_of_unknown_outcome_is_not_sent_again_with_those_that_would_wait
     let serving = async {
         let (message, responses) = owner.message().await;
         let mut response_of_both = response(&[0, 0]);
-        // A reason of a later version: numbers may have been consumed.
+        // A reason of a later version, so numbers may have been consumed.
         response_of_both.errors[0].reason = "A_LATER_REASON".to_owned();
         let outcome = Some(Outcome::Response(response_of_both));
         responses.unbounded_send(Ok(v1::NextStreamResponse { tag: message.tag, outcome })).unwrap();
@@ -314,7 +314,7 @@ async fn an_owner_without_streams_gets_requests() {
 
 #[tokio::test]
 async fn a_full_queue_refuses_what_does_not_fit_and_a_dropped_call_makes_room() {
-    /// Items for one node of one thread.
+    /// Limit on items from one thread to one node.
     const ITEMS: usize = 262_144;
     let (_world, one, mut owner) = beside_a_scripted_owner(true).await;
     let asks: Vec<_> = (0..limits::MAX_ITEMS as u64).map(|item| Ok(ask(SIZE + item % SIZE, 1))).collect();
@@ -327,7 +327,7 @@ async fn a_full_queue_refuses_what_does_not_fit_and_a_dropped_call_makes_room() 
     for result in batch().await {
         assert_eq!(result, Err(refused), "at once");
     }
-    // The room is exact: what is left takes a smaller call.
+    // The bound is exact: a smaller call fits into the rest.
     let patient = || Call { deadline: call().deadline + Duration::from_secs(1), ..call() };
     let mut small = Box::pin(one.allocator.next(patient(), ask(SIZE, 1)));
     assert!((&mut small).now_or_never().is_none());

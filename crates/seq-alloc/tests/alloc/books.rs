@@ -1,4 +1,4 @@
-//! What the metrics say.
+//! Metrics of an AllocSvr.
 
 use seq_api::metrics;
 use seq_api::service::SequenceService;
@@ -6,7 +6,7 @@ use seq_core::Refusal;
 
 use crate::world::{SECTIONS, SIZE, World, ask, call};
 
-/// The sum of this set's series with the labels.
+/// Returns the sum of this set's series with the labels.
 fn value(text: &str, name: &str, labels: &[&str]) -> f64 {
     let of = |line: &str| {
         line.starts_with(name) && line.contains("books") && labels.iter().all(|label| line.contains(label))
@@ -15,7 +15,7 @@ fn value(text: &str, name: &str, labels: &[&str]) -> f64 {
     lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
 }
 
-/// The set is this test's own, because the metrics are the process'.
+/// The test has its own set, because the metrics are of the process.
 #[tokio::test]
 async fn every_item_is_counted_once() {
     let recorder = metrics::install().unwrap();
@@ -36,7 +36,7 @@ async fn every_item_is_counted_once() {
     assert_eq!(of("seqsvr_allocations_total", &["forwarded", "\"OK\""]), 300_000.0, "{text}");
     assert_eq!(of("seqsvr_allocations_total", &["INVALID_ARGUMENT"]), 2.0, "{text}");
     assert_eq!(of("seqsvr_allocations_total", &["OUT_OF_RANGE"]), 1.0, "{text}");
-    // The early raise after each of the two may be in already.
+    // The early raise after each of the two may be complete already.
     assert!(of("seqsvr_ceiling_raises_total", &["committed"]) >= 2.0, "{text}");
     assert_eq!(of("seqsvr_forwarded_total", &["a1"]), 1.0, "{text}");
     assert_eq!(of("seqsvr_sections{", &["a2", "served"]), f64::from(SECTIONS / 2), "{text}");

@@ -1,4 +1,4 @@
-//! Raises: early, in batches, waited for, survived.
+//! Raises: early, in batches, with waiting calls and after failures.
 
 use futures::FutureExt;
 use futures::future::join_all;
@@ -45,7 +45,7 @@ async fn a_raise_that_is_too_fast_delays_its_section_alone() {
     let mut delayed = Box::pin(node.next(7));
     assert_eq!((&mut delayed).now_or_never(), None);
     assert_eq!(node.next(SIZE + 7).await, Ok(given(1, 0, 1)), "the other section of the batch");
-    // Refused and sent again, for its own sake alone: the ownership goes on.
+    // The raise is refused and sent again, and the ownership goes on.
     let calls = world.store.raise_calls.load(SeqCst);
     until("the raise is sent again", || world.store.raise_calls.load(SeqCst) >= calls + 2).await;
     assert_eq!((&mut delayed).now_or_never(), None);
@@ -111,7 +111,7 @@ async fn the_raise_hides_behind_the_numbers_that_are_left() {
     let node = world.start_owning("a1", 0..1).await;
     assert_eq!(node.next(7).await, Ok(given(1, 0, 1)));
     for value in 2..500 {
-        // A call that is answered at its first poll did not wait.
+        // A call that completes at its first poll did not wait.
         let answer = node.next(7).now_or_never();
         assert_eq!(answer, Some(Ok(given(value, value - 1, 1))));
         let due = world.store.ceiling(0).0 - value <= STEP / 2;
@@ -136,7 +136,7 @@ async fn a_refused_raise_is_the_end_of_the_ownership() {
     world.store.assign("a2", 0..1);
     until("the heir has it", || heir.allocator.status().sections == 1).await;
     assert_eq!(heir.next(7).await, Ok(given(STEP + 1, 0, 2)));
-    // The old owner has not renewed. What it may still give out is below all of the heir's numbers.
+    // The old owner has not renewed. The numbers that it may still allocate are below all numbers of the new owner.
     let mut last = 1;
     while node.allocator.status().raises_refused == 0 {
         if let Ok(taken) = node.next(7).await {
@@ -173,7 +173,7 @@ async fn a_lost_ownership_in_line_does_not_hold_up_the_next_one() {
     until("the only raise there may be is under way", || world.store.raise_calls.load(SeqCst) == 1).await;
     let mut second = Box::pin(node.next(7));
     assert_eq!((&mut second).now_or_never(), None);
-    // The section stands in line under its first epoch, and then also under its second.
+    // The section is in the queue under its first epoch, and then also under its second.
     world.store.assign("a1", 0..1);
     world.routed(&[&node]).await;
     assert_eq!((&mut second).now_or_never(), None);

@@ -1,4 +1,4 @@
-//! Handovers to a node of another set: exact, and served again or given up where the departure is refused.
+//! Handovers to a node of another set: exact, and served again or given up if the departure is refused.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -14,7 +14,7 @@ use crate::world::{Node, World, given, quick, slow, until};
 /// Sections that the source owns.
 const OWNED: u32 = 4;
 
-/// Two sets: a1 of the first one owns some sections, a1 of the other one none.
+/// Starts two sets: a1 of the first set owns some sections, a1 of the second set none.
 struct Sets {
     from: World,
     to: World,
@@ -35,7 +35,7 @@ async fn two_sets(target: AllocOptions) -> Sets {
 }
 
 impl Sets {
-    /// Whether the first set's log has it that the section departed.
+    /// Returns whether the section has departed by the log of the first set.
     fn has_departed(&self, section: u32) -> bool {
         self.from.store.state.lock().sections.resident(SectionId(section)).is_none()
     }
@@ -58,7 +58,7 @@ async fn numbers_go_on_exactly_in_another_set() {
 
 #[tokio::test]
 async fn a_section_that_arrives_after_the_response_is_activated_by_a_repeat() {
-    // Nothing but an Activate makes the target renew.
+    // Only an Activate makes the target renew.
     let sets = two_sets(slow()).await;
     assert_eq!(sets.source.next(3).await, Ok(given(1, 0, 1)));
     let migration = sets.from.store.migrate(0..1, &sets.to.store);

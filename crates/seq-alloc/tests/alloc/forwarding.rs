@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::store::Mode;
 use crate::world::{Node, PATIENCE, SECTIONS, SIZE, World, ask, call, given, impatient, quick, slow, until};
 
-/// a1 owns the first half of the sections, a2 the other.
+/// Starts a world in which a1 owns the first half of the sections, and a2 the second half.
 async fn two_nodes() -> (World, Node, Node) {
     two_nodes_with(quick()).await
 }
@@ -27,7 +27,7 @@ async fn two_nodes_with(options: AllocOptions) -> (World, Node, Node) {
     (world, one, two)
 }
 
-/// The first uid of a2's sections.
+/// First uid of a2's sections.
 const THEIRS: u64 = SIZE * SECTIONS as u64 / 2;
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn any_node_raises_any_uid_and_nobody_lowers_one() {
     for uid in [1, THEIRS + 1].map(Uid) {
         let advance = |value| one.allocator.advance(call(), uid, to(value), Epoch(0));
         assert_eq!(advance(0).await, Ok(Epoch(1)), "where it stands");
-        // Far above the ceiling: the call waits for its raises, each of a bounded length.
+        // The target is far above the ceiling, so the call waits for several raises of a bounded length.
         assert_eq!(advance(1_000_000_000_000).await, Ok(Epoch(1)));
         assert_eq!(advance(1_000_000_000_000).await, Ok(Epoch(1)), "repeating it changes nothing");
         assert_eq!(advance(999_999_999_999).await, Err(Refusal::AlreadyPast { uid }));
@@ -109,7 +109,7 @@ async fn the_owners_refusals_are_told_as_they_are() {
     let theirs = SectionId(SECTIONS / 2);
     world.store.set_mode(Mode::HoldRaises);
     let stalled = Err(Refusal::CeilingStalled { section: theirs });
-    // Long enough that the owner's refusal arrives also on a busy machine.
+    // Long enough that the owner's refusal also arrives on a busy machine.
     let patient = || Call { deadline: Instant::now() + Duration::from_millis(800), ..call() };
     assert_eq!(one.allocator.next(patient(), ask(THEIRS, 1)).await, stalled);
     let asks = vec![Ok(ask(THEIRS, 1)), Ok(ask(THEIRS, 1))];
@@ -148,13 +148,13 @@ async fn a_call_that_is_late_before_it_is_sent_is_no_unreachable_owner() {
 async fn a_dead_owner_costs_only_its_own_items() {
     let (_world, one, two) = two_nodes().await;
     two.group.shutdown(PATIENCE).await.unwrap();
-    // Bound and not listening: no node of another test gets the port while calls are sent to it.
+    // Bound but not listening, so that no node of another test gets the port while calls are sent to it.
     let port = tokio::net::TcpSocket::new_v4().unwrap();
     port.set_reuseaddr(true).unwrap();
     port.bind(two.addr).unwrap();
     let unreachable = Refusal::OwnerUnreachable { section: SectionId(SECTIONS / 2), owner: NodeId(2) };
-    // Between two retries, at 1,975 and 2,375 ms and what dials take: one that the deadline cuts off has an unknown
-    // outcome.
+    // Between two retries, at 1,975 and 2,375 ms plus the time of dials, because a retry that the deadline cuts off has
+    // an unknown outcome.
     let patient = || Call { deadline: Instant::now() + Duration::from_millis(2_200), ..call() };
     assert_eq!(one.allocator.next(patient(), ask(THEIRS, 1)).await, Err(unreachable));
     let asks = [1, THEIRS, 2].map(|uid| Ok(ask(uid, 1))).to_vec();
@@ -164,8 +164,8 @@ async fn a_dead_owner_costs_only_its_own_items() {
     assert_eq!(read, Err(unreachable));
 }
 
-/// A world in which a1 sends calls for its neighbour's section to a server that reads each one, then sends what it is
-/// given and closes the connection; `None`: it sends nothing and goes on holding it.
+/// Starts a world in which a1 sends calls for its neighbour's section to a server that reads each call, then sends the
+/// given bytes and closes the connection; `None` if it sends nothing and keeps the connection open.
 async fn beside_an_odd_owner(frames: Option<&'static [u8]>) -> (World, Node) {
     let world = World::new();
     let one = world.start_owning("a1", 0..1).await;
@@ -180,7 +180,7 @@ async fn beside_an_odd_owner(frames: Option<&'static [u8]>) -> (World, Node) {
             loop {
                 let (mut connection, _) = listener.accept().await.unwrap();
                 match frames {
-                    // A connection that was dialled and not used ends with the test.
+                    // A dialled connection without a call ends with the test.
                     Some(frames) => {
                         if until_called(&mut connection).await.is_ok() && connection.write_all(frames).await.is_ok() {
                             let _ = connection.shutdown().await;
@@ -215,8 +215,8 @@ async fn until_called(connection: &mut tokio::net::TcpStream) -> std::io::Result
     }
 }
 
-/// What a call for the neighbour's section comes to. One whose time was over in the midst of an attempt, as on a busy
-/// machine, is made again.
+/// Returns the refusal of a call for the neighbour's section. Repeats a call whose deadline passed during an attempt,
+/// as on a busy machine.
 async fn refused_in_time(one: &Node) -> Refusal {
     loop {
         match one.impatient(SIZE).await {
@@ -241,8 +241,8 @@ async fn a_call_whose_connection_broke_is_not_one_that_took_too_long() {
     assert_eq!(refused_in_time(&one).await, Refusal::OwnerConnectionLost { section, owner });
 }
 
-/// A call at a1 for the neighbour's section, which the neighbour received and does not respond to; then a1 is granted
-/// the section.
+/// Makes a call at a1 for the neighbour's section, which the neighbour receives and does not respond to; then a1 is
+/// granted the section.
 async fn given_up<T>(world: &World, one: &Node, call: impl Future<Output = T>) -> T {
     let moved = async {
         until("the call is forwarded", || one.allocator.status().forwarded > 0).await;
@@ -295,11 +295,11 @@ async fn a_call_that_was_forwarded_too_often_goes_back_at_once() {
     assert!(began.elapsed() < Duration::from_secs(5), "it was held for {:?}", began.elapsed());
 }
 
-/// The old owner sends a call on before the new one was granted the section: it comes back, and must not be waited for
-/// there.
+/// The old owner forwards a call before the new owner is granted the section. The call makes the new owner renew, and
+/// completes with the grant.
 #[tokio::test]
 async fn a_call_that_comes_before_the_grant_is_answered_with_it() {
-    // Each section has an owner: a node that owns none does not keep asking for one.
+    // Each section has an owner, so that a node without sections does not request sections all the time.
     let world = World::sized("test", 1);
     let old = world.start_owning("a1", 0..1).await;
     let new = world.start_with("a2", slow());
@@ -307,7 +307,7 @@ async fn a_call_that_comes_before_the_grant_is_answered_with_it() {
     world.routed(&[&old, &new]).await;
     old.next(3).await.unwrap();
     for attempt in 1..5 {
-        // Nothing notifies the new owner; the call makes it renew.
+        // Only the call makes the new owner renew.
         let (from, to) = if attempt % 2 == 1 { (&old, "a2") } else { (&old, "a1") };
         world.store.commit(0, to, attempt);
         world.routed(&[from]).await;

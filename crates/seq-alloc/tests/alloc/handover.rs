@@ -1,4 +1,4 @@
-//! Handovers: exact, without a refused call, and thawed or completed whatever fails on the way.
+//! Handovers: exact, without a refused call, and thawed or completed after any failure.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::store::Mode;
 use crate::world::{Node, PATIENCE, SIZE, World, call, given, until};
 
-/// Sections that are moved.
+/// Sections that are handed over.
 const MOVED: u32 = 8;
 
-/// a1 owns some sections, a2 none of them.
+/// Starts a world in which a1 owns some sections, and a2 none.
 async fn source_and_target() -> (World, Node, Node) {
     let world = World::new();
     let source = world.start_owning("a1", 0..MOVED).await;
@@ -94,7 +94,7 @@ async fn a_commit_whose_answer_was_lost_is_asked_for_again_and_callers_wait() {
     let (world, source, target) = source_and_target().await;
     assert_eq!(source.next(3).await, Ok(given(1, 0, 1)));
     world.store.plan(0..1, "a2");
-    // From the moment that the section is frozen the store forgets its answers.
+    // From the freeze of the section on, the store forgets its responses.
     let mut held = None;
     while held.is_none() {
         let mut next = Box::pin(source.next(3));
@@ -148,7 +148,7 @@ async fn more_sections_than_one_call_takes_are_given_up_as_well() {
     assert!(world.store.state.lock().sections.residents().all(|(_, record)| record.owner.is_none()));
 }
 
-/// A target that stops after Prepare: it responds to nothing else.
+/// Target that stops after Prepare, and responds to no other request.
 struct StopsAfterPrepare;
 
 #[tonic::async_trait]
@@ -175,7 +175,7 @@ async fn a_target_that_stops_after_prepare_keeps_a_section_frozen_for_a_moment_o
     world.routed(&[&source]).await;
     assert_eq!(source.next(3).await, Ok(given(1, 0, 1)), "before {addr} is a target");
     world.store.plan(0..1, "a2");
-    // Several attempts are made and taken back while numbers go on.
+    // Several attempts are made and withdrawn while numbers are allocated.
     let (mut slowest, began) = (Duration::ZERO, Instant::now());
     let mut last = 1;
     while began.elapsed() < Duration::from_secs(2) {

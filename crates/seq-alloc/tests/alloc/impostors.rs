@@ -1,4 +1,4 @@
-//! Servers whose certificate is of another role or set than the node expects at their address: nothing is sent to them.
+//! Servers with a certificate of another role or set than the node expects at their address get no request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,7 +17,7 @@ use crate::world::{Node, PATIENCE, World, given, quick, until};
 /// Sections that a node owns.
 const OWNED: u32 = 4;
 
-/// The certificates of servers by address, and the addresses where a dialer found another server than it expects.
+/// Certificates of servers by address, and the addresses at which a dialer found another server than it expects.
 #[derive(Clone, Default)]
 struct Certificates {
     holders: Arc<Mutex<BTreeMap<String, Identity>>>,
@@ -25,13 +25,14 @@ struct Certificates {
 }
 
 impl Certificates {
-    /// From now on the server at an address shows the certificate of this holder.
+    /// Makes the server at an address show the certificate of this holder from now on.
     fn give(&self, addr: &str, holder: &str) {
         self.holders.lock().insert(addr.to_owned(), Identity::in_cluster("im", holder).unwrap());
         self.refused.lock().remove(addr);
     }
 
-    /// Whether a dialer has found another server than it expects at an address, since that one has its certificate.
+    /// Returns whether a dialer has found another server than it expects at an address, since the server has its
+    /// current certificate.
     fn is_refused(&self, addr: &str) -> bool {
         self.refused.lock().contains(addr)
     }
@@ -45,7 +46,7 @@ impl Certificates {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{addr}: {expected} expected, found {holder:?}")))
     }
 
-    /// Connections that are checked as over TLS; servers without a certificate are refused.
+    /// Returns a dialer whose connections are checked as over TLS; servers without a certificate are refused.
     fn dial(&self) -> Dial {
         let certificates = self.clone();
         Dial::checked(move |endpoint: Endpoint, expected: &ExpectedServer| {
@@ -130,7 +131,7 @@ async fn a_section_is_handed_over_only_to_a_node_of_the_own_set() {
     assert_eq!(target.next(3).await, Ok(given(2, 1, 2)));
 }
 
-/// Two sets that know each other: `from` has the sections and a node that checks certificates, if it is to.
+/// Starts two sets that know each other. `from` has the sections, and a node that checks certificates if requested.
 async fn two_sets(checked: Option<&Certificates>) -> (World, World, Node, Node) {
     let from = World::of("from");
     let to = from.beside("to");

@@ -1,4 +1,4 @@
-//! Allocators against a store that is the core's `State` behind real tonic, and that can be told to misbehave.
+//! Allocators against a store that is the core's `State` behind real tonic, and that misbehaves on demand.
 
 mod batched;
 mod books;

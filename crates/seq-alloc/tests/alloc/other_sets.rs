@@ -1,5 +1,5 @@
-//! Calls for sections of other sets: any node of any set serves any uid, a call never circles, and a set that does not
-//! respond costs nothing but its own calls.
+//! Calls for sections of other sets: any node of any set serves any uid, no call is forwarded in a circle, and a set
+//! that does not respond affects only its own calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::world::{Node, SIZE, World, ask, call, given, until};
 /// Sections that a node of the first set owns.
 const OWNED: u32 = 4;
 
-/// How soon a call of a set that does not respond has its response: 250 ms, and as much again on a busy machine.
+/// Limit on the response time of a call for a set that does not respond: 250 ms, and as much again on a busy machine.
 const IN_TIME: Duration = Duration::from_millis(500);
 
-/// Sets that know each other; the first one has the sections, and a1 of it owns some.
+/// Sets that know each other. The first set has the sections, and its a1 owns some of them.
 struct Sets {
     worlds: Vec<World>,
     nodes: Vec<Node>,
@@ -51,7 +51,7 @@ async fn sets(names: &[&str]) -> Sets {
 }
 
 impl Sets {
-    /// Has sections migrate from one set to another.
+    /// Migrates sections from one set to another.
     async fn migrate(&self, sections: std::ops::Range<u32>, from: usize, to: usize) {
         let (from, target, node) = (&self.worlds[from].store, &self.worlds[to].store, &self.nodes[to]);
         let count = sections.len() as u32;
@@ -118,24 +118,24 @@ async fn a_section_that_moved_is_followed_by_a_node_that_does_not_know() {
     let third = &sets.nodes[2];
     assert_eq!(third.next(3).await, Ok(given(1, 0, 1)));
     sets.migrate(0..2, 0, 1).await;
-    // The third set learns nothing of it.
+    // The third set does not adopt the change.
     assert_eq!(third.next(3).await, Ok(given(2, 1, 2)));
     assert_eq!(third.next_many(&[(3, 1), (103, 1), (203, 1)]).await, [Ok(3), Ok(1), Ok(1)]);
     let read = third.allocator.current_many(call(), [103, 203].map(|uid| (Uid(uid), Epoch(0))).into()).await;
     assert_eq!(read.into_iter().map(|read| read.unwrap().reading.value.0).collect::<Vec<_>>(), [1, 1]);
 }
 
-/// A set whose one node is the test's.
+/// Set whose only node is a service of the test.
 #[derive(Clone)]
 struct Scripted(Arc<Script>);
 
-/// The response to a request; `None`: it is left without one.
+/// Response to a request; `None` if the request gets no response.
 type Respond = Box<dyn Fn(&v1::NextRequest) -> Option<Result<v1::NextResponse, Status>> + Send + Sync>;
 
 struct Script {
-    /// How it responds to a request of its own; `None`: not at all.
+    /// Response to a separate request; `None` if it gets no response.
     next: Respond,
-    /// While it is silent, it responds to nothing.
+    /// Whether the node responds to no request.
     silent: watch::Sender<bool>,
     requests: Mutex<Vec<v1::NextRequest>>,
 }
@@ -207,7 +207,7 @@ impl Rpcs for Scripted {
 const P: SetId = SetId(71);
 const Q: SetId = SetId(72);
 
-/// The first sections of the scripted sets, since epoch 5.
+/// First sections of the scripted sets, since epoch 5.
 const OF_P: u32 = 10;
 const OF_Q: u32 = 20;
 
@@ -215,14 +215,14 @@ fn uid_of(section: u32) -> u64 {
     u64::from(section) * SIZE + 3
 }
 
-/// A set beside another one that has the sections; a1 of it owns the first ones. Sections 10 to 12 are in set P, 20 to
-/// 22 in set Q.
+/// Starts a set whose a1 owns the first sections, with two scripted sets: sections 10 and 11 are in set P, 20 and 21 in
+/// set Q.
 async fn beside(p: Option<&Scripted>, q: Option<&Scripted>) -> (World, Node) {
     let world = World::with_homes("test", OWNED);
     for (set, scripted, first) in [(P, p, OF_P), (Q, q, OF_Q)] {
         let addr = match scripted {
             Some(scripted) => world.store.serve_beside(SequenceServiceServer::new(scripted.clone()), &world.group),
-            // Nothing listens there by now.
+            // No server listens there any more.
             None => std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
         };
         world.store.place(first..first + 2, set, Epoch(5), addr);
@@ -251,14 +251,14 @@ async fn a_newer_claim_is_followed_at_once_under_its_epoch() {
 
 #[tokio::test]
 async fn a_call_between_two_sets_with_old_routes_does_not_circle() {
-    // Each refers to the other one, under the epoch that the request carries.
+    // Each set refers to the other set, under the epoch that the request carries.
     let p = Scripted::new(|request| Some(Err(moved(OF_P, Q, request.epoch))));
     let q = Scripted::new(|request| Some(Err(moved(OF_P, P, request.epoch))));
     let (_world, node) = beside(Some(&p), Some(&q)).await;
     let patient = Call { deadline: Instant::now() + Duration::from_millis(700), ..call() };
     let refused = node.allocator.next(patient, ask(uid_of(OF_P), 1)).await;
     assert!(matches!(refused, Err(Refusal::Moved { .. } | Refusal::SetTimedOut { .. })), "{refused:?}");
-    // One at once, and the retries after 25, 50, 100 ms and so on.
+    // One request at once, and retries after 25, 50, 100 ms and so on.
     assert!((2..=6).contains(&p.requests().len()), "{:?}", p.requests());
     assert!(p.requests().iter().all(|request| *request == (1, 5)), "{:?}", p.requests());
     assert_eq!(q.requests(), []);
@@ -275,7 +275,7 @@ async fn a_call_that_was_forwarded_is_not_sent_to_another_set() {
         let section = SectionId(OF_P);
         assert_eq!(refused, Err(Refusal::Moved { section, set: P, since: Epoch(5) }));
     }
-    // The request names a newer epoch than the routes here: it waits for newer ones.
+    // The request names a newer epoch than the routes here, so it waits for newer routes.
     let forwarded = Call { hops: 1, deadline: Instant::now() + Duration::from_millis(60), ..call() };
     let item = seq_api::service::Item { epoch: Epoch(6), ..ask(uid_of(OF_P), 1) };
     let refused = node.allocator.next(forwarded, item).await;
@@ -328,14 +328,14 @@ async fn a_set_that_stops_responding_is_unavailable_until_it_responds_again() {
     }
 }
 
-/// How long a new connection takes: longer than two rounds of probes and the wait for a set that was up just now.
+/// Duration of a new connection: longer than two rounds of probes and the wait for a set that has just gone down.
 const SLOW: Duration = Duration::from_millis(400);
 
-/// The way to a node: it can be closed, and be slow for new connections.
+/// Proxy in front of a node, which can be closed, and slow for new connections.
 struct Way {
     addr: std::net::SocketAddr,
     open: watch::Sender<bool>,
-    /// Connections that have passed since it was opened last.
+    /// Number of connections since the proxy was opened last.
     passed: Arc<std::sync::atomic::AtomicUsize>,
 }
 
@@ -374,7 +374,8 @@ impl Way {
         self.open.send_replace(false);
     }
 
-    /// Whether there is a connection for calls, which are made while the other node serves, and one for probes.
+    /// Returns whether there is a connection for calls, which are made while the other node serves, and another for
+    /// probes.
     fn is_used(&self) -> bool {
         self.passed.load(std::sync::atomic::Ordering::SeqCst) >= 2
     }
@@ -385,8 +386,8 @@ impl Way {
     }
 }
 
-/// The nodes of a set restart one after the other: as long as one of them responds, no call of a node of another set
-/// finds the set unavailable, although each takes long to connect to.
+/// The nodes of a set restart in turn. As long as a node responds, no call of a node of another set finds the set
+/// unavailable, although connections take long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_of_a_set_restart_in_turn_and_it_stays_available() {
     let world = World::with_homes("test", OWNED);
@@ -407,10 +408,10 @@ async fn nodes_of_a_set_restart_in_turn_and_it_stays_available() {
     for restarted in [0, 1] {
         ways[restarted].close();
         let closed = Instant::now();
-        // Longer than it takes to find out that a set is down.
+        // Longer than the detection of a set that is down.
         while closed.elapsed() < SLOW * 2 {
             let response = node.next(uid_of(OF_P)).await;
-            // A call that was under way to the node may have been processed.
+            // A call that was in flight to the node may have been processed.
             let unknown = matches!(response, Err(Refusal::SetTimedOut { .. }));
             assert!(unknown || response == Ok(given(1, 0, 7)), "node {restarted} is down: {response:?}");
         }
@@ -435,7 +436,7 @@ async fn calls_that_wait_in_another_set_are_bounded_and_leave_room_for_others() 
     for calls in 1..=MAX_PENDING_OF_SET {
         let allocator = node.allocator.clone();
         waiting.spawn(async move { allocator.next(call(), ask(uid_of(OF_P), 1)).await });
-        // A few at a time: all sets of this test share a thread, and the probes are to be served in time.
+        // A few at a time, because all sets of this test share a thread that also has to serve the probes in time.
         if calls % 16 == 0 {
             until("the calls are under way", || node.allocator.status().forwarded == under_way + calls as u64).await;
         }
@@ -445,7 +446,7 @@ async fn calls_that_wait_in_another_set_are_bounded_and_leave_room_for_others() 
     assert_eq!(refused, Err(Refusal::TooManyPendingOfSet { section, set, pending }));
     assert_eq!(node.next(uid_of(OF_Q)).await, Ok(given(1, 0, 7)));
     assert_eq!(node.next(3).await, Ok(given(1, 0, 1)));
-    // They wait although the set sends nothing but responses to probes.
+    // The calls wait although the set sends only responses to probes.
     tokio::time::timeout(Duration::from_millis(400), waiting.join_next()).await.unwrap_err();
     waiting.shutdown().await;
 }

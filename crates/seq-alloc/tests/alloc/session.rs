@@ -66,8 +66,8 @@ async fn a_life_that_is_over_gives_nothing_out_and_a_new_one_begins() {
     assert_eq!(node.next(42).await, Ok(given(STEP + 1, 0, 2)));
 }
 
-/// Two processes under one name do not end each other's incarnation in turns: the one whose name was taken stops for
-/// good.
+/// Two processes under one name do not end each other's incarnation in turns. The process whose name was taken stops
+/// permanently.
 #[tokio::test]
 async fn a_process_whose_name_was_taken_halts_and_names_the_other() {
     let world = World::new();
@@ -81,7 +81,7 @@ async fn a_process_whose_name_was_taken_halts_and_names_the_other() {
     assert_eq!(world.store.incarnation("a1"), Some(Incarnation(2)), "it does not come back");
 }
 
-/// The store's data directories were restored from copies: what it had answered since is lost.
+/// The store's data directories were restored from copies, so that the entries of its later responses are lost.
 #[tokio::test]
 async fn a_store_that_lost_what_it_answered_is_not_served_from() {
     for (what, between) in [("a renewal", 0), ("many renewals", 20), ("all there was", u64::MAX)] {
@@ -103,7 +103,7 @@ async fn a_store_that_lost_what_it_answered_is_not_served_from() {
         until("nothing is served", || node.allocator.status().sections == 0).await;
         until("the store has the report", || world.store.state.lock().loss.is_some()).await;
         assert_eq!(world.store.state.lock().loss.as_ref().map(|loss| loss.node.clone()), Some("a1".into()));
-        // Others write to the store, until it is past what was lost: this process stays as it is.
+        // Other processes write to the store until it is past the lost entries. This process stays halted.
         let past = world.store.state.lock().revision.0 + 1_000;
         while world.store.state.lock().revision.0 < past {
             world.store.state.lock().apply(&Command::ClaimStoreId { id: past });
@@ -152,7 +152,7 @@ async fn a_store_of_another_set_is_not_served_from() {
     other.assign("a1", 0..11);
     let named = || format!("{:?}", node.allocator.ready()).contains("sections of 7");
     until("the probe names the difference", named).await;
-    // It ends: the layout of a set never changes, so waiting would not help.
+    // The process ends, because the layout of a set never changes, so waiting would not help.
     until("it has halted", || matches!(node.allocator.halt(), Some(Halt::OtherSet { .. }))).await;
     assert!(node.impatient(1).await.is_err());
 }

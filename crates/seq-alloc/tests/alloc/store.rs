@@ -1,5 +1,5 @@
-//! A store without Raft: applies commands to one `State`, and delays, refuses or forgets to answer on demand. What the
-//! real one refuses to propose, it refuses by the same checks.
+//! A store without Raft: applies commands to one `State`, and delays, refuses or loses responses on demand. It refuses
+//! the same proposals as the real store, by the same checks.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -34,12 +34,12 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Code, Request, Response, Status};
 
-/// How the store treats calls.
+/// Treatment of calls by the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Applies and answers.
+    /// Applies and responds.
     Serve,
-    /// Answers no raise until the mode changes; the rest is served.
+    /// Responds to no raise until the mode changes, and serves other calls.
     HoldRaises,
     /// Applies, and then fails the call as a lost connection would.
     ForgetAnswers,
@@ -47,28 +47,28 @@ pub(crate) enum Mode {
     Down,
 }
 
-/// The store. Clones are handles on it; a follower shares its state.
+/// Handle of the store. Clones share the store; a follower shares its state.
 #[derive(Clone)]
 pub(crate) struct Store {
     pub(crate) state: Arc<Mutex<State>>,
     pub(crate) mode: Arc<watch::Sender<Mode>>,
-    /// Raise calls that came in, held ones included.
+    /// Number of raise calls received, including held calls.
     pub(crate) raise_calls: Arc<AtomicUsize>,
-    /// Raise calls with this section are refused, because its ceiling would rise too fast.
+    /// Section whose raises are refused, because its ceiling would rise too fast.
     pub(crate) too_fast: Arc<Mutex<Option<u32>>>,
     pub(crate) calls: Arc<AtomicUsize>,
-    /// Departures that came in.
+    /// Number of departures received.
     pub(crate) departures: Arc<AtomicUsize>,
-    /// Sections that should be moved.
+    /// Sections that should be handed over.
     handovers: Arc<Mutex<Vec<PlannedHandover>>>,
-    /// The store of another set at which sections arrive as they depart; `None`: they are on their way.
+    /// Store of another set at which sections arrive as they depart; `None` if they stay in transit.
     arrive_at: Arc<Mutex<Option<Store>>>,
-    /// Set on a follower: the address of the leader.
+    /// Address of the leader, on a follower.
     leader: Option<String>,
 }
 
 impl Store {
-    /// The store of a cluster's only set.
+    /// Creates the store of a cluster's only set.
     pub(crate) fn only(set: &str, layout: Layout) -> Store {
         Store::new(SetDefinition::only(set, layout))
     }
@@ -90,7 +90,7 @@ impl Store {
         }
     }
 
-    /// A member that redirects every request to `leader`.
+    /// Creates a member that redirects every request to `leader`.
     pub(crate) fn follower(&self, leader: SocketAddr) -> Store {
         Store { leader: Some(leader.to_string()), calls: Arc::default(), ..self.clone() }
     }
@@ -100,7 +100,7 @@ impl Store {
         serve(ControlServiceServer::new(self.clone()), group)
     }
 
-    /// Serves a service of the test's own, of no node of the set.
+    /// Serves a service of the test, which is of no node of the set.
     pub(crate) fn serve_beside<S>(&self, service: S, group: &TaskGroup) -> SocketAddr
     where
         S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
@@ -110,7 +110,7 @@ impl Store {
         serve(service, group)
     }
 
-    /// Registers a node that answers with a service of the test's own.
+    /// Registers a node that responds with a service of the test.
     pub(crate) fn serve_as<S>(&self, node: &str, service: S, group: &TaskGroup) -> SocketAddr
     where
         S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
@@ -122,7 +122,7 @@ impl Store {
         addr
     }
 
-    /// Registers a node that listens there.
+    /// Registers a node that listens at an address.
     pub(crate) fn register_as(&self, node: &str, addr: SocketAddr) {
         let register = Command::Register(Registration::new(node, &addr.to_string(), 1));
         assert!(matches!(self.state.lock().apply(&register), Answer::Registered(Ok(_))));
@@ -160,7 +160,8 @@ impl Store {
         assert!(done.is_ok(), "{done:?}");
     }
 
-    /// Has the newest incarnation of a node move sections to another one's, exactly.
+    /// Begins exact handovers of sections from the newest incarnation of a node to the newest incarnation of another
+    /// node.
     pub(crate) fn plan(&self, sections: Range<u32>, to: &str) {
         let state = self.state.lock();
         let (to, incarnation) = life_of(&state, to).expect("the node registered");
@@ -178,12 +179,12 @@ impl Store {
         *self.handovers.lock() = sections.map(one).collect();
     }
 
-    /// The set's id.
+    /// Returns the id of the set.
     pub(crate) fn id(&self) -> SetId {
         self.state.lock().set.as_ref().expect("it is defined").id
     }
 
-    /// Learns the addresses of another set's nodes.
+    /// Adopts the addresses of another set's nodes.
     pub(crate) fn learn(&self, other: &Store) {
         let facts = other.state.lock().facts(Vec::new()).expect("it is defined");
         let learned = LearnDirectory::of(facts);
@@ -191,12 +192,12 @@ impl Store {
         assert_eq!(answer, Answer::DirectoryLearned(Ok(true)));
     }
 
-    /// Learns that sections are in another set, whose one node has this address.
+    /// Adopts that sections are in another set, whose only node has this address.
     pub(crate) fn place(&self, sections: Range<u32>, set: SetId, since: Epoch, addr: SocketAddr) {
         self.place_at(sections, set, since, &[addr]);
     }
 
-    /// Learns that sections are in another set, whose nodes have these addresses.
+    /// Adopts that sections are in another set, whose nodes have these addresses.
     pub(crate) fn place_at(&self, sections: Range<u32>, set: SetId, since: Epoch, addrs: &[SocketAddr]) {
         let facts = SetFacts {
             id: set,
@@ -207,7 +208,7 @@ impl Store {
         };
         let run = SectionRun { first: SectionId(sections.start), sections: sections.end - sections.start };
         let claims = vec![ClaimRun { sections: run, claim: Claim { since, set } }];
-        // The set that had the sections says where they went.
+        // The source set reports the new set of the sections.
         let mut state = self.state.lock();
         let from = state.directory.get(run.first).map(|known| known.set);
         for learned in [LearnDirectory::of(facts), LearnDirectory { from, claims, sets: Vec::new() }] {
@@ -232,7 +233,7 @@ impl Store {
         id
     }
 
-    /// Has the owners of sections hand them over to a node of another set.
+    /// Begins handovers of sections from their owners to a node of another set.
     pub(crate) fn plan_departures(&self, sections: Range<u32>, migration: MigrationId, to: &Store, node: &str) {
         let departure = |state: &State| {
             let (to, incarnation) = life_of(state, node).expect("the node registered");
@@ -249,13 +250,13 @@ impl Store {
         *self.handovers.lock() = sections.map(one).collect();
     }
 
-    /// Has sections arrive at another set as they depart, and those that departed before.
+    /// Delivers sections to another set as they depart, and sections that departed before.
     pub(crate) fn arrive_at(&self, other: &Store) {
         *self.arrive_at.lock() = Some(other.clone());
         self.deliver(other);
     }
 
-    /// Delivers everything that departed to its set.
+    /// Delivers all departed sections to their set.
     fn deliver(&self, to: &Store) {
         let state = self.state.lock();
         let set = state.set.as_ref().expect("it is defined");
@@ -297,7 +298,7 @@ impl Store {
         self.state.lock().set.as_ref().expect("it is defined").layout.clone()
     }
 
-    /// What changed of owners since a version, for one incarnation.
+    /// Returns the ownership update since a version, for one incarnation.
     fn update(&self, session: Session, since: u64) -> v1::OwnershipUpdate {
         let state = self.state.lock();
         let stands = |one: &&PlannedHandover| {
@@ -315,7 +316,7 @@ impl Store {
             .into()
     }
 
-    /// The newest incarnation of a node.
+    /// Returns the newest incarnation of a node.
     pub(crate) fn incarnation(&self, node: &str) -> Option<Incarnation> {
         life_of(&self.state.lock(), node).map(|(_, incarnation)| incarnation)
     }
@@ -333,7 +334,7 @@ impl Store {
         refused(refusal, addr)
     }
 
-    /// Applies a command as the mode says.
+    /// Applies a command according to the mode.
     fn apply(&self, command: &Command) -> Result<Answer, Status> {
         self.calls.fetch_add(1, SeqCst);
         if let Some(leader) = &self.leader {
@@ -368,7 +369,7 @@ where
     let server = Server::builder().add_service(service);
     let token = group.token();
     group.spawn("service", Kind::Disposable, async move {
-        // Dropped at shutdown: the clients keep their connections open.
+        // Dropped at shutdown, because the clients keep their connections open.
         tokio::select! {
             served = server.serve_with_incoming(incoming) => served.unwrap(),
             () = token.cancelled() => {}
@@ -381,7 +382,7 @@ fn life_of(state: &State, node: &str) -> Option<(NodeId, Incarnation)> {
     state.nodes().find(|(_, record)| record.name == node).map(|(id, record)| (id, record.incarnation))
 }
 
-/// `addr`: the address of the newest incarnation.
+/// Returns the status of a refusal; `addr` is the address of the newest incarnation.
 fn refused(refusal: &CommandRefusal, addr: Option<&str>) -> Status {
     let (reason, current) = match refusal {
         CommandRefusal::OtherIncarnation { current, .. } => (Reason::OtherIncarnation, current.0),
@@ -498,7 +499,7 @@ impl ControlService for Store {
     }
 }
 
-/// The record of a section, which is in this set.
+/// Returns the record of a section that is in this set.
 fn record(state: &State, section: u32) -> Residence {
     *state.sections.resident(SectionId(section)).expect("it is in the set")
 }

@@ -8,13 +8,13 @@ use tonic::transport::Channel;
 
 use crate::world::{Node, World, given, slow, until};
 
-/// The section that the stranger wants: a1 owns it.
+/// Section that the stranger wants, which a1 owns.
 const SECTION: u32 = 0;
 
-/// The attempt that the stranger makes up.
+/// Made-up attempt of the stranger.
 const ATTEMPT: u64 = 77;
 
-/// A client of a2's handover service, as any process that reaches the port can have one.
+/// Returns a client of a2's handover service, as any process that reaches the port can have it.
 async fn stranger(world: &World) -> HandoverServiceClient<Channel> {
     let addr = world.store.state.lock().nodes().find(|(_, record)| record.name == "a2").unwrap().1.addr.clone();
     HandoverServiceClient::connect(format!("http://{addr}")).await.unwrap()
@@ -27,7 +27,7 @@ fn offer(world: &World, epoch: u64) -> Option<v1::HandoverOffer> {
     Some(v1::HandoverOffer { set, section, epoch, handover_id, incarnation, ..v1::HandoverOffer::default() })
 }
 
-/// Prepare and Stage for the section at a2, under a made-up attempt.
+/// Sends Prepare and Stage for the section to a2, under the made-up attempt.
 async fn stage(world: &World, epoch: u64, base: u64, distance: u64) -> [Result<(), Status>; 2] {
     let mut target = stranger(world).await;
     let prepared = target.prepare(v1::PrepareRequest { offer: offer(world, epoch) }).await.map(drop);
@@ -49,7 +49,7 @@ fn reason(answer: Result<(), Status>) -> Option<String> {
     status::reason(&answer.unwrap_err())
 }
 
-/// a1 owns the section, a2 another one.
+/// Starts a world in which a1 owns the section, and a2 another section.
 async fn owner_and_other() -> (World, Node, Node) {
     let world = World::new();
     let owner = world.start_owning("a1", SECTION..SECTION + 1).await;
@@ -101,7 +101,7 @@ async fn an_epoch_that_cannot_come_next_is_refused_and_not_remembered() {
             assert_eq!(reason(refused).as_deref(), Some("UNKNOWN_EPOCH"), "epoch {epoch}");
         }
     }
-    // The section can still be given to a2.
+    // The section can still be granted to a2.
     world.store.assign("a2", [SECTION]);
     until("the section is granted", || other.allocator.status().sections == 2).await;
 }

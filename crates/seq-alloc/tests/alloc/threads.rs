@@ -1,4 +1,4 @@
-//! The promise under threads: every number once, and in real time's order.
+//! Promises with many threads: every number once, and in the order of real time.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -11,7 +11,7 @@ const THREADS: usize = 4;
 const UIDS: usize = 40;
 const CALLS: usize = 5_000;
 
-/// One uid's history: the largest number that was answered so far.
+/// History of a uid: the largest number in a response so far.
 static FLOORS: [AtomicU64; UIDS] = [const { AtomicU64::new(0) }; UIDS];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -43,7 +43,7 @@ async fn threads_on_runtimes_of_their_own_never_share_or_turn_numbers() {
     let threads: Vec<_> = (0..THREADS).map(|thread| std::thread::spawn(worker(thread))).collect();
     let mut seen = HashSet::new();
     for thread in threads {
-        // The join blocks; the store and the loops run on the worker thread meanwhile.
+        // The join blocks this thread, while the store and the loops run on the worker thread.
         for number in thread.join().unwrap() {
             assert!(seen.insert(number), "{number:?} was given out twice");
         }

@@ -1,4 +1,4 @@
-//! A store and nodes of a set in one process, on ports of the kernel's choice. There may be another set beside it.
+//! A store and nodes of a set in one process, on ports of the kernel's choice. A world may have another set.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use tokio::time::Instant;
 
 use crate::store::Store;
 
-/// How long anything may take before a test fails.
+/// Timeout of every wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Uids in a section.
 pub(crate) const SIZE: u64 = 100;
 /// Sections in the set.
 pub(crate) const SECTIONS: u32 = 100;
-/// How far ceilings are raised.
+/// Step of raises.
 pub(crate) const STEP: u64 = 10;
 
 pub(crate) struct World {
@@ -39,7 +39,7 @@ pub(crate) struct World {
     pub(crate) group: TaskGroup,
 }
 
-/// One AllocSvr with a group of its own, so that it can be stopped alone.
+/// AllocSvr with its own task group, so that it can be stopped alone.
 pub(crate) struct Node {
     pub(crate) allocator: Allocator,
     pub(crate) group: TaskGroup,
@@ -51,17 +51,17 @@ impl World {
         World::of("test")
     }
 
-    /// A world of the named set.
+    /// Starts a world of the named set.
     pub(crate) fn of(set: &str) -> World {
         World::sized(set, SECTIONS)
     }
 
-    /// A world of a set with so many sections.
+    /// Starts a world of a set with so many sections.
     pub(crate) fn sized(set: &str, sections: u32) -> World {
         World::defined(SetDefinition::only(set, Layout::new(0..SIZE * u64::from(sections), SIZE as u32).unwrap()))
     }
 
-    /// A world of a set in which only the first sections begin.
+    /// Starts a world of a set in which only the first sections begin.
     pub(crate) fn with_homes(set: &str, sections: u32) -> World {
         let layout = Layout::new(0..SIZE * u64::from(SECTIONS), SIZE as u32).unwrap();
         let SetDefinition { id, .. } = SetDefinition::only(set, layout.clone());
@@ -78,7 +78,7 @@ impl World {
         World { spec: SetSpec { name, uids, ..spec(&[addr]) }, store, group }
     }
 
-    /// The world of another set of the same cluster, which begins without sections.
+    /// Starts the world of another set of the same cluster, which begins without sections.
     pub(crate) fn beside(&self, set: &str) -> World {
         let first = self.store.state.lock().set.clone().expect("it is defined");
         let SetDefinition { id, .. } = SetDefinition::only(set, first.layout.clone());
@@ -94,7 +94,7 @@ impl World {
         self.start_dialing(name, options, &Dial::tcp())
     }
 
-    /// Starts a node that reaches the store and the other nodes by a dial.
+    /// Starts a node that connects to the store and the other nodes by `dial`.
     pub(crate) fn start_dialing(&self, name: &str, options: AllocOptions, dial: &Dial) -> Node {
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let addr = listener.local_addr().unwrap();
@@ -168,12 +168,12 @@ impl Node {
         self.allocator.next(call(), ask(uid, 1)).await
     }
 
-    /// As [`Node::next`], for a call that waits a short time.
+    /// Allocates like [`Node::next`], in a call that waits a short time.
     pub(crate) async fn impatient(&self, uid: u64) -> Result<Allocation, Refusal> {
         self.allocator.next(impatient(), ask(uid, 1)).await
     }
 
-    /// The last numbers given to a batch of single asks.
+    /// Allocates for a batch, and returns the last number of each item.
     pub(crate) async fn next_many(&self, asks: &[(u64, u32)]) -> Vec<Result<u64, Refusal>> {
         let asks: Vec<_> = asks.iter().map(|(uid, count)| Ok(ask(*uid, *count))).collect();
         let results = self.allocator.next_many(call(), &asks).await;
@@ -217,7 +217,7 @@ pub(crate) fn spec(stores: &[SocketAddr]) -> SetSpec {
     }
 }
 
-/// Paces for tests: what takes parts of a second takes milliseconds.
+/// Returns options for tests, with intervals of milliseconds instead of parts of a second.
 pub(crate) fn quick() -> AllocOptions {
     AllocOptions {
         renew_interval: Duration::from_millis(10),
@@ -228,7 +228,7 @@ pub(crate) fn quick() -> AllocOptions {
     }
 }
 
-/// Paces of a node that renews only when it has a reason to.
+/// Returns options of a node that renews only when it has a cause to.
 pub(crate) fn slow() -> AllocOptions {
     let (lease, renew_interval) = (Duration::from_secs(36_000), Duration::from_secs(3_600));
     AllocOptions { lease, renew_interval, min_renew_interval: Duration::from_millis(5), ..quick() }
@@ -238,7 +238,7 @@ pub(crate) fn call() -> Call {
     Call { deadline: Instant::now() + PATIENCE, hops: 0, via: Via::Grpc }
 }
 
-/// A call that waits a short time.
+/// Returns a call that waits a short time.
 pub(crate) fn impatient() -> Call {
     Call { deadline: Instant::now() + Duration::from_millis(30), ..call() }
 }
@@ -251,7 +251,7 @@ pub(crate) fn given(value: u64, prev: u64, epoch: u64) -> Allocation {
     Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch), lost: 0 }
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let waited = Instant::now();
     while !holds() {
