@@ -92,7 +92,7 @@ pub(crate) async fn identify(addr: &str) -> Option<PortKind> {
     match (security::is_tls(), speaks_tls(addr).await) {
         (true, Some(false)) => return Some(PortKind::Plaintext),
         // What it has behind the handshake is not known.
-        (true, _) => return alert(addr).await.map(|alert| PortKind::Refuses { alert }),
+        (true, _) => return refusal(addr).await,
         (false, Some(true)) => return Some(PortKind::Tls),
         (false, _) => {}
     }
@@ -129,15 +129,19 @@ pub(crate) async fn speaks_tls(addr: &str) -> Option<bool> {
     Some(matches!(*reply, [21, 3, ..]))
 }
 
-/// Returns the alert with which a server refuses the certificate of this command; `None` where it accepts the connection.
-async fn alert(addr: &str) -> Option<String> {
+/// Returns the refusal of this command's certificate by the server at `host:port`; `None` where it accepts the connection,
+/// or there is no TLS.
+pub(crate) async fn refusal(addr: &str) -> Option<PortKind> {
+    if !security::is_tls() {
+        return None;
+    }
     let probe = async {
         let mut stream = security::without_token().connect(addr, None).await?;
         // Nothing is sent, so an accepted connection stays silent until the time of the probe is over.
         stream.read(&mut [0]).await
     };
     let outcome = tokio::time::timeout(PROBE_TIMEOUT, probe).await.ok()?;
-    seq_auth::alert(&outcome.err()?)
+    seq_auth::alert(&outcome.err()?).map(|alert| PortKind::Refuses { alert })
 }
 
 /// Whether the peer broke the connection because it does not speak HTTP/2.

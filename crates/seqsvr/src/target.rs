@@ -111,8 +111,12 @@ async fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
         ConnectError::Unreachable { addr, source }
             if matches!(source.code(), Code::DeadlineExceeded | Code::Cancelled) =>
         {
-            Failure::new(Exit::Deadline, format!("no response from {addr} within the deadline of {deadline:?}"))
-                .hint("--timeout gives it more time; `seqsvr status` shows which nodes respond")
+            // The transport dials again and again where a server ends each connection because of the certificate.
+            let refusal = port_kind::refusal(addr).await;
+            refusal.and_then(|kind| kind.failure(addr, Needed::Alloc)).unwrap_or_else(|| {
+                Failure::new(Exit::Deadline, format!("no response from {addr} within the deadline of {deadline:?}"))
+                    .hint("--timeout gives it more time; `seqsvr status` shows which nodes respond")
+            })
         }
         ConnectError::Unreachable { addr, .. } => {
             let kind = port_kind::identify(addr).await;
