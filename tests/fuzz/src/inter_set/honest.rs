@@ -192,8 +192,9 @@ impl World {
                 }
                 _ => continue,
             };
-            let ends = settled && matches!(self.send(set, to, request), Some(Response::Ended));
-            if ends {
+            // A return begins before all have arrived, and is noted once they have.
+            let is_accepted = matches!(self.send(set, to, request), Some(Response::Ended));
+            if is_accepted && settled {
                 self.note(set, to, self.sets[to].lineage.0, (vec![], vec![*migration]));
             }
         }
