@@ -1,6 +1,7 @@
 //! Numbers in JSON, by the mapping of proto3: a number or a string of decimal digits, and null for a field's default.
 //!
-//! The generated code reads every number through these types (build.rs), so that errors are in terms of JSON.
+//! The generated code reads every number through these types (`crates/xtask/src/generate.rs`), so that errors are in
+//! terms of JSON.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -19,14 +19,14 @@ pub mod status;
 
 pub use reason::Reason;
 
-/// Types and services generated from `proto/seqsvr/v1`.
+/// Types and services generated from `proto/seqsvr/v1` by `cargo xtask generate`.
 #[expect(clippy::allow_attributes_without_reason, clippy::too_many_lines, reason = "generated")]
 pub mod v1 {
-    tonic::include_proto!("seqsvr.v1");
+    include!("generated/seqsvr.v1.rs");
 
     // JSON, by the mapping of proto3.
-    include!(concat!(env!("OUT_DIR"), "/seqsvr.v1.serde.rs"));
+    include!("generated/seqsvr.v1.serde.rs");
 }
 
 /// The descriptors of every message and service, for reflection and for lints.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/seqsvr_descriptor.bin"));
+pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");

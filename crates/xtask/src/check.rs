@@ -45,7 +45,7 @@ const STEPS: &[Step] = &[
     Step { name: "fmt", what: "format", run: Run::Cargo { args: "fmt --all --check", env: &[] } },
     Step { name: "tidy", what: "text of the repository", run: Run::Here(tidy::run) },
     Step { name: "layers", what: "edges between crates", run: Run::Here(layers::run) },
-    Step { name: "wire", what: "protos against the last release", run: Run::Here(wire::check) },
+    Step { name: "wire", what: "protos against the last release, and their code", run: Run::Here(wire::check) },
     Step { name: "alerts", what: "alert rules, with promtool where it is installed", run: Run::Here(alerts::run) },
     Step {
         name: "deny",

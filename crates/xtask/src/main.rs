@@ -7,6 +7,7 @@ mod alerts;
 mod check;
 mod dist;
 mod fuzz;
+mod generate;
 mod layers;
 mod report;
 mod sentences;
@@ -40,11 +41,13 @@ enum Task {
     Tidy,
     /// Runs each fuzz target for some seconds.
     Fuzz(fuzz::FuzzArgs),
+    /// Writes the code of the protos into the tree, after a change of a proto. `wire` checks that it is theirs.
+    Generate,
     /// Checks the dependencies between the crates of this workspace.
     Layers,
     /// Runs the real services on a simulated network, under faults, for a few seeds.
     Turmoil,
-    /// Compares the protos with the last release.
+    /// Compares the protos with the last release, and the generated code with the protos.
     Wire(wire::WireArgs),
     /// Prints rates of words in comments and documents, rates of stiff sentences for each crate, and the places of
     /// words that docs/glossary.md does not use. `tidy` checks the rates of sentences.
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Task::Dist(args) => dist::run(&root, &args),
         Task::Sbom(args) => dist::sbom::run(&root, &args),
         Task::Fuzz(args) => fuzz::run(&root, &args),
+        Task::Generate => generate::run(&root),
         Task::Layers => layers::run(&root),
         Task::Turmoil => turmoil::run(&root),
         Task::Wire(args) => wire::run(&root, &args),

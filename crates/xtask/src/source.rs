@@ -5,8 +5,9 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Skipped directories, which have build outputs and downloads.
-const SKIPPED: &[&str] = &[".git", "target", "artifacts", "corpus", "coverage", "node_modules", "__pycache__"];
+/// Skipped directories, which have build outputs, downloads and generated code.
+const SKIPPED: &[&str] =
+    &[".git", "target", "artifacts", "corpus", "coverage", "generated", "node_modules", "__pycache__"];
 
 /// A text file.
 #[derive(Clone, Debug)]

@@ -15,6 +15,7 @@ use protox::prost_reflect::{
     ServiceDescriptor,
 };
 
+use crate::generate;
 use crate::report::{self, Finding};
 use crate::tidy;
 
@@ -38,7 +39,9 @@ pub(crate) fn run(root: &Path, args: &WireArgs) -> anyhow::Result<()> {
         return std::fs::write(&list, lines).with_context(|| format!("writing {RELEASED}"));
     }
     let released = std::fs::read_to_string(&list).with_context(|| format!("reading {RELEASED}"))?;
-    report::conclude("wire", surface.broken(&released))
+    let mut findings = surface.broken(&released);
+    findings.extend(generate::check(root)?);
+    report::conclude("wire", findings)
 }
 
 /// Runs the check as a step of the gate.
