@@ -192,12 +192,6 @@ impl Cli {
     }
 }
 
-/// Returns the flag or the variable that gave the token: its value, a secret, is in no message.
-pub(crate) fn origin_of_token() -> &'static str {
-    let is_flag = |word: OsString| word.to_str().is_some_and(|word| word == "--token" || word.starts_with("--token="));
-    if env::args_os().any(is_flag) { "--token" } else { "$SEQSVR_TOKEN" }
-}
-
 /// Gives numbers of former flags with a unit in their names that unit: `--deadline-ms 500` is `--timeout 500ms`.
 fn with_units(words: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let mut is_value = false;

@@ -13,7 +13,6 @@ use seq_auth::{Authorities, ClientCertificate, Credentials, CredentialsError, Fi
 use seq_channel::{Access, Bearer, Dial, Pool};
 use seq_kit::connection::Tls;
 
-use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::set_file::SetFile;
 
@@ -128,8 +127,15 @@ pub(crate) fn use_tls(secure: bool) -> Result<(), Failure> {
 pub(crate) fn access() -> Result<Access, Failure> {
     let token = ARGS.get().and_then(|args| args.token.as_deref()).filter(|token| !token.is_empty());
     let bearer = token.map(Bearer::new).transpose();
-    let bearer = bearer.map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", cli::origin_of_token())))?;
+    let bearer = bearer.map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", origin_of_token())))?;
     Ok(Access { bearer, ..without_token() })
+}
+
+/// Returns the flag or the variable that gave the token: its value, a secret, is in no message.
+fn origin_of_token() -> &'static str {
+    let is_flag =
+        |word: std::ffi::OsString| word.to_str().is_some_and(|word| word == "--token" || word.starts_with("--token="));
+    if std::env::args_os().any(is_flag) { "--token" } else { "$SEQSVR_TOKEN" }
 }
 
 /// What this command makes its connections with, for requests that carry no token.
