@@ -1,5 +1,5 @@
-//! Addresses of real nodes that are not plain ones of this machine: others dial other addresses than the nodes listen
-//! at, names have underscores, a name has addresses of both families.
+//! Unusual addresses of real nodes: peers dial other addresses than the nodes listen at, names have underscores, and a
+//! name has addresses of both families.
 
 use std::net::{Ipv6Addr, TcpStream};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::balancer::Balancer;
 use crate::cluster::{Place, eventually, json};
 use crate::redis::tool;
 
-/// All ports of the nodes in `three-node.toml` by node, in the order of their keys, and the keys.
+/// The keys of addresses in `three-node.toml`, and the ports of each node in the order of those keys.
 const STORES: [(&str, [&str; 4]); 3] = [
     ("s1", ["7301", "7307", "7304", "7311"]),
     ("s2", ["7302", "7308", "7305", "7312"]),
@@ -20,7 +20,7 @@ const ALLOCS: [(&str, [&str; 4]); 2] =
     [("a1", ["7400", "7404", "7480", "7479"]), ("a2", ["7401", "7405", "7481", "7478"])];
 const ALLOC_KEYS: [&str; 4] = ["addr", "peer", "http", "redis"];
 
-/// As behind a translation of addresses: no node has an address that the set file gives to others.
+/// Runs nodes as behind address translation: no node has the address that the set file announces.
 #[test]
 fn nodes_listen_at_other_addresses_than_others_dial() {
     let Some(program) = tool("haproxy") else { return };
@@ -52,7 +52,7 @@ fn nodes_listen_at_other_addresses_than_others_dial() {
     let _a2 = place.server("a2", &["alloc", "--set", &set, "--name", "a2", "--cores", "1"]);
     eventually("all is served", || place.seqsvr(&["status", "--set", &set]).status.success().then_some(()));
     let a2 = format!("https://{}:7401", place.host);
-    // Both nodes own some of these, and forward the others.
+    // Both nodes own some of these uids, and forward the calls for the others.
     let uids: Vec<String> = (0..20).map(|section| (section * 100_000).to_string()).collect();
     let next = |addr: &str| {
         let args: Vec<&str> = ["next"].into_iter().chain(uids.iter().map(String::as_str)).collect();
@@ -63,7 +63,7 @@ fn nodes_listen_at_other_addresses_than_others_dial() {
     };
     assert_eq!(next(&format!("https://{}:7400", place.host)), [1; 20]);
     assert_eq!(next(&a2), [2; 20]);
-    // Handovers come by the ports for peers.
+    // The nodes hand over through the ports for peers.
     assert_eq!(a1.terminate(), Some(0), "{}", a1.log());
     assert_eq!(next(&a2), [3; 20]);
     assert!(a1.log().contains(&format!("grpc=\"{inside}:7400\"")), "{}", a1.log());
@@ -72,7 +72,8 @@ fn nodes_listen_at_other_addresses_than_others_dial() {
     }
 }
 
-/// A file for names, and commands that run with it as `/etc/hosts`. `None` where that takes root.
+/// Returns the beginning of a command that runs another command with `hosts` as `/etc/hosts`; `None` if that takes
+/// root.
 fn with_hosts(hosts: &Path) -> Option<Vec<String>> {
     const MOUNT: &str = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
     let command = ["--mount", "sh", "-c", MOUNT].map(str::to_owned).into_iter().chain([hosts.display().to_string()]);
@@ -81,7 +82,7 @@ fn with_hosts(hosts: &Path) -> Option<Vec<String>> {
     works.is_ok_and(|status| status.success()).then_some(command)
 }
 
-/// Certificates have the names as well.
+/// The certificates are issued for these names, too.
 #[test]
 fn names_with_underscores_and_with_addresses_of_both_families() {
     let place = Place::new();
@@ -119,7 +120,7 @@ fn names_with_underscores_and_with_addresses_of_both_families() {
         TcpStream::connect((host, port)).unwrap();
         TcpStream::connect((Ipv6Addr::LOCALHOST, port)).unwrap();
     }
-    // One address of a name may be of nobody.
+    // A name may have an address at which no process listens.
     std::fs::write(&hosts, format!("{host} s_1.im_a _a1_\n100::1 both\n{host} both\n")).unwrap();
     assert!(client(&["status", "--set", &set]).status.success(), "the next address is tried");
     assert_eq!((alloc.terminate(), store.terminate()), (Some(0), Some(0)));

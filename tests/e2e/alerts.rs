@@ -1,5 +1,5 @@
-//! Alerts as their reader sees them: faults on real processes, scraped by a real Prometheus with the rules as shipped,
-//! and the seconds until each alert fires and resolves.
+//! Alerts as an operator sees them: faults on real processes, scraped by a real Prometheus with the shipped rules, and
+//! the seconds until each alert fires and resolves.
 //!
 //! **Invariant:** each rule has a scene, and each scene stages exactly the alerts of its `ALERTS`; `rules` compares
 //! them.
@@ -26,10 +26,10 @@ use serde_json::Value;
 
 use crate::cluster::{Place, Server, eventually};
 
-/// Files that a process may open, unless a fault is about them.
+/// Limit of open files of a process, unless a fault is about files.
 pub(crate) const FILES: usize = 1 << 16;
 
-/// The longest that a rule takes to fire, and to resolve: some wait, or look back, for fifteen minutes.
+/// Longest times until a rule fires, and until it resolves: some rules wait, or look back, for fifteen minutes.
 const FIRES_WITHIN: Duration = Duration::from_secs(1_200);
 const RESOLVES_WITHIN: Duration = Duration::from_secs(1_200);
 
@@ -43,7 +43,7 @@ pub(crate) struct Scene {
     scheme: &'static str,
     /// The release that processes are started with.
     program: PathBuf,
-    /// The alerts that the scene is to stage, and those with a wait of their own.
+    /// The alerts that the scene has to stage, and their replaced waits.
     alerts: &'static [&'static str],
     waits: &'static [(&'static str, &'static str)],
     expected: Vec<Expected>,
@@ -51,26 +51,26 @@ pub(crate) struct Scene {
     place: Place,
 }
 
-/// An alert that is to fire.
+/// An alert that has to fire.
 struct Expected {
     alert: &'static str,
     fault: &'static str,
     since: Instant,
     fired: Option<Duration>,
-    /// When the fault ended.
+    /// Time at which the fault ended.
     end: Option<Instant>,
     resolved: Option<Duration>,
-    /// Why it does not resolve, where that is so.
+    /// The reason why the alert does not resolve, if it does not.
     stays: Option<&'static str>,
 }
 
-/// What scenes differ in.
+/// The differences between scenes.
 pub(crate) struct Setup<'a> {
-    /// Numbers between two writes of a section.
+    /// Seqs between two raises of a section.
     pub(crate) step: &'a str,
-    /// Stores with a disk of 4 GiB of their own, in memory.
+    /// Stores with a disk of 4 GiB each, in memory.
     pub(crate) disks: &'a [u64],
-    /// With TLS.
+    /// Whether the processes use TLS.
     pub(crate) secure: bool,
     /// Settings of the allocators; `DIR` is the directory of the scene.
     pub(crate) settings: &'a str,
@@ -80,16 +80,16 @@ pub(crate) struct Setup<'a> {
     pub(crate) store_settings: &'a str,
     /// The alerts that are staged.
     pub(crate) alerts: &'static [&'static str],
-    /// Alerts that wait for hours, with a `for` in which a test can end.
+    /// Alerts that wait for hours, with a shorter `for` so that a test can end.
     pub(crate) waits: &'static [(&'static str, &'static str)],
-    /// The release that the processes are of; this one unless given.
+    /// The release of the processes; the tested build by default.
     pub(crate) program: Option<PathBuf>,
-    /// Prometheus sends alerts to an Alertmanager.
+    /// Whether Prometheus sends alerts to an Alertmanager.
     pub(crate) notifies: bool,
 }
 
 impl Default for Setup<'_> {
-    /// A step that lasts a moment, so that ceilings are raised often.
+    /// Creates a setup with a step that lasts only a moment, so that ceilings are raised often.
     fn default() -> Self {
         Setup {
             step: "100",
@@ -161,7 +161,7 @@ impl Scene {
         format!("{}://{}:{port}", self.scheme, self.place.host)
     }
 
-    /// A command of a caller.
+    /// Runs a command as a caller.
     fn call(&self, args: &[&str]) -> Output {
         self.place.seqsvr_as("client/backend", args)
     }
@@ -184,9 +184,9 @@ impl Scene {
         self.allocs[alloc] = Some(self.start_node(&name, &args, files));
     }
 
-    /// A process of the scene's release that may open so many files.
+    /// Starts a process of the scene's release with a limit of open files.
     fn start_node(&self, name: &str, args: &[&str], files: usize) -> Server {
-        // The shell replaces itself: the child's id is the server's.
+        // The shell replaces itself, so the child's id is that of the server.
         let (script, program) = (format!("ulimit -n {files}; exec \"$@\""), self.program.display().to_string());
         self.place.server_of("sh".as_ref(), name, &[&["-c", &script, "sh", &program], args].concat())
     }
@@ -205,20 +205,20 @@ impl Scene {
         self.start_store(store);
     }
 
-    /// Calls of one port of allocator 1 until it is dropped.
+    /// Sends load to one port of allocator 1 until the result is dropped.
     pub(crate) fn load_at(&self, name: &str, port: u16, args: &[&str]) -> Server {
         let addr = self.addr(port);
         self.place.server(name, &[&["bench", "--addr", &addr, "--duration-s", "3000"], args].concat())
     }
 
-    /// Calls for so many uids of section 0 until it is dropped.
+    /// Sends load to both allocators until the result is dropped.
     pub(crate) fn load(&self, name: &str, args: &[&str]) -> Server {
         let (a1, a2) = (self.addr(7400), self.addr(7401));
         let common = ["bench", "--addr", &a1, "--addr", &a2, "--duration-s", "3000"];
         self.place.server(name, &[&common[..], args].concat())
     }
 
-    /// The value of a query with one result.
+    /// Returns the value of a query with one result.
     fn query(&self, query: &str) -> Option<f64> {
         let (url, query) = (format!("{}/api/v1/query", self.url), format!("query={query}"));
         let output =
@@ -227,7 +227,7 @@ impl Scene {
         value["data"]["result"][0]["value"][1].as_str()?.parse().ok()
     }
 
-    /// The alerts that fire now.
+    /// Returns the alerts that fire now.
     fn firing(&self) -> BTreeSet<String> {
         let url = format!("{}/api/v1/alerts", self.url);
         let output = Command::new("curl").args(["-s", "--max-time", "5", &url]).output().unwrap();
@@ -237,7 +237,7 @@ impl Scene {
         firing.map(|alert| alert["labels"]["alertname"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Notes which alerts have fired and resolved; returns those that fire.
+    /// Records which alerts have fired and resolved; returns the firing alerts.
     fn poll(&mut self) -> BTreeSet<String> {
         std::thread::park_timeout(Duration::from_millis(500));
         let firing = self.firing();
@@ -252,7 +252,7 @@ impl Scene {
         firing
     }
 
-    /// A fault begins that these alerts are about.
+    /// Records the beginning of a fault that has to fire these alerts.
     fn expect(&mut self, fault: &'static str, alerts: &[&'static str]) {
         let already = self.firing();
         let since = Instant::now();
@@ -269,7 +269,7 @@ impl Scene {
         self.fired_under(alerts, |_| ());
     }
 
-    /// Waits until these alerts have fired, and keeps the fault up at each look.
+    /// Waits until these alerts have fired, and keeps the fault up at each poll.
     fn fired_under(&mut self, alerts: &[&'static str], mut keep_up: impl FnMut(&mut Scene)) {
         let since = Instant::now();
         loop {
@@ -284,7 +284,7 @@ impl Scene {
         }
     }
 
-    /// This alert does not resolve, for this reason.
+    /// Records that this alert does not resolve, and the reason.
     fn stays(&mut self, alert: &'static str, reason: &'static str) {
         assert!(self.firing().contains(alert), "{alert} fires");
         for expected in self.expected.iter_mut().filter(|expected| expected.alert == alert) {
@@ -292,7 +292,7 @@ impl Scene {
         }
     }
 
-    /// The fault that these alerts are about is over.
+    /// Records the end of the fault behind these alerts.
     fn ended(&mut self, alerts: &[&'static str]) {
         for expected in self.expected.iter_mut().filter(|expected| alerts.contains(&expected.alert)) {
             expected.end = Some(Instant::now());
@@ -338,7 +338,7 @@ impl Scene {
     }
 }
 
-/// Waits for so long.
+/// Waits for a time.
 pub(crate) fn wait(time: Duration) {
     let since = Instant::now();
     while let Some(left) = time.checked_sub(since.elapsed()) {

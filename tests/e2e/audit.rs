@@ -1,5 +1,5 @@
-//! A day of operations over TLS: each is in the audit log once, with its principal and its result, in the state and in
-//! the file of each member. A changed byte of a file is found and named.
+//! A day of operations over TLS: the replicated audit log and the file of each member have each operation once, with
+//! its principal and its result. A changed byte of a file is found and named.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::cluster::{Place, Server, eventually};
 struct Day {
     place: Place,
     file: String,
-    /// What must be in the log: principal, operation, result.
+    /// Operations that must be in the log: principal, operation, result.
     expected: Vec<(String, String, String)>,
 }
 
@@ -33,13 +33,13 @@ impl Day {
         self.expected.extend(records.iter().map(|operation| (principal.into(), (*operation).into(), "done".into())));
     }
 
-    /// Runs a command that is refused by its dry run, so that no change is requested.
+    /// Runs a command that its dry run refuses, so that no change is requested.
     fn is_refused_before(&self, principal: &str, args: &[&str]) {
         let output = self.place.seqsvr_as(principal, &[args, &["--set", &self.file]].concat());
         assert_eq!(output.status.code(), Some(1), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// The log as `audit list` shows it.
+    /// Returns the log as `audit list` shows it.
     fn listed(&self) -> Vec<(String, String, String)> {
         let list = self.place.seqsvr_json(&["audit", "list", "--set", &self.file]);
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -88,11 +88,11 @@ fn every_operation_of_a_day_is_recorded_once() {
     day.run(alice, &["store", "lead", "--to", &next.to_string()], &[&lead]);
     day.run(alice, &["store", "upgrade", "--yes"], &[]);
     day.is_refused_before(bob, &["store", "remove", "1", "2", "3", "--yes"]);
-    // A caller's certificate requests nothing that is recorded: its role is denied before.
+    // The role of a caller's certificate is denied first, so the log has no operation of it.
     let denied = day.place.seqsvr_as("client/backend", &["node", "drain", "a2", "--yes", "--set", &day.file]);
     assert!(!denied.status.success());
 
-    // The member that carried the operations out is gone, and another one leads.
+    // The member that carried the operations out is killed, and another member leads.
     stores[next as usize - 1].kill();
     eventually("another member leads", || {
         let members = day.place.seqsvr(&["store", "members", "--set", &day.file]);
@@ -114,7 +114,7 @@ fn every_operation_of_a_day_is_recorded_once() {
     is_found_when_edited(&day, &files[0]);
 }
 
-/// What is found in these lines.
+/// Verifies a copy of a file with this content; returns the finding.
 fn verify_text(day: &Day, copy: &PathBuf, bytes: &[u8]) -> String {
     fs::write(copy, bytes).unwrap();
     let (code, text) = day.verify(std::slice::from_ref(copy));
@@ -122,7 +122,7 @@ fn verify_text(day: &Day, copy: &PathBuf, bytes: &[u8]) -> String {
     text
 }
 
-/// Bytes at many places of a copy are changed, lines removed, and the end cut off.
+/// Changes bytes at many places of a copy, removes lines and cuts the end off.
 fn is_found_when_edited(day: &Day, file: &Path) {
     let (whole, copy) = (fs::read(file).unwrap(), day.place.path("copy.jsonl"));
     let verify = |bytes: &[u8]| {
@@ -144,7 +144,7 @@ fn is_found_when_edited(day: &Day, file: &Path) {
     let removed = verify(&[&whole[..first], &whole[first + second..]].concat());
     assert!(removed.contains("line 2: event 3 follows event 1"), "{removed}");
 
-    // An end that was cut off at a line shows in the comparison with the store.
+    // An end that was cut off at a line is found by the comparison with the store.
     let cut = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
     fs::write(&copy, &whole[..cut]).unwrap();
     assert_eq!(day.verify(std::slice::from_ref(&copy)).0, Some(0), "by itself it is a chain");

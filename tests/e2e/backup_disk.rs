@@ -1,5 +1,4 @@
-//! The disk that backups are written to is full: the command names it, leaves nothing of the new backup, and removes no
-//! older one.
+//! The disk for backups is full: the command names it, leaves no part of the new backup, and removes no older backup.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,14 +10,14 @@ use crate::cluster::{Place, eventually};
 /// Room for a few backups of a set of a hundred sections.
 const DISK: &str = "size=64k,mode=700";
 
-/// Room that is left on the full disk: the beginning of a backup.
+/// Free bytes on the full disk: enough for the beginning of a backup.
 const LEFT: u64 = 4_096;
 
-/// A file system of its own, unmounted when it is dropped.
+/// A separate file system, unmounted on drop.
 pub(crate) struct Disk(pub(crate) PathBuf);
 
 impl Disk {
-    /// Mounts a disk with these options. `None` where this process may mount none, which fails under `CI`.
+    /// Mounts a disk with these options. `None` if this process may not mount disks, which fails under `CI`.
     pub(crate) fn mount(at: PathBuf, options: &str) -> Option<Disk> {
         std::fs::create_dir(&at).unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(&at).status();
@@ -30,7 +29,7 @@ impl Disk {
         None
     }
 
-    /// Fills it but for [`LEFT`].
+    /// Fills the disk except for [`LEFT`] bytes.
     fn fill(&self) {
         let mut other = File::create(self.0.join("other")).unwrap();
         while other.write_all(&[7; 1_024]).is_ok() {}

@@ -17,21 +17,21 @@ use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use crate::cluster::{Place, Server, eventually};
 use crate::redis::tool;
 
-/// Ports of the balancer, and by the index of the server below: gRPC and JSON, Redis, probes.
+/// Ports of the balancer, and those of each server behind it: gRPC and JSON, Redis, probes.
 const ALLOCS: [[u16; 3]; 2] = [[7400, 7479, 7480], [7401, 7478, 7481]];
 const PROXIES: [[u16; 3]; 2] = [[7600, 7679, 7680], [7601, 7678, 7681]];
 
 /// Time between two calls of one client.
 const PACE: Duration = Duration::from_millis(2);
 
-/// HAProxy; ended on drop.
+/// An HAProxy process; ended on drop.
 pub(crate) struct Balancer {
     _process: Server,
     socket: std::path::PathBuf,
 }
 
 impl Balancer {
-    /// Starts it with these listeners, each a block of its configuration.
+    /// Starts HAProxy with these listeners, each a block of its configuration.
     pub(crate) fn start(program: &Path, place: &Place, listeners: &str) -> Balancer {
         let socket = place.path("haproxy.sock");
         let config = place.path("haproxy.cfg");
@@ -47,7 +47,7 @@ impl Balancer {
         balancer
     }
 
-    /// The states of all servers, such as "grpc/a1 UP"; `None` before it listens.
+    /// Returns the states of all servers, such as "grpc/a1 UP"; `None` before HAProxy listens.
     fn states(&self) -> Option<Vec<String>> {
         let mut socket = UnixStream::connect(&self.socket).ok()?;
         socket.write_all(b"show stat\n").ok()?;
@@ -64,10 +64,10 @@ impl Balancer {
     }
 }
 
-/// A listener over some servers, whose health is that of their port for probes.
+/// Returns a listener over some servers, whose health checks go to their ports for probes.
 fn listener(place: &Place, name: &str, port: u16, (mode, http2): (&str, bool), servers: &[(&str, u16, u16)]) -> String {
     let (host, proto) = (place.host, if http2 { " proto h2" } else { "" });
-    // Probes are of HTTP/1.1 on every node.
+    // Probes use HTTP/1.1 on every node.
     let servers: String = servers
         .iter()
         .map(|(name, port, http)| {
@@ -81,7 +81,7 @@ fn listener(place: &Place, name: &str, port: u16, (mode, http2): (&str, bool), s
     )
 }
 
-/// Calls by one client until it is stopped; every call is for the next number of its uid.
+/// A client that calls until it is stopped; every call requests the next seq of its uid.
 struct Caller {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<u64>,
@@ -114,7 +114,7 @@ impl Caller {
         Caller { stop, thread, failed }
     }
 
-    /// Stops; returns the number of calls, and the failures.
+    /// Stops the client; returns the number of calls, and the failures.
     fn stop(self) -> (u64, Vec<String>) {
         self.stop.store(true, Relaxed);
         let calls = self.thread.join().unwrap();
@@ -122,7 +122,7 @@ impl Caller {
     }
 }
 
-/// A connection that a pool keeps: it is replaced before a call if the server has ended it, as pools do.
+/// A connection of a pool: it is replaced before a call if the server has ended it, as pools do.
 struct Kept {
     addr: String,
     stream: Option<BufReader<TcpStream>>,
@@ -149,7 +149,7 @@ impl Kept {
         Ok(self.stream.as_mut().unwrap())
     }
 
-    /// Sends, and returns the first line of what comes back.
+    /// Sends a request, and returns the first line of the response.
     fn send(&mut self, request: &str) -> Result<String, String> {
         let stream = self.open()?;
         stream.get_mut().write_all(request.as_bytes()).map_err(|error| format!("send: {error}"))?;
@@ -171,7 +171,8 @@ impl Kept {
         reply.strip_prefix(':').and_then(|number| number.parse().ok()).ok_or(reply)
     }
 
-    /// Sends a request of HTTP/1.1. Where the response ends the connection, or `keep` says so, the next one is new.
+    /// Sends a request over HTTP/1.1. If the response ends the connection, or `keep` is false, the next request opens
+    /// another.
     fn next(&mut self, uid: u64, keep: bool) -> Result<u64, String> {
         let status =
             self.send(&format!("POST /api/seq/next/{uid} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"))?;
@@ -198,7 +199,7 @@ impl Kept {
     }
 }
 
-/// A gRPC client with one channel.
+/// Creates a gRPC client with one channel.
 fn grpc(url: String, uid: u64) -> impl FnMut() -> Result<u64, String> + Send + 'static {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let channel = {
@@ -213,8 +214,8 @@ fn grpc(url: String, uid: u64) -> impl FnMut() -> Result<u64, String> + Send + '
     }
 }
 
-/// The clients of one kind of node behind the balancer: each protocol, with connections that are kept and with new
-/// ones. Their uids are of different sections.
+/// Starts the clients of one kind of node behind the balancer: for each protocol, with kept and with new connections.
+/// Their uids are in different sections.
 fn callers(host: std::net::Ipv4Addr, kind: &str, port: u16, first: u64) -> Vec<Caller> {
     let addr = |offset: u16| format!("{host}:{}", port + offset);
     let (mut callers, mut uid) = (Vec::new(), first);
@@ -292,7 +293,7 @@ fn a_rolling_restart_behind_a_balancer_fails_no_call() {
     for _ in 0..rolls {
         for at in 0..nodes.len() {
             let (allocator, proxied) = &mut nodes[at];
-            // Both at once: calls through the proxies must not notice the one either.
+            // Both stop at once: calls through the proxies must not notice the restart of the allocator either.
             proxied.signal(rustix::process::Signal::TERM);
             assert_eq!(allocator.terminate(), Some(0));
             assert_eq!(proxied.wait_exit(), Some(0));
@@ -312,7 +313,7 @@ fn a_rolling_restart_behind_a_balancer_fails_no_call() {
     );
 }
 
-/// A node that nobody probes leaves at once; one that is probed serves on, and a second signal ends that.
+/// A node without probes exits at once; a probed node continues to serve, until a second signal.
 #[test]
 fn a_second_signal_ends_the_wait_for_balancers() {
     let place = Place::new();
@@ -359,7 +360,7 @@ fn a_second_signal_ends_the_wait_for_balancers() {
     assert_eq!(watched.wait_exit(), Some(0), "in order: {}", watched.log());
 }
 
-/// A balancer tells the addresses of its clients: they count, and nobody else is believed.
+/// A balancer's header names the address of the client: it counts, and no other sender of such a header is believed.
 #[test]
 fn a_balancers_header_names_the_client() {
     let Some(program) = tool("haproxy") else { return };
@@ -376,7 +377,7 @@ fn a_balancers_header_names_the_client() {
     let listener = |name: &str, port: u16, to: u16, how: &str| {
         format!("listen {name}\n  bind {host}:{port}\n  server a1 {host}:{to} check inter 300ms {how}\n\n")
     };
-    // Its own address is the listed one, or that of its clients, 127.0.0.1.
+    // The listed address of senders is the balancer's own, or its clients', 127.0.0.1.
     let listed = format!("source {host} send-proxy-v2");
     let listeners = [
         listener("grpc", 8100, 7400, &listed),
@@ -390,7 +391,7 @@ fn a_balancers_header_names_the_client() {
         let args = ["next", "42", "--addr", &format!("https://{host}:{port}"), "--timeout", "2s"];
         place.seqsvr_as("client/backend", &args).status.success()
     };
-    // Health checks are without a client.
+    // Health checks have no client address.
     eventually("numbers come through the balancer", || next(8100).then_some(()));
     assert!(next(8104) && next(7400), "a connection without a header is what it is");
     for (port, text) in [(8100, "not TLS"), (8101, "INCR seq:1")] {
@@ -399,7 +400,7 @@ fn a_balancers_header_names_the_client() {
         let _ = client.read_to_end(&mut Vec::new());
         let own = client.local_addr().unwrap();
         assert_ne!(own.ip(), host, "or it could not be told from the balancer");
-        // One line a minute and port for the first.
+        // The log has at most one line per minute and port.
         if port == 8100 {
             eventually("the log names the client", || a1.log().contains(&format!("peer={own}")).then_some(()));
         }

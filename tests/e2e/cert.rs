@@ -1,5 +1,5 @@
-//! Certificates: an authority, its certificates for a set file, their rotation and revocation. OpenSSL, where this
-//! machine has it, accepts what is made.
+//! Certificates: an authority, its certificates for a set file, their rotation and revocation. OpenSSL, if this machine
+//! has it, accepts the files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,13 +8,13 @@ use std::process::Command;
 
 use crate::cluster::{Place, seqsvr, seqsvr_json};
 
-/// Runs `cert` with a directory; returns its exit code and its lines on stderr.
+/// Runs `cert` with a directory; returns its exit code and the text on stderr.
 fn cert(dir: &str, args: &[&str]) -> (Option<i32>, String) {
     let output = seqsvr(&[&["cert", args[0], "--certs", dir], &args[1..]].concat());
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// State and serial of each holder.
+/// Returns the state and serial of each holder.
 fn shown(dir: &str) -> BTreeMap<String, (String, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     let output = seqsvr(&["cert", "show", "--certs", dir, "-o", "json"]);
@@ -40,7 +40,7 @@ fn one_command_makes_an_authority_and_the_certificates_of_a_set() {
         let expected = if entry.file_name() == "ca.crt" { 0o644 } else { 0o600 };
         assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, expected, "{:?}", entry.file_name());
     }
-    // Repeated, it makes what is missing and keeps the rest.
+    // A second run makes the missing certificates and keeps the others.
     let before = shown(&dir_text);
     fs::remove_file(dir.join("store.im-a.s2.pem")).unwrap();
     assert_eq!(cert(&dir_text, &["issue", "--set", &set, "client/backend"]).0, Some(0));
@@ -62,18 +62,18 @@ fn certificates_are_rotated_and_revoked() {
     let first = shown(&dir);
     assert_eq!(cert(&dir, &["rotate", "--within", "10"]), (Some(0), "no certificate is due\n".to_owned()));
     assert_eq!(shown(&dir), first);
-    // A new authority: its certificates count, and so do those of the former one.
+    // After the rotation of the authority, certificates of both authorities are trusted.
     assert_eq!(cert(&dir, &["rotate", "--ca"]).0, Some(0));
     assert_eq!(fs::read_to_string(place.path("certs/ca.crt")).unwrap().matches("BEGIN CERTIFICATE").count(), 2);
     assert_eq!(cert(&dir, &["rotate", "--within", "30"]).0, Some(0));
     let second = shown(&dir);
     assert!(second.iter().all(|(holder, state)| first[holder] != *state), "each has a new key");
-    // A file that was renamed is renewed in its place.
+    // A renamed file is renewed under its new name.
     fs::rename(place.path("certs/client.b.pem"), place.path("certs/backend.pem")).unwrap();
     assert_eq!(cert(&dir, &["rotate"]).0, Some(0));
     assert!(!place.path("certs/client.b.pem").exists());
     assert_ne!(shown(&dir)["client/b"], second["client/b"]);
-    // By holder and by serial.
+    // A certificate is revoked by its holder or its serial.
     assert_eq!(cert(&dir, &["revoke", "client/a"]).0, Some(0));
     assert_eq!(cert(&dir, &["revoke", &first["client/b"].1]).0, Some(0));
     let output = seqsvr(&["cert", "show", "--certs", &dir]);

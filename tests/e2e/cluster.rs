@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Timeout of every wait for a condition. Generous: the machine may run a build at the same time.
+/// Timeout of every wait for a condition. It is generous because the machine may run a build at the same time.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Interval between evaluations of a condition.
@@ -35,12 +35,12 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// A copy of one of the project's set files, on this test's address, without TLS.
+    /// Copies one of the project's set files, changed to this test's address and without TLS.
     pub(crate) fn set_file(&self, name: &str) -> PathBuf {
         self.copied_set_file(name, "plaintext = true\n")
     }
 
-    /// As [`Place::set_file`], with TLS, and certificates in the directory `certs`.
+    /// Works like [`Place::set_file`], with TLS and certificates in the directory `certs`.
     pub(crate) fn secure_set_file(&self, name: &str) -> PathBuf {
         let path = self.copied_set_file(name, "");
         let issued = self.seqsvr(&["cert", "issue", "--set", &path.display().to_string(), "client/backend"]);
@@ -48,19 +48,19 @@ impl Place {
         path
     }
 
-    /// As [`seqsvr`], with this place's certificates.
+    /// Works like [`seqsvr`], with this place's certificates.
     pub(crate) fn seqsvr(&self, args: &[&str]) -> Output {
         self.seqsvr_as("operator/admin", args)
     }
 
-    /// As [`Place::seqsvr`], with the certificate of another holder.
+    /// Works like [`Place::seqsvr`], with the certificate of another holder.
     pub(crate) fn seqsvr_as(&self, holder: &str, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_seqsvr"));
         command.env("SEQSVR_CERTS", self.path("certs")).env("SEQSVR_IDENTITY", holder);
         command.args(args).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// As [`seqsvr_json`], with this place's certificates.
+    /// Works like [`seqsvr_json`], with this place's certificates.
     pub(crate) fn seqsvr_json(&self, args: &[&str]) -> Value {
         let args = [args, &["-o", "json"]].concat();
         json(&args, &self.seqsvr(&args))
@@ -80,7 +80,7 @@ impl Place {
         self.start(name, Command::new(env!("CARGO_BIN_EXE_seqsvr")), args)
     }
 
-    /// Starts a server of another program.
+    /// Starts another program as a server.
     pub(crate) fn server_of(&self, program: &Path, name: &str, args: &[&str]) -> Server {
         self.start(name, Command::new(program), args)
     }
@@ -97,17 +97,17 @@ impl Place {
         self.start(name, command, args)
     }
 
-    /// Starts a server that may open so many files.
+    /// Starts a server with a limit of open files.
     pub(crate) fn server_with_files(&self, name: &str, args: &[&str], files: usize) -> Server {
         let mut shell = Command::new("sh");
-        // The shell replaces itself: the child's id is the server's.
+        // The shell replaces itself, so the child's id is that of the server.
         shell.args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_seqsvr")]);
-        // Other users than root see the open files of such a process alone.
+        // Only root sees the open files of a process that may not dump its core.
         shell.env("SEQSVR_LIMITS_CORE_DUMPS", "true");
         self.start(name, shell, args)
     }
 
-    /// Starts a server with the default for SIGHUP, which these tests ignore where they run under `nohup`.
+    /// Starts a server with the default action of SIGHUP, which tests under `nohup` ignore.
     pub(crate) fn server_that_may_be_hung_up(&self, name: &str, args: &[&str]) -> Server {
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_seqsvr")]);
@@ -116,7 +116,7 @@ impl Place {
 
     /// Starts a server whose threads all run on one CPU.
     pub(crate) fn server_on_cpu(&self, name: &str, args: &[&str], cpu: &str) -> Server {
-        // `taskset` replaces itself: the child's id is the server's.
+        // `taskset` replaces itself, so the child's id is that of the server.
         let mut command = Command::new("taskset");
         command.args(["-c", cpu, env!("CARGO_BIN_EXE_seqsvr")]);
         self.start(name, command, args)
@@ -139,20 +139,20 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The first line on stdout, as JSON: printed once the server is ready.
+    /// Returns the first line on stdout as JSON, which is printed once the server is ready.
     pub(crate) fn ready(&mut self) -> Value {
         let line = self.first_line();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?} is not a ready line: {error}"))
     }
 
-    /// The first line on stdout.
+    /// Returns the first line on stdout.
     pub(crate) fn first_line(&mut self) -> String {
         let mut line = String::new();
         BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         line
     }
 
-    /// Kills the process, as a crash.
+    /// Kills the process, like a crash.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -165,7 +165,7 @@ impl Server {
         self.wait_exit()
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
@@ -180,12 +180,12 @@ impl Server {
         self.signal(rustix::process::Signal::CONT);
     }
 
-    /// Interrupts the process, as a user does.
+    /// Interrupts the process, like a user at a terminal.
     pub(crate) fn interrupt(&self) {
         self.signal(rustix::process::Signal::INT);
     }
 
-    /// Has the process read its settings again.
+    /// Requests that the process reads its settings again.
     pub(crate) fn hang_up(&self) {
         self.signal(rustix::process::Signal::HUP);
     }
@@ -232,7 +232,7 @@ pub(crate) fn json(args: &[&str], output: &Output) -> Value {
     serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("seqsvr {args:?} printed {stdout:?}: {error}"))
 }
 
-/// A 64-bit number of `-o json`, which is a string of digits.
+/// Returns a 64-bit number of `-o json`, which is a string of digits.
 pub(crate) fn digits(value: &Value) -> u64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{value} is no string of digits"))
 }
@@ -249,7 +249,7 @@ pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>
     }
 }
 
-/// The trace of the replay tests: a slice of a real one, or `E2E_TRACE`.
+/// Returns the path of the trace for replay tests: a slice of a real trace, or `E2E_TRACE`.
 pub(crate) fn trace() -> String {
     let slice = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/irc_messages_slice.csv");
     std::env::var("E2E_TRACE").unwrap_or_else(|_| slice.to_owned())

@@ -24,7 +24,7 @@ impl Running {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// Whether the process handles a signal by now.
+    /// Returns whether the process handles a signal by now.
     fn handles(&self, signal: Signal) -> bool {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).map_or("0", str::trim);
@@ -35,7 +35,7 @@ impl Running {
         eventually("the process ends", || self.0.try_wait().unwrap()).code()
     }
 
-    /// The JSON on stdout, after the process has ended.
+    /// Returns the JSON on stdout, after the process has ended.
     fn json(&mut self) -> Value {
         serde_json::from_reader(self.0.stdout.take().unwrap()).unwrap()
     }
@@ -48,13 +48,13 @@ impl Drop for Running {
     }
 }
 
-/// Exit code, stdout and stderr.
+/// Returns the exit code, stdout and stderr.
 fn ended(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// The last number of a uid, or a bound.
+/// Returns the last seq of a uid, or its bound.
 fn last(addr: &str, uid: &str) -> u64 {
     digits(&seqsvr_json(&["current", uid, "--addr", addr])["items"][0]["value"])
 }
@@ -104,7 +104,7 @@ fn a_refused_item_is_an_item_and_the_exit_code_is_partial() {
     );
     assert!(items["items"][0].get("error").is_none() && items["items"][2]["value"] == "0", "{items:#}");
     assert!(stderr.contains("5000000") && stderr.contains("0..1000000"), "{stderr}");
-    // All refused: the code of the refusal.
+    // If all items are refused, the exit code is that of their reason.
     let (code, stdout, _) = run(&["next", "5000000", "-o", "json"]);
     let items: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, &items["items"][0]["error"]["reason"]), (Some(2), &json!("UID_OUTSIDE")));
@@ -175,7 +175,7 @@ fn a_wrong_port_is_named_by_every_command() {
 
 #[test]
 fn a_deadline_that_passes_is_exit_7() {
-    // The system accepts the connection; nothing ever responds.
+    // The system accepts the connection, but no process responds.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = silent.local_addr().unwrap().to_string();
     for command in [&["next", "42"][..], &["current", "42"]] {
@@ -193,9 +193,9 @@ fn an_interrupted_measurement_is_marked() {
     let bench = ["bench", "--duration-s", "600", "--warmup-s", "0", "--uids", "1", "--first-uid", "7"];
     let floors = place.path("floors.csv");
     let trace = trace();
-    // So slow that the second message is not due during the test.
+    // The replay is so slow that the second message is not due during the test.
     let replay = ["replay", &trace, "--speed", "0.0001", "--floors", floors.to_str().unwrap()];
-    // The sender of the first message of the trace.
+    // The uid of the replay is the sender of the first message of the trace.
     let text = std::fs::read_to_string(&trace).unwrap();
     let sender = text.lines().nth(1).unwrap().rsplit(',').next().unwrap();
     for (command, uid) in [(&bench[..], "7"), (&replay, sender)] {
@@ -221,7 +221,7 @@ fn an_interrupted_measurement_is_marked() {
 
 #[test]
 fn a_second_signal_ends_a_measurement_at_once() {
-    // It accepts connections and never responds: the calls in flight last until their deadline.
+    // The listener accepts connections and never responds, so the calls in flight last until their deadline.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = silent.local_addr().unwrap().to_string();
     let mut bench = Running::start(&["bench", "--endpoint", "grpc", "--addr", &addr, "--deadline-ms", "600000"]);
@@ -256,7 +256,7 @@ fn a_closed_stdout_and_stderr_do_not_stop_a_cluster() {
         let http = format!("{}:7180", place.host);
         let args = ["dev", "--ports", "random", "--grpc", &grpc, "--http", &http, "--log-filter", "info"];
         let mut dev = Running::start(&args);
-        // Before the banner: the pipe is closed, as by `head -1`.
+        // The pipe is closed before the banner is printed, as by `head -1`.
         drop(dev.0.stdout.take());
         if closes_stderr {
             drop(dev.0.stderr.take());

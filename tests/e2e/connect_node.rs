@@ -1,8 +1,8 @@
 //! Connect's client library for Node with its defaults, against a real cluster: binary and JSON over both versions of
-//! HTTP, gRPC, and gRPC-Web, which is refused before a number is allocated.
+//! HTTP, gRPC, and gRPC-Web, which is refused before a seq is allocated.
 //!
-//! `.ci/run` installs it below target/node; where it is missing the test is skipped with a line on stderr, and fails in
-//! CI.
+//! `.ci/run` installs the library below target/node. Without it, the test fails in CI, and is skipped elsewhere with a
+//! line on stderr.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use crate::dev;
 use crate::redis::{run, tool};
 use crate::redis_node::{MODULES, has_module};
 
-/// The service is built from its descriptors, as in a program that reads them by reflection.
+/// The script builds the service from its descriptors, like a program that reads them by reflection.
 const SCRIPT: &str = r#"
 const assert = require("node:assert");
 const { readFileSync } = require("node:fs");

@@ -1,4 +1,4 @@
-//! Effects of a crash on JSON and Redis clients, and of a refused far advance, with real processes, one of them killed.
+//! Effects of a killed process, and of a refused far advance, on JSON and Redis clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// Three stores and two allocators with a Redis port each.
+    /// Starts three stores, and two allocators with a Redis port each.
     fn start() -> Cluster {
         let place = Place::new();
         let set = place.set_file("three-node.toml").display().to_string();
@@ -30,7 +30,8 @@ impl Cluster {
         let alloc = |name| place.server(name, &["alloc", "--set", &set, "--name", name, "--cores", "1"]);
         let allocs = [alloc("a1"), alloc("a2")];
         let cluster = Cluster { servers, allocs, place };
-        // A number of every section, from both nodes: each of them then owns some and has routes to the other.
+        // Both nodes allocate a seq of every section: then each of them owns some sections and has routes to the
+        // others.
         eventually("both nodes serve every section", || {
             let replies = [0, 1].map(|node| cluster.redis(node, &cluster.of_all_sections("INCR")));
             replies.iter().all(|replies| replies.lines().all(|reply| reply.starts_with(':'))).then_some(())
@@ -45,12 +46,12 @@ impl Cluster {
         cluster
     }
 
-    /// One command for a uid of each of 20 sections.
+    /// Returns one command for a uid of each of 20 sections.
     fn of_all_sections(&self, command: &str) -> String {
         (0..20).map(|section| format!("{command} seq:{}\r\n", section * 100_000 + 7)).collect()
     }
 
-    /// The replies of a node to the commands of one connection.
+    /// Returns the replies of a node to the commands of one connection.
     fn redis(&self, node: usize, commands: &str) -> String {
         let Ok(mut stream) = TcpStream::connect((self.place.host, [7479, 7478][node])) else {
             return "closed".to_owned();
@@ -62,14 +63,14 @@ impl Cluster {
         replies.strip_suffix("+OK\r\n").unwrap_or(&replies).to_owned()
     }
 
-    /// The value of a metric of a1 whose line begins so.
+    /// Returns the value of the metric of a1 whose line has this prefix.
     fn metric(&self, line: &str) -> f64 {
         let metrics = crate::dev::get(&format!("{}:7480", self.place.host), "/metrics");
         let found = metrics.lines().find(|found| found.starts_with(line)).unwrap_or_else(|| panic!("no {line}"));
         found.rsplit(' ').next().unwrap().parse().unwrap()
     }
 
-    /// The response of a1 to a JSON request.
+    /// Returns the response of a1 to a JSON request.
     fn json(&self, method: &str, body: &str) -> String {
         let mut stream = TcpStream::connect((self.place.host, 7400)).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -91,7 +92,8 @@ fn a_crash_is_a_slow_call_and_no_error() {
     let mut cluster = Cluster::start();
     let [_, a2] = &mut cluster.allocs;
     a2.kill();
-    // All at once, each on its own connection, so every call for one of its sections waits for the whole failover.
+    // All calls start at once, each on its own connection, so every call for a section of a2 waits for the whole
+    // failover.
     let cluster = &cluster;
     let responses: Vec<String> = thread::scope(|scope| {
         let calls: Vec<_> = (0..20)
@@ -108,7 +110,7 @@ fn a_crash_is_a_slow_call_and_no_error() {
     for response in responses {
         assert!(response.starts_with(':') || response.contains(r#"{"value":"#), "{response}");
     }
-    // Neighbours that never had a number: `GET` has the bound of a lost section, and `SEQ.GET` says that it is one.
+    // Neighbours without a seq: `GET` returns the bound of a lost section, and `SEQ.GET` reports it as a bound.
     let (mut lost, mut kept) = (0, 0);
     for uid in (0..20).map(|section| section * 100_000 + 8) {
         let reply =
@@ -141,7 +143,7 @@ fn a_far_advance_does_not_take_the_neighbours_along() {
     assert!(refused.contains("ADVANCE_TOO_FAR") && refused.starts_with("HTTP/1.1 400"), "{refused}");
     let [_, a2] = &mut cluster.allocs;
     a2.kill();
-    // Uids without a number, next to those of the refused advances.
+    // These uids have no seq, and are next to the uids of the refused advances.
     let neighbours = cluster.of_all_sections("INCR").replace("07\r\n", "08\r\n");
     let values = eventually("every section has an owner", || {
         let replies = cluster.redis(0, &neighbours);
@@ -151,7 +153,7 @@ fn a_far_advance_does_not_take_the_neighbours_along() {
     let highest = cluster.metric("seqsvr_ceiling_max{");
     assert!(highest > 0.0 && highest < 200_000.0, "{highest}");
 
-    // Sections of a2 that had a ceiling: a step and a half of each, of 10,000, at most.
+    // Each section of a2 with a ceiling loses at most a step and a half, of 10,000.
     let burned = |cause| cluster.metric(&[r#"seqsvr_burned_sequences_total{set="im-a",cause=""#, cause].concat());
     let sections = burned("takeover") / 15_000.0;
     assert!(sections.fract() == 0.0 && (1.0..=20.0).contains(&sections), "{sections}");
