@@ -1,5 +1,5 @@
-//! The dashboard as its reader sees it: a set under load and faults, scraped by a real Prometheus, and each panel drawn
-//! from that.
+//! The dashboard as its reader sees it: a set under load and faults is scraped by a real Prometheus, and each panel is
+//! drawn from its data.
 //!
 //! `just dashboard` writes `docs/dashboard.svg`. A panel whose queries have no data, or are refused, fails the test.
 
@@ -17,31 +17,31 @@ use crate::cluster::seqsvr;
 /// Length of each phase of the scene.
 const PHASE: Duration = Duration::from_secs(40);
 
-/// Points of a line.
+/// Points per line.
 const POINTS: u64 = 120;
 
-/// Panels that are empty while nothing of the kind is there: no tenant is configured, and no item is refused.
+/// Panels without data while no tenant is configured and no item is refused.
 const MAY_BE_EMPTY: [&str; 3] = ["Tenants: numbers", "Items refused", "Raises that failed or were refused"];
 
 /// Size of a panel and its plot, in pixels.
 const PANEL: (f64, f64) = (420.0, 210.0);
 const PLOT: (f64, f64, f64, f64) = (58.0, 30.0, 346.0, 118.0);
 const ROW: f64 = 34.0;
-/// Lines with a label of their own; the others are counted.
+/// Lines with their own label; the others are only counted.
 const LABELS: usize = 6;
 const COLOURS: [&str; 8] = ["#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#7f7f7f"];
 
-/// One query's result: its label, and its points in seconds and value.
+/// The result of one query: its label, and its points as seconds and values.
 struct Line {
     label: String,
     points: Vec<(f64, f64)>,
 }
 
-/// What the queries of a panel return between two times; an error names the query.
+/// Runs the queries of a panel over a time range; an error names the query.
 fn lines(scene: &Scene, panel: &Value, (start, end): (f64, f64)) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     for target in panel["targets"].as_array().into_iter().flatten() {
-        // As with all sets and nodes chosen.
+        // The variables match all sets and nodes.
         let expr = target["expr"].as_str().unwrap().replace("$set", ".*").replace("$node", ".*");
         let step = ((end - start) / POINTS as f64).max(1.0);
         let output = Command::new("curl")
@@ -67,7 +67,7 @@ fn lines(scene: &Scene, panel: &Value, (start, end): (f64, f64)) -> Result<Vec<L
     Ok(lines)
 }
 
-/// A legend with the labels of a series in place of their names.
+/// Replaces the names of labels in a legend by their values.
 fn label(format: &str, metric: &Value) -> String {
     let labels = metric.as_object().unwrap().iter();
     labels.fold(format.to_owned(), |text, (name, value)| {
@@ -75,7 +75,7 @@ fn label(format: &str, metric: &Value) -> String {
     })
 }
 
-/// A value with a unit of the dashboard, short.
+/// Formats a value in a unit of the dashboard.
 fn shown(value: f64, unit: &str) -> String {
     let (value, suffix) = match unit {
         "bytes" if value >= 1e9 => (value / f64::from(1 << 30), " GiB"),
@@ -100,7 +100,7 @@ fn draw(svg: &mut String, (x, y): (f64, f64), panel: &Value, lines: &[Line], (st
     let unit = panel["fieldConfig"]["defaults"]["unit"].as_str().unwrap_or("short");
     let values = || lines.iter().flat_map(|line| &line.points).map(|point| point.1);
     let max = values().fold(0.0, f64::max);
-    // A line that is far from zero and flat is not squeezed at the top.
+    // A flat line far from zero is not squeezed at the top.
     let max = if max > 0.0 { max * 1.1 } else { 1.0 };
     writeln!(svg, "<g transform=\"translate({x},{y})\">").unwrap();
     let title = escaped(panel["title"].as_str().unwrap());
@@ -138,7 +138,7 @@ fn draw(svg: &mut String, (x, y): (f64, f64), panel: &Value, lines: &[Line], (st
             let (right, up) = ((time - start) / (end - start), value / max);
             format!("{:.1} {:.1}", left + width * right, top + height * (1.0 - up))
         };
-        // A gap in the points is one in the line.
+        // A gap between the points is a gap in the line.
         let gap = 3.0 * (end - start) / POINTS as f64;
         let mut path = String::new();
         for (index, point) in line.points.iter().enumerate() {
@@ -165,7 +165,8 @@ fn now() -> f64 {
     String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
 }
 
-/// Load on many users, few users, and over other endpoints; then a drain, another leader, and nodes that are killed.
+/// Sends load for many users, for few users, and over other endpoints; then drains a node, changes the leader and kills
+/// nodes.
 fn play(scene: &mut Scene) {
     let many = scene.load("many", &["--rate", "500", "--uids", "10000000"]);
     let json = scene.load_at("json", 7400, &["--endpoint", "json", "--rate", "100", "--uids", "100000"]);

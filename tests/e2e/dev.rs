@@ -56,7 +56,7 @@ fn a_signal_and_a_closed_terminal_end_it_and_its_temporary_data() {
         let data = server.ready()["data"].as_str().unwrap().to_owned();
         assert!(std::path::Path::new(&data).exists(), "{data}");
         signal(&server);
-        // A terminal that is closed sends it twice: by its shell, and as that ends.
+        // A closing terminal sends SIGHUP twice: through its shell, and when the shell ends.
         server.hang_up();
         assert_eq!(server.wait_exit(), Some(0), "{}", server.log());
         assert!(!std::path::Path::new(&data).exists(), "{data}");
@@ -115,7 +115,7 @@ fn probes_metrics_status_and_services_show_all_nodes() {
     }
 }
 
-/// A plain HTTP request; returns the whole response as text.
+/// Sends a plain HTTP request; returns the whole response as text.
 pub(crate) fn get(addr: &str, path: &str) -> String {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(addr).unwrap();
@@ -145,7 +145,7 @@ fn data_of_another_cluster_is_refused() {
 fn a_signal_while_it_starts_is_no_error() {
     let place = Place::new();
     let mut server = place.server("dev", &["dev", "--ports", "random"]);
-    // Printed before the first node starts.
+    // The line is printed before the first node starts.
     assert!(server.first_line().contains("development cluster"));
     let stopped = server.terminate();
     assert_eq!(stopped, Some(0), "{}", server.log());

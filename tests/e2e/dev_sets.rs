@@ -1,14 +1,14 @@
-//! `seqsvr dev --sets 2` with a proxy in front: a part of the users is split off, and every endpoint of every node
-//! serves all of them, each number following the one before.
+//! `seqsvr dev --sets 2` behind a proxy: a part of the users is split off, and every endpoint of every node serves all
+//! users, each seq following the previous seq.
 
 use serde_json::Value;
 
 use crate::cluster::{Place, digits, eventually, seqsvr, seqsvr_json};
 
-/// A user of a section that stays, and one of a section that migrates.
+/// Users of a section that stays and of a section that migrates.
 const UIDS: [&str; 2] = ["7", "999999"];
 
-/// Uids of the first section that migrates, and of a section.
+/// The first uid that migrates.
 const SPLIT_AT: &str = "500000";
 
 fn urls(nodes: &Value) -> Vec<String> {
@@ -33,7 +33,7 @@ fn two_development_sets_serve_all_users_at_every_node() {
     });
     let (grpc, http) = (format!("{}:7600", place.host), format!("{}:7680", place.host));
     let seed = allocs[0].trim_start_matches("http://");
-    // As the address is printed.
+    // The address is written as the command prints it.
     let seed = &format!("http://{}", seed.trim_start_matches("http://"));
     let proxy = ["proxy", "--seeds", seed, "--listen", &grpc, "--http", &http];
     let _proxy = place.server("proxy", &proxy);

@@ -1,4 +1,4 @@
-//! `seqsvr diagnose` over TLS, with a node that is down, and with nothing that responds.
+//! `seqsvr diagnose` over TLS, with a node that is down, and without any responding node.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::cluster::{Place, Server, eventually};
 
-/// A secret of this host's settings, which no archive has.
+/// A secret in this host's settings, which no archive may contain.
 const PASSWORD: &str = "correct-horse-battery";
 
 struct Archive {
@@ -39,7 +39,7 @@ impl Archive {
         fs::read_to_string(self.dir.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}\n{summary}"))
     }
 
-    /// Whether any file has this text.
+    /// Returns whether any file contains this text.
     fn has(&self, text: &str) -> bool {
         fn has(dir: &Path, text: &str) -> bool {
             fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).any(|path| match path.is_dir() {
@@ -71,7 +71,7 @@ fn an_archive_has_what_responds_and_names_what_does_not() {
     let archive = Archive::make(&place, &set, "up.tar.gz");
     assert!(archive.code == Some(0) && archive.printed.contains("could not be read"), "{}", archive.printed);
     let summary = archive.text("summary.txt");
-    // Three of each of the two; whether this host has units that log is not the test's.
+    // Each of the two nodes lacks three files. This host may have units that log or not, which is not tested.
     assert_eq!(summary.lines().filter(|line| line.starts_with("missing sets/")).count(), 6, "{summary}");
     assert_eq!(archive.text("sets/im-a/set.toml"), fs::read_to_string(&set).unwrap());
     let status: Value = serde_json::from_str(&archive.text("sets/im-a/status.json")).unwrap();

@@ -1,4 +1,5 @@
-//! A store of three has another state than the others: it stops by name, `status` says so, and it is replaced.
+//! One of three stores has a state that differs from the others: it stops with a reason, `status` names it, and it is
+//! replaced.
 
 use std::fs;
 use std::path::Path;
@@ -12,14 +13,14 @@ use serde_json::Value;
 
 use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
 
-/// Members compare their states ten times as often as by default.
+/// Settings that compare the members' states ten times as often as by default.
 pub(crate) const OFTEN: &str = "[store]\ncomparison_interval_ms = 1_000\n";
 
 /// Exit code of a server with wrong data: no supervisor starts it again.
 const DATA: i32 = 64;
 
-/// Forms the directories `s1` to `s3` of a stopped three-node set from its backup; the ceiling of section 3 is higher
-/// by one in that of store 3. `restore` gives directories with different contents different identities: this does not.
+/// Forms the directories `s1` to `s3` of a stopped three-node set from its backup; in store 3, the ceiling of section 3
+/// is higher by one. In contrast to `restore`, directories with different contents get the same identity.
 pub(crate) fn form(place: &Place, backup: &str) {
     let backup = Backup::decode(&fs::read(backup).unwrap()).unwrap();
     let addr = |port: u64| format!("{}:{port}", place.host);
@@ -91,7 +92,7 @@ fn a_store_whose_state_differs_stops_and_is_replaced() {
     assert!(recovered.status.code() == Some(2) && text.contains("not that of the majority"), "{text}");
     assert!(!Path::new(&out).exists());
 
-    // The others serve on, and the difference ends with the member.
+    // The other stores continue to serve, and the difference ends with the replacement of the member.
     let addr = format!("http://{}:7400", place.host);
     eventually("a number is allocated", || seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(()));
     let text = fs::read_to_string(&set).unwrap().replace("id = 3\nname = \"s3\"", "id = 4\nname = \"s4\"");

@@ -1,4 +1,4 @@
-//! `seqsvr doctor` on a machine that is ready, on one that is not, and beside nodes that run.
+//! `seqsvr doctor` on a ready machine, on a machine with faults, and next to running nodes.
 
 use std::fs;
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ fn page(args: &[&str]) -> (Option<i32>, Value) {
     (output.status.code(), serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// The findings of a check, as their levels and texts.
+/// Returns the findings of a check as levels and texts.
 fn found<'a>(page: &'a Value, check: &str, of: &str) -> Vec<(&'a str, &'a str)> {
     let items = page["items"].as_array().unwrap().iter();
     let named = items.filter(|item| item["check"] == check && item["of"].as_str().unwrap().starts_with(of));
@@ -32,7 +32,7 @@ fn a_machine_is_looked_at_before_the_first_start() {
     assert!(found(&ok, "port", "s1").iter().all(|port| *port == ("ok", "free")), "{ok:#}");
     assert!(found(&ok, "port", "a1 callers").len() == 1 && !data.exists(), "{ok:#}");
 
-    // Another process has a port; the directory is open to others; a name is of no machine.
+    // Another process listens on a port; the directory is open to other users; a name has no address.
     let _other = TcpListener::bind((place.host, 7400)).unwrap();
     fs::create_dir(&data).unwrap();
     fs::set_permissions(&data, fs::Permissions::from_mode(0o777)).unwrap();

@@ -1,7 +1,7 @@
-//! What operators do after a loss, under load: restores from a backup, and what happens when old disks are put back.
-//! One exact check spans the history before and after: no number twice, none lower.
+//! Recovery from losses under load: restores from a backup, and old disks that are put back. One exact check spans the
+//! seqs before and after: no seq is allocated twice, and none is lower than an earlier seq.
 //!
-//! `DRILL_RAISES` is how many ceiling raises an old backup lacks: `just drills` has it lack 100,000.
+//! `DRILL_RAISES` is the number of ceiling raises that an old backup lacks: 100,000 in `just drills`.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::two_sets::{STORES, TwoSets};
 /// The margin of a restore.
 const MARGIN: u64 = 1 << 40;
 
-/// Raises that an old backup lacks, by default.
+/// Default number of raises that an old backup lacks.
 const RAISES: u64 = 5_000;
 
 /// Log entries that a copy of old directories lacks: more than the stores apply at their start.
@@ -49,7 +49,7 @@ impl Set {
         Set::with(|text| text)
     }
 
-    /// A set whose file is changed.
+    /// Creates a set whose file is changed.
     fn with(change: impl Fn(String) -> String) -> Set {
         let place = Place::new();
         let file = place.set_file("three-node.toml");
@@ -57,7 +57,7 @@ impl Set {
         Set { file: file.display().to_string(), place }
     }
 
-    /// A set whose ceilings are raised often.
+    /// Creates a set whose ceilings are raised often.
     pub(crate) fn small_steps() -> Set {
         Set::with(|text| text.replace("step = 10_000", "step = 100"))
     }
@@ -76,8 +76,8 @@ impl Set {
         (1..=3).for_each(|id| fs::remove_dir_all(self.place.path(&format!("{dirs}-{id}"))).unwrap());
     }
 
-    /// Copies the directories `first` of the stores, and puts the copies back once the stores have applied more. The
-    /// allocators run on.
+    /// Copies the directories `first` of the stores, and puts the copies back once the stores have applied more
+    /// entries. The allocators keep running.
     pub(crate) fn put_back_old_directories(&self, mut stores: Vec<Server>) -> Vec<Server> {
         let before = self.highest("applied_index");
         stores.iter_mut().for_each(Server::kill);
@@ -97,7 +97,7 @@ impl Set {
         self.stores(dirs)
     }
 
-    /// The highest value of a key in the status of a store; 0 where none responds.
+    /// Returns the highest value of a key in the status of the stores; 0 if no store responds.
     fn highest(&self, key: &str) -> u64 {
         let output = seqsvr(&["status", "--set", &self.file, "-o", "json"]);
         let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Set {
     }
 }
 
-/// The allocators of before run on through all restores; one is killed and started again during the first.
+/// The old allocators run through all restores; one is killed and started again during the first restore.
 #[test]
 fn a_backup_under_load_is_restored_again_while_processes_of_before_run() {
     let set = Set::new();
@@ -135,12 +135,13 @@ fn a_backup_under_load_is_restored_again_while_processes_of_before_run() {
         eventually("the restored set serves", || serves(&set.file));
         load.wait_replay();
         let after = set.last(7);
-        // The margin is above a ceiling of the backup, which is below `before` by what the load has allocated since.
+        // The margin is added to a ceiling of the backup, which is lower than `before` by the seqs that the load has
+        // allocated since.
         assert!((MARGIN / 2..2 * MARGIN).contains(&(after - before)), "{after} after {before}");
         before = after;
     }
     assert_eq!(allocs[0].log().matches("this incarnation is over").count(), 2, "a1 has had both lineages");
-    // The allocators remember the number of the last restore, where all stores have forgotten it.
+    // The allocators know the count of the last restore even if all stores have forgotten it.
     set.wipe(&mut stores, "third");
     let data = set.path("fourth-1");
     let args = ["restore", "--from", &out, "--set", &set.file, "--id", "1", "--data", &data, "--count", "2", "--yes"];
@@ -159,7 +160,7 @@ fn a_backup_under_load_is_restored_again_while_processes_of_before_run() {
 #[test]
 fn a_backup_that_is_old_and_lacks_many_raises_is_enough() {
     let raises = std::env::var("DRILL_RAISES").map_or(RAISES, |raises| raises.parse().unwrap());
-    // About every number is a raise.
+    // Almost every seq takes a raise.
     let set = Set::with(|text| text.replace("step = 10_000", "step = 1"));
     let mut stores = set.stores("first");
     let _allocs = ["a1", "a2"].map(|name| set.alloc(name));
@@ -185,8 +186,8 @@ fn a_backup_that_is_old_and_lacks_many_raises_is_enough() {
     println!("a backup without {lacks} raises: {} numbers, 0 decreases, 0 duplicates", load.stop());
 }
 
-/// An hour later, the plan of a restore has the age of the backup, and what was raised in a time as long at the rate of
-/// then.
+/// Checks that an hour later, the plan of a restore has the age of the backup, and the seqs that were probably
+/// allocated since, by the backup's rate of raises.
 fn shows_its_age(set: &Set, backup: &str) {
     let data = set.path("planned");
     let args = [
@@ -218,7 +219,7 @@ fn shows_its_age(set: &Set, backup: &str) {
     assert!(!Path::new(&data).exists(), "nothing is written");
 }
 
-/// The other set serves on, and knows which sections it has.
+/// The other set continues to serve, and reports its sections to the restored set.
 #[test]
 fn one_set_of_two_is_restored_under_load() {
     let sets = TwoSets::new(10_000_000);
@@ -248,7 +249,7 @@ fn one_set_of_two_is_restored_under_load() {
     println!("one set of two: {} numbers, 0 decreases, 0 duplicates", load.stop());
 }
 
-/// Snapshots of all virtual machines of the stores are put back, and the allocators run on.
+/// Snapshots of all virtual machines of the stores are put back, while the allocators keep running.
 #[test]
 fn old_directories_that_are_put_back_are_detected_and_recovered_from() {
     let set = Set::small_steps();
@@ -266,7 +267,7 @@ fn old_directories_that_are_put_back_are_detected_and_recovered_from() {
         (is_named && output.status.code() == Some(3)).then_some(status)
     });
     assert_eq!(status["sets"][0]["state"], "rolled_back", "{status:#}");
-    // The store has the evidence, so a restart of one of them, and then of all, lets nobody in.
+    // The store keeps the evidence, so allocators are refused after a restart of one of them, and then of all.
     for (alloc, name) in allocs.iter_mut().zip(["a1", "a2"]) {
         alloc.kill();
         *alloc = set.alloc(name);
@@ -275,7 +276,8 @@ fn old_directories_that_are_put_back_are_detected_and_recovered_from() {
         assert!(!refused.status.success(), "{}", String::from_utf8_lossy(&refused.stdout));
     }
 
-    // As `status` says: the stores are stopped, and neither they nor these allocators go on.
+    // The recovery follows the hint of `status`: the stores are stopped, and neither they nor these allocators
+    // continue.
     stores.iter_mut().for_each(Server::kill);
     let out = set.path("recovered.backup");
     let dirs = STORES.map(|id| set.path(&format!("first-{id}")));

@@ -1,4 +1,4 @@
-//! Certificates of nodes that expire, and files that no node takes into use.
+//! Certificates of nodes that expire, and certificate files that no node takes into use.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -10,12 +10,12 @@ use serde_json::json;
 use crate::cluster::eventually;
 use crate::tls::{Cluster, text};
 
-/// How long before its expiry a certificate makes its node hand over, in these tests.
+/// Time before the expiry of its certificate at which a node hands over, in these tests.
 const MARGIN_MS: u64 = 4_000;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A cluster whose allocators hand over so long before their certificates expire.
+/// Starts a cluster whose allocators hand over [`MARGIN_MS`] before their certificates expire.
 pub(crate) fn cluster() -> Cluster {
     Cluster::start_with(|place| {
         let config = place.path("settings.toml");
@@ -25,7 +25,7 @@ pub(crate) fn cluster() -> Cluster {
     })
 }
 
-/// Gives a1 a certificate whose day ends so many seconds from now.
+/// Gives a1 a certificate that expires in a number of seconds.
 pub(crate) fn issue(cluster: &Cluster, seconds: i64) {
     let authority = Authority::from_pem(&fs::read_to_string(cluster.cert("ca.key")).unwrap()).unwrap();
     let identity = Identity::in_cluster(authority.cluster(), "alloc/im-a/a1").unwrap();
@@ -43,14 +43,14 @@ pub(crate) fn issue(cluster: &Cluster, seconds: i64) {
     fs::rename(new, path).unwrap();
 }
 
-/// Sections of a1 in the store.
+/// Returns the number of sections of a1 by the store's records.
 fn sections(cluster: &Cluster) -> u64 {
     let list = cluster.place.seqsvr_json(&["node", "list", "--set", &cluster.set]);
     let nodes = list["nodes"].as_array().unwrap();
     nodes.iter().find(|node| node["name"] == "a1").and_then(|node| node["sections"].as_u64()).unwrap_or_default()
 }
 
-/// The response of a1's port for probes, whose certificate may have expired.
+/// Returns the response of a1's port for probes, whose certificate may have expired.
 fn ready(cluster: &Cluster) -> String {
     text(&cluster.curl(None, &["--insecure"], 7480, "/readyz").stdout).to_owned()
 }
@@ -78,7 +78,7 @@ fn a_certificate_that_expires_under_load_fails_no_call() {
         eventually("it has expired", || {
             ready(&cluster).contains("its certificate has expired: `seqsvr cert rotate`").then_some(())
         });
-        // No new connection reaches a1, and no renewal of it the store.
+        // No new connection reaches a1, and a1's renewals do not reach the store.
         assert_eq!(cluster.metric(7480, "seqsvr_sections{set=\"im-a\",node=\"a1\",state=\"served\"}"), 0.0);
         load.join().unwrap()
     });
@@ -91,7 +91,7 @@ fn a_certificate_that_expires_under_load_fails_no_call() {
     assert!(printed.contains("its certificate has expired: `seqsvr cert rotate`"), "{printed}");
     assert!(printed.contains("certificate expired: a1") && !printed.contains("no response of allocator"), "{printed}");
 
-    // With a new certificate it serves again, without a restart.
+    // With a new certificate, a1 serves again without a restart.
     let renewed = cluster.place.seqsvr(&["cert", "rotate"]);
     assert!(renewed.status.success(), "{}", text(&renewed.stderr));
     eventually("a1 is ready", || ready(&cluster).ends_with("\nready\n").then_some(()));
@@ -102,11 +102,11 @@ fn a_certificate_that_expires_under_load_fails_no_call() {
 fn a_node_with_an_expired_certificate_stops_at_once() {
     let mut cluster = cluster();
     eventually("a1 has sections", || (sections(&cluster) > 0).then_some(()));
-    // Without another candidate it keeps its sections until it has expired.
+    // Without another candidate, a1 keeps its sections until its certificate has expired.
     cluster.server_mut("a2").kill();
     issue(&cluster, 5);
     eventually("it has expired", || ready(&cluster).contains("its certificate has expired").then_some(()));
-    // There is nothing to hand over to: it does not wait for the timeout of the shutdown, which is longer than this waits.
+    // No node can take the sections, so a1 skips the timeout of the shutdown, which is longer than this test waits.
     assert_eq!(cluster.server_mut("a1").terminate(), Some(0));
     assert!(cluster.log("a1").contains("sections not handed over"), "{}", cluster.log("a1"));
 }
@@ -127,7 +127,8 @@ fn a_certificate_that_is_not_valid_now_is_not_taken_into_use() {
         assert_eq!(log.matches(cause).count(), 1, "{log}");
         assert!(cluster.next("client/backend").status.success());
         assert!(ready(&cluster).ends_with("\nready\n"), "{}", ready(&cluster));
-        // Nor does a process start with it: its ports, which are in use, are not opened before.
+        // A process does not start with the certificate either. It checks the certificate before it opens its ports,
+        // which are in use.
         let started = cluster.place.seqsvr(&["alloc", "--set", &cluster.set, "--name", "a1"]);
         assert_eq!(started.status.code(), Some(64), "{started:?}");
         assert!(text(&started.stderr).contains(at_start), "{started:?}");

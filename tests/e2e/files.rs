@@ -1,4 +1,4 @@
-//! Callers that take every connection they can get, of processes that may open few files.
+//! Callers that open as many connections as possible to processes that may open few files.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -8,13 +8,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cluster::{Place, Server, eventually, seqsvr};
 
-/// Files that the processes may open: little more than the least.
+/// Limit of open files of the processes: little more than the minimum.
 const FILES: usize = 640;
 
-/// Connections that are tried at each port: more than one address may have of the files that are left.
+/// Connections that are tried at each port: more than one address may hold under this limit.
 const CALLERS: usize = 500;
 
-/// A snapshot every few entries: each needs files.
+/// Settings with a snapshot every few entries, because each snapshot needs files.
 const SETTINGS: &str = "[store]\nsnapshot_interval_entries = 20\nlog_retained_entries = 5\n";
 
 #[test]
@@ -34,12 +34,12 @@ fn callers_that_take_every_connection_leave_the_node_its_files() {
     let addr = format!("http://{}:7400", place.host);
     eventually("a number is given out", || seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(()));
 
-    // This process needs as many.
+    // This process needs as many files.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let before = snapshots(&place);
     let mut callers = Vec::new();
-    // At the ports for callers each sends a request, and keeps its connection.
+    // On the ports for callers, each connection sends a request and stays open.
     let requests = ["", "", "", "GET /livez HTTP/1.1\r\nhost: test\r\n\r\n", "PING\r\n"];
     for (port, request) in [7301, 7302, 7303, 7400, 7479].into_iter().zip(requests) {
         for _ in 0..CALLERS {
@@ -62,7 +62,8 @@ fn callers_that_take_every_connection_leave_the_node_its_files() {
         let open = fs::read_dir(format!("/proc/{}/fd", server.pid().as_raw_nonzero())).unwrap().count();
         assert!(open < FILES - 100, "{open} files of {FILES} are open");
     }
-    // Snapshots are written although the callers have all they can get, and the allocator renews.
+    // Snapshots are written and the allocator renews its lease although the callers hold all connections that they can
+    // get.
     eventually("snapshots are written", || (snapshots(&place) > before).then_some(()));
     drop(callers);
     let next = || seqsvr(&["next", "1", "--addr", &addr]);
@@ -78,7 +79,7 @@ fn callers_that_take_every_connection_leave_the_node_its_files() {
 fn a_process_that_may_open_too_few_files_for_its_set_names_the_limit() {
     let place = Place::new();
     let set = place.set_file("three-node.toml");
-    // Two connections of each thread to each of 200 nodes.
+    // Each thread may open two connections to each of 200 nodes.
     let mut text = fs::read_to_string(&set).unwrap();
     for number in 3..=202 {
         let [addr, http, peer] = [10_000, 20_000, 30_000].map(|port| format!("{}:{}", place.host, port + number));
@@ -93,7 +94,7 @@ fn a_process_that_may_open_too_few_files_for_its_set_names_the_limit() {
     assert!(log.contains("the process may open 640 files, and a1 needs") && log.contains("LimitNOFILE"), "{log}");
 }
 
-/// The indices that the stores' snapshots cover, added up.
+/// Returns the sum of the indices that the stores' snapshots cover.
 fn snapshots(place: &Place) -> u64 {
     let index = |http| metric(&get(place, http, "/metrics"), "seqsvr_raft_snapshot_index").unwrap_or(0);
     [7311, 7312, 7313].into_iter().map(index).sum()

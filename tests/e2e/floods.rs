@@ -1,5 +1,5 @@
 //! Strangers that open connections and never finish them, at every kind of port of a cluster over TLS, and clients that
-//! take all connections or send frames of no use: newcomers of all kinds are still served.
+//! take all connections or send useless frames: newcomers of all kinds are still served.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,13 +20,13 @@ use crate::cluster::{Place, TIMEOUT};
 use crate::tls::Cluster;
 use crate::{dev, tenants};
 
-/// Connections that the flood of a port keeps open: more than a port has seats.
+/// Connections that the flood of a port keeps open: more than the port admits.
 const HELD: usize = 1_200;
 
 /// Addresses that a flood comes from.
 const ADDRESSES: u8 = 20;
 
-/// Newcomers of each port.
+/// Newcomers at each port.
 const NEWCOMERS: usize = 8;
 
 /// An address that neither a node nor the flood has.
@@ -41,13 +41,13 @@ async fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
     socket.connect(to).await
 }
 
-/// Opens connections and never finishes them, the newest for the oldest, until it is aborted.
+/// Opens connections without finishing them, and replaces the oldest by new connections until it is aborted.
 #[expect(clippy::disallowed_methods, reason = "its owner aborts it")]
 fn flood(to: SocketAddr, opened: Arc<AtomicUsize>) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut held = VecDeque::new();
         for host in (1..=ADDRESSES).cycle() {
-            // A refused connection is as good as one that was dropped.
+            // A refused connection has the same effect as a dropped connection.
             if let Ok(mut stream) = connect(Ipv4Addr::new(127, 91, 0, host), to).await {
                 let _ = stream.write_all(HALF_HANDSHAKE).await;
                 held.push_back(stream);
@@ -60,7 +60,7 @@ fn flood(to: SocketAddr, opened: Arc<AtomicUsize>) -> JoinHandle<()> {
     })
 }
 
-/// Makes a new connection with a certificate, or without one, sends a request, and returns whether it was responded to.
+/// Connects with or without a certificate, sends a request, and returns whether a response arrives.
 async fn is_served(from: Ipv4Addr, to: SocketAddr, credentials: &Credentials, request: &[u8], part: &str) -> bool {
     let served = async {
         let stream = connect(from, to).await?;
@@ -81,7 +81,7 @@ fn allow_files() {
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
 }
 
-/// How HTTP/2 begins: the preface, and empty settings. The server's settings are a frame of type 4.
+/// The start of HTTP/2: the preface, and empty settings. The server's settings are a frame of type 4.
 const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const SETTINGS: &str = "\x04\0\0\0\0\0";
 
@@ -116,8 +116,8 @@ async fn newcomers_are_served_while_strangers_fill_every_port() {
         }
         let (mut served, mut longest) = (0, Duration::ZERO);
         for newcomer in 0..NEWCOMERS {
-            // One in four comes from an address of the flood itself. The flood drops connections of that address: the
-            // newcomer may have to come again.
+            // Every fourth newcomer comes from an address of the flood itself. Connections of that address are dropped
+            // to admit others, so this newcomer may have to try several times.
             let (from, most) = if newcomer % 4 == 3 { (Ipv4Addr::new(127, 91, 0, 1), 10) } else { (NEWCOMER, 1) };
             let began = Instant::now();
             for _ in 0..most {
@@ -142,7 +142,7 @@ async fn connections_without_a_credential_end_where_there_are_tenants() {
     let anonymous =
         Authorities::load(&Files::in_dir(&cluster.place.path("certs"), "client/backend")).map(Trust::from).unwrap();
     let began = Instant::now();
-    // Without a byte, with commands, with a wrong password, and HTTP/2 that goes on.
+    // The connections send no byte, commands, a wrong password, or the start of HTTP/2.
     let cases: [(&str, u16, &[u8]); 4] = [
         ("Redis, idle", 7479, b""),
         ("Redis, a command", 7479, b"PING\r\n"),
@@ -157,7 +157,7 @@ async fn connections_without_a_credential_end_where_there_are_tenants() {
             let mut stream = anonymous.connect(&to.ip().to_string(), &any, stream, None).await.unwrap();
             stream.write_all(sent).await.unwrap();
             stream.flush().await.unwrap();
-            // An end without a farewell is an error to TLS.
+            // TLS reports an end without a close message as an error.
             let _ = stream.read_to_end(&mut Vec::new()).await;
             println!("{name:24} ended after {:.1} s", began.elapsed().as_secs_f64());
         }
@@ -165,13 +165,13 @@ async fn connections_without_a_credential_end_where_there_are_tenants() {
     tokio::time::timeout(TIMEOUT, futures::future::join_all(ended)).await.expect("all of them end");
 }
 
-/// Files that the processes of a cluster may open: little more than the least.
+/// Limit of open files of the cluster's processes: little more than the minimum.
 const FILES: usize = 640;
 
-/// Connections that a client tries at a node: more than callers may have of the files that are left.
+/// Connections that a client tries at a node: more than callers may hold under this limit.
 const TRIED: usize = 320;
 
-/// Opens a connection with a certificate and begins HTTP/2 on it; `None` where it is refused.
+/// Opens a connection with a certificate and begins HTTP/2 on it; `None` if the node refuses it.
 async fn open(
     from: Ipv4Addr,
     to: SocketAddr,
@@ -193,7 +193,7 @@ async fn a_client_that_takes_every_connection_leaves_some_to_nodes_and_operators
     let (client, alloc, store) = (load("client/backend"), load("alloc/im-a/a2"), load("store/im-a/s2"));
     let operator = load("operator/admin");
     let at = |port: u16| SocketAddr::from((cluster.place.host, port));
-    // One port of each node is enough: the connections of a node are counted together.
+    // One port of each node is enough, because all connections of a node are counted together.
     for (name, port, ports) in [
         ("a1", 7404, vec![(7404, &alloc), (7400, &operator)]),
         ("s1", 7307, vec![(7301, &alloc), (7307, &store), (7304, &operator)]),
@@ -222,10 +222,10 @@ async fn a_client_that_takes_every_connection_leaves_some_to_nodes_and_operators
     assert!(cluster.metric(7480, "seqsvr_connections_refused_total{node=\"a1\"}") > 0.0);
 }
 
-/// Bytes of frames that a peer tries to send.
+/// Bytes of frames that a peer attempts to send.
 const FRAMES: usize = 8 << 20;
 
-/// Sends frames until the connection ends; returns how many bytes were accepted.
+/// Sends frames until the connection ends; returns the number of accepted bytes.
 async fn frames(to: SocketAddr, credentials: &Credentials, frame: &[u8]) -> usize {
     let stream = open(NEWCOMER, to, credentials).await.expect("it is accepted");
     let (mut receiving, mut sending) = tokio::io::split(stream);
@@ -237,7 +237,7 @@ async fn frames(to: SocketAddr, credentials: &Credentials, frame: &[u8]) -> usiz
         }
         sent
     };
-    // Replies are read, so that nothing waits for that.
+    // Replies are read, so that the server does not wait for a full socket.
     let mut replies = vec![0; 65_536];
     let ended = async { while receiving.read(&mut replies).await.is_ok_and(|length| length > 0) {} };
     tokio::time::timeout(TIMEOUT, futures::future::join(sent, ended)).await.expect("the connection ends").0
@@ -266,7 +266,7 @@ async fn frames_of_no_use_end_the_connection_at_every_port() {
             for (kind, frame) in &kinds {
                 let sent = frames(SocketAddr::from((cluster.place.host, port)), credentials, frame).await;
                 println!("{node} {port} {kind:16} {sent:8} bytes");
-                // In addition to the bytes in the sockets of both sides.
+                // The sockets of both sides hold more bytes than the node accepted.
                 assert!(sent < FRAMES, "{node} {port} {kind}: {sent}");
                 connections += 1.0;
             }
@@ -276,12 +276,12 @@ async fn frames_of_no_use_end_the_connection_at_every_port() {
     }
 }
 
-/// Batches whose responses a client with a small window reads, and their items.
+/// Batches whose responses are read by a client with a small window, and items per batch.
 const BATCHES: u64 = 100;
 const ITEMS: u64 = 5_000;
 
-/// A client of gRPC with the smallest windows that it can have sends a WINDOW_UPDATE for each half kilobyte of a
-/// response, two with that of the connection, and estimates the bandwidth with a PING for each round trip.
+/// A gRPC client with the smallest possible windows sends a WINDOW_UPDATE for each half kilobyte of a response and a
+/// second frame for the connection, and estimates the bandwidth with a PING per round trip.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_client_with_many_window_updates_and_pings_stays_connected() {
     let place = Place::new();
@@ -294,7 +294,7 @@ async fn a_busy_client_with_many_window_updates_and_pings_stays_connected() {
             true => endpoint.http2_adaptive_window(true),
             false => endpoint.initial_stream_window_size(1_024).initial_connection_window_size(65_535),
         };
-        // One connection, which is not made anew.
+        // The client has one connection, and does not connect again.
         let mut client = SequenceServiceClient::new(endpoint.connect().await.unwrap());
         for _ in 0..BATCHES {
             let request = NextManyRequest { uids: (1..=ITEMS).collect(), ..NextManyRequest::default() };

@@ -1,5 +1,5 @@
-//! Load on one node of three while the owner of a third of the uids is killed, or restarted as planned: every call
-//! comes in at a node that forwards most of them, over every endpoint that shares streams.
+//! Load on one node of three while the owner of a third of the uids is killed or restarted: every call comes in at a
+//! node that forwards most calls, over every endpoint that shares streams.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,20 +12,20 @@ use serde_json::Value;
 use crate::cluster::{Place, Server, eventually, seqsvr};
 use crate::two_sets::{ALLOCS, TwoSets};
 
-/// Seconds of load: a failover in the middle, and time after it.
+/// Seconds of load: a failover in the middle, and some time after it.
 const SECONDS: &str = "9";
 
-/// Calls a second over each endpoint: little next to what even a build without optimisation serves, because an owner
-/// that is slow for 250 ms in a handover may leave a gap.
+/// Calls per second over each endpoint. This is little even for a build without optimization, because an owner that is
+/// slow for 250 ms in a handover may leave a gap.
 const RATE: &str = "200";
 
-/// Numbers that a node forwards before a fault, and after it.
+/// Seqs that a node forwards before a fault, and again after it.
 const FORWARDED: f64 = 2_000.0;
 
 /// Uids, in 60 sections.
 const UIDS: &str = "60000";
 
-/// Nodes, and the port of the first one's gRPC endpoint; those of the others follow.
+/// Nodes, and the port of the first node's gRPC endpoint; the ports of the other nodes follow.
 const NODES: [&str; 3] = ["a1", "a2", "a3"];
 const PORT: u16 = 7_400;
 
@@ -75,7 +75,7 @@ impl Cluster {
         self.place.server(name, &["alloc", "--set", &set, "--name", name, "--cores", "1"])
     }
 
-    /// The sum of a node's series of one name; 0 while it does not respond.
+    /// Returns the sum of a node's series with a name; 0 if the node does not respond.
     fn metric(&self, node: u16, name: &str) -> f64 {
         let Ok(mut stream) = TcpStream::connect((self.place.host, PORT + 80 + node)) else { return 0.0 };
         let mut metrics = String::new();
@@ -91,15 +91,15 @@ impl Cluster {
         eventually("the node owns sections", || (self.metric(node, "seqsvr_sections{") > 0.0).then_some(()));
     }
 
-    /// Waits until the first node has forwarded more.
+    /// Waits until the first node has forwarded [`FORWARDED`] more seqs.
     fn until_more_is_forwarded(&self) {
         let before = self.metric(0, "seqsvr_forwarded_total");
         let forwarded = || (self.metric(0, "seqsvr_forwarded_total") > before + FORWARDED).then_some(());
         eventually("calls are forwarded", forwarded);
     }
 
-    /// A load on the first node, over each endpoint. Replies of Redis have no `prev`, which
-    /// the check for missing numbers needs: they are checked for their order only.
+    /// Starts a load on the first node over each endpoint. Replies of Redis have no `prev`, so missing seqs are not
+    /// found in its load, only the order is checked.
     fn load(&self, check: &str) -> Vec<Load> {
         let (addr, redis) =
             (format!("http://{}:{PORT}", self.place.host), format!("{}:{}", self.place.host, PORT + 90));
@@ -109,7 +109,7 @@ impl Cluster {
             &["--endpoint", "many", "--batch", "20", "--concurrency", "4"],
             &["--endpoint", "stream", "--batch", "5", "--concurrency", "4"],
         ];
-        // Each has uids of its own, out of sections of all nodes.
+        // Each load has its own uids, in sections of all nodes.
         (0..)
             .zip(endpoints)
             .map(|(part, endpoint)| {
@@ -134,7 +134,7 @@ impl Load {
         Load { child: command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap() }
     }
 
-    /// Waits for its end; returns its report.
+    /// Waits for the end of the load; returns its report.
     fn report(mut self) -> Value {
         let mut text = String::new();
         self.child.stdout.as_mut().unwrap().read_to_string(&mut text).unwrap();
@@ -168,7 +168,7 @@ fn a_killed_owner_repeats_no_number_and_turns_none_around() {
     for load in loads {
         assert_in_order(&load.report());
     }
-    // What the killed node owned has another owner, or has it again.
+    // Every section of the killed node has an owner again.
     let addr = format!("http://{}:{PORT}", cluster.place.host);
     for section in 0..60 {
         let uid = (section * 1_000).to_string();
@@ -194,7 +194,7 @@ fn a_planned_restart_of_an_owner_fails_no_call_and_skips_no_number() {
     }
 }
 
-/// Callers have the addresses of the other set's allocators alone, and no SDK that repeats calls.
+/// The callers only have the addresses of the other set's allocators, and no SDK that repeats calls.
 #[test]
 fn a_rolling_restart_of_a_set_fails_no_call_at_another_set() {
     let sets = TwoSets::new(10_000_000);

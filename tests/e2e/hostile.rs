@@ -1,7 +1,7 @@
-//! Clients that take what they can and give nothing back; wants an optimized build and an idle machine: `just hostile`.
+//! Hostile clients that exhaust a node; wants an optimized build and an idle machine: `just hostile`.
 //!
-//! A hundred connections of each kind at one AllocSvr, beside a light caller of the same node. Its memory stays within
-//! the budget, its lease is kept, and the light caller is served.
+//! A hundred connections of each kind call one AllocSvr, together with a light caller. The memory of the node stays
+//! within the budget, its lease is kept, and the light caller is served.
 
 use std::fs;
 use std::future::Future;
@@ -23,20 +23,21 @@ use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
 /// Connections of each kind.
 const CONNECTIONS: usize = 100;
 
-/// Requests under way on each connection of HTTP/2: as many as the node admits.
+/// Requests in flight on each connection of HTTP/2: as many as the node admits.
 const STREAMS: usize = 256;
 
-/// Seconds of the light caller, alone and beside each attack.
+/// Seconds of the light caller, alone and during each attack.
 const SECONDS: &str = "10";
 
-/// Interval at which the node is looked at.
+/// Interval between samples of the node.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a node holds beside the budget: itself, 50; for each connection a window of bytes that no stream has read and a
-/// buffer of reads, 1 each; and what the allocator keeps of freed memory for a while, a quarter of the rest.
+/// Memory of a node in addition to the budget, in MiB: 50 for the process; for each connection 1 for a window of bytes
+/// that no stream has read and 1 for a read buffer; and a quarter of the rest for freed memory that the allocator keeps
+/// for a while.
 const BESIDE_MIB: f64 = 250.0;
 
-/// The budget by default.
+/// Default budget.
 const BUDGET_MIB: f64 = 256.0;
 
 struct Node {
@@ -65,7 +66,7 @@ impl Node {
         format!("{}:{port}", self.place.host)
     }
 
-    /// Resident memory, in MiB.
+    /// Returns the resident memory, in MiB.
     fn resident(&self) -> f64 {
         let path = format!("/proc/{}/statm", self.alloc.pid().as_raw_nonzero());
         let pages: f64 = fs::read_to_string(path).unwrap().split(' ').nth(1).unwrap().parse().unwrap();
@@ -81,7 +82,7 @@ impl Node {
     }
 }
 
-/// What was seen of the node while the light caller ran.
+/// Samples of the node while the light caller runs.
 #[derive(Default)]
 struct Seen {
     resident: f64,
@@ -89,7 +90,7 @@ struct Seen {
     lease: f64,
 }
 
-/// Runs the light caller, and looks at the node meanwhile.
+/// Runs the light caller, and samples the node until it ends.
 fn light(node: &Node) -> (Value, Seen) {
     let (ended, end) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
@@ -123,7 +124,7 @@ fn light(node: &Node) -> (Value, Seen) {
     })
 }
 
-/// A message of gRPC: not compressed, its length, itself.
+/// Frames a gRPC message: the flag "not compressed", the length, the message.
 fn framed(message: &impl Message) -> bytes::Bytes {
     let body = message.encode_to_vec();
     [&[0][..], &(body.len() as u32).to_be_bytes(), &body].concat().into()
@@ -133,7 +134,7 @@ fn batch() -> NextManyRequest {
     NextManyRequest { uids: (0..10_000).map(|uid| 5_000_000 + uid).collect(), ..NextManyRequest::default() }
 }
 
-/// A connection whose responses stay with the node: their windows take a few bytes each.
+/// Opens a connection whose responses stay in the node, because its windows only take a few bytes each.
 async fn connect(addr: &str) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{addr}")).unwrap();
     endpoint.initial_stream_window_size(1_024).initial_connection_window_size(65_535).connect().await.unwrap()
@@ -144,7 +145,7 @@ fn request(method: &str, body: Body) -> Request<Body> {
     request.header("content-type", "application/grpc").header("te", "trailers").body(body).unwrap()
 }
 
-/// Sends requests on one connection, and reads no response, until it is dropped.
+/// Sends requests on one connection until it is dropped, and reads no response.
 async fn unread(addr: String, make: fn() -> Request<Body>) {
     let channel = connect(&addr).await;
     let calls = (0..STREAMS).map(|_| {
@@ -174,7 +175,7 @@ fn streams(node: &Node) -> impl Future<Output = ()> + Send + use<> {
     })
 }
 
-/// Increments that are never read.
+/// Sends increments, and never reads the replies.
 fn pipelines(node: &Node) -> impl Future<Output = ()> + Send + use<> {
     let addr = node.addr(7479);
     async move {
@@ -185,7 +186,7 @@ fn pipelines(node: &Node) -> impl Future<Output = ()> + Send + use<> {
     }
 }
 
-/// The start of a command and of a body, each of the largest size.
+/// Sends the start of a command and of a body, each of the maximum size.
 fn halves(node: &Node) -> impl Future<Output = ()> + Send + use<> {
     let (redis, http) = (node.addr(7479), node.addr(7400));
     async move {

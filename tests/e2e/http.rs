@@ -61,7 +61,7 @@ fn curl_takes_numbers() {
     assert!(metrics.contains("via=\"json\""), "{metrics}");
 }
 
-/// Installed there by `.ci/run`; see CONTRIBUTING.md.
+/// Path to which `.ci/run` installs Schemathesis; see CONTRIBUTING.md.
 const SCHEMATHESIS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/schemathesis/bin/schemathesis");
 
 #[test]
@@ -91,7 +91,7 @@ fn no_lease_is_lost_to_load() {
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
     let metrics = || dev::get(&format!("{}:7180", place.host), "/metrics");
-    // The values of all samples with a prefix.
+    // Returns the values of all samples with a prefix.
     let values = |sample: &str| -> Vec<f64> {
         let metrics = metrics();
         let lines = metrics.lines().filter(|line| line.starts_with(sample));
@@ -102,7 +102,7 @@ fn no_lease_is_lost_to_load() {
         [one, two] if one == two && one > 0.0 => Some(vec![one, two]),
         _ => None,
     });
-    // Through one node, so half of the calls are forwarded.
+    // All calls go to one node, so half of them are forwarded.
     let run = ["bench", "--endpoint", "grpc", "--addr", &addr, "--uids", "1000000", "--warmup-s", "0.2"];
     let capacity = seqsvr_json(&[&run[..], &["--duration-s", "1", "--concurrency", "256"]].concat());
     let rate = format!("{:.0}", capacity["calls_per_second"].as_f64().unwrap().max(100.0) * 3.0);

@@ -1,7 +1,7 @@
-//! Counters of another system are imported, from a real redis-server and from files: everything or nothing is begun,
-//! nothing is lowered, and an import that is killed again and again ends as one that is not.
+//! Counters of another system are imported from a real redis-server and from files: an import starts completely or not
+//! at all, lowers no counter, and ends with the same result if it is killed again and again.
 //!
-//! `IMPORT_COUNTERS=1000000` imports that many; `just import` does so.
+//! `IMPORT_COUNTERS=1000000` sets the number of counters, as `just import` does.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::redis::tool;
 /// Users of the development cluster.
 const UIDS: u64 = 1_000_000;
 
-/// How often an import is killed.
+/// Number of times that an import is killed.
 const KILLS: u32 = 10;
 
 pub(crate) struct Redis {
@@ -98,13 +98,13 @@ impl Drop for Redis {
     }
 }
 
-/// The exit code of a command, and all that it printed.
+/// Runs a command; returns its exit code and all its output.
 pub(crate) fn run(args: &[&str]) -> (Option<i32>, String) {
     let output = seqsvr(args);
     (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
-/// The numbers of all users.
+/// Returns the seqs of all users.
 pub(crate) fn export(addr: &str) -> BTreeMap<u64, u64> {
     let output = seqsvr(&["export", "--uids", "0..1_000_000", "--addr", addr]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -121,7 +121,7 @@ fn counters_of_a_redis_server_are_imported_through_kills() {
     let place = Place::new();
     let redis = Redis::start(&program, &place);
     let mut random = fastrand::Rng::with_seed(7);
-    // Spread over all users; one user in a hundred is far above the others.
+    // The values are spread over all users; one user in a hundred is far above the others.
     let values: BTreeMap<u64, u64> = (0..count.min(UIDS))
         .map(|index| {
             (index * (UIDS / count.min(UIDS)), random.u64(1..=if index % 100 == 0 { 1 << 29 } else { 100_000 }))
@@ -142,7 +142,7 @@ fn counters_of_a_redis_server_are_imported_through_kills() {
     assert_eq!(export(&addr), BTreeMap::new(), "a dry run changes nothing");
 
     let resumable = [&import[..], &["--yes", "--progress", &progress]].concat();
-    // So slow that it would end after the last kill.
+    // At this rate, the import would end after the last kill.
     let rate = (count / 10).to_string();
     let mut kills = 0;
     while kills < KILLS {
@@ -150,7 +150,7 @@ fn counters_of_a_redis_server_are_imported_through_kills() {
         let time = Duration::from_millis(random.u64(100..900));
         let since = Instant::now();
         eventually("the time is over", || (since.elapsed() >= time).then_some(()));
-        // Killed, or interrupted in order.
+        // The import is killed, or interrupted in order.
         if random.bool() {
             running.kill();
         } else {
@@ -177,7 +177,7 @@ fn counters_of_a_redis_server_are_imported_through_kills() {
         assert_eq!(item["value"], Value::from((values[&uid.parse().unwrap()] + 1).to_string()), "{item}");
     }
 
-    // A source that has moved on is looked at as a whole; nothing is lowered.
+    // All users of a changed source are checked again, and no counter is lowered.
     redis.set([("seq:0", 1)]);
     let (code, done) = run(&resumable);
     assert!(code == Some(0) && done.contains("every user is looked at again") && done.contains(" 0 raised"), "{done}");
@@ -215,7 +215,7 @@ fn a_file_is_imported_as_a_whole_or_not_at_all() {
     let (code, refused) = import("uid,value\n1,10\n", &[]);
     assert!(code == Some(2) && refused.contains("raise 1 users by 10 numbers"), "{refused}");
 
-    // 5 is above its value and stays; 6 is further away than one call may go.
+    // Uid 5 is above its value and stays; uid 6 is farther away than one call may advance.
     let progress = place.path("progress").display().to_string();
     for raised in [1, 0] {
         let args = ["--yes", "--progress", &progress];
@@ -226,7 +226,7 @@ fn a_file_is_imported_as_a_whole_or_not_at_all() {
     }
     assert_eq!(export(&addr), BTreeMap::from([(1, 10), (5, 1_000)]));
 
-    // What is exported is imported elsewhere.
+    // The exported file is imported elsewhere.
     let exported = place.path("exported.jsonl").display().to_string();
     let (code, done) = run(&["export", "--uids", "0..100", "--format", "jsonl", "--out", &exported, "--addr", &addr]);
     assert!(code == Some(0) && done.contains("2 of 100 users have a number"), "{done}");

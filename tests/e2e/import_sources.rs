@@ -1,5 +1,5 @@
-//! Sources of imports as they are: one redis-server, a replica of it, a cluster of three masters, keys that expire,
-//! TLS. Each is read whole, or refused; an import of a part of one would report success.
+//! Realistic sources of imports: one redis-server, a replica of it, a cluster of three masters, keys that expire, TLS.
+//! Each is read completely or refused, because an import of a part would report success.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn a_server_that_cannot_prove_that_it_has_all_keys_is_refused() {
     assert!(refused.contains("the database has 30 keys"), "{refused}");
     assert!(export(&addr).is_empty(), "nothing was imported");
 
-    // Every key that is none is listed, and left out where that is asked for.
+    // Every key that is no counter is listed, and left out if the flag requests it.
     master.set([("seq:alice", 1), ("seq:bob", 1)]);
     master.command("LPUSH seq:list x");
     let (code, refused) = run(&from(&master.url(), &addr, &[]));
@@ -52,7 +52,7 @@ fn keys_that_expire_meanwhile_are_counted_and_no_obstacle() {
     let redis = Redis::start(&program, &place);
     let (_server, addr) = dev::start(&place);
     let keys: Vec<String> = (0..40_000).map(|uid| format!("seq:{uid}")).collect();
-    // They end one after the other, from before the scan to after it.
+    // The keys expire one after the other, from before the scan to after it.
     let lasting = |uid: usize| uid.is_multiple_of(100);
     redis.send(keys.iter().enumerate().map(|(uid, key)| match lasting(uid) {
         true => format!("SET {key} 1"),
@@ -68,7 +68,7 @@ fn keys_that_expire_meanwhile_are_counted_and_no_obstacle() {
     assert_eq!(missing.count(), 0, "keys that stay are imported");
 }
 
-/// A progress file belongs to a source that lives on: later changes of the source are imported.
+/// A progress file belongs to a source that is still in use: later changes of the source are imported.
 #[test]
 fn an_import_from_a_live_source_is_continued() {
     let Some(program) = tool("redis-server") else { return };
@@ -110,13 +110,13 @@ fn a_cluster_is_imported_from_all_its_masters_or_not_at_all() {
         nodes.iter().all(is_ok).then_some(())
     };
     eventually("the cluster is whole", whole);
-    // The keys of a tag are all at one master, the others at all of them.
+    // The keys of one tag are all at one master, and the other keys at all masters.
     for uid in 1..=300 {
         for key in [format!("{{seq}}:{uid}"), format!("seq:{uid}")] {
             assert!(nodes.iter().any(|node| node.command(&format!("SET {key} {uid}")) == "+OK"), "{key}");
         }
     }
-    // Whatever node is named.
+    // Any node of the cluster can be named.
     for (node, pattern) in nodes.iter().zip(["{seq}:*", "seq:*", "{seq}:*"]) {
         let report = seqsvr_json(&from(&node.url(), &addr, &["--match", pattern]));
         assert_eq!((&report["users"], &report["source"]["kind"]), (&300.into(), &"redis_cluster".into()), "{report:#}");
@@ -126,7 +126,7 @@ fn a_cluster_is_imported_from_all_its_masters_or_not_at_all() {
     let (code, refused) = run(&from(&nodes[1].url(), &addr, &["--match", "nosuch:*"]));
     assert!(code == Some(2) && refused.contains("no key matches"), "{refused}");
 
-    // A slot on its way to another node, and one without a node.
+    // One slot is migrating to another node, and another slot has no node.
     let id = nodes[1].lines("CLUSTER MYID");
     let id = id.lines().last().unwrap().trim();
     assert_eq!(nodes[0].command(&format!("CLUSTER SETSLOT 93 MIGRATING {id}")), "+OK");

@@ -1,4 +1,4 @@
-//! Two sets over TLS, and a node of a third one at the address of theirs: no process sends anything to it.
+//! Two sets over TLS, and a node of a third set at an address of theirs: no process sends a request to it.
 
 use std::fs;
 use std::process::Command;
@@ -21,7 +21,8 @@ fn impostor(place: &Place) -> Server {
     place.server("c-a1", &["alloc", "--set", &file, "--name", "a1", "--cores", "1"])
 }
 
-/// Whether a process has logged that it refused the impostor, at the address and instead of the node of set im-a.
+/// Returns whether a process has logged that it refused the impostor, at the address and instead of the node of set
+/// im-a.
 fn has_refused(server: &Server, addr: &str) -> bool {
     let parts = ["refused the server at an address", addr, IMPOSTOR, "server with role alloc and set", "im-a"];
     server.log().lines().any(|line| parts.iter().all(|part| line.contains(part)))
@@ -34,7 +35,7 @@ fn a_node_of_a_third_set_gets_no_call_for_another_one() {
     let issued = place.seqsvr(&["cert", "issue", "proxy/p", "--host", &place.host.to_string()]);
     assert!(issued.status.success(), "{}", String::from_utf8_lossy(&issued.stderr));
     let [mut a, b] = sets.start();
-    // Not by the SDK, which would send the call to im-a itself.
+    // The SDK would send the call to im-a itself, so curl is used.
     let next = |port: u16| {
         let pem = place.path("certs/client.backend.pem");
         let mut curl = Command::new("curl");
@@ -42,7 +43,7 @@ fn a_node_of_a_third_set_gets_no_call_for_another_one() {
         curl.arg(place.path("certs/ca.crt")).arg("--cert").arg(&pem).arg("--key").arg(&pem);
         curl.arg(format!("{}/api/seq/next/7", sets.addr(port))).output().expect("curl is installed").status.success()
     };
-    // All sections are in set im-a, so its nodes have the calls that others forward.
+    // All sections are in set im-a, so its nodes receive the forwarded calls.
     eventually("im-b forwards", || next(7420).then_some(()));
     let [listen, http] = [7440, 7441].map(|port| format!("{}:{port}", place.host));
     let file = sets.file("a").display().to_string();

@@ -1,4 +1,4 @@
-//! SIGKILL at random moments: a number allocated before the kill is never allocated again, and no sequence falls.
+//! SIGKILL at random moments: a seq allocated before the kill is never allocated again, and no sequence decreases.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cluster::{Place, assert_clean, trace};
 use crate::dev::start;
 
-/// Number of kills by default; `E2E_KILLS` sets more.
+/// Default number of kills; `E2E_KILLS` replaces it.
 const KILLS: u32 = 3;
 
 /// Latest moment of a kill after the cluster is ready. Short, so that most kills hit the first raises and the
@@ -30,7 +30,7 @@ fn kills_repeat_no_number_and_lose_no_ceiling() {
         std::thread::park_timeout(Duration::from_millis(fastrand::u64(..LATEST.as_millis() as u64)));
         server.kill();
         (server, _) = start(&place);
-        // The next replay follows a finished one; the floors join their histories.
+        // After a finished replay, the next replay starts, and the floors join their seqs.
         if let Some(report) = replay.finished() {
             reports.extend(report);
             replay = Replay::start(&place, &addr);
@@ -68,7 +68,7 @@ impl Replay {
         Replay { child }
     }
 
-    /// Whether it has ended, and its report; `None` inside if it could not connect at its start.
+    /// Returns whether the replay has ended, and its report; `None` inside if it could not connect at its start.
     fn finished(&mut self) -> Option<Option<Value>> {
         self.child.try_wait().unwrap()?;
         Some(self.report())

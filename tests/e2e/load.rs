@@ -1,5 +1,5 @@
-//! One history of numbers over faults that take a while: a trace is replayed again and again, each replay retries
-//! through what happens, and the floors join them, so that one exact check spans all of it.
+//! One sequence of checks over faults that take a while: a trace is replayed again and again. Each replay retries
+//! through the fault, and the floors join the replays, so that one exact check spans all of them.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,20 +13,20 @@ use serde_json::Value;
 
 use crate::cluster::{Place, assert_clean, eventually, json};
 
-/// Groups of the trace, and members of each.
+/// Groups of the trace, and members of each group.
 const GROUPS: u64 = 40;
 const MEMBERS: u64 = 5;
 
-/// Messages of one replay: a number for each member of a group.
+/// Messages of one replay: each message is a seq for each member of its group.
 const MESSAGES: u64 = 2_000;
 
-/// Distance of two uids: two are in a section of 100,000, over ten million.
+/// Distance between two uids: a section of 100,000 has two uids, over ten million.
 const STRIDE: u64 = 49_999;
 
 /// Exit code of a client command that reached no node.
 const CANNOT_CONNECT: i32 = 4;
 
-/// Callers that allocate numbers until they are stopped.
+/// Callers that allocate seqs until they are stopped.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     replays: Arc<AtomicU64>,
@@ -34,7 +34,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Starts them, by way of these addresses.
+    /// Starts the callers, with these addresses.
     pub(crate) fn start(place: &Place, addrs: &[String]) -> Load {
         let (trace, floors) = (place.path("load.csv"), place.path("load-floors.csv"));
         fs::write(&trace, messages()).unwrap();
@@ -54,7 +54,7 @@ impl Load {
         Load { stop, replays, thread }
     }
 
-    /// Waits until a replay has been completed that began after this call.
+    /// Waits until a replay that began after this call is complete.
     pub(crate) fn wait_replay(&self) {
         let before = self.replays.load(Ordering::Relaxed);
         eventually("a replay is complete", || {
@@ -63,7 +63,7 @@ impl Load {
         });
     }
 
-    /// Stops after the replay at hand; returns how many numbers were checked.
+    /// Stops after the current replay; returns the number of checked seqs.
     pub(crate) fn stop(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         let numbers = self.thread.join().expect("every replay was in order");
@@ -72,7 +72,7 @@ impl Load {
     }
 }
 
-/// `None` where no node responded at its start.
+/// Replays a trace; `None` if no node responded at the start.
 fn replay(trace: &PathBuf, floors: &PathBuf, addrs: &[String]) -> Option<Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seqsvr"));
     command.arg("replay").arg(trace).args(["--timeout-s", "120", "-o", "json", "--floors"]).arg(floors);
@@ -81,7 +81,7 @@ fn replay(trace: &PathBuf, floors: &PathBuf, addrs: &[String]) -> Option<Value> 
     (output.status.code() != Some(CANNOT_CONNECT)).then(|| json(&["replay"], &output))
 }
 
-/// A trace in which every member of a group has sent before it receives.
+/// Returns a trace in which every member of a group has sent before it receives.
 fn messages() -> String {
     let mut text = "second,group,sender\n".to_owned();
     for message in 0..MESSAGES {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Place, seqsvr, seqsvr_json};
 use crate::dev;
 
-/// Exit code, stdout and stderr of a command against the cluster.
+/// Runs a command against the cluster; returns its exit code, stdout and stderr.
 fn run(addr: &str, args: &[&str]) -> (Option<i32>, String, String) {
     let output = seqsvr(&[args, &["--addr", addr]].concat());
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();

@@ -1,5 +1,6 @@
-//! Calls at a fixed rate, whatever becomes of them: each is due at a time, waits where its connection has as many
-//! requests as the server accepts, is cancelled at its deadline, and counts as served only if its response came before.
+//! Calls at a fixed rate that does not depend on their results: each call is due at a time, waits while its connection
+//! has as many requests as the server accepts, is cancelled at its deadline, and counts as served only if its response
+//! came before the deadline.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::raw_http2::{Decoder, Event, OPEN_WINDOW, Requests, is_blocked, varint};
 
-/// Interval of sending what is due and cancelling what is late.
+/// Interval of sending due calls and cancelling late calls.
 const TICK: Duration = Duration::from_millis(1);
 
 /// Pause before a connection is made again.
@@ -23,23 +24,23 @@ const RECONNECT: Duration = Duration::from_millis(100);
 /// The method that is called.
 const NEXT: &str = "/seqsvr.v1.SequenceService/Next";
 
-/// What became of the calls that were due in one second.
+/// Results of the calls that were due in one second.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Second {
     pub(crate) due: u64,
     /// Responses within the deadline.
     pub(crate) served: u64,
-    /// Refused by the server.
+    /// Calls that the server refused.
     pub(crate) refused: u64,
-    /// Sent, and cancelled at the deadline.
+    /// Calls that were sent, and cancelled at the deadline.
     pub(crate) late: u64,
-    /// Not sent within the caller's patience.
+    /// Calls that were not sent within the caller's patience.
     pub(crate) unsent: u64,
-    /// Lost with their connection.
+    /// Calls that were lost with their connection.
     pub(crate) lost: u64,
-    /// Latencies of those served, in microseconds.
+    /// Latencies of served calls, in microseconds.
     pub(crate) latencies_us: Vec<u32>,
-    /// When in the second the last call was due that was not served.
+    /// Time within the second at which the last call was due that was not served.
     pub(crate) last_failed: Duration,
 }
 
@@ -50,10 +51,10 @@ pub(crate) struct OpenCalls {
     pub(crate) connections: usize,
     /// Calls per second in each second.
     pub(crate) rates: Vec<f64>,
-    /// In a closed loop the rates are not used: each connection has so many calls in flight.
+    /// Calls in flight on each connection of a closed loop, which does not use the rates.
     pub(crate) closed: Option<usize>,
     pub(crate) deadline: Duration,
-    /// Most time that a call waits where its connection has as many requests as the server accepts.
+    /// Longest time that a call waits while its connection has as many requests as the server accepts.
     pub(crate) patience: Duration,
     pub(crate) first_uid: u64,
     pub(crate) uids: u64,
@@ -65,13 +66,13 @@ struct Call {
     open: bool,
 }
 
-/// One connection and its calls.
+/// A connection and its calls.
 struct Connection {
     stream: Rc<TcpStream>,
     requests: Requests,
     unsent: Vec<u8>,
     decoder: Decoder,
-    /// Requests that the server accepts at a time.
+    /// Maximum number of concurrent requests that the server accepts.
     streams: usize,
     in_flight: usize,
     calls: VecDeque<Call>,
@@ -86,7 +87,8 @@ struct Run {
     uid: Cell<u64>,
 }
 
-/// Runs the plan; returns what became of the calls of each second. `at_second` is called as each one begins.
+/// Runs the plan; returns the results of the calls of each second. `at_second` is called at the beginning of each
+/// second.
 pub(crate) fn run(plan: OpenCalls, at_second: impl FnMut(usize)) -> Vec<Second> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let tasks = LocalSet::new();
@@ -126,7 +128,7 @@ async fn drive(tasks: &LocalSet, plan: OpenCalls, mut at_second: impl FnMut(usiz
         }
         let sending = second < duration;
         if plan.closed.is_none() && sending {
-            // Those due since the last time, at equal distances.
+            // The calls that became due since the last tick, at equal distances.
             due += (elapsed - last).as_secs_f64() * plan.rates[second];
             let (calls, since) = (due as u32, elapsed - last);
             for call in 0..calls {
@@ -196,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// Sends the calls that the server accepts now.
+    /// Sends the calls that the server accepts at this time.
     fn send(&mut self, run: &Run) {
         if let Some(most) = run.plan.closed {
             let now = Instant::now();
@@ -211,7 +213,7 @@ impl Connection {
             run.uid.set(uid + 1);
             let mut message = vec![0x08];
             varint(&mut message, run.plan.first_uid + uid.wrapping_mul(7_919) % run.plan.uids);
-            // A count of 1.
+            // The field `count`, which is 1.
             message.extend([0x10, 1]);
             let stream = self.requests.whole(&mut self.unsent, &message);
             self.calls.push_back(Call { stream, due, open: true });
@@ -229,7 +231,7 @@ impl Connection {
         }
     }
 
-    /// Decodes what the server sent.
+    /// Decodes bytes from the server.
     fn received(&mut self, run: &Run, bytes: &[u8]) {
         let Connection { decoder, unsent, calls, in_flight, streams, closing, .. } = self;
         let now = Instant::now();
@@ -259,7 +261,7 @@ impl Connection {
     }
 }
 
-/// Receives responses; connects again where the server closes the connection.
+/// Receives responses; connects again if the server closes the connection.
 async fn receive(run: Rc<Run>, connection: Rc<RefCell<Connection>>) {
     let mut buffer = vec![0; 64 << 10];
     loop {

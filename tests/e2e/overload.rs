@@ -1,7 +1,8 @@
-//! Measures one AllocSvr, on a CPU of its own, under more calls than it can serve; wants an optimized build and an idle
+//! Measures one AllocSvr on its own CPU under more calls than it can serve; wants an optimized build and an idle
 //! machine of two CPUs: `just overload`.
 //!
-//! Each call counts for the second in which it was due. Goodput is the responses within the deadline of their call.
+//! Each call counts for the second in which it was due. Goodput is the number of responses within the deadline of their
+//! call.
 
 use std::fs;
 use std::process::Command;
@@ -11,33 +12,33 @@ use std::time::Duration;
 use crate::cluster::{Place, Server, eventually, seqsvr};
 use crate::open_calls::{OpenCalls, Second, run};
 
-/// The CPU of the AllocSvr, and that of everything else.
+/// The CPU of the AllocSvr, and the CPU of all other processes.
 const SERVER_CPU: &str = "0";
 const OTHER_CPU: &str = "1";
 
 /// Deadline of each call.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// Most time that a caller waits for a free stream of its connection.
+/// Longest time that a caller waits for a free stream of its connection.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Length of the overload, and of the load before and after it, in seconds.
+/// Length of the overload, and of the phases before and after it, in seconds.
 const OVERLOAD: usize = 60;
 const CALM: usize = 5;
 
-/// Interval of reading the lease.
+/// Interval between samples of the lease.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The overload, in multiples of what the server can serve.
+/// The rate of the overload, in multiples of the server's capacity.
 const FACTOR: f64 = 3.0;
 
-/// The load before and after it.
+/// The rate before and after the overload, in the same unit.
 const CALM_SHARE: f64 = 0.5;
 
 /// Connections of the callers.
 const CONNECTIONS: [usize; 3] = [16, 128, 1_000];
 
-/// Calls in flight in a closed loop, over as many connections as later: what they get is what the server can serve.
+/// Calls in flight in a closed loop, over as many connections as later. Their rate is the server's capacity.
 const CLOSED: usize = 4_096;
 
 const SET: &str = r#"
@@ -89,22 +90,22 @@ impl OneNode {
         format!("http://{}:7400", self.place.host)
     }
 
-    /// CPU time of the AllocSvr, in seconds.
+    /// Returns the CPU time of the AllocSvr, in seconds.
     pub(crate) fn cpu_s(&self) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.alloc.pid().as_raw_nonzero())).unwrap();
         let fields: Vec<_> = stat.rsplit(')').next().unwrap().split(' ').collect();
-        // User and system time, in ticks of 10 ms.
+        // The fields are user and system time, in ticks of 10 ms.
         (fields[12].parse::<f64>().unwrap() + fields[13].parse::<f64>().unwrap()) / 100.0
     }
 
-    /// Memory of the AllocSvr, in MiB.
+    /// Returns the memory of the AllocSvr, in MiB.
     pub(crate) fn rss_mib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.alloc.pid().as_raw_nonzero())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
     }
 
-    /// Time left of the AllocSvr's lease, in seconds.
+    /// Returns the remaining time of the AllocSvr's lease, in seconds.
     fn lease_s(&self) -> f64 {
         let url = format!("http://{}:7480/metrics", self.place.host);
         let output = Command::new("curl").args(["--silent", "--max-time", "5", &url]).output().unwrap();
@@ -120,7 +121,7 @@ fn pin_this_thread(cpu: &str) {
     assert!(Command::new("taskset").args(["-cp", cpu, &id]).output().unwrap().status.success());
 }
 
-/// What became of the calls of some seconds together.
+/// Returns the sum of the results of some seconds.
 fn total(seconds: &[Second]) -> Second {
     let mut all = seconds.iter().fold(Second::default(), |mut sum, second| {
         sum.latencies_us.extend(&second.latencies_us);
@@ -138,8 +139,8 @@ fn total(seconds: &[Second]) -> Second {
     all
 }
 
-/// Runs the plan. Returns what became of the calls, the CPU time of the AllocSvr at the start of each second and at the
-/// end, and the least that was left of its lease, both in seconds.
+/// Runs the plan. Returns the results of the calls, the CPU time of the AllocSvr at the start of each second and at the
+/// end, and the shortest remaining time of its lease, both in seconds.
 fn observed(node: &OneNode, plan: OpenCalls) -> (Vec<Second>, Vec<f64>, f64) {
     let (ended, end) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
@@ -176,7 +177,7 @@ fn goodput_under_three_times_the_capacity() {
             first_uid: 0,
             uids: 10_000_000,
         };
-        // The first one touches memory.
+        // The first run only touches memory.
         run(closed.clone(), |_| ());
         let (seconds, cpu_s, _) = observed(&node, closed.clone());
         let served = total(&seconds).served as f64;

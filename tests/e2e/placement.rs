@@ -1,4 +1,4 @@
-//! Sections that an operator moves, and a pause of balancing, at a cluster of processes.
+//! Sections that an operator moves, and a pause of balancing, in a cluster of processes.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::cluster::{eventually, seqsvr_json};
 use crate::plans::Cluster;
 
 impl Cluster {
-    /// Owner of a section, and the allocator that it was moved to.
+    /// Returns the owner of a section, and the allocator that an operator moved it to.
     fn owner(&self, section: &str) -> (String, String) {
         let view = seqsvr_json(&["section", "show", section, "--set", &self.set]);
         let text = |key: &str| view[key].as_str().unwrap_or_default().to_owned();
@@ -57,7 +57,7 @@ fn a_pause_of_balancing_is_in_status_until_it_is_resumed() {
     let plan = cluster.json(&["section", "balance", "--pause", "--dry-run"])["plan"].as_str().unwrap().to_owned();
     let made = cluster.json(&["section", "balance", "--pause", "--plan", &plan]);
     assert!(made["changed"] == true && made["paused"] == true, "{made:#}");
-    // Another leader.
+    // The pause survives a change of the leader.
     let leader = cluster.json(&["store", "members"])["leader"].as_u64().unwrap();
     let (code, text) = cluster.run(&["store", "lead", "--to", &(leader % 3 + 1).to_string()]);
     assert_eq!(code, Some(0), "{text}");

@@ -1,5 +1,5 @@
-//! Plans of operators at a cluster of processes: two operators plan beside each other, and what one has changed is
-//! never what the other one has seen.
+//! Plans of operators in a cluster of processes: two operators plan at the same time, and a plan is refused if the
+//! other operator has changed its basis since.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ const FINGERPRINT: usize = 16;
 
 pub(crate) struct Cluster {
     pub(crate) set: String,
-    /// By name. Dropped before the place, which has their logs.
+    /// The processes by name. They are dropped before the place, which has their logs.
     pub(crate) servers: BTreeMap<&'static str, Server>,
     pub(crate) place: Place,
 }
 
 impl Cluster {
-    /// Three stores and three allocators, each of which owns sections.
+    /// Starts three stores and three allocators, each of which owns sections.
     pub(crate) fn start() -> Cluster {
         let place = Place::new();
         let set = place.set_file("three-node.toml").display().to_string();
@@ -53,7 +53,7 @@ impl Cluster {
         self.servers.insert(name, self.place.server(name, &args));
     }
 
-    /// Exit code and all that a command prints.
+    /// Runs a command; returns its exit code and all its output.
     pub(crate) fn run(&self, args: &[&str]) -> (Option<i32>, String) {
         let output = seqsvr(&[args, &["--set", &self.set]].concat());
         (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
@@ -66,8 +66,8 @@ impl Cluster {
     }
 }
 
-/// Commands with what they print; fingerprints, which differ in each run, are numbered in the order in which they
-/// occur, and counts of sections are N.
+/// A transcript of commands and their output. Fingerprints, which differ in each run, are numbered in order of
+/// occurrence, and counts of sections are replaced by N.
 struct Transcript<'a> {
     cluster: &'a Cluster,
     text: String,
@@ -107,7 +107,7 @@ fn a_drain_that_was_planned_before_another_one_changes_nothing() {
     let mut transcript = Transcript { cluster: &cluster, text: String::new(), seen: BTreeMap::new() };
     let of_a1 = transcript.run(&["node", "drain", "a1", "--dry-run"]).unwrap();
     assert!(cluster.drained().is_empty());
-    // Another operator.
+    // The second operator drains a2.
     let of_a2 = seqsvr_json(&["node", "drain", "a2", "--dry-run", "--set", &cluster.set]);
     let of_a2 = of_a2["plan"].as_str().unwrap().to_owned();
     let made = seqsvr_json(&["node", "drain", "a2", "--plan", &of_a2, "--set", &cluster.set]);
@@ -177,10 +177,10 @@ fn every_change_is_shown_with_its_plan_and_refuses_another_one() {
         assert!(code == Some(5) && text.contains("STALE_PLAN"), "{change:?}: {text}");
     }
     assert_eq!((members()["leader"].as_u64(), cluster.drained().len()), (Some(leader), 0));
-    // All nodes of the set are on this host.
+    // All nodes of the set run on this host.
     let (code, text) = cluster.run(&["host", "drain", &host, "--plan", other]);
     assert!(code == Some(3) && text.contains("NO_MAJORITY"), "{text}");
-    // A change that is made already needs no plan.
+    // A change that is already made needs no plan.
     let leads = leader.to_string();
     let (code, text) = cluster.run(&["store", "lead", "--to", &leads, "--plan", other]);
     assert_eq!((code, text.as_str()), (Some(0), format!("store {leads} leads set im-a\n").as_str()));

@@ -1,5 +1,5 @@
-//! The ports of a real set: what each lists by reflection is what the table in `seq_proto::ports` has, and a method of
-//! any other service is unknown there. Prints the table.
+//! The ports of a real set: each port lists by reflection the services that the table in `seq_proto::ports` has for it,
+//! and does not know the methods of any other service. Prints the table.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ const PORTS: [(Port, u16); 8] = [
     (Port::Metrics, 7480),
 ];
 
-/// A set of real processes, with TLS or without.
+/// A set of real processes with or without TLS.
 struct Cluster {
     _servers: Vec<Server>,
     place: Place,
@@ -63,7 +63,7 @@ impl Cluster {
         format!("{}://{}:{port}", if self.tls { "https" } else { "http" }, self.place.host)
     }
 
-    /// Connections with the certificate of a holder.
+    /// Creates connections with the certificate of a holder.
     fn pool(&self, holder: &str) -> Pool {
         if !self.tls {
             return Pool::new();
@@ -72,7 +72,7 @@ impl Cluster {
         Pool::with_dial(1, seq_channel::tls::dial(credentials))
     }
 
-    /// The services that a port lists; `None` for one that is not gRPC.
+    /// Returns the services that a port lists; `None` if the port does not serve gRPC.
     fn listed(&self, port: u16) -> Option<BTreeSet<String>> {
         let args = ["services", "--addr", &self.url(port), "-o", "json"];
         let output = self.place.seqsvr(&args);
@@ -81,7 +81,7 @@ impl Cluster {
         Some(services.iter().map(|service| service.as_str().unwrap().to_owned()).collect())
     }
 
-    /// Sends an empty message of a method to a port; returns the code of the response.
+    /// Sends an empty message to a method on a port; returns the code of the response.
     async fn try_method(&self, holder: &str, port: u16, path: &str) -> Code {
         let pool = self.pool(holder);
         let mut service = Grpc::new(pool.get(&format!("{}:{port}", self.place.host)).unwrap());
@@ -99,7 +99,7 @@ impl Cluster {
     }
 }
 
-/// A holder that may call a service.
+/// Returns a holder that may call a service.
 fn holder_of(row: &roles::Row) -> &'static str {
     use seq_auth::Role::{Alloc, Operator, Store};
     let has = |role| {
@@ -115,7 +115,7 @@ fn holder_of(row: &roles::Row) -> &'static str {
     }
 }
 
-/// What every port lists and knows; returns the lines of the table.
+/// Checks the services that every port lists and knows; returns the lines of the table.
 fn check_ports(cluster: &Cluster) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut lines = Vec::new();
@@ -152,7 +152,7 @@ fn each_port_has_what_the_table_names_and_nothing_else() {
         let cluster = Cluster::start(tls);
         let lines = check_ports(&cluster);
         println!("{} TLS:\n{}", if tls { "with" } else { "without" }, lines.join("\n"));
-        // Any member's admin port alone is enough: followers forward to the leader.
+        // The admin port of any member is enough, because followers forward to the leader.
         for port in [7304, 7305, 7306] {
             let nodes = cluster.place.seqsvr_json(&["node", "list", "--addr", &cluster.url(port)]);
             assert_eq!(nodes["nodes"].as_array().unwrap().len(), 2, "{nodes:#}");
@@ -162,7 +162,7 @@ fn each_port_has_what_the_table_names_and_nothing_else() {
             let made = cluster.place.seqsvr(&["backup", "create", "--out", &file, "--addr", &cluster.url(port)]);
             assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         }
-        // Any other port states where the admin ports are; to operators only, where there is TLS.
+        // Any other port names the admin ports, but with TLS only to operators.
         for port in [7301, 7400, 7404] {
             let list = ["node", "list", "--addr", &cluster.url(port)];
             cluster.place.seqsvr_json(&list);
@@ -172,11 +172,11 @@ fn each_port_has_what_the_table_names_and_nothing_else() {
                 assert!(!refused.status.success() && stderr.contains("ROLE_DENIED"), "{stderr}");
             }
         }
-        // A command of callers names the port that it was given.
+        // A command for callers names the role of the port that it was given.
         let refused = cluster.place.seqsvr(&["next", "42", "--addr", &cluster.url(7404)]);
         let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(stderr.contains("is the port of an AllocSvr for its peers"), "{stderr}");
-        // A section is handed over between the ports for peers.
+        // The handover of a section uses the ports for peers.
         let drained = cluster.place.seqsvr(&["node", "drain", "a1", "--set", &cluster.set, "--yes"]);
         assert!(drained.status.success(), "{}", String::from_utf8_lossy(&drained.stderr));
     }
@@ -197,7 +197,7 @@ fn a_store_forwards_with_the_rights_of_the_sender_that_it_states() {
             ForwardServiceClient::new(pool.get(&addr).unwrap()).forward(request).await.map(drop)
         })
     };
-    // A client's status has no ids of processes and nodes, at either port for nodes.
+    // The status for a client has no ids of processes and nodes, at either port for nodes.
     for (holder, is_shown) in [("client/backend", false), ("operator/admin", true), ("alloc/im-a/a1", true)] {
         for port in [7301, 7404] {
             let addr = format!("{}:{port}", cluster.place.host);
@@ -214,7 +214,7 @@ fn a_store_forwards_with_the_rights_of_the_sender_that_it_states() {
     }
     let list = "/seqsvr.v1.NodeAdminService/ListNodes";
     let operator = Some("seqsvr://three-node/operator/admin");
-    // Only stores forward, and what they forward as themselves is denied.
+    // Only stores may forward, and a request that a store forwards under its own identity is denied.
     for holder in ["operator/admin", "client/backend", "alloc/im-a/a1"] {
         let refused = forward(holder, list, operator).unwrap_err();
         assert_eq!(reason(&refused).as_deref(), Some("ROLE_DENIED"), "{holder}");
@@ -223,7 +223,7 @@ fn a_store_forwards_with_the_rights_of_the_sender_that_it_states() {
         let refused = forward("store/im-a/s2", list, sender).unwrap_err();
         assert_eq!(reason(&refused).as_deref(), Some("ROLE_DENIED"), "{sender:?}");
     }
-    // The services of the other ports are not reached this way.
+    // A forwarded request does not reach the services of the other ports.
     for method in ["/seqsvr.v1.ControlService/Register", "/seqsvr.v1.ForwardService/Forward", "x"] {
         let refused = forward("store/im-a/s2", method, operator).unwrap_err();
         assert_eq!(reason(&refused).as_deref(), Some("MALFORMED"), "{method}");

@@ -1,5 +1,5 @@
-//! Scrapes and probes of processes that start, stop, or are cut off: metrics are well-formed, the process is alive, and
-//! the readiness probe names the check that fails.
+//! Scrapes and probes of processes that start, stop, or are cut off: metrics are well-formed, the liveness probe
+//! succeeds, and the readiness probe names the failing check.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 
 use crate::cluster::{Place, Server, eventually, seqsvr};
 
-/// The ports for metrics of store 1 and of the two allocators.
+/// The metrics ports of store 1 and of the two allocators.
 const STORE: u16 = 7311;
 const ALLOCS: [u16; 2] = [7480, 7481];
 
-/// The response of a port for metrics and probes; empty where nothing listens yet.
+/// Returns the response of a port for metrics and probes; empty if no process listens yet.
 fn get(place: &Place, port: u16, path: &str) -> String {
     let mut response = String::new();
     let Ok(mut stream) = TcpStream::connect((place.host, port)) else { return response };
@@ -25,7 +25,7 @@ fn is_ready(place: &Place, port: u16) {
     eventually("the process is ready", || get(place, port, "/readyz").starts_with("HTTP/1.1 200").then_some(()));
 }
 
-/// Waits until the readiness probe of a process names this check; it is alive and can be scraped then.
+/// Waits until the readiness probe of a process names this check; asserts that the process is alive and can be scraped.
 fn fails(place: &Place, port: u16, check: &str) {
     eventually(check, || {
         let ready = get(place, port, "/readyz");
@@ -44,7 +44,7 @@ fn is_alive(place: &Place, port: u16, state: &str) {
     lint(text);
 }
 
-/// `promtool check metrics`, where it is installed.
+/// Runs `promtool check metrics` if it is installed.
 fn lint(text: &str) {
     let command = Command::new("promtool")
         .args(["check", "metrics"])
@@ -72,7 +72,7 @@ fn processes_that_are_not_ready_name_the_check_and_can_be_scraped() {
     };
     let alloc = |name: &str| place.server(name, &["alloc", "--set", &set, "--name", name, "--cores", "1"]);
 
-    // Starting: an allocator without a store, then a store without its majority.
+    // Starting: first an allocator without a store, then a store without its majority.
     let _a1 = alloc("a1");
     fails(&place, ALLOCS[0], "registered: ");
     let mut stores = vec![store("1")];
@@ -83,13 +83,13 @@ fn processes_that_are_not_ready_name_the_check_and_can_be_scraped() {
         is_ready(&place, port);
     }
 
-    // Drained: it forwards, and stays ready.
+    // Drained: the allocator forwards, and stays ready.
     let drained = seqsvr(&["node", "drain", "a1", "--yes", "--set", &set]);
     assert!(drained.status.success(), "{}", String::from_utf8_lossy(&drained.stderr));
     assert!(get(&place, ALLOCS[0], "/readyz").starts_with("HTTP/1.1 200"));
     is_alive(&place, ALLOCS[0], "drained");
 
-    // Stopping: its port is closed, also while it cannot hand its sections over because no store responds.
+    // Stopping: the port is closed, even while the sections cannot be handed over because no store responds.
     stores.iter().for_each(Server::freeze);
     rustix::process::kill_process(a2.pid(), rustix::process::Signal::TERM).unwrap();
     eventually("the port is closed", || get(&place, ALLOCS[1], "/readyz").is_empty().then_some(()));
@@ -97,7 +97,7 @@ fn processes_that_are_not_ready_name_the_check_and_can_be_scraped() {
     assert_eq!(a2.wait_exit(), Some(0), "{}", a2.log());
     is_ready(&place, ALLOCS[0]);
 
-    // Cut off: an allocator whose stores are gone.
+    // Cut off: all stores of the allocator are killed.
     stores.iter_mut().for_each(Server::kill);
     fails(&place, ALLOCS[0], "lease: ");
 }

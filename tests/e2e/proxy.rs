@@ -1,4 +1,5 @@
-//! `seqsvr proxy` in front of a real cluster: every endpoint, one order, readiness, and an orderly end.
+//! `seqsvr proxy` in front of a real cluster: every endpoint, the order across endpoints, readiness, and an orderly
+//! end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -39,7 +40,7 @@ fn start(place: &Place) -> Server {
     place.server("proxy", &args)
 }
 
-/// Sends one HTTP/1.1 request; returns status line and body.
+/// Sends one HTTP/1.1 request; returns the status line and the body.
 fn http(place: &Place, port: u16, request: &str, body: &str) -> Option<(String, String)> {
     let mut stream = TcpStream::connect((place.host, port)).ok()?;
     let head = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n");
@@ -76,7 +77,7 @@ fn next(uid: u64) -> v1::NextRequest {
     v1::NextRequest { uid: Some(uid), count: 1, ..v1::NextRequest::default() }
 }
 
-/// Sends one message in a stream of its own.
+/// Sends one message in its own stream.
 async fn stream(client: &mut SequenceServiceClient<Channel>, uids: Vec<u64>) -> v1::NextManyResponse {
     let request = Some(v1::NextManyRequest { uids, ..v1::NextManyRequest::default() });
     let message = v1::NextStreamRequest { tag: 9, request, timeout_ms: 0, now_only: false };
@@ -120,7 +121,7 @@ async fn every_endpoint_of_a_proxy_allocates_in_one_order() {
         let advance = v1::AdvanceRequest { uid: Some(uid), to: Some(100), ..Default::default() };
         assert!(client.advance(advance).await.unwrap().into_inner().epoch >= 1);
         assert_eq!(client.next(next(uid)).await.unwrap().into_inner().value, 101);
-        // A caller of the node itself goes on from there.
+        // A caller of the node itself gets the next seq.
         let direct = &seqsvr_json(&["next", &uid.to_string(), "--addr", &addr])["items"][0];
         assert_eq!(direct["value"], "102");
     }
@@ -130,7 +131,7 @@ async fn every_endpoint_of_a_proxy_allocates_in_one_order() {
     let far = client.advance(far).await.unwrap_err();
     assert_eq!(seq_proto::status::reason(&far).as_deref(), Some("ADVANCE_TOO_FAR"));
     assert!(seq_proto::status::metadata(&far, "bound").is_some_and(|bound| bound != "0"));
-    // Its routes lead a client of the SDK to the cluster.
+    // The proxy's routes lead a client of the SDK to the cluster.
     let url = format!("http://{}:{}", place.host, PORTS[0]);
     let through = &seqsvr_json(&["next", "42", "--addr", &url])["items"][0];
     assert_eq!(through["value"], "103");
@@ -145,7 +146,7 @@ async fn concurrent_calls_through_two_proxies_endpoints_keep_their_order() {
     let (_cluster, _) = dev::start(&place);
     let _proxy = start(&place);
     eventually("the proxy is ready", || readyz(&place).filter(|(ready, _)| *ready));
-    // The largest number of which a response has arrived: every later request gets a larger one.
+    // The largest seq of a received response: every later request gets a larger seq.
     let (largest, seen) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(Vec::new())));
     let callers = (0..CALLERS).map(|caller| {
         let (largest, seen) = (largest.clone(), seen.clone());

@@ -1,4 +1,4 @@
-//! Probes, status and commands while the store has no majority, with real processes, killed and paused.
+//! Probes, status and commands while the store has no majority, with real processes that are killed and paused.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
 
-/// A node responded and is unhealthy.
+/// Exit code if a node responded and is unhealthy.
 const UNHEALTHY: i32 = 3;
 
-/// Bound on the time of a command that cannot succeed: an election, the timeout of a paused member, and a busy machine.
+/// Longest time of a command that cannot succeed: an election, the timeout of a paused member, and a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(9);
 
 struct Cluster {
@@ -48,7 +48,7 @@ impl Cluster {
         self.place.server(&name, &["store", "--set", &set, "--id", &id.to_string(), "--data", &data])
     }
 
-    /// The set in the output of `status` through an allocator, with its stores.
+    /// Returns the set in the output of `status` through an allocator, with its stores.
     fn status(&self) -> Value {
         let addr = format!("http://{}:7400", self.place.host);
         let output = seqsvr(&["status", "--addr", &addr, "--timeout-ms", "1000", "-o", "json"]);
@@ -75,7 +75,7 @@ impl Cluster {
         (output, since.elapsed())
     }
 
-    /// The response of a store's port for probes.
+    /// Returns the response of a store's port for probes.
     fn get(&self, id: usize, path: &str) -> String {
         let mut stream = TcpStream::connect((self.place.host, 7310 + id as u16)).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
@@ -93,7 +93,7 @@ fn lines(log: &str, needle: &str) -> usize {
     log.lines().filter(|line| line.contains(needle)).count()
 }
 
-/// Every command that needs a majority.
+/// The commands that need a majority.
 const COMMANDS: [&[&str]; 7] = [
     &["store", "remove", "2", "3", "--dry-run"],
     &["store", "remove", "2", "3", "--yes", "--below-three"],
@@ -138,12 +138,12 @@ fn a_lost_quorum_is_reported_by_probes_status_and_every_command_at_once() {
     assert_eq!(members.status.code(), Some(UNHEALTHY));
     assert!(text(&members.stdout).contains("NO QUORUM since"), "{}", text(&members.stdout));
 
-    // One line for each fault, however long it lasts.
+    // The log has one line per fault, independent of its duration.
     let log = cluster.stores[leader - 1].log();
     assert_eq!(lines(&log, "a member of the store does not respond"), 2, "{log}");
     assert_eq!((lines(&log, "quorum lost"), lines(&log, "this member leads")), (1, 1), "{log}");
     assert!(lines(&log, " WARN ") <= 12, "{log}");
-    // The next failed renewal finds the lease expired.
+    // The lost lease is found at the next failed renewal.
     eventually("the lost lease is logged", || (lines(&cluster.allocs[0].log(), "lease lost") > 0).then_some(()));
     let log = cluster.allocs[0].log();
     assert_eq!((lines(&log, "cannot renew"), lines(&log, "lease lost")), (1, 1), "{log}");

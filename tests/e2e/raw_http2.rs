@@ -1,10 +1,10 @@
-//! A client of HTTP/2 that costs next to no CPU, and can do what a library prevents: leave responses unread, end
-//! requests half-way, cancel them at any time. Requests are encoded by hand; responses are only distinguished by their
-//! frames.
+//! An HTTP/2 client that costs almost no CPU, and can do things that a library prevents: leave responses unread, end
+//! requests half-way, cancel requests at any time. Requests are encoded by hand; responses are only distinguished by
+//! their frames.
 
 use std::io;
 
-/// The frames that it sends and distinguishes.
+/// Types of the frames that the client sends and distinguishes.
 pub(crate) mod frame {
     pub(crate) const DATA: u8 = 0;
     pub(crate) const HEADERS: u8 = 1;
@@ -18,7 +18,7 @@ pub(crate) mod frame {
 /// Length of a frame's header.
 const HEAD: usize = 9;
 
-/// Flags of frames; of SETTINGS and PING the first one is an acknowledgement.
+/// Flags of frames. The flag 0x1 is an acknowledgement in SETTINGS and PING.
 const END_STREAM: u8 = 0x1;
 const ACK: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
@@ -36,7 +36,7 @@ pub(crate) const MAX_PAYLOAD: usize = 16 << 10;
 /// Largest window.
 pub(crate) const OPEN_WINDOW: u32 = (1 << 31) - 1;
 
-/// What one connection sends.
+/// The requests of one connection.
 pub(crate) struct Requests {
     path: &'static str,
     timeout: String,
@@ -44,13 +44,13 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Requests to a method, each with this value of `grpc-timeout`.
+    /// Creates requests to a method, each with this value of `grpc-timeout`.
     pub(crate) fn new(path: &'static str, timeout: &str) -> Requests {
         Requests { path, timeout: timeout.to_owned(), next_stream: 1 }
     }
 
-    /// The start of a connection. Responses are limited to `window` bytes each, and to 64 KiB together unless it is
-    /// [`OPEN_WINDOW`].
+    /// Returns the start of a connection. Responses are limited to `window` bytes each, and to 64 KiB together unless
+    /// the window is [`OPEN_WINDOW`].
     pub(crate) fn open(window: u32) -> Vec<u8> {
         let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         let mut settings = INITIAL_WINDOW_SIZE.to_be_bytes().to_vec();
@@ -66,8 +66,8 @@ impl Requests {
     pub(crate) fn head(&mut self, bytes: &mut Vec<u8>) -> u32 {
         let stream = self.next_stream;
         self.next_stream += 2;
-        // POST and http of the static table. The others are added to the dynamic table by the first request, the last
-        // one at 62, and are indexed by the others, as by any library.
+        // POST and http are in the static table. The first request adds its other headers to the dynamic table, the
+        // last header at 62, and later requests index them, as with any library.
         let mut block = vec![0x83, 0x86];
         if stream == 1 {
             literal(&mut block, Name::Indexed(4), self.path);
@@ -99,7 +99,7 @@ impl Requests {
     }
 }
 
-/// A message with its length, as gRPC frames it.
+/// Returns a message with its length, as gRPC frames it.
 pub(crate) fn grpc_message(message: &[u8]) -> Vec<u8> {
     let mut framed = vec![0];
     framed.extend((message.len() as u32).to_be_bytes());
@@ -107,7 +107,7 @@ pub(crate) fn grpc_message(message: &[u8]) -> Vec<u8> {
     framed
 }
 
-/// What a server sends that matters to a caller.
+/// An event that a caller needs of the frames that a server sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A part of a message.
@@ -116,24 +116,24 @@ pub(crate) enum Event {
     End(u32),
     /// A request was reset, or ended without a message.
     Refused(u32),
-    /// The server accepts so many requests at a time.
+    /// The number of concurrent requests that the server accepts.
     Streams(u32),
-    /// The server accepts so many bytes in each new request.
+    /// The number of bytes that the server accepts in each new request.
     Window(u32),
-    /// The server accepts so many bytes more in a request, or on the connection (0).
+    /// The number of additional bytes that the server accepts in a request, or on the connection (0).
     More(u32, u32),
     /// The server closes the connection.
     GoAway,
 }
 
-/// Decodes what a server sends, across reads.
+/// Decodes frames from a server, across reads.
 #[derive(Default)]
 pub(crate) struct Decoder {
     unread: Vec<u8>,
 }
 
 impl Decoder {
-    /// Decodes the frames of received bytes; appends what must be sent in return.
+    /// Decodes the frames of received bytes; appends the responses that HTTP/2 requires to `send`.
     pub(crate) fn decode(&mut self, received: &[u8], send: &mut Vec<u8>, mut event: impl FnMut(Event)) {
         self.unread.extend_from_slice(received);
         let mut at = 0;
@@ -175,7 +175,7 @@ enum Name {
     New(&'static str),
 }
 
-/// A header that is added to the dynamic table.
+/// Appends a header that is added to the dynamic table.
 fn literal(block: &mut Vec<u8>, name: Name, value: &str) {
     let text = |block: &mut Vec<u8>, text: &str| {
         assert!(text.len() < 127, "a length of one byte");
@@ -199,7 +199,7 @@ fn put(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     bytes.extend_from_slice(payload);
 }
 
-/// Whether a socket just has no more space or bytes now.
+/// Returns whether a socket just has no more space or bytes at this time.
 pub(crate) fn is_blocked(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }

@@ -1,5 +1,6 @@
-//! Two of three stores are lost for good while numbers are allocated. The set is recovered from the data directory that
-//! is left and from what the allocators know, and one checker sees the whole history: no number twice, none lower.
+//! Two of three stores are lost permanently while seqs are allocated. The set is recovered from the remaining data
+//! directory and from the allocators' state, and one checker sees all seqs: no seq is allocated twice, and none is
+//! lower than an earlier seq.
 
 use std::fs;
 use std::path::Path;
@@ -61,7 +62,7 @@ fn a_set_that_lost_its_majority_is_recovered_without_a_number_twice() {
     let serves = || seqsvr(&["status", "--set", &set.file]).status.success().then_some(());
     eventually("the set serves", serves);
 
-    // A copy that is older than the directory which is left.
+    // `old` is a copy that is older than the remaining directory.
     let (left, old, out) = (set.path("s3"), set.path("s3-old"), set.path("recovered.backup"));
     stores[2].kill();
     copy(Path::new(&left), Path::new(&old));
@@ -73,7 +74,7 @@ fn a_set_that_lost_its_majority_is_recovered_without_a_number_twice() {
     let (code, _, text) = set.recover(&["--data", &left, "--out", &out, "--offline", "--confirm", "im-a"]);
     assert!(code == Some(2) && text.contains("in use by another process"), "{text}");
 
-    // It retries through the loss, and its checker has the order of before by the floors.
+    // The replay retries through the loss, and its floors carry the order from before the loss over.
     let replay = Replay::start(&set.place, &set.addr());
     for (store, data) in stores.iter_mut().zip(["s1", "s2", "s3"]) {
         store.kill();
@@ -90,7 +91,7 @@ fn a_set_that_lost_its_majority_is_recovered_without_a_number_twice() {
     for alloc in view["allocators"].as_array().unwrap() {
         assert!(alloc["error"].is_null() && alloc["known"].as_u64() > Some(0), "{view:#}");
     }
-    // The older directory lacks raises that the allocators know.
+    // The allocators know raises that the older directory lacks.
     let (code, of_old, text) = set.recover(&["--data", &old, "--out", &out, "--dry-run"]);
     let raised = of_old["allocators"].as_array().unwrap().iter().any(|alloc| alloc["raised"].as_u64() > Some(0));
     assert!(code == Some(0) && raised, "{text}{of_old:#}");
@@ -110,7 +111,7 @@ fn a_set_that_lost_its_majority_is_recovered_without_a_number_twice() {
         seqsvr_json(&[&first[..], &["--plan", plan["plan"].as_str().unwrap()]].concat())
     });
     let _stores = [1, 2, 3].map(|id| set.store(id, &format!("new-{id}")));
-    // The allocators of before may serve to the end of their leases, and the quarantine outlasts those.
+    // The old allocators may serve to the end of their leases, which end before the quarantine.
     let during = replay.finish();
     eventually("the recovered set is healthy", serves);
     let later = Replay::start(&set.place, &set.addr()).finish();
@@ -122,14 +123,14 @@ fn a_set_that_lost_its_majority_is_recovered_without_a_number_twice() {
     let checked = [during, later].map(|report| report["allocations"].as_u64().unwrap());
     println!("{checked:?} numbers checked, uid 7 skipped {skipped}: 0 decreases, 0 duplicates");
 
-    // Now it is alive.
+    // The set is alive again, so another restore is refused.
     let data = set.path("late");
     let late = seqsvr(&["restore", "--from", &out, "--set", &set.file, "--id", "1", "--data", &data, "--yes"]);
     let text = String::from_utf8_lossy(&late.stderr).into_owned();
     assert!(late.status.code() == Some(1) && text.contains("is alive") && !Path::new(&data).exists(), "{text}");
 }
 
-/// What is wrong is named, and nothing is written.
+/// Checks that wrong input is named, and that no file is written.
 fn refuses_bad_input(set: &Set, left: &str, out: &str) {
     let damaged = set.path("damaged");
     copy(Path::new(left), Path::new(&damaged));

@@ -1,7 +1,7 @@
 //! Unchanged Redis clients against both nodes of a development cluster: redis-cli, redis-benchmark and redis-py.
 //!
-//! They are Debian packages (redis-tools, python3-redis). Where one is missing its test prints a line and passes, and
-//! fails in CI.
+//! The clients are Debian packages (redis-tools, python3-redis). Without one of them, its test prints a line and
+//! passes, and fails in CI.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,12 +28,13 @@ pub(crate) fn start(place: &Place) -> (Server, Vec<Node>) {
     (server, nodes.collect())
 }
 
-/// The path of a tool; `None`, with a line on stderr, where it is missing; fails in CI.
+/// Returns the path of a tool; if it is missing, fails in CI, else prints a line to stderr and returns `None`.
 pub(crate) fn tool(name: &str) -> Option<PathBuf> {
     find(name, name, |path| path.is_file())
 }
 
-/// The first suitable program of a name on the PATH: a machine may have several Pythons, with packages in one of them.
+/// Returns the first suitable program with a name on the PATH: a machine may have several Pythons, but the packages in
+/// only one.
 fn find(name: &str, what: &str, fits: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let dirs = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&dirs).map(|dir| dir.join(name)).find(|path| fits(path));
@@ -51,7 +52,7 @@ pub(crate) fn run(command: &mut Command) -> Output {
     output
 }
 
-/// Number of forwarded calls, as the node counts them.
+/// Returns the number of calls that a node has forwarded, by its own count.
 fn forwarded(node: &Node) -> u64 {
     let status = seqsvr_json(&["status", "--addr", &node.grpc]);
     let allocs = status["allocs"].as_array().unwrap();
@@ -68,7 +69,7 @@ fn redis_cli_and_redis_benchmark_work_unchanged() {
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     };
     let [one, two] = &nodes[..] else { panic!("two nodes") };
-    // Both nodes serve a uid of either, so one of them forwards.
+    // Both nodes serve a uid of either node, so the other node forwards.
     for uid in ["seq:42", "seq:999999"] {
         for (node, value) in [(one, "1"), (two, "2"), (one, "3")] {
             assert_eq!(ask(node, &["INCR", uid]), value, "{uid}");

@@ -1,7 +1,7 @@
 //! Redis clients for Node: ioredis and node-redis with their defaults, against both nodes of a development cluster.
 //!
-//! `.ci/run` installs them below target/node; where they are missing the test is skipped with a line on stderr, and
-//! fails in CI.
+//! `.ci/run` installs the libraries below target/node. Without them, the test fails in CI, and is skipped elsewhere
+//! with a line on stderr.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::redis::{self, run, tool};
 /// The directory of installed npm packages.
 pub(crate) const MODULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/node/node_modules");
 
-/// Allocates numbers with every batching API of the libraries, and checks that none is allocated twice.
+/// Allocates seqs with every batching API of the libraries, and checks that no seq is allocated twice.
 const SCRIPT: &str = r#"
 const assert = require("node:assert");
 const Redis = require("ioredis");
@@ -82,7 +82,7 @@ withIoredis().then(withNodeRedis).then(together).then(() => console.log("done"),
 });
 "#;
 
-/// Whether a package is installed; if not, prints a line to stderr, and fails in CI.
+/// Returns whether a package is installed; if not, prints a line to stderr, and fails in CI.
 pub(crate) fn has_module(name: &str) -> bool {
     let has = Path::new(MODULES).join(name).is_dir();
     if !has {
@@ -99,7 +99,7 @@ fn ioredis_and_node_redis_work_unchanged() {
     let (_server, nodes) = redis::start(&place);
     let addresses = nodes.iter().map(|node| format!("{}:{}", node.host, node.port));
     let mut command = Command::new(node);
-    // Arguments after `--` are those of the script.
+    // Arguments after `--` belong to the script.
     command.env("NODE_PATH", MODULES).args(["-e", SCRIPT, "--"]).args(addresses).stderr(Stdio::piped());
     let output = run(&mut command);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");

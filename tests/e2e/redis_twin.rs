@@ -1,5 +1,5 @@
-//! A real redis-server and seqsvr side by side: the same commands get the same replies wherever both support the
-//! command. Commands that only seqsvr refuses are listed in a separate table, so each of them is a decision.
+//! A real redis-server and seqsvr side by side: the same commands get the same replies if both support the command.
+//! Commands that only seqsvr refuses are listed in a separate table, so each refusal is a decision.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -103,7 +103,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("LOLWUT", "unknown command"),
 ];
 
-/// Commands that neither supports, which must return the same kind of error.
+/// Commands that neither server supports, which must return the same kind of error.
 const UNKNOWN: &[&str] = &["HELP", "NONSENSE", "HGETS K", "XYZ", "LPUSHXX K", "ZZTOP"];
 
 /// A redis-server without persistence, on a socket in the test's directory.
@@ -126,11 +126,11 @@ impl Drop for Redis {
     }
 }
 
-/// One connection; commands are lines.
+/// A connection; commands are lines.
 struct Talk<S: Read>(BufReader<S>);
 
 impl<S: Read + Write> Talk<S> {
-    /// The bytes of the reply to a command; those received so far if the server closes the connection.
+    /// Returns the bytes of the reply to a command, or the bytes received so far if the server closes the connection.
     fn ask(&mut self, command: &str) -> String {
         // The read detects a connection closed by the server.
         let _ = self.0.get_mut().write_all(format!("{command}\r\n").as_bytes());
@@ -160,7 +160,7 @@ impl<S: Read + Write> Talk<S> {
     }
 }
 
-/// The command with the keys of the given sequence.
+/// Returns the command with the keys of the given sequence.
 fn with_keys(command: &str, number: usize) -> String {
     let key = |word: &str, first: usize| format!("seq:{}", number * 2 + first + usize::from(word == "L"));
     let words = command.split(' ').map(|word| match word.trim_matches(['"', '\'']) {
@@ -194,7 +194,7 @@ fn redis_and_seqsvr_give_the_same_replies() {
         for command in *conversation {
             let command = with_keys(command, number);
             let (right, got) = (theirs.ask(&command), ours.ask(&command));
-            // Texts of unknown commands list the known ones; the kind is the same.
+            // Replies to unknown commands list the known commands, so only the kind of error is compared.
             let unknown = "-ERR unknown command";
             if right != got && !(right.starts_with(unknown) && got.starts_with(unknown)) {
                 differences += &format!("{conversation:?} at {command}:\n  redis  {right:?}\n  seqsvr {got:?}\n");

@@ -1,4 +1,4 @@
-//! A killed store is replaced by a new one, with the operators' commands, during a replay.
+//! A killed store is replaced by a new store with the operators' commands, during a replay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ impl Stores {
         self.place.server(&name, &args)
     }
 
-    /// The set file with store 4 instead of store 3.
+    /// Writes the set file with store 4 instead of store 3.
     fn new_set(&self) -> PathBuf {
         let text = fs::read_to_string(&self.set).unwrap();
         let (old, new) = ("id = 3\nname = \"s3\"", "id = 4\nname = \"s4\"");
@@ -65,12 +65,12 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
     stores[2].kill();
     let file = cluster.new_set();
     let new = file.display().to_string();
-    // A member started without --join is refused by name.
+    // A member that starts without --join is refused with the name of the flag.
     let mut alone = cluster.server(4, &file, &[]);
     assert_eq!(alone.wait_exit(), Some(CONFIG), "{}", alone.log());
     assert!(alone.log().contains("--join"), "{}", alone.log());
     drop(alone);
-    // The leader's refusal is passed on at once, and recorded once; nobody confirms without a terminal.
+    // The leader's refusal is passed on at once, and recorded once; without a terminal, the command needs --yes.
     let unready = seqsvr(&["store", "replace", "3", "4", "--set", &new, "--yes"]);
     assert_eq!(unready.status.code(), Some(3), "{}", stderr(&unready));
     assert!(stderr(&unready).contains("(MEMBER_NOT_REACHED)"), "{}", stderr(&unready));
@@ -92,7 +92,7 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
     let again = seqsvr_json(&["store", "replace", "3", "4", "--set", &new, "--yes"]);
     assert_eq!((&again["voters"], &again["changed"]), (&serde_json::json!([1, 2, 4]), &Value::Bool(false)));
 
-    // The old member restarts with its disk, and learns that it was removed.
+    // The old member restarts with its disk, and is notified of its removal.
     stores[2] = cluster.server(3, &cluster.set, &[]);
     assert_eq!(stores[2].wait_exit(), Some(REMOVED), "{}", stores[2].log());
     assert!(stores[2].log().contains("removed"), "{}", stores[2].log());
@@ -100,15 +100,15 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
     assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("USED_STORE_ID"), "{}", stderr(&refused));
 
-    // The allocators use the old file: a store that only the file lists does not count as missing.
-    // Their next renewals bring the new list.
+    // The allocators use the old file, but a store that only the file lists does not count as missing. Their next
+    // renewals return the new list.
     eventually("the cluster is well, with the new store and without the old one", || {
         let status = seqsvr(&["status", "--addr", &addr]);
         let text = String::from_utf8_lossy(&status.stdout).into_owned();
         (status.status.success() && text.contains(":7321") && !text.contains(":7303")).then_some(())
     });
 
-    // Members change before files do.
+    // The members change before the files.
     let outdated = eventually("nothing is missing by the old file", || {
         let status = seqsvr(&["status", "--set", &old]);
         status.status.success().then(|| String::from_utf8_lossy(&status.stdout).into_owned())
@@ -124,7 +124,7 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
     let ids: Vec<u64> = members["members"].as_array().unwrap().iter().map(|one| one["id"].as_u64().unwrap()).collect();
     assert_eq!((&members["leader"], ids), (&Value::from(4), vec![1, 2, 4]));
 
-    // The new member is now needed: with one of the others down, it completes the majority.
+    // The new member is needed from here: with another member down, it completes the majority.
     stores[0].kill();
     assert_clean(&replay.finish());
     eventually("sections are raised still", || {

@@ -1,4 +1,4 @@
-//! Orderly stops of a whole set, with real processes: numbers go on where they stopped, for every user.
+//! Orderly stops of a whole set with real processes: every user continues with the next seq.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::{Place, Server, eventually};
 
-/// Users with numbers: 5,000 in each of 20 sections.
+/// Users with seqs: 5,000 in each of 20 sections.
 const USERS: u64 = 100_000;
 
-/// Uids from one user to the next.
+/// Distance between the uids of two users.
 const STRIDE: u64 = 20;
 
 /// Timeout of a reply on a busy machine.
@@ -23,7 +23,7 @@ struct Set {
 }
 
 impl Set {
-    /// Starts three stores and two allocators, again after a stop.
+    /// Starts three stores and two allocators, at first or after a stop.
     fn start(place: Place) -> Set {
         let set = place.set_file("three-node.toml").display().to_string();
         let store = |id: u64| {
@@ -37,7 +37,7 @@ impl Set {
         Set { place, stores, allocs }
     }
 
-    /// Stops both allocators at the same time, and then the stores. Returns how long the allocators took.
+    /// Stops both allocators at the same time, and then the stores. Returns the time that the allocators took.
     fn stop(mut self) -> (Place, Duration) {
         let began = Instant::now();
         self.allocs.iter().for_each(Server::interrupt);
@@ -51,7 +51,7 @@ impl Set {
         (self.place, took)
     }
 
-    /// The replies to one command for each of the users, in order, from the Redis port of a1.
+    /// Returns the replies to one command for each of the users, in order, from the Redis port of a1.
     fn of_users(&self, command: &str, uids: impl Iterator<Item = u64>) -> Vec<String> {
         let stream = eventually("a1 listens", || TcpStream::connect((self.place.host, 7479)).ok());
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -64,9 +64,9 @@ impl Set {
         })
     }
 
-    /// Takes the next number of every user.
+    /// Allocates the next seq of every user.
     fn next_of_all(&self) -> Vec<String> {
-        // Each section has an owner that is known here before the pipeline is sent.
+        // Every section has an owner that a1 knows before the pipeline is sent.
         eventually("every section is served", || {
             let replies = self.of_users("EXISTS", (0..20).map(|section| section * 100_000));
             replies.iter().all(|reply| reply.starts_with(':')).then_some(())
@@ -75,7 +75,7 @@ impl Set {
     }
 }
 
-/// Asserts that every user was given this number.
+/// Asserts that every user has been allocated this seq.
 fn assert_all(replies: &[String], number: u64) {
     let expected = format!(":{number}");
     let other = (0..).zip(replies).find(|(_, reply)| **reply != expected);
@@ -83,7 +83,7 @@ fn assert_all(replies: &[String], number: u64) {
     assert_eq!(replies.len() as u64, USERS);
 }
 
-/// Lines of an allocator's log about sections that changed their owner.
+/// Returns the lines of an allocator's log about sections that changed their owner.
 fn changes(alloc: &Server) -> impl Iterator<Item = String> {
     let log = alloc.log();
     log.lines()
@@ -105,8 +105,7 @@ fn orderly_stops_of_a_whole_set_skip_no_number() {
         let untouched = set.of_users("EXISTS", (0..20).map(|section| section * 100_000 + 7));
         assert!(untouched.iter().all(|reply| reply == ":0"), "{untouched:?}");
     }
-    // The owner is killed while it releases: users of sections that it had not released skip numbers, and no number
-    // comes twice.
+    // The owner is killed during its release: users of unreleased sections skip seqs, but no seq is allocated twice.
     let owns = |alloc: &Server| changes(alloc).last().is_some_and(|line| line.contains(" left=0 "));
     let owner = set.allocs.iter().position(owns).expect("one allocator has the sections");
     let other = 1 - owner;

@@ -1,6 +1,6 @@
-//! A set is backed up, lost, and restored from the backup: every later number is above every one before the loss, and a
-//! process of before allocates none. Over TLS: a restore numbers the allocators anew, and each acts for its own number
-//! only.
+//! A set is backed up, lost, and restored from the backup: every later seq is above every seq before the loss, and an
+//! old process allocates none of them. The set uses TLS: a restore numbers the allocators anew, and each allocator acts
+//! for its own number only.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cluster::{Place, Server, digits, eventually};
 
-/// One uid of each of some sections.
+/// Uids of different sections.
 const UIDS: [u64; 4] = [7, 150_000, 1_000_003, 1_999_999];
 
 struct Set {
@@ -39,7 +39,7 @@ impl Set {
         format!("https://{}:7400", self.place.host)
     }
 
-    /// The next number of each uid, once all are served.
+    /// Returns the next seq of each uid, once all uids are served.
     fn next(&self) -> BTreeMap<u64, u64> {
         let next = |uid: u64| {
             let args = ["next", &uid.to_string(), "--addr", &self.addr(), "-o", "json"];
@@ -76,7 +76,7 @@ fn assert_above(numbers: &BTreeMap<u64, u64>, before: &BTreeMap<u64, u64>) {
     }
 }
 
-/// A directory of backups, of which the newest two are kept; damaged ones are named, and stay.
+/// Checks that a directory of backups keeps the newest two, and that a damaged backup is named and stays.
 fn keeps_the_newest(set: &Set, out: &str) {
     let dir = set.place.path("backups");
     std::fs::create_dir(&dir).unwrap();
@@ -123,18 +123,18 @@ fn numbers_after_a_restore_are_above_all_numbers_before() {
     assert_eq!(set.place.seqsvr_json(&["backup", "show", &out]), made);
     assert_eq!(set.place.seqsvr(&["backup", "create", "--set", &set.file, "--out", &out]).status.code(), Some(2));
     keeps_the_newest(&set, &out);
-    // Above the ceilings that the backup has.
+    // The seqs rise above the ceilings in the backup.
     for uid in UIDS {
         let args = ["next", &uid.to_string(), "--count", "1000000", "--addr", &set.addr()];
         assert!(set.place.seqsvr_as("client/backend", &args).status.success());
     }
     let mut highest = set.next();
 
-    // The second restore is of the same backup, as if it were the only one left. There a1 is paused until a2 is
-    // registered, which then has the number that a1 had.
+    // The second restore uses the same backup, as if it were the only remaining backup. In it, a1 is paused until a2 is
+    // registered, which then has the former number of a1.
     for (dirs, count, is_paused) in [("second", "1", false), ("third", "2", true)] {
         kill(&mut stores);
-        // a1 goes on, and has seen more than the backup has.
+        // a1 keeps running, and has later state than the backup.
         allocs[1].kill();
         let registrations = |alloc: &Server| alloc.log().matches("seq_alloc::session: registered").count();
         let before = registrations(&allocs[1]);
@@ -150,7 +150,7 @@ fn numbers_after_a_restore_are_above_all_numbers_before() {
             eventually("a2 registers", || (registrations(&allocs[1]) > before).then_some(()));
             allocs[0].thaw();
         }
-        // Else a1 may still serve under its lease of before, which ends before the quarantine does.
+        // An a1 that was not paused may still serve under its old lease, which ends before the quarantine.
         let numbers = set.next();
         assert_above(&numbers, &highest);
         eventually("a1 has a session of the new lineage", || {

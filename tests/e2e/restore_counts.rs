@@ -1,6 +1,6 @@
-//! Restores in clusters of small sets, one store and one allocator each: after a set was closed, of sets with other
-//! leases, and from a backup that was recovered from an older one. The steps are those by which numbers were once
-//! allocated twice, or in the wrong order.
+//! Restores in clusters of small sets, with one store and one allocator each: after a set was closed, of sets with
+//! other leases, and from a backup that was recovered from an older backup. These sequences of steps used to allocate
+//! seqs twice, or in the wrong order.
 
 use std::fs;
 use std::process::Output;
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::cluster::{Place, Server, digits, eventually};
 
-/// Users of a cluster: ten sections.
+/// A user; a cluster has ten sections.
 const UID: &str = "5";
 
-/// Owners of the set with long leases serve for so long without their store, and its store waits for so long. A set with
-/// the usual terms is out of quarantine before.
+/// Settings with which owners serve for longer without their store, and the store waits for as long. A set with the
+/// default terms leaves its quarantine earlier.
 const LONG_LEASES: &str = "[store]\nlease_wait_ms = 8000\n[alloc]\nlease_ms = 6000\n";
 
-/// A cluster; all sections begin in the first set.
+/// A cluster whose sections all begin in the first set.
 struct SmallSets {
     place: Place,
     names: &'static [&'static str],
@@ -47,7 +47,7 @@ impl SmallSets {
         sets
     }
 
-    /// The set file of a set whose store is at these ports.
+    /// Returns the text of the set file for a store at these ports.
     fn text(&self, name: &str, store: u16, is_first: bool) -> String {
         let (host, alloc) = (self.place.host, self.port(name) + 10);
         let genesis = if is_first { "init" } else { "create" };
@@ -76,7 +76,7 @@ impl SmallSets {
         self.place.path(&format!("sets/{name}.toml")).display().to_string()
     }
 
-    /// The address of a set's allocator.
+    /// Returns the address of a set's allocator.
     fn alloc_addr(&self, name: &str) -> String {
         format!("http://{}:{}", self.place.host, self.port(name) + 10)
     }
@@ -146,7 +146,7 @@ impl SmallSets {
         eventually("the set is ok", || self.place.seqsvr(&["status", "--set", &file]).status.success().then_some(()));
     }
 
-    /// The next number by way of the allocator of a set; `None` where it refuses.
+    /// Returns the next seq by the allocator of a set; `None` if the allocator refuses.
     fn try_next(&self, name: &str) -> Option<u64> {
         let args = ["next", UID, "--addr", &self.alloc_addr(name), "--deadline-ms", "1000", "-o", "json"];
         let output = self.place.seqsvr(&args);
@@ -158,7 +158,7 @@ impl SmallSets {
         eventually("a number is allocated", || self.try_next(name))
     }
 
-    /// Migrates all sections of a set into another one.
+    /// Migrates all sections of one set into another set.
     fn move_all(&self, from: &str, into: &str, more: &[&str]) {
         let addr = self.store_addr(from);
         let args = ["set", "merge", from, "--into", into, "--yes", "--timeout-s", "60", "--addr", &addr];
@@ -186,8 +186,8 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Set b sends its sections to a; a is restored, sends them back and is closed; then b is restored from before all that.
-/// Only the third set can say what came in between: it has the closed set's records and its count.
+/// Set b sends its sections to a; a is restored, sends them back and is closed; then b is restored from a backup older
+/// than all these steps. Only the third set knows of them: it has the closed set's records and its count.
 #[test]
 fn a_set_is_restored_from_before_it_sent_sections_to_a_set_that_was_restored_and_closed() {
     let sets = SmallSets::new(&["b", "a", "z"]);
@@ -198,7 +198,7 @@ fn a_set_is_restored_from_before_it_sent_sections_to_a_set_that_was_restored_and
     a.store.kill();
     assert_eq!(sets.restore("a", &of_a, "second", &[]), 1);
     a.store = sets.store("a", "second", false);
-    // The backup has the migration as open, and the set learns in or after its quarantine that it is complete.
+    // In the backup, the migration is open. Set a receives its completion during the quarantine or later.
     sets.complete("b");
     sets.serves("a");
     let mut last = sets.next("b");
@@ -226,8 +226,8 @@ fn a_set_is_restored_from_before_it_sent_sections_to_a_set_that_was_restored_and
     drop(b);
 }
 
-/// Both sets are restored from before the sections moved, and an owner of before goes on under a lease of the set that no
-/// record names any more.
+/// Both sets are restored from backups older than the migration, and an old owner continues under a lease of the target
+/// set that no record names any more.
 #[test]
 fn a_quarantine_outlasts_the_leases_of_another_restored_set() {
     let mut sets = SmallSets::new(&["s", "t"]);
@@ -243,7 +243,7 @@ fn a_quarantine_outlasts_the_leases_of_another_restored_set() {
     t.store.kill();
     assert_eq!(sets.restore("s", &of_s, "second", &["--count", "1"]), 1);
     assert_eq!(sets.restore("t", &of_t, "second", &["--count", "2"]), 2);
-    // The restored store of t is elsewhere, so the owner there does not learn of it.
+    // The restored store of t has another address, so the old owner cannot be notified.
     let moved = sets.place.path("moved.toml");
     fs::write(&moved, sets.text("t", sets.port("t") + 5, false)).unwrap();
     t.store = sets.store_of_file("t", &moved.display().to_string(), "second", false);
@@ -256,14 +256,14 @@ fn a_quarantine_outlasts_the_leases_of_another_restored_set() {
     assert!(of_owner > before, "the owner of before went on: {of_owner} after {before}");
     assert!(first > of_owner.max(1 << 40), "{first} after {of_owner}");
     for _ in 0..10 {
-        // By now it refuses, or knows the restored set.
+        // From here the owner refuses, or knows the restored set.
         let later = sets.try_next("t").unwrap_or(u64::MAX);
         assert!(later > first, "{later} after {first}");
     }
     drop((s, t));
 }
 
-/// A set is restored; later it is lost again with its allocator, and recovered from the very same backup.
+/// A set is restored, lost again with its allocator, and recovered from the same backup.
 #[test]
 fn a_backup_that_is_recovered_from_an_older_one_keeps_the_count() {
     let sets = SmallSets::new(&["s"]);
@@ -286,7 +286,7 @@ fn a_backup_that_is_recovered_from_an_older_one_keeps_the_count() {
     let recovered = recover(&["--count", "2"]);
     let printed = String::from_utf8_lossy(&recovered.stdout).into_owned();
     assert!(recovered.status.success() && printed.contains("--data DIR --count 2"), "{printed}{}", text(&recovered));
-    // Also where the notes are lost.
+    // The count is also checked without the notes.
     fs::remove_file(sets.place.path("s.restores")).unwrap();
     let refused = sets.try_restore("s", &out, "third", &["--count", "1"]);
     assert!(!refused.status.success() && text(&refused).contains("counts 2 or more"), "{}", text(&refused));

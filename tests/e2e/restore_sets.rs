@@ -1,5 +1,5 @@
-//! A set of two is restored from a backup made before a split, and from one made before a merge, while a process of
-//! before still runs: the other set says what has happened since, and every later number is above every one before.
+//! One of two sets is restored from a backup made before a split, and then from a backup made before a merge, while an
+//! old process still runs: the other set has the later changes, and every later seq is above every earlier seq.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::cluster::{Server, digits, eventually, seqsvr, seqsvr_json};
 use crate::two_sets::{STORES, SetServers, TwoSets};
 
-/// Uids of sections that stay in the first set, and of those that migrate.
+/// Two uids in sections that stay in the first set, and two in sections that migrate.
 const UIDS: [u64; 4] = [7, 4_999_999, 5_000_000, 9_999_999];
 
-/// The next number of each uid, once all are served; by way of each set in turn.
+/// Returns the next seq of each uid, once all uids are served; the sets are called in turn.
 fn next(sets: &TwoSets) -> BTreeMap<u64, u64> {
     let next = |uid: u64, port: u16| {
         let args = ["next", &uid.to_string(), "--addr", &sets.addr(port), "--deadline-ms", "2000", "-o", "json"];
@@ -23,7 +23,7 @@ fn next(sets: &TwoSets) -> BTreeMap<u64, u64> {
     pairs.map(|(uid, port)| (uid, eventually("a number is allocated", || next(uid, port)))).collect()
 }
 
-/// Takes so many numbers of each uid that their ceilings are raised.
+/// Allocates enough seqs of each uid that their ceilings are raised.
 fn advance(sets: &TwoSets) {
     for uid in UIDS {
         let args = ["next", &uid.to_string(), "--count", "1000000", "--addr", &sets.addr(7400)];
@@ -43,7 +43,7 @@ fn backup(sets: &TwoSets, name: &str) -> String {
     out
 }
 
-/// Restores the first set; its first allocator goes on as a process of before.
+/// Restores the first set; its first allocator continues as an old process.
 fn restore(sets: &TwoSets, a: &mut SetServers, (backup, dirs, count): (&str, &str, &str)) {
     a.stores.iter_mut().for_each(Server::kill);
     a.allocs[1].kill();
@@ -55,7 +55,7 @@ fn restore(sets: &TwoSets, a: &mut SetServers, (backup, dirs, count): (&str, &st
     }
     a.stores = sets.stores("a", dirs);
     a.allocs[1] = sets.alloc("a", "a2");
-    // The allocator of before serves under its lease until that ends, which is before the quarantine does.
+    // The old allocator serves until its lease ends, which is before the end of the quarantine.
     eventually("the restored set serves", || {
         let file = sets.file("a").display().to_string();
         seqsvr(&["status", "--set", &file]).status.success().then_some(())
@@ -73,14 +73,14 @@ fn a_set_is_restored_from_before_a_split_and_from_before_a_merge() {
     advance(&sets);
     let highest = next(&sets);
 
-    // The backup has all sections in the first set; the other one says that half of them are its own.
+    // In the backup, the first set has all sections, but the other set records half of them as its own.
     restore(&sets, &mut a, (&before_split, "restored", "1"));
     let numbers = next(&sets);
     assert_above(&numbers, &highest);
     assert_eq!((sets.sections("im-a"), sets.sections("im-b")), (50, 50));
     sets.wait_known();
 
-    // The backup has half of the sections in the other set; that one says that it has handed them over since.
+    // In the backup, the other set has half of the sections, but its records hand them over since then.
     let before_merge = backup(&sets, "before-merge.backup");
     let merge = ["set", "merge", "im-b", "--into", "im-a", "--keep-open", "--yes", "--timeout-s", "120"];
     let merged = seqsvr(&[&merge[..], &["--addr", &sets.addr(7321)]].concat());

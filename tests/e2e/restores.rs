@@ -1,5 +1,5 @@
-//! Several restores of several sets: the counts that operators give, a set that was closed, and a member that was
-//! restored otherwise. The steps are those by which numbers were once allocated twice.
+//! Several restores of several sets: counts given by operators, a closed set, and a member that was restored from
+//! another set file. These sequences of steps used to allocate seqs twice.
 
 use std::fs;
 use std::path::Path;
@@ -17,14 +17,14 @@ pub(crate) fn backup(sets: &TwoSets, set: &str, name: &str) -> String {
     out
 }
 
-/// Restores one store; `more` has the count, or nothing.
+/// Restores one store; `more` has the count, or is empty.
 fn restore_one(sets: &TwoSets, set: &str, (backup, dirs): (&str, &str), id: u64, more: &[&str]) -> Output {
     let (file, data, id) = (sets.file(set).display().to_string(), sets.data(dirs, id), id.to_string());
     let args = ["restore", "--from", backup, "--set", &file, "--id", &id, "--data", &data, "-o", "json", "--yes"];
     seqsvr(&[&args[..], more].concat())
 }
 
-/// Restores all stores of a set without a count, and returns the count of each.
+/// Restores all stores of a set, and returns the count of each store.
 pub(crate) fn restore(sets: &TwoSets, set: &str, from: (&str, &str), more: &[&str]) -> Vec<u64> {
     let one = |id: u64| {
         let output = restore_one(sets, set, from, id, more);
@@ -56,7 +56,7 @@ fn serves(sets: &TwoSets, set: &str) {
     eventually("the restored set serves", || seqsvr(&["status", "--set", &file]).status.success().then_some(()));
 }
 
-/// C1: two sets, each restored twice from its first backup, and once all processes at the same time are lost.
+/// C1: two sets, each restored twice from its first backup, and then both restored after the loss of all processes.
 #[test]
 fn restores_of_two_sets_from_the_same_backups_allocate_no_number_twice() {
     let sets = TwoSets::new(10_000_000);
@@ -81,7 +81,7 @@ fn restores_of_two_sets_from_the_same_backups_allocate_no_number_twice() {
     serves(&sets, "a");
     above(&sets, &mut last);
 
-    // The site is lost: nobody responds, and the notes have both counts.
+    // The site is lost: no process responds, but the notes have both counts.
     kill(&mut a);
     kill(&mut b);
     let refused = restore_one(&sets, "b", (&of_b, "b2"), 1, &[]);
@@ -95,7 +95,7 @@ fn restores_of_two_sets_from_the_same_backups_allocate_no_number_twice() {
     serves(&sets, "a");
     above(&sets, &mut last);
 
-    // Again, and the operator of one set has a backup without notes.
+    // After the next loss, the operator of one set has a backup without notes.
     kill(&mut a);
     kill(&mut b);
     assert_eq!(restore(&sets, "b", (&of_b, "b3"), &["--count", "6"]), [6, 6, 6]);
@@ -109,7 +109,8 @@ fn restores_of_two_sets_from_the_same_backups_allocate_no_number_twice() {
     above(&sets, &mut last);
     let file = sets.file("a").display().to_string();
     let status = String::from_utf8_lossy(&seqsvr(&["status", "--set", &file]).stdout).into_owned();
-    // Above the 6 of the other set, if its facts arrived before its response; that set itself has served nothing under 6.
+    // The count is above the other set's 6 if the facts of that set arrived before its response; that set has served
+    // nothing under 6.
     let counts = [6, 7].map(|count| (count, format!("it began the lineage that counts {count} by itself")));
     let (count, _) = counts.iter().find(|(_, words)| status.contains(words)).unwrap_or_else(|| panic!("{status}"));
     assert!(status.contains(&format!("add {count} to")), "{status}");
@@ -122,7 +123,7 @@ fn restores_of_two_sets_from_the_same_backups_allocate_no_number_twice() {
     assert_eq!(notes.lines().filter(|line| line.contains("\"count\"")).count(), 15, "{notes}");
 }
 
-/// C2: a set is merged into another one and stopped, and that one is restored from before the merge.
+/// C2: a set is merged into another set and stopped, and the target set is restored from a backup before the merge.
 #[test]
 fn a_set_is_restored_from_before_another_one_was_merged_into_it_and_stopped() {
     let sets = TwoSets::new(10_000_000);
@@ -135,7 +136,7 @@ fn a_set_is_restored_from_before_another_one_was_merged_into_it_and_stopped() {
     assert!(merged.status.success(), "{}", text(&merged));
     kill(&mut b);
     kill(&mut a);
-    // No other set is left: the closed set alone has the records, so its store is started again.
+    // No other set runs, and only the closed set has the records, so its store is started again.
     assert_eq!(restore(&sets, "a", (&before, "again"), &["--count", "1"]), [1, 1, 1]);
     let _a = SetServers { stores: sets.stores("a", "again"), allocs: sets.allocs("a") };
     let file = sets.file("a").display().to_string();
@@ -153,7 +154,7 @@ fn a_set_is_restored_from_before_another_one_was_merged_into_it_and_stopped() {
     assert_eq!(sets.sections("im-a"), 100);
 }
 
-/// A set of which one host restored its store under a file that lists this store alone, so that it serves alone.
+/// A set in which one host restored its store with a set file that lists only this store, so that it serves alone.
 pub(crate) struct RestoredOtherwise<'a> {
     place: &'a Place,
     pub(crate) file: String,
@@ -169,7 +170,7 @@ impl RestoredOtherwise<'_> {
     }
 }
 
-/// Restores the stores of a set; nothing of it runs.
+/// Restores the stores of a set whose processes do not run.
 pub(crate) fn restored_otherwise(place: &Place) -> RestoredOtherwise<'_> {
     let file = place.set_file("three-node.toml");
     let path = file.display().to_string();
@@ -200,7 +201,7 @@ pub(crate) fn restored_otherwise(place: &Place) -> RestoredOtherwise<'_> {
     RestoredOtherwise { place, file: path, alone: alone.display().to_string() }
 }
 
-/// C4: one host restores under a file that lists its own store alone, so that it serves alone.
+/// C4: one host restores its store with a set file that lists only this store, so that it serves alone.
 #[test]
 fn a_store_that_is_restored_otherwise_keeps_the_set_in_quarantine_and_is_named() {
     let place = Place::new();

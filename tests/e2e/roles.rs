@@ -1,5 +1,5 @@
-//! The rights of roles, at real ports: every cell of docs/reference/roles.md, and the requests by which a stranger once
-//! took over a set.
+//! The rights of roles at real ports: every cell of docs/reference/roles.md, and the requests that used to let a
+//! stranger take over a set.
 
 use std::fs;
 use std::path::Path;
@@ -25,10 +25,10 @@ use tonic::{Request, Status};
 
 use crate::tls::{Cluster, text};
 
-/// The gRPC ports of a store, and those of an AllocSvr, with the port for metrics of each.
+/// The gRPC ports of a store and of an AllocSvr, each with the port for metrics.
 const PORTS: [(u16, &[u16]); 2] = [(7311, &[7301, 7304, 7307]), (7480, &[7400, 7404])];
 
-/// Holders by their column of the table, nodes of the own set and of another one.
+/// Holders by their column of the table: nodes of the same set and of another set.
 const HOLDERS: [(&str, &str); 8] = [
     ("store", "store/im-a/s2"),
     ("alloc", "alloc/im-a/a2"),
@@ -40,7 +40,7 @@ const HOLDERS: [(&str, &str); 8] = [
     ("metrics", "metrics/m"),
 ];
 
-/// The table: each method with its cells, by column.
+/// Reads the table: each method with its cells, by column.
 fn table() -> (Vec<String>, Vec<(String, Vec<String>)>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/roles.md");
     let page = fs::read_to_string(path).unwrap();
@@ -52,7 +52,7 @@ fn table() -> (Vec<String>, Vec<(String, Vec<String>)>) {
     (columns, rows.map(|mut row| (row.remove(0), row)).collect())
 }
 
-/// Messages without fields, of any method.
+/// A codec of messages without fields, for any method.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Empty;
 
@@ -90,7 +90,7 @@ impl Decoder for Empty {
     }
 }
 
-/// Sends an empty message of each method to a port; returns for each whether the role was what refused it.
+/// Sends an empty message to each method on a port; returns for each method whether it was refused because of the role.
 async fn denied(cluster: &Cluster, holder: &str, port: u16, methods: &[&str]) -> Vec<bool> {
     let credentials = Credentials::load(Files::in_dir(&cluster.place.path("certs"), holder)).unwrap();
     let pool = Pool::with_dial(1, seq_channel::tls::dial(credentials));
@@ -99,7 +99,7 @@ async fn denied(cluster: &Cluster, holder: &str, port: u16, methods: &[&str]) ->
     for method in methods {
         service.ready().await.unwrap();
         let path: PathAndQuery = format!("/{method}").parse().unwrap();
-        // The response is not read: a watch has no end.
+        // The response is not read, because a watch has no end.
         let response = service.server_streaming(Request::new(()), path, Empty).await;
         denied.push(response.is_err_and(|status| reason(&status).as_deref() == Some("ROLE_DENIED")));
     }
@@ -143,7 +143,7 @@ fn every_cell_of_the_table_holds_at_the_ports() {
     };
     assert_eq!(nodes(&before), nodes(&after), "nothing has moved");
 
-    // What is not gRPC.
+    // Requests over plain HTTP and the Redis protocol.
     let get = |holder: &str| text(&cluster.curl(Some(holder), &[], 7400, "/api/seq/current/1").stdout).to_owned();
     assert!(get("metrics.m").contains("ROLE_DENIED"), "{}", get("metrics.m"));
     assert!(!get("client.backend").contains("ROLE_DENIED"));
@@ -152,8 +152,8 @@ fn every_cell_of_the_table_holds_at_the_ports() {
     assert_eq!(redis("client.backend"), "PONG\n");
 }
 
-/// Sends the requests that once took a set over, as node a1, to the ports of a store and the peers' of an AllocSvr;
-/// returns the reason of each refusal.
+/// Sends requests of a takeover as node a1 to the ports of a store, and to the AllocSvr's port for peers; returns the
+/// reason of each refusal.
 async fn takeover(
     node_id: u32,
     incarnation: u64,
@@ -230,7 +230,7 @@ fn a_holder_does_not_act_for_another_node() {
         runtime.block_on(async {
             let pool = Pool::with_dial(1, seq_channel::tls::dial(credentials));
             let mut all = Vec::new();
-            // The leader, and members that forward to it.
+            // The requests go to the leader, and to members that forward to it.
             for port in [7301, 7302, 7303] {
                 let ports = [port, port + 3, port + 6, 7404].map(|port| pool.get(&format!("{host}:{port}")).unwrap());
                 for (method, outcome) in takeover(node_id, incarnation, ports).await {
@@ -247,7 +247,7 @@ fn a_holder_does_not_act_for_another_node() {
     for (method, reason) in reasons("alloc/im-a/a2") {
         let expected = match method {
             "Register" | "Renew" | "RaiseCeilings" | "Transfer" => "OTHER_HOLDER",
-            // It may offer handovers, and this is none.
+            // The holder may offer handovers, but this message is no offer.
             "Activate" => "BAD_OFFER",
             _ => "ROLE_DENIED",
         };

@@ -1,7 +1,7 @@
-//! Rolling upgrades: three stores and three allocators change between the release before this one and this one, under
-//! load.
+//! Rolling upgrades: three stores and three allocators change between the previous release and the tested release,
+//! under load.
 //!
-//! `tests/rolling/run` builds the release before and runs this.
+//! `tests/rolling/run` builds the previous release and runs this test.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const NODES: [&str; 6] = ["s1", "s2", "s3", "a1", "a2", "a3"];
 /// Formats of the two releases.
 const FORMATS: [u64; 2] = [5, 7];
 
-/// Calls a second, of uids that no other client has.
+/// Calls per second, for uids that no other client uses.
 const LOAD: [&str; 10] = [
     "--seamless",
     "--first-uid",
@@ -33,7 +33,7 @@ const LOAD: [&str; 10] = [
 struct Set {
     set: String,
     nodes: Vec<Server>,
-    /// The programs of the two releases: the one before, and this one.
+    /// The programs of the previous release and of the tested release.
     releases: [PathBuf; 2],
     place: Place,
 }
@@ -81,8 +81,8 @@ impl Set {
         eventually("the node is ready", || seqsvr(&["health", "--addr", &addr]).status.success().then_some(()));
     }
 
-    /// Restarts each node with another release, one after another, each once the one before is ready; returns the
-    /// longest time that one took.
+    /// Restarts each node with another release, once the node before it is ready; returns the longest time that a node
+    /// took.
     fn roll(&mut self, release: usize) -> Duration {
         let mut longest = Duration::ZERO;
         for (place, name) in NODES.iter().enumerate() {
@@ -99,7 +99,7 @@ impl Set {
         seqsvr_json(&["store", "members", "--set", &self.set])
     }
 
-    /// Runs `seqsvr store upgrade`; returns its exit code and all that it printed.
+    /// Runs `seqsvr store upgrade`; returns its exit code and all its output.
     fn upgrade(&self, args: &[&str]) -> (Option<i32>, String) {
         let output = seqsvr(&[&["store", "upgrade", "--set", &self.set], args].concat());
         let printed = [output.stdout, output.stderr].concat();
@@ -130,7 +130,7 @@ fn rolling_upgrades_and_downgrades_under_load() {
         println!("roll {roll} of {rolls}: up, {up:.1?} for the slowest node; down, {down:.1?}");
     }
 
-    // In the middle of the last upgrade the leader names the member that is not of its release.
+    // In the middle of the last upgrade, the leader names the member of the other release.
     for place in [0, 1] {
         assert_eq!(set.nodes[place].terminate(), Some(0));
         set.nodes[place] = set.node(NODES[place], 1);
@@ -155,7 +155,7 @@ fn rolling_upgrades_and_downgrades_under_load() {
     println!("format after: {}", members["format"]);
     assert_eq!(members["format"], FORMATS[1], "{members:#}");
 
-    // The release before finds what it cannot read, and says so.
+    // The previous release refuses a data directory that it cannot read, and names the format.
     assert_eq!(set.nodes[2].terminate(), Some(0));
     let mut returned = set.node("s3", 0);
     assert_eq!(returned.wait_exit(), Some(64), "{}", returned.log());
@@ -165,7 +165,7 @@ fn rolling_upgrades_and_downgrades_under_load() {
     assert!(refusal.contains("format"), "{refusal}");
     set.nodes[2] = set.node("s3", 1);
     set.is_ready("s3");
-    // And all of this release go on with what is written now.
+    // All nodes of the tested release continue with the new format.
     set.roll(1);
 
     bench.interrupt();

@@ -1,8 +1,8 @@
 //! An operator's day with two sets of real processes: they are defined, users are split off under load, rolled back,
 //! split again, one set is lost and comes back, and is merged.
 //!
-//! The commands and their output are the page docs/operator-day.md: `UPDATE_EXPECT=1` writes it anew. Measured values
-//! differ from run to run, so the page is compared without them.
+//! The page docs/operator-day.md is made from the commands and their output: `UPDATE_EXPECT=1` writes it. Measured
+//! values differ from run to run, so they are left out of the comparison.
 
 use std::fmt::Write;
 use std::fs;
@@ -22,7 +22,7 @@ real processes and wrote this page: `UPDATE_EXPECT=1 cargo test -p seqsvr --test
 [operations.md](operations.md#sets-of-a-cluster); `SEQSVR_ADDR` names a store of the first set.
 ";
 
-/// The processes of both sets, and the page that the commands make.
+/// The processes of both sets, and the page of the commands.
 struct Day {
     stores: Vec<Server>,
     allocs: Vec<Server>,
@@ -77,7 +77,7 @@ impl Day {
         write!(self.page, "\n{text}\n").unwrap();
     }
 
-    /// Runs a command that ends with `code`, and puts it on the page.
+    /// Runs a command that ends with `code`, and adds it to the page.
     fn run(&mut self, command: &str, code: i32) -> String {
         let output = Command::new(env!("CARGO_BIN_EXE_seqsvr"))
             .args(command.split_whitespace())
@@ -96,14 +96,14 @@ impl Day {
         printed
     }
 
-    /// Sections of a set, by the records of its own store.
+    /// Returns the number of sections of a set by the records of its own store.
     fn sections(&self, set: &str) -> u64 {
         let shown =
             self.place.seqsvr_json(&["set", "show", set, "--addr", &self.addr(7301), "--addr", &self.addr(7321)]);
         shown["sections"].as_u64().unwrap()
     }
 
-    /// Allocates a number at an AllocSvr of the first set.
+    /// Allocates a seq at an AllocSvr of the first set.
     fn take(&self, uid: &str) -> Option<u64> {
         let output = self.place.seqsvr(&["next", uid, "--addr", &self.addr(7400), "-o", "json"]);
         let items: Value = serde_json::from_slice(&output.stdout).ok()?;
@@ -111,7 +111,7 @@ impl Day {
     }
 }
 
-/// The first and the last of many lines of progress.
+/// Returns the text with only the first and the last of many lines of progress.
 fn without_middle(text: &str) -> String {
     let is_progress = |line: &&str| line.contains("/s  ETA ");
     let progress: Vec<&str> = text.lines().filter(is_progress).collect();
@@ -129,18 +129,19 @@ fn without_middle(text: &str) -> String {
     shown
 }
 
-/// The page without what differs from run to run: numbers of progress, pauses, ids and plans.
+/// Returns the page without the values that differ from run to run: progress, pauses, ids and plans.
 fn comparable(page: &str) -> String {
     let is_kept = |line: &&str| {
         let is_progress = *line == "..." || line.contains("/s  ETA ") || line.contains(" paused ");
-        // The epoch and the ceiling of a section, which member was tried last, and when a set responded last.
+        // These lines have the epoch and the ceiling of a section, the last tried member, and the time of a set's last
+        // response.
         let is_set = line.starts_with("im-b ") && (line.ends_with(" ago") || line.ends_with(" never"));
         let is_state = is_set || line.starts_with("99  ") || line.starts_with("error: set im-b");
         !is_progress && !is_state
     };
     let mut lines = Vec::new();
     for line in page.lines().filter(is_kept) {
-        // Pauses are shown where a section has arrived that this leader saw depart.
+        // Pauses are shown if the section departed and arrived under the same leader.
         let line = line.split("  pause p50").next().unwrap_or_default();
         let words = line.split_whitespace().map(|word| {
             let digits = word.bytes().filter(u8::is_ascii_digit).count();
@@ -155,7 +156,7 @@ fn comparable(page: &str) -> String {
     lines.join("\n")
 }
 
-/// The id of the migration that a command has started.
+/// Returns the id of the migration that a command has started.
 fn started(printed: &str) -> String {
     printed.split("migration ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
 }
@@ -173,7 +174,7 @@ fn an_operators_day() {
         day.place.seqsvr(&dry).status.success().then_some(())
     });
     day.run("set apply sets/two/ --yes", 0);
-    // The command ends when the next one works, whichever set it goes to.
+    // After this command, the next command works at any of the sets.
     for store in [7301, 7321] {
         let sets = day.place.seqsvr_json(&["set", "list", "--addr", &day.addr(store)]);
         assert_eq!(sets["items"].as_array().map(Vec::len), Some(2), "{sets:#}");
@@ -211,7 +212,7 @@ fn an_operators_day() {
     }
 }
 
-/// Splits, rolls back and splits again, beside a load that checks that every number follows the one before.
+/// Splits, rolls back and splits again, under a load that checks that every seq follows the seq before it.
 fn split_under_load(day: &mut Day) {
     let addrs = [7400, 7401, 7420, 7421].map(|port| day.addr(port));
     let certs = day.place.path("certs").display().to_string();
@@ -241,7 +242,7 @@ fn split_under_load(day: &mut Day) {
     }
 }
 
-/// The second set is lost as a whole, and comes back.
+/// Loses the second set completely, and starts it again.
 fn lose_and_return(day: &mut Day) {
     day.text(
         "All processes of the second set end. Users of the first one are served as before; the others wait for it.",

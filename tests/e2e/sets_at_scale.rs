@@ -1,8 +1,8 @@
 //! Measures two sets of real processes; wants an optimized build and an idle machine: `just sets`.
 //!
-//! A thousand sections of 100,000 users migrate under 20,000 numbers a second over every endpoint: split, paused,
-//! rolled back half-way, split again, merged back, and the empty set is closed. Then one set is lost, and the other one
-//! is compared with before.
+//! A thousand sections of 100,000 users migrate under 20,000 seqs per second over every endpoint: split, paused, rolled
+//! back half-way, split again, merged back, and the empty set is closed. Then one set is lost, and the latency of the
+//! other set is compared with the time before.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,18 +12,18 @@ use serde_json::{Value, json};
 use crate::cluster::{Server, digits, eventually, seqsvr, seqsvr_json};
 use crate::two_sets::{ALLOC_PORTS, SetServers, TwoSets};
 
-/// Users of both sets, and of a section.
+/// Users of both sets, and users of a section.
 const UIDS: u64 = 204_000_000;
 const SECTION: u64 = 100_000;
 
-/// Each load has so many sections, of which so many migrate: 1,002 in all.
+/// Sections of each load, and how many of them migrate: 1,002 in all.
 const SECTIONS: u64 = 340;
 const MIGRATE: u64 = 167;
 
-/// Seconds of the load: longer than all that happens beside it.
+/// Seconds of the load: longer than all events during it.
 const LOAD_S: &str = "160";
 
-/// Most time that a migration may take.
+/// Longest time that a migration may take.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Interval between readings of a migration's progress.
@@ -32,7 +32,7 @@ const READ_INTERVAL: Duration = Duration::from_millis(500);
 /// Users of each section that a load allocates for.
 const USERS: u64 = 10;
 
-/// The endpoints, with 20,000 numbers a second in all, at different nodes: mostly in batches, since all processes share
+/// The endpoints, with 20,000 seqs per second in all, at different nodes. Most use batches, because all processes share
 /// few cores.
 const LOADS: [(&str, u16, &[&str]); 6] = [
     ("sdk", 7400, &["--rate", "24", "--batch", "200"]),
@@ -61,7 +61,7 @@ fn a_thousand_sections_migrate_under_load() {
                 args.extend(["--first-uid", &first, "--uids", &uids, "--uid-stride", &stride, "--duration-s", LOAD_S]);
                 args.extend(["--deadline-ms", "20000"]);
                 args.extend(flags);
-                // A reply of the Redis protocol has no previous number: that none is missing is seen at the end.
+                // A reply of the Redis protocol has no previous seq, so missing seqs are found at the end.
                 match endpoint {
                     "resp" => args.extend(["--check", "--redis", &redis]),
                     _ => args.push("--seamless"),
@@ -70,10 +70,10 @@ fn a_thousand_sections_migrate_under_load() {
             })
         };
         let loads: Vec<_> = LOADS.into_iter().enumerate().map(load).collect();
-        // One more over sections that stay, with the latency of each second.
+        // An additional load on sections that stay records the latency of each second.
         let stays = scope.spawn(|| {
             let (addr, csv) = (sets.addr(7400), csv.display().to_string());
-            // The users of the last load are ten thousand apart: these are others.
+            // The users of the last load are ten thousand apart, so these users are others.
             let first = ((((LOADS.len() as u64 - 1) * SECTIONS + MIGRATE) * SECTION) + 5).to_string();
             let (uids, stride) = (((SECTIONS - MIGRATE) * USERS).to_string(), (SECTION / USERS).to_string());
             let mut args = vec!["bench", "--seamless", "--endpoint", "sdk", "--rate", "200", "--addr", &addr];
@@ -117,7 +117,7 @@ fn a_thousand_sections_migrate_under_load() {
     print_stays(&fs::read_to_string(&csv).unwrap(), &times);
 }
 
-/// The numbers that the users of a load have in all.
+/// Returns the sum of the seqs of a load's users.
 fn allocated(sets: &TwoSets, load: u64) -> u64 {
     let uids: Vec<String> =
         (0..SECTIONS * USERS).map(|user| (load * SECTIONS * SECTION + user * (SECTION / USERS)).to_string()).collect();
@@ -129,14 +129,14 @@ fn allocated(sets: &TwoSets, load: u64) -> u64 {
     uids.chunks(500).map(read).sum()
 }
 
-/// Seconds of the run in which sections migrate, so many a second.
+/// Seconds of the run in which sections migrate at a rate.
 struct Migrates {
     rate: &'static str,
     from: u64,
     until: u64,
 }
 
-/// Everything that happens beside the load, and when sections migrate.
+/// Runs all events during the load; returns the times of migrations.
 fn story(sets: &TwoSets, began: Instant) -> Vec<Migrates> {
     let mut times = Vec::new();
     let mut migrates = |rate: &'static str, what: &dyn Fn(&str)| {
@@ -144,7 +144,7 @@ fn story(sets: &TwoSets, began: Instant) -> Vec<Migrates> {
         what(rate);
         times.push(Migrates { rate, from, until: began.elapsed().as_secs() });
     };
-    // What the others are compared with.
+    // The first seconds are the basis of the comparison.
     std::thread::park_timeout(Duration::from_secs(15));
     migrates("50", &|rate| {
         let first = split(sets, rate);
@@ -192,7 +192,7 @@ fn a_lost_set_costs_the_other_nothing() {
     let [_a, mut b] = sets.start();
     sets.split_for_good("5_000_000");
     for fault in [Fault::Killed, Fault::Frozen] {
-        // The load of both sets by way of one node, before and during the fault.
+        // Loads both sets through one node, before and during the fault.
         let before = both_halves(&sets);
         match fault {
             Fault::Killed => b.kill(),
@@ -223,7 +223,7 @@ fn a_lost_set_costs_the_other_nothing() {
     }
 }
 
-/// Unary calls at a node of the first set: for its own users, and for those of the other one.
+/// Makes unary calls at a node of the first set: for its own users, and for the users of the other set.
 fn both_halves(sets: &TwoSets) -> (Value, Value) {
     let bench = |first: &str, rate: &str| {
         let addr = sets.addr(7400);
@@ -239,7 +239,7 @@ fn both_halves(sets: &TwoSets) -> (Value, Value) {
     })
 }
 
-/// Compares the seconds of migrations with those before, for the sections that stayed.
+/// Compares the seconds of migrations with the seconds before, for the sections that stayed.
 fn print_stays(csv: &str, times: &[Migrates]) {
     let mut lines = csv.lines();
     let names: Vec<&str> = lines.next().unwrap().split(',').collect();
@@ -266,8 +266,8 @@ fn print_stays(csv: &str, times: &[Migrates]) {
     }
 }
 
-/// Allocates once in each section, so that the memory of all is in use before anything is measured, and every node has
-/// forwarded to the others.
+/// Allocates once in each section, so that all memory is in use before the measurement, and every node has forwarded to
+/// the other nodes.
 fn touch(sets: &TwoSets) {
     for port in ALLOC_PORTS {
         let (addr, uids, stride) = (sets.addr(port), (UIDS / SECTION).to_string(), SECTION.to_string());
@@ -279,7 +279,7 @@ fn touch(sets: &TwoSets) {
     }
 }
 
-/// Starts the migration of a part of each load's sections; its id.
+/// Starts the migration of a part of each load's sections; returns its id.
 fn split(sets: &TwoSets, rate: &str) -> String {
     let ranges: Vec<String> =
         (0..LOADS.len() as u64).map(|load| format!("{}..{}", load * SECTIONS, load * SECTIONS + MIGRATE)).collect();
@@ -309,7 +309,7 @@ fn wait(sets: &TwoSets, what: &str, id: &str, phase: &str) {
             let [departed, arrived] = ["departed", "arrived"].map(|count| &migration[count]);
             println!("  {what}, {:.0} s: {departed} departed, {arrived} arrived", began.elapsed().as_secs_f64());
         }
-        // Each reading is a process, whose start costs the measured ones their time.
+        // Each reading starts a process, which takes time from the measured processes.
         std::thread::park_timeout(READ_INTERVAL);
     };
     let millis = |key: &str| last[key].as_f64().unwrap() / 1e3;
@@ -323,7 +323,7 @@ fn wait(sets: &TwoSets, what: &str, id: &str, phase: &str) {
     );
 }
 
-/// Waits until so many sections have departed.
+/// Waits until a number of sections have departed.
 fn wait_departed(sets: &TwoSets, id: &str, sections: u64) {
     eventually("sections have departed", || {
         std::thread::park_timeout(READ_INTERVAL);

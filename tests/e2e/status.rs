@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use crate::cluster::{Place, eventually, seqsvr, seqsvr_json};
 use crate::dev;
 
-/// Exit code, stdout and stderr.
+/// Runs a command; returns its exit code, stdout and stderr.
 fn run(args: &[&str]) -> (Option<i32>, String, String) {
     let output = seqsvr(args);
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// The column of a node's row in a table.
+/// Returns the cell of a node's row in a table.
 fn cell(text: &str, column: &str, node: &str) -> String {
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split("  ").map(str::trim).collect()).collect();
     let row = rows.iter().position(|row| row[0] == node).unwrap_or_else(|| panic!("no row of {node} in {text}"));
@@ -42,7 +42,7 @@ fn a_drained_allocator_is_shown_and_drained_once() {
     assert_eq!(drain(&["--yes"]).0, Some(0));
     let (code, text, _) = status();
     assert_eq!((code, cell(&text, "state", "a2").as_str()), (Some(0), "drained"), "{text}");
-    // In order of name.
+    // The nodes are in order of their names.
     assert_eq!(seqsvr_json(&["status", "--addr", &addr])["allocs"][1]["state"], "drained");
     for args in [&[][..], &["--dry-run"], &["--yes"]] {
         let (code, stdout, stderr) = drain(args);
@@ -122,7 +122,7 @@ fn health_is_about_the_named_nodes() {
     let (code, stdout, _) = run(&["health", "--addr", &addr]);
     assert_eq!(code, Some(0));
     assert_eq!(cell(&stdout, "health", "-"), "serving");
-    // No TCP port is likely to listen where the system just gave a UDP one.
+    // The system has just assigned this UDP port, so a TCP port of the same number is probably closed.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let closed = socket.local_addr().unwrap().to_string();
     assert_eq!(run(&["health", "--addr", &closed]).0, Some(4));
@@ -131,7 +131,7 @@ fn health_is_about_the_named_nodes() {
     assert_eq!((code, &health["items"][0]["health"]), (Some(3), &json!("unreachable")));
     assert!(health["items"][0]["why"].as_str().unwrap().ends_with("Connection refused"), "{health:#}");
     assert_eq!(health["items"][1]["health"], "serving");
-    // It accepts connections and never responds.
+    // The listener accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = silent.local_addr().unwrap().to_string();
     let (code, _, _) = run(&["health", "--addr", &silent, "--timeout-ms", "100", "--wait-s", "1"]);

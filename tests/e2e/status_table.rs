@@ -1,9 +1,9 @@
 //! Measures `seqsvr status` in staged conditions of real processes: its words, its exit code, the seconds from the
-//! cause until it first says so, the seconds that the command took, and the seconds until it says that the condition is
-//! over.
+//! cause until the command first prints the condition, the seconds that the command took, and the seconds until it no
+//! longer prints the condition.
 //!
-//! `just status-table` prints the rows as a table, and writes them to a file. **Invariant:** each row is what an
-//! operator's command printed, as text and with its default timeouts; a condition that is never said fails the run.
+//! `just status-table` prints the rows as a table, and writes them to a file. **Invariant:** each row is the text that
+//! an operator's command printed, with its default timeouts; a condition that is never printed fails the run.
 
 mod one_set;
 mod restored;
@@ -28,7 +28,7 @@ struct Table {
     rows: Vec<Row>,
 }
 
-/// A condition as `status` said it.
+/// A condition, as `status` printed it.
 struct Row {
     condition: &'static str,
     cause: &'static str,
@@ -37,7 +37,7 @@ struct Row {
     over_after: Option<Duration>,
 }
 
-/// One `status` command.
+/// The result of one `status` command.
 struct Look {
     code: Option<i32>,
     /// The verdicts, or the error with its hint.
@@ -51,7 +51,7 @@ impl Look {
         let output = place.seqsvr(&[&["status"], args].concat());
         let took = since.elapsed();
         let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-        // The verdicts are behind the last table.
+        // The verdicts follow the last table.
         let verdicts = stdout.trim_end().rsplit("\n\n").next().unwrap_or_default();
         let words = format!("{verdicts}\n{stderr}").trim().to_owned();
         Look { code: output.status.code(), words, took }
@@ -62,7 +62,7 @@ impl Look {
     }
 }
 
-/// A cluster that an operator looks at with these arguments of `status`.
+/// A cluster with the arguments of `status` by which an operator watches it.
 struct Scene<'a> {
     table: &'a mut Table,
     place: &'a Place,
@@ -79,12 +79,12 @@ impl<'a> Scene<'a> {
         Scene { table, place, args, cause: "", since: Instant::now(), said: Vec::new() }
     }
 
-    /// A cause, which begins now.
+    /// Records a cause, which begins now.
     fn caused(&mut self, cause: &'static str) {
         (self.cause, self.since) = (cause, Instant::now());
     }
 
-    /// The cause ends now.
+    /// Records that the cause ends now.
     fn ended(&mut self) {
         self.since = Instant::now();
     }
@@ -93,13 +93,13 @@ impl<'a> Scene<'a> {
         Look::of(self.place, &self.args.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// Waits until `status` prints these words with this exit code, which is a row of the table.
+    /// Waits until `status` prints these words with this exit code, and adds a row to the table.
     fn says(&mut self, condition: &'static str, code: i32, words: &[&str]) {
         let (look, said_after) = self.wait(|look| look.says(code, words));
         self.row(condition, words, look, said_after);
     }
 
-    /// As [`Scene::says`], for a condition of a moment. The table has no row for it if `status` prints `over` first.
+    /// Works like [`Scene::says`] for a short condition. The table has no row for it if `status` prints `over` first.
     fn may_say(&mut self, condition: &'static str, code: i32, words: &[&str], over: &str) {
         let (look, said_after) = self.wait(|look| look.says(code, words) || look.words.contains(over));
         if look.says(code, words) {
@@ -116,20 +116,20 @@ impl<'a> Scene<'a> {
         self.table.rows.push(Row { condition, cause: self.cause, look, said_after, over_after: None });
     }
 
-    /// Waits until `status` prints these words, exits with 0, and prints the words of the last row no more; the seconds
-    /// since the end of the cause belong to that row.
+    /// Waits until `status` prints these words, exits with 0, and no longer prints the words of the last row; adds the
+    /// seconds since the end of the cause to that row.
     fn over(&mut self, words: &[&str]) {
         let said = |look: &Look| self.said.iter().all(|words| look.words.contains(words));
         let (_, after) = self.wait(|look| look.says(0, words) && !said(look));
         self.table.rows.last_mut().unwrap().over_after = Some(after);
     }
 
-    /// Waits until all is well.
+    /// Waits until the cluster is healthy.
     fn well(&self, words: &[&str]) {
         self.wait(|look| look.says(0, words));
     }
 
-    /// A look for which a condition holds, and the seconds from the cause.
+    /// Returns the first result for which a condition holds, and the seconds since the cause.
     fn wait(&self, holds: impl Fn(&Look) -> bool) -> (Look, Duration) {
         let began = Instant::now();
         loop {

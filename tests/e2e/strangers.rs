@@ -1,5 +1,6 @@
-//! Two sets over TLS, and the certificate of a store of a third set, and of one of the own neighbours: everything that
-//! the service between sets takes, with lies about the sender, the sections, the facts and the lineages. Nothing moves.
+//! Two sets over TLS, and messages with the certificates of a third set's store and of a neighbour set's store: every
+//! method of the service between sets, with lies about the sender, the sections, the facts and the lineages. No section
+//! moves.
 
 use std::time::{Duration, Instant};
 
@@ -25,13 +26,13 @@ const UIDS: u64 = 10_000_000;
 const STRANGER: &str = "store/im-c/s1";
 const NEIGHBOUR: &str = "store/im-b/s1";
 
-/// Messages in random order are sent for so many seconds; `STRANGERS_S` is another number.
+/// Seconds of messages in random order; `STRANGERS_S` replaces the number.
 const SECONDS: u64 = 5;
 
-/// The id that the third set states.
+/// The id that the third set claims.
 const THIRD: u64 = 0xc0ffee;
 
-/// A revision that im-b can have come to since im-a learned its facts, and has not.
+/// A revision that im-b could have reached since im-a received its facts, but has not.
 const NEWER: u64 = 1 << 30;
 
 type Client = InterSetServiceClient<Channel>;
@@ -44,7 +45,7 @@ struct World {
 }
 
 impl World {
-    /// Clients of all stores of im-a under a certificate, with the pool that their connections need.
+    /// Creates clients of all stores of im-a with a certificate, and the pool of their connections.
     fn clients(&self, holder: &str) -> (Pool, Vec<Client>) {
         let place = &self.sets.place;
         let credentials = Credentials::load(Files::in_dir(&place.path("certs"), holder)).unwrap();
@@ -59,7 +60,7 @@ impl World {
         Some(Between { cluster, from_set_id: from, from_lineage: lineage, to_set_id: self.ids[0] })
     }
 
-    /// A section that im-b has, which departs to im-a from a ceiling of 0.
+    /// Returns the arrival in im-a of a section of im-b, with a ceiling of 0.
     fn arrive(&self, from: u64, section: u32, epoch: u64) -> ArriveRequest {
         ArriveRequest {
             between: self.between(from, 0),
@@ -96,7 +97,7 @@ impl World {
     }
 }
 
-/// The reason of the leader's refusal; empty where it is none.
+/// Returns the reason of the leader's refusal; empty if the request is not refused.
 macro_rules! refusal {
     ($clients:expr, $method:ident, $request:expr) => {{
         let mut last = String::new();
@@ -134,13 +135,13 @@ fn a_stores_certificate_of_another_set_moves_nothing() {
         lies(&world).await;
         anything(&world).await;
     });
-    // Users of both sets go on from where they were, by the nodes of both.
+    // Users of both sets continue with their next seq, through the nodes of both.
     for (uid, last) in before {
         for (port, step) in [(7400, 1), (7420, 2)] {
             assert_eq!(world.next(uid, port), last + step, "uid {uid} at port {port}");
         }
     }
-    // The one set that its certificate names, and which an operator removes.
+    // The only additional set is the set that the certificate names, and an operator can remove it.
     let names: Vec<_> = world.list().iter().map(|set| set["name"].as_str().unwrap().to_owned()).collect();
     assert_eq!(names, ["im-a", "im-b", "im-c"]);
     let args = ["set", "forget", "im-c", "--in", "im-a", "--addr", &world.sets.addr(7301), "--yes"];
@@ -152,15 +153,15 @@ fn a_stores_certificate_of_another_set_moves_nothing() {
     });
 }
 
-/// The demonstrations N1 to N3, one by one.
+/// Runs the demonstrations N1 to N3 in order.
 async fn lies(world: &World) {
     let [_, b] = world.ids;
     let (_of_stranger, mut stranger) = world.clients(STRANGER);
     let (_of_neighbour, mut neighbour) = world.clients(NEIGHBOUR);
-    // N1: a section of im-b arrives in im-a, by a third set in its name, and in its own name.
+    // N1: a section of im-b arrives in im-a, sent by a third set in the name of im-b, and in its own name.
     assert_eq!(refusal!(stranger, arrive, world.arrive(b, 75, 1_002)), "OTHER_HOLDER");
     assert_eq!(refusal!(stranger, arrive, world.arrive(THIRD, 75, 1_002)), "UNKNOWN_SET");
-    // N2, N3: facts of im-b, and fences in its name.
+    // N2, N3: facts and fences in the name of im-b.
     let poisoned = SetFacts { revision: 1 << 63, closed: true, closing: true, ..world.facts(b, "im-b") };
     assert_eq!(refusal!(stranger, exchange, world.exchange(b, poisoned.clone())), "OTHER_HOLDER");
     let fence = FenceRequest { between: world.between(b, u64::MAX), first_section: 0 };
@@ -168,7 +169,8 @@ async fn lies(world: &World) {
     for name in ["im-x", "im-b", "im-a"] {
         assert_eq!(refusal!(stranger, exchange, world.exchange(0xbad, world.facts(0xbad, name))), "OTHER_HOLDER");
     }
-    // The name of its certificate makes one set known, and no second one; nor does im-b become known by it.
+    // A certificate makes only the set that it names known, and no second set under that name; nor does im-b become
+    // known by the stranger's certificate.
     let renamed = |name| SetFacts { revision: NEWER, ..world.facts(b, name) };
     assert_eq!(refusal!(stranger, exchange, world.exchange(b, renamed("im-c"))), "OTHER_HOLDER");
     assert_eq!(refusal!(neighbour, exchange, world.exchange(b, renamed("im-x"))), "OTHER_HOLDER");
@@ -187,7 +189,7 @@ async fn lies(world: &World) {
     assert_eq!(refusal!(stranger, complete_arrival, complete), "SET_UNAVAILABLE");
     let fence = FenceRequest { between: world.between(THIRD, 1 << 32), first_section: 0 };
     assert_eq!(refusal!(stranger, fence, fence), "SET_UNAVAILABLE");
-    // A store of im-b that does not lead: im-b has not sent the section away, and has no such lineage.
+    // A store of im-b that does not lead: im-b has not sent the section, and has no such lineage.
     assert_eq!(refusal!(neighbour, arrive, world.arrive(b, 93, 1_002)), "SET_UNAVAILABLE");
     let fence = FenceRequest { between: world.between(b, 1 << 32), first_section: 0 };
     assert_eq!(refusal!(neighbour, fence, fence), "SET_UNAVAILABLE");
@@ -197,7 +199,7 @@ async fn lies(world: &World) {
     );
 }
 
-/// Messages of both certificates in random order.
+/// Sends messages with both certificates in random order.
 async fn anything(world: &World) {
     let seconds = std::env::var("STRANGERS_S").map_or(SECONDS, |seconds| seconds.parse().unwrap());
     let seed = std::env::var("STRANGERS_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
@@ -215,7 +217,8 @@ async fn anything(world: &World) {
         let epoch = [0, 1, 2, 1_002, 1 << 62, u64::MAX][rng.usize(..6)];
         let name = ["im-a", "im-b", "im-c", "im-x", "", "\u{1b}[2J"][rng.usize(..6)];
         let facts = SetFacts {
-            // A store of im-b is believed about im-b, unless the revision is one that im-b cannot have come to.
+            // The certificate of im-b's store makes facts about im-b credible, unless im-b cannot have reached the
+            // revision.
             revision: if of_neighbour { u64::MAX } else { [0, 1, NEWER, 1 << 40, u64::MAX][rng.usize(..5)] },
             lineage,
             closed: rng.bool(),

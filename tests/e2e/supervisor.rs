@@ -1,4 +1,4 @@
-//! What a server sends to systemd, received on a socket as systemd opens it.
+//! The notifications of a server to systemd, received on a socket like systemd's.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ struct Notifications {
 }
 
 impl Notifications {
-    /// A server under a supervisor with a watchdog.
+    /// Starts a server under a supervisor with a watchdog.
     fn of(place: &Place, name: &str, args: &[&str]) -> (Notifications, Server) {
         let path = place.path(&format!("{name}.notify"));
         let socket = UnixDatagram::bind(&path).unwrap();
@@ -21,7 +21,7 @@ impl Notifications {
         (Notifications { socket, received: Vec::new() }, place.server_with_environment(name, args, environment))
     }
 
-    /// Makes room in the socket: a notification that it has none for is lost.
+    /// Makes room in the socket, because a notification is lost if the socket is full.
     fn drain(&self) {
         self.socket.set_nonblocking(true).unwrap();
         while self.socket.recv(&mut [0; 4096]).is_ok() {}
@@ -97,7 +97,7 @@ fn settings_are_reloaded_at_a_hangup() {
     assert_eq!(alloc.terminate(), Some(0), "{}", alloc.log());
 }
 
-/// The step, the weights, and an allocator that the set did not have: no restart of any node.
+/// Reloads the step, the weights, and an additional allocator, without a restart of any node.
 #[test]
 fn a_set_file_is_reloaded_at_a_hangup() {
     let place = Place::new();
@@ -123,14 +123,14 @@ fn a_set_file_is_reloaded_at_a_hangup() {
     let ceiling = || digits(&seqsvr_json(&["section", "show", "0", "--set", &path])["ceiling"]);
     assert_eq!(ceiling(), 10_000);
 
-    // The step: a thousand numbers need one raise of the old step and ten of the new one.
+    // A thousand seqs take one raise of the old step, or ten raises of the new step.
     write(&first.replace("step = 10_000", "step = 100_000"));
     a1.hang_up();
     eventually("the set file is reloaded", || a1.log().contains("set file reloaded").then_some(()));
     assert!(seqsvr(&["next", "42", "-n", "10000", "--addr", &addr]).status.success());
     eventually("the ceiling is raised by the new step", || (ceiling() >= 100_000).then_some(()));
 
-    // A second allocator, with three quarters of the weight.
+    // The second allocator has three quarters of the weight.
     write(&both.replace("weight = 1", "weight = 3"));
     stores.iter().for_each(Server::hang_up);
     for store in &stores {
@@ -141,10 +141,10 @@ fn a_set_file_is_reloaded_at_a_hangup() {
         let list = seqsvr_json(&["node", "list", "--set", &path]);
         list["nodes"].as_array().unwrap().iter().map(|node| node["sections"].as_u64().unwrap()).collect()
     };
-    // No node has more than a tenth above its share, of which a2's are 75 of 100.
+    // No node has more than a tenth above its share, which is 75 of 100 for a2.
     eventually("a2 has its share", || matches!(owned()[..], [few, 67..=83] if few <= 33).then_some(()));
 
-    // What a restart applies is named, and a file that is wrong changes nothing.
+    // A change that needs a restart is named, and a wrong file changes nothing.
     write(&both.replace(":7301", ":7391"));
     a1.hang_up();
     eventually("the change is named", || a1.log().contains("in what a restart applies").then_some(()));

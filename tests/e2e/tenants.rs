@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use crate::cluster::{Place, eventually, seqsvr_json};
 use crate::tls::{Cluster, LOADS, load, text};
 
-/// The tenants of these tests. `chat` proves itself by the certificate of client/backend, `push` by a token or the
+/// Returns the file of the tenants. `chat` authenticates by the certificate of client/backend, `push` by a token or the
 /// certificate of client/push.
 fn tenants(push: &str) -> String {
     let mut file =
@@ -43,21 +43,21 @@ fn write(place: &Place, push: &str) {
     fs::write(place.path("tenants.toml"), tenants(push)).unwrap();
 }
 
-/// A new token of `push`, and its hash.
+/// Creates a token of `push`; returns the token and its hash.
 fn token() -> (String, String) {
     let made = seqsvr_json(&["tenant", "token", "push"]);
     let part = |name: &str| made[name].as_str().unwrap().to_owned();
     (part("token"), part("hash"))
 }
 
-/// Sends a request of the command line with a token.
+/// Runs a command with a token.
 fn with_token(cluster: &Cluster, token: &str, args: &[&str]) -> Output {
     let addr = cluster.url(7400);
     let more = ["--token", token, "--addr", &addr, "--deadline-ms", "3000"];
     cluster.place.seqsvr(&[args, &more[..]].concat())
 }
 
-/// The reason of a refused command.
+/// Asserts that a command was refused for a reason.
 #[track_caller]
 fn refused(output: &Output, why: &str) {
     assert!(!output.status.success() && text(&output.stderr).contains(why), "{why}: {output:?}");
@@ -85,7 +85,7 @@ fn a_tenant_uses_its_own_uids_within_its_quotas_through_every_endpoint() {
     assert!(place.seqsvr(&["cert", "issue", "client/guest"]).status.success());
     refused(&next("client/guest", "42"), "NO_TENANT");
 
-    // JSON and text. Both nodes, so that one of them forwards.
+    // Over JSON and text, at both nodes, so that one node forwards.
     let bearer = format!("authorization: Bearer {secret}");
     for port in [7400, 7401] {
         let post = |header: &str, uid: &str| {
@@ -106,7 +106,7 @@ fn a_tenant_uses_its_own_uids_within_its_quotas_through_every_endpoint() {
     redis_has_the_quotas(&cluster, &secret);
     loads_carry_the_token(&cluster, &secret);
 
-    // What needs no certificate for a token needs one for everything else.
+    // Ports that accept a token instead of a certificate require a certificate for every other request.
     let denied = tokio::runtime::Runtime::new().unwrap().block_on(async {
         let authorities = Authorities::load(&Files::in_dir(&place.path("certs"), "")).unwrap();
         let pool = Pool::with_dial(1, seq_channel::tls::dial(authorities));
@@ -116,7 +116,7 @@ fn a_tenant_uses_its_own_uids_within_its_quotas_through_every_endpoint() {
     assert_eq!(reason(&denied).as_deref(), Some("ROLE_DENIED"), "{denied:?}");
     assert!(cluster.metric(7480, "seqsvr_auth_failures_total{node=\"a1\"}") >= 2.0);
 
-    // A replaced token counts at once, a damaged file changes nothing.
+    // A replaced token is valid at once, and a damaged file changes nothing.
     let (newer, hash) = token();
     write(place, &push.replace(push.split('"').nth(1).unwrap(), &hash));
     eventually("the new token is known", || {
@@ -129,7 +129,7 @@ fn a_tenant_uses_its_own_uids_within_its_quotas_through_every_endpoint() {
     });
     assert!(with_token(&cluster, &newer, &["next", "5000001"]).status.success());
 
-    // No log has a token, or the part of it that is a secret.
+    // No log contains a token, or its secret part.
     let logs = ["a1", "a2"].map(|node| fs::read_to_string(place.path(&format!("{node}.log"))).unwrap());
     for token in [&secret, &newer] {
         let part = token.strip_prefix("push.").unwrap();
@@ -138,7 +138,7 @@ fn a_tenant_uses_its_own_uids_within_its_quotas_through_every_endpoint() {
     cluster.stop();
 }
 
-/// Logins, uids and quotas over the Redis protocol.
+/// Checks logins, uids and quotas over the Redis protocol.
 fn redis_has_the_quotas(cluster: &Cluster, secret: &str) {
     let redis = |args: &[&str]| text(&cluster.redis(None, args).stdout).trim().to_owned();
     let login = ["--no-auth-warning", "--user", "push", "--pass", secret];
@@ -154,7 +154,7 @@ fn redis_has_the_quotas(cluster: &Cluster, secret: &str) {
     assert!(text(&cluster.redis(Some("client.backend"), &["INCR", "seq:42"]).stdout).trim().parse::<u64>().is_ok());
 }
 
-/// Loads of every endpoint with a token, the right one and another.
+/// Runs loads over every endpoint, with the right token and with another.
 fn loads_carry_the_token(cluster: &Cluster, secret: &str) {
     let redis = format!("{}:7478", cluster.place.host);
     for endpoint in LOADS {
@@ -188,14 +188,14 @@ fn a_tenant_that_floods_is_cut_to_its_share_and_others_are_not() {
     assert_eq!(calm["failed_items"], serde_json::json!({}), "{calm:#}");
     let refused = flood["failed_items"]["QUOTA_EXCEEDED"].as_u64();
     assert!(refused > Some(0), "{flood:#}");
-    // A second's worth at once, and the rate for as long as the load lasts, which may end late.
+    // The node admits the numbers of one second at once, and then the rate until the load ends, which may be late.
     let admitted = cluster.metric(7480, "seqsvr_tenant_numbers_total{node=\"a1\",tenant=\"push\"}");
     let lasted = flood["seconds"].as_f64().unwrap();
     assert!(admitted > 0.0 && admitted <= 100.0 * (lasted + 2.0), "{admitted} in {lasted} s");
     assert!(cluster.metric(7480, "seqsvr_tenant_refused_total{node=\"a1\",tenant=\"push\",cause=\"rate\"}") > 0.0);
 }
 
-/// Most connections of the tenant at a node.
+/// Maximum number of connections of the tenant at a node.
 const CONNECTIONS: usize = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -227,8 +227,9 @@ async fn a_right_token_above_the_connections_of_its_tenant_is_no_wrong_password(
     });
 }
 
-/// The certificates of a proxy and of an AllocSvr, as the host of one has them: with that of a proxy which a tenant
-/// names, its uids and quotas; with others, all users. A proxy that is named is cut however it treats its own callers.
+/// Uses the certificates of a proxy and of an AllocSvr, as an intruder on a proxy's host has them. The certificate of a
+/// proxy that a tenant names is limited to the tenant's uids and quotas, independent of the proxy's treatment of its
+/// own callers; other certificates reach all users.
 #[test]
 fn a_proxy_is_cut_to_the_tenant_that_names_it() {
     let edge =
@@ -253,11 +254,11 @@ fn a_proxy_is_cut_to_the_tenant_that_names_it() {
         assert!(allocated.status.success(), "{holder}: {allocated:?}");
     }
 
-    // The proxy itself has no tenants: every caller may use it, for what it may.
+    // The proxy itself has no tenants, so every caller may use it within the proxy's rights.
     let [listen, http] = [7600, 7680].map(|port| format!("{}:{port}", place.host));
     let args = ["proxy", "--set", &cluster.set, "--name", "p1", "--listen", &listen, "--http", &http, "--cores", "1"];
     let _proxy = place.server("p1", &args);
-    // By JSON: an SDK goes on to the AllocSvrs itself.
+    // The call uses JSON, because an SDK would go on to the AllocSvrs itself.
     let next = |uid: &str| {
         let post = ["-X", "POST", "-H", "connect-timeout-ms: 3000"];
         let output = cluster.curl(Some("client.backend"), &post, 7600, &format!("/api/seq/next/{uid}"));
@@ -273,7 +274,7 @@ fn a_proxy_is_cut_to_the_tenant_that_names_it() {
     assert!(counted(7480, "a1") + counted(7481, "a2") >= 3.0, "counted as the tenant's");
 }
 
-/// Quota of the tenant that floods, in calls per second at each of two nodes, and what it sends to both.
+/// Quota of the flooding tenant, in calls per second at each of two nodes, and its calls per second to both.
 const QUOTA: u64 = 300;
 const FLOOD: u64 = 10 * 2 * QUOTA;
 
@@ -299,7 +300,7 @@ fn a_flood_of_ten_times_a_quota_beside_a_calm_tenant() {
         let [sent, admitted, refused] = match &flood {
             None => [0.0; 3],
             Some(flood) => {
-                // Each protocol has its own name for it.
+                // Each protocol has a different reason for the refusal.
                 let refused = flood["failed_items"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
                 let admitted = flood["numbers"].as_u64().unwrap_or_default();
                 [per_s(admitted + refused), per_s(admitted), per_s(refused)]

@@ -1,4 +1,4 @@
-//! Three stores and two allocators as separate processes, from the real set file.
+//! Three stores and two allocators as separate processes, from the project's set file.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::cluster::{Place, Server, assert_clean, digits, eventually, seqsvr, seqsvr_json, trace};
 
-/// Few entries between snapshots and few kept, so that a member that was down needs a snapshot.
+/// Settings with few entries between snapshots and few retained entries, so that a member that was down needs a
+/// snapshot.
 const SNAPSHOT_OFTEN: [&str; 2] = ["--config", "store.toml"];
 
 struct Cluster {
@@ -53,7 +54,7 @@ impl Cluster {
         format!("http://{}:{port}", self.place.host)
     }
 
-    /// Allocates a number; retries until a node responds.
+    /// Allocates a seq; retries until a node responds.
     fn take(&self, uid: &str) -> u64 {
         let (a1, a2) = (self.addr(7400), self.addr(7401));
         let next = || seqsvr(&["next", uid, "--addr", &a1, "--addr", &a2, "-o", "json"]);
@@ -61,7 +62,7 @@ impl Cluster {
         digits(&serde_json::from_slice::<Value>(&output.stdout).unwrap()["items"][0]["value"])
     }
 
-    /// The status of a store; `None` while it does not respond.
+    /// Returns the status of a store; `None` if it does not respond.
     fn status(&self, id: u64) -> Option<Value> {
         let addr = self.addr(7300 + u16::try_from(id).unwrap());
         let output = seqsvr(&["status", "--addr", &addr, "-o", "json"]);
@@ -101,7 +102,7 @@ fn drained_allocators_hand_over_all_sections_without_a_failed_call() {
     };
     eventually("both serve", || (owned("a1") + owned("a2") == 100 && owned("a1") > 0 && owned("a2") > 0).then_some(()));
 
-    // The bench is the only client of these uids, so every number must follow the one before.
+    // The bench is the only client of these uids, so every seq must follow the seq before it.
     let load =
         ["--seamless", "--uids", "10000000", "--concurrency", "16", "--duration-s", "4", "--deadline-ms", "20000"];
     let bench = std::thread::scope(|scope| {
@@ -124,7 +125,7 @@ fn drained_allocators_hand_over_all_sections_without_a_failed_call() {
         assert_eq!(bench["order"][fault], 0, "{bench:#}");
     }
 
-    // A process that is terminated hands over as well.
+    // A process that is terminated hands over, too.
     let before = cluster.take("5000000");
     let owner = if owned("a1") > 0 { 0 } else { 1 };
     assert_eq!(cluster.allocs[owner].terminate(), Some(0), "{}", cluster.allocs[owner].log());
@@ -142,7 +143,7 @@ fn a_store_that_was_down_catches_up_and_compacts_its_log() {
     let seen = eventually("the follower responds", || applied(&cluster, away));
     cluster.stores[away as usize - 1].kill();
 
-    // Renewals fill the log; raises of many sections add to it.
+    // Renewals fill the log, and raises of many sections add entries.
     for section in 1..30 {
         cluster.take(&(section * 100_000).to_string());
     }
@@ -154,7 +155,7 @@ fn a_store_that_was_down_catches_up_and_compacts_its_log() {
         (applied >= Some(goal) && snapshot > Some(seen)).then_some(())
     });
 
-    // The restarted member is now needed: with one of the others down, it completes the majority.
+    // The restarted member is needed from here: with another member down, it completes the majority.
     let other = 6 - leader - away;
     cluster.stores[other as usize - 1].kill();
     let before = cluster.take("5000000");
@@ -167,7 +168,7 @@ fn the_sections_with_the_most_writes_are_listed() {
     let set = cluster.set.display().to_string();
     let top = || seqsvr_json(&["section", "list", "--top-writes", "3", "--interval-s", "1", "--set", &set]);
     assert_eq!(top()["items"].as_array().unwrap().len(), 0, "nothing is allocated");
-    // A hundred uids of section 30, so that its ceiling is raised often.
+    // The load uses a hundred uids of section 30, so that its ceiling is raised often.
     let load = ["--first-uid", "3000000", "--uids", "100", "--batch", "100", "--duration-s", "60"];
     let addr = cluster.addr(7400);
     let args = [&["bench", "--endpoint", "many", "--addr", &addr], &load[..]].concat();
@@ -197,7 +198,7 @@ fn an_allocator_with_another_set_file_ends() {
     assert!(alloc.log().contains(what), "{}", alloc.log());
 }
 
-/// A machine with a store that leads and an allocator, beside one with the rest of the set.
+/// Drains a machine with a leading store and an allocator; another machine has the rest of the set.
 #[test]
 fn a_host_is_drained_under_load_and_undrained() {
     let place = Place::new();
@@ -206,7 +207,7 @@ fn a_host_is_drained_under_load_and_undrained() {
     let [first, second, third, fourth] = place.host.octets();
     let other = std::net::Ipv4Addr::new(first, second + 64, third, fourth).to_string();
     let text = std::fs::read_to_string(&path).unwrap();
-    // Store 3 and a2, with all their ports.
+    // The other machine has store 3 and a2, with all their ports.
     let moved = |block: &str| match ["\"s3\"", "\"a2\""].iter().any(|name| block.contains(name)) {
         true => block.replace(&place.host.to_string(), &other),
         false => block.to_owned(),
@@ -260,8 +261,8 @@ fn a_host_is_drained_under_load_and_undrained() {
     assert!(report["calls"].as_u64() > Some(0), "{report:#}");
 }
 
-/// Processes of each role, and `promtool check metrics`, which a scrape of a Prometheus does not need to pass and its
-/// reader does.
+/// Checks the metrics of each role with `promtool check metrics`. Prometheus also scrapes metrics that fail this check,
+/// but their readers need it to pass.
 #[test]
 fn metrics_of_every_role_are_clean() {
     let cluster = Cluster::start();

@@ -1,4 +1,4 @@
-//! A cluster over TLS: every port of it, its clients, strangers, and the rotation of its certificates under load.
+//! A cluster over TLS: all its ports, its clients, strangers, and the rotation of its certificates under load.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -14,7 +14,7 @@ use crate::cluster::{Place, Server, eventually, seqsvr};
 /// The endpoints of `seqsvr bench`.
 pub(crate) const LOADS: [&str; 6] = ["sdk", "grpc", "many", "stream", "resp", "json"];
 
-/// The arguments of a load of an endpoint; `redis` is the address of the Redis port.
+/// Returns the arguments of a load on an endpoint; `redis` is the address of the Redis port.
 pub(crate) fn load<'a>(endpoint: &'a str, redis: &'a str) -> Vec<&'a str> {
     let redis = ["--redis", redis];
     let redis = if endpoint == "resp" { &redis[..] } else { &[] };
@@ -33,12 +33,12 @@ impl Cluster {
         Cluster::start_with(|_| Vec::new())
     }
 
-    /// Starts the cluster with more arguments of its allocators, made once there are certificates.
+    /// Starts the cluster with additional arguments of its allocators; the certificates exist when `more` is called.
     pub(crate) fn start_with(more: impl FnOnce(&Place) -> Vec<String>) -> Cluster {
         Cluster::start_by(more, |place, name, args| place.server(name, args))
     }
 
-    /// Starts the cluster of processes that may open few files.
+    /// Starts the cluster of processes with a limit of open files.
     pub(crate) fn start_with_files(files: usize) -> Cluster {
         Cluster::start_by(|_| Vec::new(), |place, name, args| place.server_with_files(name, args, files))
     }
@@ -82,7 +82,7 @@ impl Cluster {
         self.place.path(&format!("certs/{name}"))
     }
 
-    /// Sends a request with curl; with the certificate of a holder, or without one.
+    /// Sends a request with curl, with or without the certificate of a holder.
     pub(crate) fn curl(&self, holder: Option<&str>, more: &[&str], port: u16, path: &str) -> Output {
         let mut curl = Command::new("curl");
         curl.args(["--silent", "--show-error", "--max-time", "10", "--cacert"]).arg(self.cert("ca.crt"));
@@ -104,17 +104,17 @@ impl Cluster {
         redis.args(command).output().expect("redis-cli is installed")
     }
 
-    /// The log of one of its processes.
+    /// Returns the log of a process.
     pub(crate) fn log(&self, name: &str) -> String {
         self.servers[index(name)].log()
     }
 
-    /// One of its processes.
+    /// Returns a process of the cluster.
     pub(crate) fn server_mut(&mut self, name: &str) -> &mut Server {
         &mut self.servers[index(name)]
     }
 
-    /// A metric at the port for probes of a node, whose certificate may have expired.
+    /// Returns a metric from the port for probes of a node, whose certificate may have expired.
     pub(crate) fn metric(&self, port: u16, name: &str) -> f64 {
         let output = self.curl(None, &["--insecure"], port, "/metrics");
         let text = text(&output.stdout).to_owned();
@@ -127,7 +127,7 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// An allocator whose file states no TLS does not start beside stores that have it, and names the cause.
+/// An allocator whose file disables TLS does not start if the stores have TLS, and names the cause.
 #[test]
 fn an_allocator_without_tls_is_refused_beside_stores_with_it() {
     let place = Place::new();
@@ -144,7 +144,7 @@ fn an_allocator_without_tls_is_refused_beside_stores_with_it() {
     drop(store);
 }
 
-/// The text of a command that failed with `code`.
+/// Returns the text of a command that failed with `code`.
 fn failed(output: &Output, code: i32) -> String {
     let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "{printed}");
@@ -156,7 +156,7 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     let cluster = Cluster::start();
     let place = &cluster.place;
 
-    // Commands, by set file and by address.
+    // Commands that use the set file, and commands that use an address.
     let status = place.seqsvr_json(&["status", "--set", &cluster.set]);
     assert_eq!(status["sets"][0]["state"], "ok", "{status:#}");
     let certificates = ["stores", "allocs"].map(|kind| status[kind][0]["certificate"]["state"].clone());
@@ -165,7 +165,7 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     assert!(drained.status.success(), "{}", text(&drained.stderr));
     assert!(cluster.next("operator/admin").status.success());
 
-    // JSON and the Redis protocol, with the tools of others.
+    // JSON and the Redis protocol, with foreign tools.
     let path = "/api/seq/next/42";
     let served = cluster.curl(Some("client.backend"), &["-X", "POST"], 7401, path);
     assert!(text(&served.stdout).trim().parse::<u64>().unwrap() > 1, "{served:?}");
@@ -182,7 +182,7 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
         assert!(output.status.success(), "{endpoint}: {output:?}");
     }
 
-    // Without a certificate: probes and metrics only. TLS 1.2 nowhere.
+    // Without a certificate, only probes and metrics are served. TLS 1.2 is not accepted.
     let bare = cluster.curl(None, &["-X", "POST"], 7401, path);
     assert!(!bare.status.success() && bare.stdout.is_empty(), "{bare:?}");
     assert!(cluster.metric(7481, "seqsvr_handshakes_failed_total{node=\"a2\"}") >= 2.0);
@@ -190,7 +190,7 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
         let old = cluster.curl(Some("client.backend"), &["--tls-max", "1.2"], port, "/livez");
         assert!(text(&old.stderr).contains("alert protocol version"), "port {port}: {old:?}");
     }
-    // Garbage ends its connection, long before the timeout of a handshake.
+    // Garbage ends its connection long before the timeout of a handshake.
     let failed_before = cluster.metric(7481, "seqsvr_handshakes_failed_total{node=\"a2\"}");
     for port in [7401, 7478] {
         let mut garbage = TcpStream::connect((place.host, port)).unwrap();
@@ -204,7 +204,7 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     assert_eq!(text(&cluster.curl(None, &[], 7480, "/livez").stdout), "alive\n");
     assert!(cluster.metric(7311, "seqsvr_certificate_expiry_seconds{node=\"s1\"}") > 1e9);
 
-    // By way of a proxy, which has a certificate of its own.
+    // The calls go through a proxy, which has its own certificate.
     let issued = place.seqsvr(&["cert", "issue", "proxy/p1", "--host", &place.host.to_string()]);
     assert!(issued.status.success(), "{}", text(&issued.stderr));
     let [listen, http] = [7600, 7680].map(|port| format!("{}:{port}", place.host));
@@ -219,7 +219,7 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
         "{status:#}"
     );
 
-    // Without TLS: each command names what is missing.
+    // Without TLS, each command names the missing TLS.
     let plain = format!("http://{}:7400", place.host);
     let printed = failed(&place.seqsvr(&["next", "42", "--addr", &plain]), 2);
     assert!(printed.contains("has TLS") && printed.contains("https://"), "{printed}");
@@ -234,7 +234,7 @@ fn handshakes_that_never_end_delay_no_shutdown() {
     let mut cluster = Cluster::start();
     let host = cluster.place.host;
     let half_open = [7401, 7478, 7481].map(|port| TcpStream::connect((host, port)).unwrap());
-    // Another connection to each port was accepted after these.
+    // Each port has accepted another connection after these connections.
     assert!(text(&cluster.redis(Some("client.backend"), &["PING"]).stdout).contains("PONG"));
     let a2 = cluster.servers.last_mut().unwrap();
     assert_eq!(a2.terminate(), Some(0), "{}", a2.log());
@@ -246,7 +246,7 @@ fn handshakes_that_never_end_delay_no_shutdown() {
 fn strangers_move_nothing() {
     let cluster = Cluster::start();
     let place = &cluster.place;
-    // Another authority for a cluster of the same name, whose operator trusts this cluster's servers.
+    // Another authority for a cluster with the same name, whose operator trusts this cluster's servers.
     let stranger = Place::new();
     let certs = stranger.path("certs");
     let made = stranger.seqsvr(&["cert", "ca", "--cluster", "three-node"]);
@@ -258,7 +258,7 @@ fn strangers_move_nothing() {
     let refused = stranger.seqsvr(&drain);
     assert!(!refused.status.success(), "{}", text(&refused.stdout));
 
-    // Revoked: refused within seconds, without a restart of any server, and its open connections end.
+    // A revoked certificate is refused within seconds, without a restart of any server, and its open connections end.
     assert!(cluster.next("client/backend").status.success());
     let url = cluster.url(7400);
     let connections = || cluster.metric(7480, "seqsvr_connections{node=\"a1\"}");
@@ -283,7 +283,7 @@ fn strangers_move_nothing() {
     assert_eq!(nodes(&before), nodes(&after), "nothing has moved");
 }
 
-/// Incarnation and sections of each allocator.
+/// Returns the incarnation and sections of each allocator.
 fn nodes(list: &Value) -> Vec<(Value, Value)> {
     let items = list["nodes"].as_array().unwrap().iter();
     items.map(|item| (item["incarnation"].clone(), item["sections"].clone())).collect()
@@ -302,7 +302,7 @@ fn certificates_and_their_authority_are_rotated_under_load_without_a_failed_call
             let more = ["--addr", &one, "--addr", &other, "--deadline-ms", "5000"];
             place.seqsvr_json(&[&args[..], &more[..]].concat())
         });
-        // The authority first: every process has to trust it before a certificate of it is shown.
+        // The authority is rotated first, because every process has to trust it before a certificate of it is used.
         for step in [&["cert", "rotate", "--ca"][..], &["cert", "rotate"][..]] {
             let before = reloads();
             let done = place.seqsvr(step);
@@ -310,9 +310,9 @@ fn certificates_and_their_authority_are_rotated_under_load_without_a_failed_call
             eventually("all nodes have read the new files", || {
                 reloads().iter().zip(before).all(|(now, before)| *now > before).then_some(())
             });
-            // New connections, between all processes.
+            // The requests need new connections between all processes.
             assert!(cluster.next("operator/admin").status.success());
-            // A store whose disk stalls for a second has no quorum meanwhile, and refuses both.
+            // During a stall of a disk for a second, its store has no quorum, and refuses both commands.
             let command = |args: &[&str]| {
                 let args = [args, &["--set", &cluster.set]].concat();
                 eventually(args[1], || place.seqsvr(&args).status.success().then_some(()));
@@ -336,7 +336,7 @@ fn certificates_and_their_authority_are_rotated_under_load_without_a_failed_call
     drop(cluster.servers);
 }
 
-/// Changed files that the node of a metrics port has read.
+/// Returns the number of changed files that the node of a metrics port has read.
 fn reloaded(cluster: &Cluster, port: u16) -> u64 {
     let output = cluster.curl(None, &[], port, "/metrics");
     let line = text(&output.stdout)
@@ -363,7 +363,7 @@ fn a_server_does_not_start_without_its_own_certificate() {
     fs::remove_file(&own).unwrap();
     refused("a1", "cannot be read");
 
-    // Without TLS only on loopback, or where the file says twice that this is wanted.
+    // A set without TLS must use loopback addresses, or its file must state twice that TLS is not wanted.
     let file = place.path("plain.toml");
     let original = fs::read_to_string(&set).unwrap();
     let refuse = |text: &str, what: &str| {

@@ -1,5 +1,5 @@
-//! Two sets of one cluster as real processes: three stores and two allocators each. All sections begin in the first
-//! one.
+//! Two sets of one cluster as real processes, with three stores and two allocators each. All sections begin in the
+//! first set.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ pub(crate) const ALLOCS: [&str; 2] = ["a1", "a2"];
 /// The gRPC ports of all allocators.
 pub(crate) const ALLOC_PORTS: [u16; 4] = [7400, 7401, 7420, 7421];
 
-/// The files of both sets, as `sets/two`, on an address of their own.
+/// The files of both sets, like `sets/two`, on the address of a test.
 pub(crate) struct TwoSets {
     pub(crate) place: Place,
-    /// Of the addresses of nodes: `https` with TLS, else `http`.
+    /// Scheme of the addresses of nodes: `https` with TLS, else `http`.
     scheme: &'static str,
 }
 
@@ -28,12 +28,12 @@ pub(crate) struct SetServers {
 }
 
 impl TwoSets {
-    /// The files of two sets of these uids; nothing runs yet.
+    /// Writes the files of two sets of these uids; no process runs yet.
     pub(crate) fn new(uids: u64) -> TwoSets {
         TwoSets::with_security(uids, "plaintext = true\n", "http")
     }
 
-    /// As [`TwoSets::new`], with TLS, and a certificate for each process, for `operator/admin` and for
+    /// Works like [`TwoSets::new`], with TLS and a certificate for each process, for `operator/admin` and for
     /// `client/backend`.
     pub(crate) fn secure(uids: u64) -> TwoSets {
         let sets = TwoSets::with_security(uids, "", "https");
@@ -60,7 +60,7 @@ impl TwoSets {
         TwoSets { place, scheme }
     }
 
-    /// Starts both sets, and waits until numbers are allocated.
+    /// Starts both sets, and waits until seqs are allocated.
     pub(crate) fn start(&self) -> [SetServers; 2] {
         let servers = ["a", "b"].map(|set| SetServers { stores: self.stores(set, set), allocs: self.allocs(set) });
         eventually("the sets are defined", || {
@@ -105,7 +105,7 @@ impl TwoSets {
         format!("{}://{}:{port}", self.scheme, self.place.host)
     }
 
-    /// Waits until each set knows the allocators of the other one.
+    /// Waits until each set knows the allocators of the other set.
     pub(crate) fn wait_known(&self) {
         for port in [7301, 7321] {
             eventually("the sets know each other", || {
@@ -118,25 +118,25 @@ impl TwoSets {
         }
     }
 
-    /// Runs a command at the first set's store.
+    /// Runs a command at the first set's store; returns its output.
     pub(crate) fn run(&self, args: &[&str]) -> Value {
         self.place.seqsvr_json(&[args, &["--addr", &self.addr(7301), "--timeout-s", "120"]].concat())
     }
 
-    /// Runs a command at the first set's store to its end.
+    /// Runs a command at the first set's store.
     pub(crate) fn cli(&self, args: &[&str]) {
         let output = self.place.seqsvr(&[args, &["--addr", &self.addr(7301), "--timeout-s", "120"]].concat());
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Splits the upper half of the users off, for good.
+    /// Splits the upper half of the users off, and completes the migration.
     pub(crate) fn split_for_good(&self, at: &str) {
         self.cli(&["set", "split", "im-a", "--at", at, "--into", "im-b", "--yes", "--wait"]);
         let id = self.run(&["migration", "list"])["items"][0]["id"].as_str().unwrap().to_owned();
         self.cli(&["migration", "complete", &id, "--yes"]);
     }
 
-    /// Sections of a set, by the records of its own store.
+    /// Returns the number of sections of a set by the records of its own store.
     pub(crate) fn sections(&self, set: &str) -> u64 {
         let shown =
             self.place.seqsvr_json(&["set", "show", set, "--addr", &self.addr(7301), "--addr", &self.addr(7321)]);

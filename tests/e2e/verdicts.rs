@@ -1,6 +1,6 @@
-//! The conditions of `seqsvr status` with real processes: each is staged, named, and over again.
+//! The conditions of `seqsvr status` with real processes: each condition is staged, named, and ended.
 //!
-//! Conditions of a moment, such as an election, are rows of the table's own test.
+//! Short conditions, such as an election, are rows of the table in `status_table`.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ impl Shown {
     fn of(place: &Place, args: &[&str]) -> Option<Shown> {
         let output = place.seqsvr(&[&["status", "-o", "json", "--timeout", "500ms"], args].concat());
         let page: Value = serde_json::from_slice(&output.stdout).ok()?;
-        // Where no node responds, the page is an error.
+        // If no node responds, the page is an error.
         page["sets"].is_array().then_some(Shown { code: output.status.code(), page })
     }
 
@@ -55,7 +55,7 @@ fn shown(place: &Place, what: &str, args: &[&str], holds: impl Fn(&Shown) -> boo
     found.unwrap_or_else(|_| panic!("{what}: {last:#?}"))
 }
 
-/// Two sets of one cluster, as a status of the first one's store shows them.
+/// Two sets of one cluster, as a status from the first set's store shows them.
 pub(crate) struct Pair(pub(crate) TwoSets);
 
 impl Pair {
@@ -68,7 +68,8 @@ impl Pair {
         self.wait("both sets are well", both);
     }
 
-    /// The migrations, as far as sets respond: the command fails for a set without a majority, and lists the others'.
+    /// Returns the migrations of responding sets: the command fails for a set without a majority, and still lists the
+    /// others' migrations.
     pub(crate) fn migrations(&self) -> Vec<Value> {
         let output = self.0.place.seqsvr(&["migration", "list", "--addr", &self.0.addr(7301), "-o", "json"]);
         let page: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -81,7 +82,7 @@ impl Pair {
         self.0.run(&args)["migration"]["id"].as_str().unwrap().to_owned()
     }
 
-    /// Lets a migration end at full speed, and completes it.
+    /// Runs a migration to its end at full speed, and completes it.
     pub(crate) fn complete(&self, id: &str) {
         self.0.cli(&["migration", "resume", id, "--rate", "1000"]);
         eventually("all have arrived", || {
@@ -91,9 +92,9 @@ impl Pair {
         self.0.cli(&["migration", "complete", id, "--yes"]);
     }
 
-    /// Migrates ten sections from `first` on, and freezes the followers of the target's leader, so that it commits no
-    /// arrival of a section that departs; then the leader, too. Returns the migration. Often, sections are on their
-    /// way.
+    /// Migrates ten sections from `first` on, and freezes the followers of the target's leader, so that no arrival of a
+    /// departed section is committed; then freezes the leader. Returns the migration. In most runs, sections are then
+    /// in transit.
     pub(crate) fn freeze_on_the_way(&self, stores: &[Server], first: u64) -> String {
         let members = self.0.place.seqsvr_json(&["store", "members", "--addr", &self.0.addr(7321)]);
         let leader = members["leader"].as_u64().unwrap();
@@ -136,7 +137,7 @@ fn two_sets_in_many_conditions() {
     stores_that_are_lost(&pair, &mut first);
 }
 
-/// The stores of the target stand still while sections are on their way to it.
+/// Freezes the target's stores while sections are in transit to it.
 fn sections_that_do_not_arrive(pair: &Pair, stores: &[Server]) {
     let mut sections = (0..90).step_by(10);
     let delayed = eventually("sections are on their way", || {
@@ -153,7 +154,7 @@ fn sections_that_do_not_arrive(pair: &Pair, stores: &[Server]) {
     pair.wait_well();
 }
 
-/// The allocators of the target are dead, its stores are well, and a migration into it is open.
+/// Kills the allocators of the target, while its stores are healthy and a migration into it is open.
 fn allocators_that_are_dead(pair: &Pair, allocs: &mut Vec<Server>) {
     let id = pair.migrate("90..100", "1");
     eventually("a section has arrived", || (pair.migrations().last()?["arrived"].as_u64()? > 0).then_some(()));
@@ -184,7 +185,7 @@ fn allocators_that_are_dead(pair: &Pair, allocs: &mut Vec<Server>) {
     pair.wait_well();
 }
 
-/// The set is merged and closed; then its processes end.
+/// Merges and closes the set, and then ends its processes.
 fn a_closed_set(pair: &Pair, stores: &mut [Server], allocs: &mut [Server]) {
     let sets = &pair.0;
     sets.cli(&["set", "merge", "im-b", "--into", "im-a", "--yes"]);
@@ -208,7 +209,7 @@ fn a_closed_set(pair: &Pair, stores: &mut [Server], allocs: &mut [Server]) {
     assert_eq!((&set["state"], &set["sections"]), (&"closed".into(), &0.into()));
 }
 
-/// Two stores of the first set end, then the third.
+/// Kills two stores of the first set, and then the third.
 fn stores_that_are_lost(pair: &Pair, stores: &mut [Server]) {
     stores[1..].iter_mut().for_each(Server::kill);
     let lost = pair.wait("two stores are lost", |shown| shown.is("im-a", "no majority responds"));
@@ -220,7 +221,7 @@ fn stores_that_are_lost(pair: &Pair, stores: &mut [Server]) {
     assert!(gone.says("im-a", "start its stores again: ") && gone.says("im-a", ":7301"), "{:#}", gone.page);
 }
 
-/// A set of three stores and two allocators, with a file and directories of its own.
+/// A set of three stores and two allocators, with its own file and directories.
 pub(crate) struct Set<'a> {
     pub(crate) place: &'a Place,
     pub(crate) file: String,

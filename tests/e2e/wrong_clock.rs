@@ -1,4 +1,4 @@
-//! A process with a wall clock of its own, by libfaketime, and how its set states that.
+//! A process with its own wall clock, by libfaketime, and how its set reports the difference.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use crate::dev::get;
 use crate::drills::serves;
 use crate::recover::Set;
 
-/// The wall clock of processes that are started with it; it steps under them.
+/// The wall clock of the processes that are started with it; changes apply while they run.
 pub(crate) struct WrongClock {
     library: PathBuf,
     file: PathBuf,
 }
 
 impl WrongClock {
-    /// Returns a clock that is right. `None` where the library is not installed, which fails under `CI`.
+    /// Returns a clock with the true time. `None` if the library is not installed, which fails under `CI`.
     pub(crate) fn new(place: &Place) -> Option<WrongClock> {
         let libs = fs::read_dir("/usr/lib").unwrap().flatten();
         let library = libs.map(|dir| dir.path().join("faketime/libfaketimeMT.so.1")).find(|path| path.is_file());
@@ -29,15 +29,15 @@ impl WrongClock {
         Some(clock)
     }
 
-    /// Sets the clock to so many seconds ahead of the true time; below 0: behind it.
+    /// Sets the clock ahead of the true time by a number of seconds, or behind if it is negative.
     pub(crate) fn step(&self, seconds: i64) {
-        // A process may read the file at any time.
+        // The file is replaced as a whole, because a process may read it at any time.
         let next = self.file.with_extension("next");
         fs::write(&next, format!("{seconds:+}s")).unwrap();
         fs::rename(next, &self.file).unwrap();
     }
 
-    /// Starts a server with this clock. Its monotonic clock is the true one.
+    /// Starts a server with this clock; its monotonic clock is not changed.
     pub(crate) fn server(&self, place: &Place, name: &str, args: &[&str]) -> Server {
         let environment = [
             format!("LD_PRELOAD={}", self.library.display()),
@@ -53,7 +53,7 @@ impl WrongClock {
     }
 }
 
-/// The monotonic clock decides on leases, so that the set serves on.
+/// Leases depend on the monotonic clock, so the set continues to serve.
 #[test]
 fn a_wall_clock_that_steps_is_in_the_metrics_of_its_node() {
     let set = Set::small_steps();

@@ -1,4 +1,4 @@
-//! Alerts about allocators: sections without an owner, restarts, connections, files, and threads that are late.
+//! Alerts about allocators: sections without an owner, restarts, connections, files, and late threads.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,11 +16,11 @@ pub(super) const ALERTS_OF_FILES: &[&str] = &["SeqsvrFilesLow"];
 pub(super) const ALERTS_OF_OVERLOAD: &[&str] = &["SeqsvrOverloaded"];
 pub(super) const ALERTS_OF_CLOCKS: &[&str] = &["SeqsvrClockWrong"];
 
-/// Files of a process that is about to use them up. Of 2,000, the connections of one address may have less than the
-/// rule's 80 %.
+/// Limit of open files of a process that is about to use them up. If the limit were 2,000, the connections of one
+/// address could not reach the 80 % of the rule.
 const FEW_FILES: usize = 8_000;
 
-/// A pause after which a thread is late, and a lease is left.
+/// A pause long enough to make a thread late, and short enough to keep the lease.
 const PAUSE: Duration = Duration::from_millis(500);
 
 #[test]
@@ -63,7 +63,7 @@ fn alerts_of_allocators_fire_and_resolve() {
             eventually("the allocator serves again", next);
             let args = ["bench", "--endpoint", "json", "--addr", &addr, "--concurrency", "900", "--rate", "900"];
             let callers = scene.place.server("callers", &[&args[..], &["--duration-s", "3000"]].concat());
-            // In the place of a third allocator, which ends with the fault.
+            // The entry takes the place of a third allocator, and is removed when the fault ends.
             scene.allocs.push(Some(callers));
         },
         |scene| {
@@ -78,7 +78,7 @@ fn alerts_of_allocators_fire_and_resolve() {
 #[test]
 #[ignore = "a quarter of an hour, with Prometheus; `just alerts`"]
 fn alerts_of_files_fire_and_resolve() {
-    // This process needs as many.
+    // This process needs as many files.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let mut scene = Scene::start(&Setup { alerts: ALERTS_OF_FILES, ..Setup::default() });
@@ -94,7 +94,7 @@ fn alerts_of_files_fire_and_resolve() {
             let next = || seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(());
             eventually("the allocator serves again", next);
             while fs::read_dir(&files).unwrap().count() < FEW_FILES * 85 / 100 {
-                // One that was never used would be closed.
+                // An unused connection would be closed.
                 let mut caller = TcpStream::connect((scene.place.host, 7479)).unwrap();
                 caller.write_all(b"PING\r\n").unwrap();
                 let mut response = [0; 7];

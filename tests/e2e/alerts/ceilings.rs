@@ -1,4 +1,4 @@
-//! Alerts about what ceilings and the log of a store grow to.
+//! Alerts about the growth of ceilings and of a store's log.
 
 use super::{FILES, Scene, Setup};
 use crate::cluster::{Server, eventually, seqsvr, seqsvr_json};
@@ -7,11 +7,12 @@ pub(super) const ALERTS_OF_HEADROOM: &[&str] = &["SeqsvrHeadroomLow"];
 pub(super) const ALERTS_OF_RATES: &[&str] = &["SeqsvrRaisesTooFast"];
 pub(super) const ALERTS_OF_SNAPSHOTS: &[&str] = &["SeqsvrSnapshotsStop"];
 
-/// A restore raises ceilings by 2^40 for each restore before it; 2^53 is 8,192 times that, and the alert begins at
-/// 7,168.
+/// Count of the restore, which raises ceilings by 2^40 for each restore so far. 2^53 is 8,192 times 2^40, and the alert
+/// begins at 7,168.
 const COUNT: &str = "7500";
 
-/// A ceiling rises by 2^38 at once: half of this is refused after sixteen raises, and takes four minutes.
+/// Largest advance. A ceiling rises by at most 2^38 at once, so half of this advance is refused after sixteen raises,
+/// and takes four minutes.
 const FAR: u64 = 1 << 40;
 
 #[test]
@@ -53,7 +54,7 @@ fn alerts_of_rates_fire_and_resolve() {
     scene.stage(
         "`alloc.max_advance` is 2^40, and a user is advanced by 2^39",
         ALERTS_OF_RATES,
-        // A refused raise is repeated after 16 s, and one that is not called for any more ends the advance.
+        // A refused raise is retried after 16 s, and the advance ends if no call waits for it any more.
         |scene| {
             for _ in 0..4 {
                 scene.poll();
@@ -73,14 +74,14 @@ fn alerts_of_snapshots_fire_and_resolve() {
     let alerts = ALERTS_OF_SNAPSHOTS;
     let setup = Setup { disks: &[1, 2, 3], step: "1", store_settings, alerts, ..Setup::default() };
     let mut scene = Scene::start(&setup);
-    // What a store applies later lets it look at the interval.
+    // The store checks the interval when it applies later entries.
     let _load = scene.load("load", &["--rate", "20", "--uids", "10000000"]);
     let addr = scene.addr(7400);
     let calls = std::cell::Cell::new(None);
     scene.stage(
         "`store.snapshot_interval_entries` is 10,000,000, with a step of 1 and 500 calls a second for one user",
         alerts,
-        // Each number is an entry of the log, and the alert begins at 100,000.
+        // Each seq is an entry of the log, and the alert begins at 100,000 entries.
         |scene| calls.set(Some(scene.load("one", &["--endpoint", "sdk", "--rate", "500", "--uids", "1"]))),
         |scene| {
             drop(calls.take());

@@ -1,4 +1,4 @@
-//! Alerts about disks: full ones, and slow ones.
+//! Alerts about full and slow disks.
 
 use std::process::{Child, Command, Stdio};
 
@@ -39,7 +39,7 @@ fn alerts_of_disks_fire_and_resolve() {
     scene.print();
 }
 
-/// Has every sync of a store take 0.12 s more.
+/// Slows every sync of a store down by 0.12 s.
 pub(super) fn slow_syncs(scene: &Scene) -> Vec<Child> {
     let trace = ["-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:delay_enter=120000", "-o", "/dev/null"];
     let tracer = |store: &Server| {
@@ -49,10 +49,10 @@ pub(super) fn slow_syncs(scene: &Scene) -> Vec<Child> {
     scene.stores.iter().flatten().map(tracer).collect()
 }
 
-/// Syncs take their usual time again.
+/// Ends the delay of syncs.
 pub(super) fn end_tracers(tracers: Vec<Child>) {
     for mut tracer in tracers {
-        // On SIGTERM it detaches; killed, it would leave the process stopped.
+        // On SIGTERM, the tracer detaches; on SIGKILL, it would leave the process stopped.
         let pid = rustix::process::Pid::from_child(&tracer);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         tracer.wait().unwrap();

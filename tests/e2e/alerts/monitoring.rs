@@ -1,4 +1,4 @@
-//! Prometheus and Alertmanager, as Debian packages them, with the configurations as shipped but for addresses and
+//! Prometheus and Alertmanager, as Debian packages them, with the shipped configurations except for addresses and
 //! intervals.
 
 use std::fs;
@@ -12,10 +12,10 @@ use crate::cluster::{Place, Server};
 /// Intervals of scrapes and evaluations.
 const INTERVAL: &str = "1s";
 
-/// Ports of the set's processes for metrics.
+/// Metrics ports of the set's processes.
 const TARGETS: [u16; 5] = [7311, 7312, 7313, 7480, 7481];
 
-/// Where notifications go.
+/// Port of the receiver of notifications.
 pub(super) const WEBHOOK: u16 = 9099;
 
 /// Starts a Prometheus at port 9090 of the place, and an Alertmanager at port 9093 if the scene has one.
@@ -29,7 +29,7 @@ pub(super) fn start(place: &Place, scheme: &str, setup: &Setup<'_>) -> Vec<Serve
             format!("--config.file={}", place.path("alertmanager.yaml").display()),
             format!("--storage.path={}", place.path("alertmanager").display()),
             format!("--web.listen-address={host}:9093"),
-            // One alone.
+            // There is no second Alertmanager.
             "--cluster.listen-address=".to_owned(),
         ];
         started.push(place.server_of(
@@ -53,7 +53,7 @@ pub(super) fn start(place: &Place, scheme: &str, setup: &Setup<'_>) -> Vec<Serve
     started
 }
 
-/// A file of deploy/prometheus.
+/// Returns a file of deploy/prometheus.
 pub(super) fn read(name: &str) -> String {
     let dir: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/prometheus");
     fs::read_to_string(dir.join(name)).unwrap()

@@ -1,4 +1,4 @@
-//! What the receiver of notifications gets of a fault: from a real Alertmanager, with the configuration as shipped.
+//! The notifications that a receiver gets about a fault, from a real Alertmanager with the shipped configuration.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use super::{Scene, Setup};
 
 const ALERTS: &[&str] = &["SeqsvrNoLeader", "SeqsvrNoLease"];
 
-/// The receiver: an HTTP server that keeps what is posted.
+/// The receiver: an HTTP server that keeps the posted notifications.
 struct Webhook {
     addr: SocketAddr,
     received: Arc<Mutex<Vec<(String, Value)>>>,
@@ -39,7 +39,7 @@ impl Webhook {
         Webhook { addr, received, stop, thread: Some(thread) }
     }
 
-    /// The first notification about an alert with this status: the path that it was posted to, and the alert.
+    /// Returns the first notification about an alert with this status: the path of the request, and the alert.
     fn notified(&self, alert: &str, status: &str) -> Option<(String, Value)> {
         let received = self.received.lock();
         let is = |one: &&Value| one["labels"]["alertname"] == alert && one["status"] == status;
@@ -52,13 +52,13 @@ impl Webhook {
 impl Drop for Webhook {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // Wakes the thread.
+        // The connection wakes the thread.
         let _ = TcpStream::connect(self.addr);
         let _ = self.thread.take().unwrap().join();
     }
 }
 
-/// The path and the body of a request, which is responded to.
+/// Reads a request and responds to it; returns its path and body.
 fn receive(stream: TcpStream) -> Option<(String, Value)> {
     let mut stream = BufReader::new(stream);
     let (mut first, mut length) = (String::new(), 0);
@@ -78,7 +78,7 @@ fn receive(stream: TcpStream) -> Option<(String, Value)> {
     Some((first.split(' ').nth(1)?.to_owned(), serde_json::from_slice(&body).ok()?))
 }
 
-/// The state of an alert in the Alertmanager.
+/// Returns the state of an alert in the Alertmanager.
 fn state(scene: &Scene, alert: &str) -> Option<String> {
     let url = format!("http://{}:9093/api/v2/alerts?filter=alertname={alert}", scene.place.host);
     let output = Command::new("curl").args(["-sg", "--max-time", "5", &url]).output().unwrap();

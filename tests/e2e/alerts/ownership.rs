@@ -1,4 +1,4 @@
-//! Alerts about routes that are old, and about handovers without their copy.
+//! Alerts about old routes, and about handovers without a copy.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +12,7 @@ use crate::cluster::{digits, seqsvr, seqsvr_json};
 pub(super) const ALERTS_OF_ROUTES: &[&str] = &["SeqsvrWrongOwner"];
 pub(super) const ALERTS_OF_COPIES: &[&str] = &["SeqsvrHandoverCopiesLost"];
 
-/// Connections of the process with forged offers, each of which has one on its way at a time.
+/// Connections that send forged offers, each with one offer in flight.
 const FORGERS: usize = 16;
 
 #[test]
@@ -61,7 +61,7 @@ fn alerts_of_copies_fire_and_resolve() {
     scene.print();
 }
 
-/// Offers of all sections of a1 to a2, of the ownership that comes next.
+/// Returns offers of all sections of a1 to a2, for their next ownership.
 fn offers(set: &str) -> Vec<HandoverOffer> {
     let nodes = seqsvr_json(&["node", "list", "--set", set]);
     let target = nodes["nodes"].as_array().unwrap().iter().find(|node| node["name"] == "a2").unwrap();
@@ -77,8 +77,8 @@ fn offers(set: &str) -> Vec<HandoverOffer> {
     sections["items"].as_array().unwrap().iter().map(offer).collect()
 }
 
-/// Sends these offers to a peer port under numbers that no handover has, until it is stopped: of each section, the peer
-/// keeps two attempts.
+/// Sends these offers to a peer port until it is stopped, under ids that no handover has. The peer keeps two attempts
+/// per section.
 fn forge(peer: &str, offers: &[HandoverOffer], stop: &AtomicBool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let forger = async |first: usize| {
@@ -88,7 +88,7 @@ fn forge(peer: &str, offers: &[HandoverOffer], stop: &AtomicBool) {
                 break;
             }
             let offer = HandoverOffer { handover_id: at as u64 + 1, ..offers[at % offers.len()].clone() };
-            // It is refused once the section has arrived.
+            // The offer is refused once the section has arrived.
             let _ = client.prepare(PrepareRequest { offer: Some(offer) }).await;
         }
     };

@@ -1,4 +1,4 @@
-//! The alert rules as shipped, copies of them with shorter waits, and whether each one has a scene.
+//! The shipped alert rules, copies of them with shorter waits, and the check that each rule has a scene.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,17 +29,17 @@ const SCENES: [&[&str]; 18] = [
     writes::ALERTS_OF_STEPS,
 ];
 
-/// A rule of an alert.
+/// An alert rule.
 pub(super) struct Rule {
     pub(super) alert: String,
-    /// Its `for`; empty without one.
+    /// The rule's `for`; empty without one.
     pub(super) wait: String,
     /// Path and heading of its page, in the repository.
     pub(super) runbook: String,
 }
 
 impl Rule {
-    /// A link to its page, in docs/runbook/README.md.
+    /// Returns a link to the rule's page, relative to docs/runbook/README.md.
     pub(super) fn page(&self) -> String {
         let (path, heading) = self.runbook.split_once('#').unwrap();
         let name = Path::new(path).file_stem().unwrap().to_str().unwrap();
@@ -48,12 +48,12 @@ impl Rule {
     }
 }
 
-/// The directory of the rules.
+/// Returns the directory of the rules.
 pub(super) fn dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/prometheus/rules")
 }
 
-/// The files of the rules, by name.
+/// Returns the files of the rules, sorted by name.
 fn files() -> Vec<(String, Value)> {
     let files = fs::read_dir(dir()).unwrap().map(|file| file.unwrap());
     let read = |file: fs::DirEntry| {
@@ -63,13 +63,13 @@ fn files() -> Vec<(String, Value)> {
     files.map(read).collect()
 }
 
-/// The rules of a file.
+/// Returns the rules of a file.
 fn rules(file: &mut Value) -> impl Iterator<Item = &mut Value> {
     let groups = file["groups"].as_array_mut().unwrap().iter_mut();
     groups.flat_map(|group| group["rules"].as_array_mut().unwrap())
 }
 
-/// All alerts.
+/// Returns the rules of all files.
 pub(super) fn all() -> Vec<Rule> {
     let (mut all, mut files) = (Vec::new(), files());
     for rule in files.iter_mut().flat_map(|(_, file)| rules(file)) {
@@ -82,7 +82,7 @@ pub(super) fn all() -> Vec<Rule> {
     all
 }
 
-/// Writes copies of the files to a directory, in which these alerts have these waits.
+/// Writes copies of the rules to a directory, with these waits of these alerts.
 pub(super) fn shorten(to: &Path, waits: &[(&str, &str)]) {
     fs::create_dir(to).unwrap();
     let mut left = waits.to_vec();
@@ -92,7 +92,7 @@ pub(super) fn shorten(to: &Path, waits: &[(&str, &str)]) {
                 rule["for"] = left.remove(at).1.into();
             }
         }
-        // JSON is YAML too.
+        // JSON is valid YAML.
         fs::write(to.join(name), file.to_string()).unwrap();
     }
     assert!(left.is_empty(), "no such alerts: {left:?}");

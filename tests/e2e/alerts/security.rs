@@ -1,4 +1,4 @@
-//! Alerts about certificates, tenants, and requests that are refused.
+//! Alerts about certificates, tenants, and refused requests.
 
 use std::fs;
 use std::net::TcpStream;
@@ -18,13 +18,13 @@ pub(super) const ALERTS: &[&str] = &[
 ];
 pub(super) const ALERTS_OF_HANDSHAKES: &[&str] = &["SeqsvrHandshakesRefused"];
 
-/// One tenant, which proves itself by its certificate.
+/// The file of a tenant with a certificate.
 const TENANTS: &str = "[[tenant]]\nname = \"chat\"\nuids = [\"0..10_000_000\"]\ncertificates = [\"backend\"]\n";
 
-/// Requests that are refused: the rules let ten pass.
+/// Refused requests: the rules tolerate ten.
 const REFUSED: usize = 20;
 
-/// Connections without a handshake: a node has 1,024 under way at most, and closes each after 15 s.
+/// Connections without a handshake: a node keeps at most 1,024 handshakes in progress, and closes each after 15 s.
 const SILENT: usize = 1_200;
 const SILENT_FOR: Duration = Duration::from_secs(12);
 

@@ -71,7 +71,7 @@ fn alerts_of_stores_fire_and_resolve() {
         |scene| scene.start_store(3),
     );
     for _ in 0..2 {
-        // Short outages: the third expiry of a lease within ten minutes is the alert's.
+        // The outages are short, and the alert fires when a lease expires for the third time within ten minutes.
         (scene.stores[1], scene.stores[2]) = (None, None);
         eventually("no store leads", || scene.poll().contains("SeqsvrNoLeader").then_some(()));
         (2..=3).for_each(|store| scene.start_store(store));
@@ -135,7 +135,7 @@ fn alerts_of_lineages_fire() {
     eventually("the second set is created", || {
         seqsvr(&["set", "create", "--set", &second, "--join", &join, "--yes"]).status.success().then_some(())
     });
-    // In directories of their own, so that the notes of one restore are not beside the other backup.
+    // Each backup has its own directory, so that the notes of one restore are not found with the other backup.
     let backups = [(&set, "first"), (&second, "second")].map(|(set, dir)| {
         std::fs::create_dir(scene.place.path(dir)).unwrap();
         let out = path(&scene, &format!("{dir}/set.backup"));

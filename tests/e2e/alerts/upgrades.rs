@@ -1,4 +1,4 @@
-//! Alerts about upgrades that are not finished.
+//! Alerts about unfinished upgrades.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::cluster::{eventually, seqsvr};
 
 pub(super) const ALERTS: &[&str] = &["SeqsvrMixedVersions", "SeqsvrUpgradeUnfinished"];
 
-/// The rules wait for an hour, and for three days.
+/// Shortened waits: the shipped rules wait for an hour and for three days.
 const WAITS: &[(&str, &str)] = &[("SeqsvrMixedVersions", "10s"), ("SeqsvrUpgradeUnfinished", "10s")];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Alerts about section writes, and about requests that hold too much memory.
+//! Alerts about section writes, and about the memory of requests.
 
 use super::{Scene, Setup};
 

@@ -25,7 +25,7 @@ impl Nodes<'_> {
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// The index of the leader.
+    /// Returns the index of the leader.
     fn leader(&self) -> usize {
         let members = self.set.place.seqsvr_json(&["store", "members", "--set", &self.set.file]);
         usize::try_from(members["leader"].as_u64().unwrap()).unwrap() - 1
@@ -126,7 +126,7 @@ fn allocators(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
     scene.over(&[OK]);
 }
 
-/// Changes by operators.
+/// Stages changes by operators.
 fn operators(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
     let args = ["node", "drain", "a1", "--yes", "--set", &nodes.set.file];
     scene.caused("`seqsvr node drain a1`");
@@ -161,7 +161,7 @@ fn operators(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
     scene.over(&[OK]);
 }
 
-/// A copy of the program that states another revision.
+/// Copies the program and changes its revision.
 fn other_build(place: &Place) -> std::path::PathBuf {
     let version = place.seqsvr_json(&["version"]);
     let revision = version["revision"].as_str().unwrap().as_bytes().to_vec();
@@ -189,7 +189,7 @@ fn disks(scene: &mut Scene<'_>, disk: &Disk) {
     scene.over(&[OK]);
 }
 
-/// The clock of a2 steps.
+/// Steps the clock of a2.
 fn clocks(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
     let place = nodes.set.place;
     let Some(clock) = WrongClock::new(place) else { return };
@@ -208,7 +208,7 @@ fn clocks(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
     scene.well(&[OK]);
 }
 
-/// Addresses that are wrong in some way.
+/// Stages wrong addresses.
 fn addresses(scene: &mut Scene<'_>) {
     let host = scene.place.host;
     let cases: [(&str, &str, Vec<String>, i32, &str); 4] = [
@@ -262,7 +262,7 @@ fn majorities(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
     (0..3).for_each(|index| nodes.start_store(index));
     scene.over(&[OK]);
 
-    // Ports where nobody dials, as behind a firewall.
+    // No process dials these ports, as behind a firewall.
     let (place, mut text) = (nodes.set.place, fs::read_to_string(&nodes.set.file).unwrap());
     for id in 1..=3 {
         let named = format!("name = \"s{id}\"");
@@ -284,7 +284,7 @@ fn majorities(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
     scene.over(&[OK]);
 }
 
-/// A set that moved to another address, a copy of it, and another set of its name.
+/// Stages a set that moved to another address, a copy of it, and another set with its name.
 pub(super) fn copies(table: &mut Table) {
     let place = Place::new();
     let [first, second, third, fourth] = place.host.octets();

@@ -71,7 +71,7 @@ fn other_state(table: &mut Table) {
     scene.says("states differ", 3, &["DIFFERS", "stores 1 and 2"]);
 }
 
-/// A set is restored while the other set of its cluster is away.
+/// Restores a set while the other set of its cluster is down.
 fn quarantine(table: &mut Table) {
     let sets = TwoSets::new(10_000_000);
     let [mut a, mut b] = sets.start();

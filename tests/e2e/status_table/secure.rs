@@ -7,7 +7,7 @@ use crate::expiry;
 
 const OK: &str = "im-a: ok: 100 of 100 sections are served; 3 of 3 voters respond";
 
-/// Seconds until the certificate of a1 expires, more than the margin in which it withdraws.
+/// Seconds until the certificate of a1 expires: more than the margin in which a1 withdraws.
 const EXPIRES_S: u64 = 8;
 
 pub(super) fn certificates(table: &mut Table) {

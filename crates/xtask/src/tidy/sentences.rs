@@ -24,7 +24,6 @@ const RATCHET: &[(&str, Limits)] = &[
     ("crates/seqsvr", [44, 52, 10]),
     ("tests/chaos", [40, 49, 10]),
     ("tests/deploy", [197, 59, 30]),
-    ("tests/e2e", [48, 70, 18]),
     ("tests/fuzz", [5, 111, 2]),
     ("tests/model", [19, 62, 11]),
     ("tests/readme.rs", [5, 149, 2]),
