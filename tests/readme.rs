@@ -1,9 +1,9 @@
 //! Runs the README: every command of its `console` blocks, in order, against the cluster that its first command starts,
-//! and compares the output with the one shown.
+//! and compares the output with the README.
 //!
-//! Words are compared exactly, numbers only where the command prints sequence numbers: times and versions differ from
-//! run to run. `...` matches anything within a line, and alone any lines. The cluster listens on free ports here, so
-//! its addresses replace those in the README.
+//! Words are compared exactly, but numbers only if the command prints sequence numbers, because times and versions
+//! differ from run to run. `...` matches any text within a line, and alone any lines. The cluster listens on free ports
+//! in this test, so its addresses replace the addresses in the README.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -17,10 +17,10 @@ const README: &str = include_str!("../README.md");
 /// The command that starts the cluster.
 const START: &str = "cargo run --release -- dev";
 
-/// The command that runs all tests, including this one.
+/// The command that runs all tests, which include this test.
 const TESTS: &str = "cargo test --workspace";
 
-/// Timeout until the cluster prints that it is ready. Generous: other tests share the cores.
+/// Timeout until the cluster prints that it is ready. It is generous because other tests share the cores.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
@@ -41,13 +41,13 @@ fn every_command_of_the_readme_prints_the_output_shown() {
     cluster.stop();
 }
 
-/// A command of the README and the output shown below it.
+/// A command of the README and its printed output.
 struct Example {
     command: String,
     output: Vec<String>,
 }
 
-/// The commands of the `console` blocks, in order. A command that ends in `\` continues on the next line.
+/// Returns the commands of the `console` blocks, in order. A command that ends in `\` continues on the next line.
 fn examples(readme: &str) -> Vec<Example> {
     let mut found: Vec<Example> = Vec::new();
     let mut inside = false;
@@ -71,7 +71,8 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
-        // On the program's file system, for a hard link; a hard link, because the program prints its own path.
+        // The directory is on the program's file system, for a hard link: the program prints its own path, so a
+        // symbolic link would not do.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let release = dir.path().join("target/release");
         std::fs::create_dir_all(&release).unwrap();
@@ -91,7 +92,7 @@ impl Place {
 /// The running development cluster.
 struct Cluster {
     process: Child,
-    /// Addresses of the README, and the ones used here.
+    /// Addresses in the README, and the addresses that replace them.
     addresses: HashMap<String, String>,
 }
 
@@ -137,7 +138,7 @@ impl Cluster {
         String::from_utf8(result.stdout).unwrap()
     }
 
-    /// Ends the cluster as Ctrl-C does.
+    /// Ends the cluster like Ctrl-C.
     fn stop(mut self) {
         let id = rustix::process::Pid::from_child(&self.process);
         rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
@@ -147,14 +148,14 @@ impl Cluster {
 }
 
 impl Drop for Cluster {
-    /// A failed test leaves no cluster behind.
+    /// Kills the cluster of a failed test.
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Reads lines on a separate thread, so that waiting for one can time out.
+/// Reads lines on a separate thread, so that waiting for a line can time out.
 fn lines_of(output: impl std::io::Read + Send + 'static) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -166,7 +167,7 @@ fn lines_of(output: impl std::io::Read + Send + 'static) -> mpsc::Receiver<Strin
     receiver
 }
 
-/// Every `a.b.c.d:port` of a line.
+/// Returns every `a.b.c.d:port` of a line.
 fn addresses(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !(c.is_ascii_digit() || c == '.' || c == ':')).filter(|word| {
         let parts = word.rsplit_once(':');
@@ -179,13 +180,13 @@ fn compare(example: &Example, output: &str) {
     let asks_for_numbers = ["next", "current"].iter().any(|word| example.command.split(' ').any(|part| part == *word));
     let shape = |line: &str| if asks_for_numbers { words(line) } else { words(&without_figures(line)) };
     let shown: Vec<String> = example.output.iter().map(|line| shape(line)).collect();
-    // A machine whose disk is nearly full has a remark about it.
+    // If the disk is nearly full, the output has a remark about it.
     let real: Vec<String> =
         output.lines().map(|line| line.split_once("; disk of ").map_or(line, |(line, _)| line)).map(shape).collect();
     assert!(fit(&shown, &real), "`{}` shows\n{shown:#?}\nbut prints\n{real:#?}", example.command);
 }
 
-/// Whether `real` matches `shown`, where a line `...` matches any number of lines.
+/// Returns whether `real` matches `shown`, in which a line `...` matches any number of lines.
 fn fit(shown: &[String], real: &[String]) -> bool {
     match shown {
         [] => real.is_empty(),
@@ -194,20 +195,20 @@ fn fit(shown: &[String], real: &[String]) -> bool {
     }
 }
 
-/// Whether `real` matches `shown`, where `...` matches anything.
+/// Returns whether `real` matches `shown`, in which `...` matches any text.
 fn line_fits(shown: &str, real: &str) -> bool {
     let Some((start, rest)) = shown.split_once("...") else { return shown == real };
     let Some(left) = real.strip_prefix(start) else { return false };
     left.char_indices().map(|(at, _)| at).chain([left.len()]).any(|at| line_fits(rest, &left[at..]))
 }
 
-/// The line's words with one space between.
+/// Returns the words of a line with one space between them.
 fn words(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The line without the parts that differ from run to run: `#` for each number, no mark of the leader, and no `--addr`,
-/// which is printed only for an address other than the default.
+/// Returns the line without the parts that differ from run to run: `#` for each number, no mark of the leader, and no
+/// `--addr`, which is printed only for an address other than the default.
 fn without_figures(line: &str) -> String {
     let line = line.split(" --addr http").next().unwrap_or(line).replace('*', "");
     let mut kept = String::new();

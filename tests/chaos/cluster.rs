@@ -1,4 +1,4 @@
-//! One set or two of real processes, each on its own host, and queries of their status.
+//! One or two sets of real processes, each process on its own host, and queries of their status.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,10 +29,10 @@ const PEER_PORT: u16 = 7495;
 /// Uids of a section.
 pub(crate) const SECTION_SIZE: u32 = 10_000;
 
-/// Step of the ceilings: so small that raises are always in flight.
+/// Step of the ceilings: small, so that raises are always in flight.
 pub(crate) const STEP: u64 = 400;
 
-/// Frequent snapshots, so that a member that was away sometimes needs one.
+/// Settings with frequent snapshots, so that a member that was away sometimes needs a snapshot.
 const STORE_SETTINGS: &str =
     "[store]\nsnapshot_interval_entries = 2000\nlog_retained_entries = 200\nrebalance_after_ms = 1000\n";
 
@@ -48,11 +48,11 @@ pub(crate) struct Shape {
     pub(crate) stores: u64,
     pub(crate) allocs: u32,
     pub(crate) sections: u32,
-    /// Megabytes of the first store's own disk; 0: it has none.
+    /// Megabytes of the first store's own disk; 0 if it has none.
     pub(crate) small_disk: u64,
-    /// Distance between the stores; `None`: as near as all others.
+    /// Distance between the stores; `None` if they are as near as all other hosts.
     pub(crate) apart: Option<Apart>,
-    /// Whether there is a second set, of as many stores and allocators, that begins without sections.
+    /// Whether there is a second set, with as many stores and allocators, that begins without sections.
     pub(crate) two_sets: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Raises {
 }
 
 impl Raises {
-    /// The raises after an earlier reading.
+    /// Returns the raises after an earlier reading.
     pub(crate) fn since(&self, before: &Raises) -> Raises {
         let earlier = |ms: &u64| before.within_ms.get(ms).copied().unwrap_or(0);
         let within_ms = self.within_ms.iter().map(|(ms, count)| (*ms, count - earlier(ms))).collect();
@@ -80,7 +80,7 @@ impl Raises {
         Duration::from_secs_f64(self.seconds.max(0.0) / self.count().max(1) as f64)
     }
 
-    /// Bound of the bucket within which this share of the raises lies, in milliseconds.
+    /// Returns the bound of the bucket within which this share of the raises lies, in milliseconds.
     pub(crate) fn within_ms(&self, share: f64) -> u64 {
         let needed = self.count() as f64 * share;
         self.within_ms.iter().find(|(_, count)| **count as f64 >= needed).map_or(0, |(ms, _)| *ms)
@@ -100,11 +100,11 @@ impl Shape {
         Shape { stores: 3, allocs: 3, sections: 12, small_disk: 0, apart: None, two_sets: false };
 }
 
-/// A running set. What is declared first is dropped first: processes, disks, network, files.
+/// A running set. Fields are dropped in the order of their declaration: processes, disks, network, files.
 pub(crate) struct Cluster {
     pub(crate) stores: Vec<Node>,
     pub(crate) allocs: Vec<Node>,
-    /// The second set; without nodes where there is none.
+    /// The second set; has no nodes if the shape has one set.
     pub(crate) other: OtherSet,
     pub(crate) disk: Option<SmallDisk>,
     pub(crate) net: Net,
@@ -125,7 +125,7 @@ pub(crate) struct OtherSet {
 }
 
 impl Cluster {
-    /// Makes the network and the files; nothing runs yet.
+    /// Creates the network and the files; no process runs yet.
     pub(crate) fn prepare(shape: Shape) -> Cluster {
         let mut net = Net::new();
         let dir = scratch();
@@ -176,7 +176,7 @@ impl Cluster {
         cluster
     }
 
-    /// A settings file like that of all nodes, with another lease and wait.
+    /// Writes a settings file for skewed nodes: like that of all nodes, with another lease and wait.
     pub(crate) fn skewed_settings(&self, lease: Duration, wait: Duration) -> PathBuf {
         let (lease, wait) = (lease.as_millis(), wait.as_millis());
         let file = self.path(&format!("skewed-{lease}-{wait}.toml"));
@@ -185,12 +185,12 @@ impl Cluster {
         file
     }
 
-    /// The settings file of all nodes.
+    /// Returns the path of the settings file of all nodes.
     pub(crate) fn settings(&self) -> PathBuf {
         self.path("config.toml")
     }
 
-    /// A running set in which every section has an owner.
+    /// Starts a set, and waits until every section has an owner.
     pub(crate) fn start(shape: Shape) -> Cluster {
         let mut cluster = Cluster::prepare(shape);
         cluster.start_all();
@@ -210,7 +210,7 @@ impl Cluster {
         });
     }
 
-    /// The set file of a cluster of this name on these hosts.
+    /// Returns the text of the set file of a cluster with this name on these hosts.
     pub(crate) fn set_file(&self, name: &str) -> String {
         let cluster = if self.shape.two_sets { "cluster = \"chaos\"\n" } else { "" };
         self.set_text(name, cluster, &self.stores, &self.allocs)
@@ -225,7 +225,7 @@ impl Cluster {
         let uids = u64::from(self.shape.sections) * u64::from(SECTION_SIZE);
         let mut text =
             format!("name = \"{name}\"\n{cluster}uids = \"0..{uids}\"\nsection_size = {SECTION_SIZE}\nstep = {STEP}\n");
-        // The hosts are namespaces of this machine.
+        // Plaintext is safe here, because the hosts are namespaces of this machine.
         text += "plaintext = true\nplaintext_on_network = true\n";
         for (index, node) in stores.iter().enumerate() {
             let (id, name, addr, ip) = (index + 1, &node.name, &node.addr, node.host.ip);
@@ -242,7 +242,7 @@ impl Cluster {
         text
     }
 
-    /// An allocator with its own set file on a new host; `text` makes the set file from the host's address.
+    /// Creates an allocator with its own set file on a new host; `text` makes the set file from the host's address.
     pub(crate) fn outsider(&mut self, host: &str, name: &str, text: impl FnOnce(&Cluster, &str) -> String) -> Node {
         let host_on_net = self.net.host(host);
         let set = self.path(&format!("{host}.toml"));
@@ -255,17 +255,17 @@ impl Cluster {
         self.dir.path().join(name)
     }
 
-    /// The addresses that clients start from.
+    /// Returns the addresses that clients start from.
     pub(crate) fn seeds(&self) -> Vec<String> {
         self.allocs.iter().map(|node| node.addr.clone()).collect()
     }
 
-    /// Index of the leading store: the member of the newest term whose status names itself.
+    /// Returns the index of the leading store: the member of the newest term whose status names itself.
     pub(crate) fn leader(&self) -> Option<usize> {
         self.leader_of(&self.stores)
     }
 
-    /// Index of the leading one of these stores.
+    /// Returns the index of the leader of these stores.
     pub(crate) fn leader_of(&self, stores: &[Node]) -> Option<usize> {
         let leads = |(index, node): (usize, &Node)| {
             let status = self.store_status(node)?;
@@ -274,13 +274,13 @@ impl Cluster {
         stores.iter().enumerate().filter_map(leads).max().map(|(_, index)| index)
     }
 
-    /// Waits for a store that leads.
+    /// Waits until a store leads; returns its index.
     pub(crate) fn wait_leader(&self) -> usize {
         eventually("a store leads", || self.leader())
     }
 
-    /// Drops the requests of all other stores and allocators to a store. Its own requests get responses, so it stays
-    /// the leader if it leads.
+    /// Drops the requests of all other stores and allocators to a store. Its own requests still get responses, so a
+    /// leader keeps its leadership.
     pub(crate) fn deafen(&self, store: usize) {
         let target = &self.stores[store].host;
         let others = self.stores.iter().chain(&self.allocs).filter(|node| node.host.ip != target.ip);
@@ -296,7 +296,7 @@ impl Cluster {
         self.net.lose_packets(&self.store_hosts(), percent);
     }
 
-    /// Number of packets between stores that were dropped.
+    /// Returns the number of dropped packets between stores.
     pub(crate) fn lost_between_stores(&self) -> u64 {
         self.net.lost_packets(&self.store_hosts())
     }
@@ -305,7 +305,7 @@ impl Cluster {
         self.stores.iter().map(|node| node.host.clone()).collect()
     }
 
-    /// The raises of all allocators so far, by their metric.
+    /// Returns the raises of all allocators so far, by their metric.
     pub(crate) fn raises(&self) -> Raises {
         let mut raises = Raises::default();
         for node in &self.allocs {
@@ -324,13 +324,13 @@ impl Cluster {
         raises
     }
 
-    /// The newest term of the stores.
+    /// Returns the newest term of the stores.
     pub(crate) fn term(&self) -> u64 {
         let term = |node: &Node| self.store_status(node).map(|status| status.term);
         eventually("a store responds with its term", || self.stores.iter().filter_map(term).max())
     }
 
-    /// Uptime of a node, by its own clock.
+    /// Returns the uptime of a node, by its own clock.
     pub(crate) fn uptime(&self, addr: &str) -> Duration {
         let query = || async {
             let mut client = StatusServiceClient::new(channel(addr));
@@ -339,7 +339,7 @@ impl Cluster {
         Duration::from_millis(eventually("the node responds", || self.within(query())).uptime_ms)
     }
 
-    /// The status of a store; `None` without a response.
+    /// Returns the status of a store; `None` without a response.
     pub(crate) fn store_status(&self, node: &Node) -> Option<v1::StoreStatus> {
         let query = async {
             let mut client = StatusServiceClient::new(channel(&node.addr));
@@ -351,14 +351,14 @@ impl Cluster {
         }
     }
 
-    /// The largest index that any of these stores has applied.
+    /// Returns the largest index that any of these stores has applied.
     pub(crate) fn applied(&self, stores: &[usize]) -> u64 {
         let status = |index: &usize| self.store_status(&self.stores[*index]);
         stores.iter().filter_map(status).map(|status| status.applied_index).max().unwrap_or(0)
     }
 
-    /// The name of each section's owner, from the newest table of each set that an allocator has; empty where there is
-    /// none.
+    /// Returns the name of each section's owner, from the newest table of each set that an allocator has; the name is
+    /// empty if no table has the section.
     pub(crate) fn owners(&self) -> Vec<String> {
         let tables = [&self.allocs, &self.other.allocs].map(|allocs| {
             let tables = allocs.iter().filter_map(|node| {
@@ -382,7 +382,7 @@ impl Cluster {
         owners.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// The sections that an allocator owns.
+    /// Returns the sections that an allocator owns.
     pub(crate) fn sections_of(&self, alloc: usize) -> Vec<usize> {
         let name = &self.allocs[alloc].name;
         self.owners().iter().enumerate().filter(|(_, owner)| *owner == name).map(|(section, _)| section).collect()
@@ -409,7 +409,7 @@ impl Cluster {
         Err(last)
     }
 
-    /// Has the second set join the cluster of the first one, and waits until both know each other.
+    /// Lets the second set join the cluster of the first set, and waits until both know each other.
     fn join_other_set(&self) {
         let join: Vec<String> = self.stores.iter().map(|node| node.addr.clone()).collect();
         let request = v1::CreateSetRequest { name: OTHER_SET.to_owned(), join };
@@ -434,12 +434,12 @@ impl Cluster {
     }
 }
 
-/// A connection for one query.
+/// Creates a connection for one query.
 fn channel(addr: &str) -> Channel {
     Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(QUERY_TIMEOUT).connect_lazy()
 }
 
-/// The metrics of a process.
+/// Returns the metrics of a process.
 fn metrics(ip: Ipv4Addr) -> String {
     let mut connection = TcpStream::connect((ip, HTTP_PORT)).expect("the metrics port accepts");
     connection.write_all(b"GET /metrics HTTP/1.1\r\nhost: chaos\r\nconnection: close\r\n\r\n").unwrap();

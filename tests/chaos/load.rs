@@ -1,12 +1,12 @@
-//! Callers over every section, their calls checked by the order checker, and the times without a response.
+//! Callers over every section, the order checker over their calls, and the times without a response.
 //!
-//! Each section has callers of its own, evenly paced, so that a time without a response is seen. Others take several
-//! numbers at once, call for many sections, read, and advance uids. All of them are in the history: each number in a
-//! `prev` or an exact read must have been allocated.
+//! Each section has its own callers, evenly paced, so that a time without a response is detected. Other callers
+//! allocate several seqs at once, call for many sections, read, and advance uids. All of them are in the history: each
+//! seq in a `prev` or an exact read must have been allocated.
 //!
-//! Stale clients have no routes and each keep to one node: when a section has a new owner, the others go there, and the
-//! stale clients' calls, over a connection that nothing closes, are what a replaced owner would wrongly serve. For them
-//! only the order of the allocated numbers counts.
+//! Stale clients have no routes, and each keeps to one node. When a section has a new owner, the other callers go
+//! there, and the stale clients' calls, over a connection that stays open, are the calls that a replaced owner would
+//! wrongly serve. For stale clients, only the order of the allocated seqs counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,11 +29,11 @@ use tonic::transport::{Channel, Endpoint};
 use crate::cluster::{Cluster, SECTION_SIZE, STEP};
 use crate::machine::eventually;
 
-/// Users of a section: few, so that each is called for often.
+/// Users of a section: few, so that each user is called for often.
 const USERS_PER_SECTION: u32 = 4;
 
-/// Callers of each section, and the pause of each between two calls. A time without a response is seen to within about
-/// the pause divided by the callers.
+/// Callers of each section, and the pause of each between two calls. A time without a response is measured with a
+/// precision of about the pause divided by the callers.
 const PROBES: u32 = 2;
 const PROBE_PAUSE: Duration = Duration::from_millis(40);
 
@@ -41,22 +41,22 @@ const PROBE_PAUSE: Duration = Duration::from_millis(40);
 const MIXED: u32 = 4;
 const MIXED_PAUSE: Duration = Duration::from_millis(30);
 
-/// Most numbers of one item.
+/// Largest count of one item.
 const MAX_COUNT: u32 = 20;
 
-/// Users of one call for many.
+/// Users of one batch.
 const BATCH: usize = 8;
 
-/// Interval of each stale client's calls; earlier ones may be in flight.
+/// Interval of each stale client's calls, even if earlier calls are in flight.
 const STALE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Pause of the caller that advances uids: long, because most advances take a step.
 const ADVANCE_PAUSE: Duration = Duration::from_millis(150);
 
-/// Advances are to a number up to so far below the largest number of the uid, or above it up to past the ceiling.
+/// Range of advances: from a number slightly below the largest seq of the uid to a number past its ceiling.
 const ADVANCES: AdvanceRange = AdvanceRange { below: 50, width: 2 * STEP, deadline: DEADLINE, pause: PROBE_PAUSE };
 
-/// The deadline of a call: the SDK's own.
+/// The deadline of a call: the SDK's default.
 const DEADLINE: Duration = seq_client::DEADLINE;
 
 /// A running load.
@@ -74,21 +74,21 @@ struct StaleClients {
     in_flight: AtomicUsize,
 }
 
-/// The history and the figures of all calls so far. Clones are the same.
+/// The history and the figures of all calls so far. Clones share one state.
 #[derive(Clone)]
 struct Record(Arc<Mutex<State>>);
 
 struct State {
     began: Instant,
     checker: Checker,
-    /// Advances that were done.
+    /// Advances that succeeded.
     advances: u64,
     latency: Latency,
     sections: Vec<Section>,
     failures: Reasons,
 }
 
-/// One section, as its callers see it.
+/// One section, as its callers observe it.
 #[derive(Clone, Debug, Default)]
 struct Section {
     silence: Silence,
@@ -100,12 +100,12 @@ pub(crate) struct Report {
     pub(crate) tally: seq_order::Tally,
     details: Vec<seq_order::Violation>,
     phantoms: Vec<seq_order::Phantom>,
-    /// Advances that were done.
+    /// Advances that succeeded.
     advances: u64,
-    /// Per section: the longest time without a response, and failed items.
+    /// For each section, the longest time without a response, and the number of failed items.
     pub(crate) unserved: Vec<Duration>,
     pub(crate) failed: Vec<u64>,
-    /// Items without a number, by reason.
+    /// Items without a seq, by reason.
     pub(crate) failures: Reasons,
     pub(crate) calls: u64,
     latency: seq_load::latency::Percentiles,
@@ -145,7 +145,7 @@ impl Load {
         load
     }
 
-    /// Waits until a call for every section succeeded after now.
+    /// Waits until a call for every section has succeeded that began after this point.
     pub(crate) fn wait_served(&self) {
         let now = self.record.now();
         eventually("every section is served", || {
@@ -165,8 +165,9 @@ impl Load {
         state.latency.reset();
     }
 
-    /// From here on sections change owner only by handover: every call gets its number, and no number is missing. The
-    /// stale clients end: a client that keeps to one node is not served while that node is away.
+    /// Restricts the load to faults in which sections change owner only by handover: every call gets its seq, and no
+    /// seq is missing. The stale clients end, because a client that keeps to one node is not served while that node is
+    /// down.
     pub(crate) fn seamless(&self) {
         self.stale_clients.stopping.store(true, Ordering::Relaxed);
         eventually("the stale clients have ended", || {
@@ -175,7 +176,7 @@ impl Load {
         self.record.0.lock().checker.seamless();
     }
 
-    /// The results so far.
+    /// Returns the results so far.
     pub(crate) fn report(&self) -> Report {
         let mut state = self.record.0.lock();
         let now = state.began.elapsed();
@@ -196,7 +197,7 @@ impl Load {
         }
     }
 
-    /// Completes every call and returns the results of all.
+    /// Completes all calls, and returns the results.
     pub(crate) fn finish(mut self) -> Report {
         self.stop();
         self.report()
@@ -205,7 +206,7 @@ impl Load {
     fn stop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic in it has been printed; the test must fail of it.
+            // A panic of the thread has been printed; it must also fail the test.
             assert!(thread.join().is_ok() || std::thread::panicking(), "the callers panicked");
         }
     }
@@ -225,7 +226,7 @@ impl Report {
         assert_eq!(self.tally.violations(), 0, "{:?}\n{:#?}\n{:#?}", self.tally, self.details, self.phantoms);
     }
 
-    /// The longest time without a response among some sections.
+    /// Returns the longest time without a response among some sections.
     pub(crate) fn longest(&self, sections: impl IntoIterator<Item = usize>) -> Duration {
         sections.into_iter().map(|section| self.unserved[section]).max().unwrap_or_default()
     }
@@ -267,7 +268,7 @@ impl Callers {
                 }
             }
         };
-        // Two of them, so that one can have routes that the other has not.
+        // There are two clients, so that their routes can differ.
         let clients = [connect().await, connect().await];
         let client = |at: u32| &clients[at as usize % clients.len()];
         let probes = (0..self.sections * PROBES)
@@ -312,7 +313,7 @@ impl Callers {
         self.repeat(ADVANCE_PAUSE, call).await;
     }
 
-    /// An open loop: a stale client sends at its interval, whether or not earlier calls have ended.
+    /// Runs an open loop: a stale client sends at its interval, even if earlier calls have not ended.
     async fn stale_client(&self, addr: &str) {
         let channel = channel(addr);
         let mut calls = FuturesUnordered::new();
@@ -334,7 +335,7 @@ impl Callers {
 }
 
 impl Record {
-    /// Time since the start.
+    /// Returns the time since the start.
     fn now(&self) -> Duration {
         self.0.lock().began.elapsed()
     }
@@ -347,7 +348,7 @@ impl History for Record {
         f(&mut state.checker, now)
     }
 
-    /// Spread over the section.
+    /// The uids of users are spread over the section.
     fn uid(&self, User(user): User) -> u64 {
         let (section, place) = (user / USERS_PER_SECTION, user % USERS_PER_SECTION);
         u64::from(section) * u64::from(SECTION_SIZE) + u64::from(place * (SECTION_SIZE / USERS_PER_SECTION))
@@ -385,7 +386,7 @@ impl State {
     }
 }
 
-/// A connection without pings, so that what is in the sockets of a stopped node stays there.
+/// Creates a connection without pings, so that the bytes in the sockets of a stopped node stay there.
 fn channel(addr: &str) -> Channel {
     Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(DEADLINE).connect_lazy()
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Timeout of every wait for a condition. Generous: the machine may be building beside the tests.
+/// Timeout of every wait for a condition. It is generous because the machine may be building at the same time.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Interval of evaluating a condition.
+/// Interval between evaluations of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A capability that a fault needs.
@@ -15,19 +15,19 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) enum Need {
     /// Root, and network namespaces with pairs of interfaces.
     Namespaces,
-    /// Packets can be dropped.
+    /// A firewall that drops packets.
     Iptables,
-    /// System calls can be made to fail or hang.
+    /// A tracer that makes system calls fail or hang.
     Strace,
-    /// A process can be given a wrong clock.
+    /// A library that gives a process a wrong clock.
     Faketime,
-    /// A small file system can be mounted.
+    /// Mounts of small file systems.
     Disk,
-    /// Links can be delayed.
+    /// Python, for the script that delays links.
     Python,
 }
 
-/// The missing capabilities, in readable form.
+/// Returns the missing capabilities as readable texts.
 pub(crate) fn lacks(needs: &[Need]) -> Vec<&'static str> {
     let mut lacks: Vec<&'static str> = needs.iter().filter_map(|need| need.lack()).collect();
     lacks.dedup();
@@ -66,7 +66,7 @@ fn has(tool: &str) -> bool {
     std::env::split_paths(&path).chain(system).any(|dir| dir.join(tool).is_file())
 }
 
-/// The library that gives a process with threads a wrong clock.
+/// Returns the path of the library that gives a process with threads a wrong clock.
 pub(crate) fn faketime() -> Option<PathBuf> {
     let libs = std::fs::read_dir("/usr/lib").ok()?.flatten();
     let candidates = libs.map(|dir| dir.path().join("faketime/libfaketimeMT.so.1"));
@@ -106,7 +106,7 @@ pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>
     }
 }
 
-/// Waits for the length of a fault; never for a condition.
+/// Waits for the length of a fault; not to be used for a condition.
 pub(crate) fn pause(time: Duration) {
     let end = Instant::now() + time;
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {

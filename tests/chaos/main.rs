@@ -1,12 +1,12 @@
-//! Chaos: real processes, each in a network namespace, real faults, and the order checker over every call.
+//! Chaos tests: real processes, each in a network namespace, real faults, and the order checker over every call.
 //!
-//! Each row is one named test. A short set runs with all tests; `CHAOS=all` runs every row but the long ones, and
-//! `CHAOS=NAME,NAME` runs the named ones, as for a failed row. Rows run one after another: a fault of one must not slow
-//! another down.
+//! Each row is one named test. The short rows run with all tests; `CHAOS=all` runs every row except the long rows, and
+//! `CHAOS=NAME,NAME` runs the named rows, e.g. after a failure. Rows run one after another, because a fault must not
+//! slow down another row.
 //!
-//! Every row asserts the order of the numbers. Times are printed, not asserted: the machine may be busy. On a machine
-//! that cannot make a fault (no root, a tool is missing) the row is ignored, with a message; where `CI` is set that is
-//! a failure, because `.ci/run` installs what is needed.
+//! Every row asserts the order of the seqs. Times are printed, not asserted, because the machine may be busy. If the
+//! machine cannot make a fault (no root, or a missing tool), the row is ignored with a message; if `CI` is set it
+//! fails, because `.ci/run` installs the tools.
 
 use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};

@@ -1,9 +1,9 @@
-//! A private network: a namespace for each host, connected by a bridge in one more; the callers are in the machine's
-//! own namespace, with one interface on the bridge.
+//! A private network: a namespace for each host, connected by a bridge in another namespace; the callers are in the
+//! machine's own namespace, with one interface on the bridge.
 //!
-//! Invariant: every name contains the process id, and all is removed when its [`Net`] is dropped, also after a panic;
-//! what a killed process left is removed by the next one. The machine's own firewall is never changed: packets are
-//! dropped in the namespace of a host, on input, or on output to the callers.
+//! Invariant: every name contains the process id, and all parts are removed when their [`Net`] is dropped, even after a
+//! panic; the next process removes the parts of a killed process. The machine's own firewall is never changed: packets
+//! are dropped in the namespace of a host, on input, or on output to the callers.
 
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
@@ -17,13 +17,13 @@ use crate::machine::{sh, try_run};
 /// Prefix of every name.
 const PREFIX: &str = "sq";
 
-/// The networks are in 198.18.0.0/15, which is reserved for such tests.
+/// Octets of the networks in 198.18.0.0/15, which is reserved for such tests.
 const FIRST_OCTETS: [u8; 2] = [198, 18];
 
 /// The callers' host number.
 const CALLERS: u8 = 1;
 
-/// Forwards the frames of one host, some of them late.
+/// A script that forwards the frames of one host, some of them late.
 const DELAY: &str = include_str!("delay.py");
 
 /// A bridge with hosts.
@@ -44,7 +44,7 @@ pub(crate) struct Host {
 }
 
 impl Net {
-    /// A bridge with only the callers.
+    /// Creates a bridge with only the callers.
     pub(crate) fn new() -> Net {
         static NETS: AtomicU8 = AtomicU8::new(0);
         let number = NETS.fetch_add(1, Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Net {
         let host = Host { namespace: format!("{}-{name}", self.tag), ip, port: name.to_owned() };
         let namespace = &host.namespace;
         sh(&format!("ip netns add {namespace}"));
-        // From here on it is removed with the others.
+        // From here, the namespace is removed together with the other namespaces.
         self.hosts.push(host.clone());
         sh(&format!("ip -n {bridge} link add {name} type veth peer name eth0 netns {namespace}"));
         sh(&format!("ip -n {bridge} link set {name} master br0 up"));
@@ -83,7 +83,7 @@ impl Net {
         host
     }
 
-    /// Delays the packets between these hosts, to this round trip. All others are not delayed.
+    /// Delays the packets between these hosts to this round trip. Packets of other hosts are not delayed.
     pub(crate) fn delay_packets(&mut self, hosts: &[Host], round_trip: Duration) {
         let bridge = self.bridge();
         let one_way = (round_trip / 2).as_millis().to_string();
@@ -109,12 +109,12 @@ impl Net {
         lossy(hosts, percent, "-A");
     }
 
-    /// Undoes one [`Net::lose_packets`].
+    /// Undoes one call of [`Net::lose_packets`].
     pub(crate) fn lose_no_packets(&self, hosts: &[Host], percent: u32) {
         lossy(hosts, percent, "-D");
     }
 
-    /// Number of packets dropped by [`Net::lose_packets`].
+    /// Returns the number of packets that [`Net::lose_packets`] dropped.
     pub(crate) fn lost_packets(&self, hosts: &[Host]) -> u64 {
         let lost = |host: &Host| -> u64 {
             let rules = sh(&format!("ip netns exec {} iptables -w 5 -L INPUT -v -n -x", host.namespace));
@@ -124,18 +124,18 @@ impl Net {
         hosts.iter().map(lost).sum()
     }
 
-    /// Nothing that `from` sends arrives at `to` any more; what `to` sends still arrives.
+    /// Drops all packets from `from` to `to`; packets from `to` still arrive.
     pub(crate) fn drop_packets(&self, from: &Host, to: &Host) {
         iptables(to, &format!("-A INPUT -s {} -j DROP", from.ip));
     }
 
-    /// Undoes one [`Net::drop_packets`].
+    /// Undoes one call of [`Net::drop_packets`].
     pub(crate) fn deliver_packets(&self, from: &Host, to: &Host) {
         iptables(to, &format!("-D INPUT -s {} -j DROP", from.ip));
     }
 
-    /// Drops the packets of connections that `from` makes to this port of `to`, existing ones included; connections of
-    /// `to` to `from` are not affected.
+    /// Drops the packets of connections that `from` makes to this port of `to`, even if they exist already; connections
+    /// from `to` to `from` are not affected.
     pub(crate) fn refuse_connections(&self, from: &Host, to: &Host, port: u16) {
         iptables(to, &format!("-A INPUT -s {} -p tcp --dport {port} -j DROP", from.ip));
     }
@@ -171,7 +171,7 @@ impl Net {
         sh(&format!("ip -n {} link set {} down", self.bridge(), host.port));
     }
 
-    /// Takes it up again.
+    /// Takes a host's link up again.
     pub(crate) fn plug(&self, host: &Host) {
         sh(&format!("ip -n {} link set {} up", self.bridge(), host.port));
     }
@@ -196,7 +196,7 @@ impl Drop for Net {
         for namespace in namespaces {
             remove_namespace(&namespace);
         }
-        // It is gone already if its other end was removed with the bridge.
+        // The interface does not exist any more if its other end was removed with the bridge.
         let _ = try_run("ip", &["link", "del", &self.tag]);
     }
 }
@@ -215,7 +215,7 @@ fn iptables(host: &Host, rule: &str) {
     sh(&format!("ip netns exec {} iptables -w 5 {rule}", host.namespace));
 }
 
-/// A network without an interface of this machine.
+/// Returns a network that no interface of this machine is in.
 fn free_net(pid: u32, number: u8) -> [u8; 3] {
     let taken = sh("ip -o -4 addr");
     let start = pid.wrapping_mul(31).wrapping_add(u32::from(number));
@@ -233,7 +233,7 @@ fn remove_namespace(namespace: &str) {
     let _ = try_run("ip", &["netns", "del", namespace]);
 }
 
-/// Removes the namespaces and files of processes that were killed; a name contains its process id.
+/// Removes the namespaces and files of killed processes; each name contains its process id.
 pub(crate) fn sweep() {
     let is_dead = |name: &str| {
         let pid = name.strip_prefix(PREFIX)?.split_once('x')?.0;
@@ -256,7 +256,7 @@ pub(crate) fn sweep() {
     }
 }
 
-/// A directory that is removed when it is dropped, or by the next [`sweep`].
+/// Creates a directory that is removed when it is dropped, or by the next [`sweep`].
 pub(crate) fn scratch() -> tempfile::TempDir {
     tempfile::Builder::new().prefix(&format!("{PREFIX}{:x}x-", std::process::id())).tempdir().unwrap()
 }

@@ -22,19 +22,19 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A node that is not running; `dir` is for its log.
+    /// Creates a node without a process; `dir` is the directory of its log.
     pub(crate) fn new(name: &str, host: Host, port: u16, args: Vec<String>, dir: &std::path::Path) -> Node {
         let addr = format!("{}:{port}", host.ip);
         let log = dir.join(format!("{name}.log"));
         Node { name: name.to_owned(), host, addr, args, env: Vec::new(), log, child: None }
     }
 
-    /// Sets a variable of the environment, from the next start on.
+    /// Sets an environment variable from the next start on.
     pub(crate) fn env(&mut self, key: &str, value: impl Into<String>) {
         self.env.push((key.to_owned(), value.into()));
     }
 
-    /// Sets another settings file, from the next start on.
+    /// Replaces the settings file from the next start on.
     pub(crate) fn set_config(&mut self, file: &std::path::Path) {
         let at = self.args.iter().position(|arg| arg == "--config").expect("every node has a settings file");
         self.args[at + 1] = file.display().to_string();
@@ -45,20 +45,20 @@ impl Node {
         assert!(self.child.is_none(), "{} runs already", self.name);
         let log = File::options().create(true).append(true).open(&self.log).unwrap();
         let mut command = Command::new("ip");
-        // `ip` executes the server in its place: the child's id, and with it each signal, is the server's.
+        // `ip` executes the server in its place, so the child's id, and with it each signal, is the server's.
         command.args(["netns", "exec", &self.host.namespace]).args(["env"]);
-        // Only the server gets the variables: `ip` itself runs with the real clock.
+        // Only the server gets the variables, so `ip` itself runs with the real clock.
         command.args(self.env.iter().map(|(key, value)| format!("{key}={value}")));
         command.arg(env!("CARGO_BIN_EXE_seqsvr")).args(&self.args).stdin(Stdio::null());
         self.child = Some(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
     }
 
-    /// Whether the process was started and has not ended.
+    /// Returns whether the process was started and has not ended.
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none())
     }
 
-    /// Kills the process, as a crash.
+    /// Kills the process, like a crash.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
@@ -66,13 +66,13 @@ impl Node {
         }
     }
 
-    /// Kills it and starts it again.
+    /// Kills the process and starts it again.
     pub(crate) fn restart(&mut self) {
         self.kill();
         self.start();
     }
 
-    /// Starts it unless it is running.
+    /// Starts the process if it does not run.
     pub(crate) fn ensure_runs(&mut self) {
         if !self.is_running() {
             self.restart();
@@ -90,7 +90,7 @@ impl Node {
         self.signal(Signal::STOP);
     }
 
-    /// Continues it.
+    /// Continues a stopped process.
     pub(crate) fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -104,7 +104,7 @@ impl Node {
         status
     }
 
-    /// Makes the sync of files fail or hang, in all of the process's threads, until the tracer is dropped.
+    /// Makes syncs of files fail or hang in all threads of the process, until the tracer is dropped.
     pub(crate) fn trouble_syncs(&self, fault: &str) -> Tracer {
         let pid = self.child.as_ref().unwrap().id().to_string();
         let output = self.log.with_extension("strace");
@@ -117,13 +117,13 @@ impl Node {
         Tracer { child }
     }
 
-    /// Whether the process has loaded a library.
+    /// Returns whether the process has loaded a library.
     pub(crate) fn has_loaded(&self, library: &str) -> bool {
         let pid = self.child.as_ref().unwrap().id();
         fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains(library)
     }
 
-    /// The log of the process.
+    /// Returns the log of the process.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -141,7 +141,7 @@ impl Drop for Node {
     }
 }
 
-/// Intercepts the system calls of a process; detached when dropped.
+/// A tracer of the system calls of a process; detached when dropped.
 pub(crate) struct Tracer {
     child: Child,
 }
@@ -160,7 +160,7 @@ pub(crate) struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Makes a file system of this size in a file, and mounts it.
+    /// Creates a file system of this size in a file, and mounts it.
     pub(crate) fn new(dir: &std::path::Path, name: &str, megabytes: u64) -> SmallDisk {
         let (image, path) = (dir.join(format!("{name}.img")), dir.join(name));
         File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
@@ -171,7 +171,7 @@ impl SmallDisk {
         SmallDisk { path, ballast }
     }
 
-    /// Takes all free space.
+    /// Fills the free space.
     pub(crate) fn fill(&self) {
         let mut file = File::create(&self.ballast).unwrap();
         for size in [1 << 20, 1 << 12, 1] {
@@ -180,7 +180,7 @@ impl SmallDisk {
         let _ = file.sync_all();
     }
 
-    /// Frees it again.
+    /// Frees the filled space.
     pub(crate) fn free(&self) {
         fs::remove_file(&self.ballast).unwrap();
         tool("sync", &["-f", &self.path.display().to_string()]);

@@ -1,4 +1,4 @@
-//! The rows: the fault of each, its length, and what it asserts besides the order.
+//! The rows: the fault of each row, its length, and its assertions in addition to the order.
 
 use crate::machine::Need;
 
@@ -14,14 +14,14 @@ mod sets;
 mod skew;
 mod stores;
 
-/// When a row runs.
+/// The runs that include a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tier {
-    /// With all tests.
+    /// Runs with all tests.
     Short,
-    /// With all rows.
+    /// Runs with all rows.
     Full,
-    /// Only by name: it measures, or takes very long.
+    /// Runs only by name, because it measures or takes very long.
     Long,
 }
 
@@ -46,7 +46,7 @@ const fn row(name: &'static str, tier: Tier, needs: &'static [Need], run: fn(), 
     Row { name, what, tier, needs, run }
 }
 
-/// All rows, in the order they run.
+/// All rows, in the order in which they run.
 pub(crate) const ROWS: &[Row] = &[
     row("alloc_kill", Tier::Short, NET, allocs::kill, "an allocator is killed; others serve its sections"),
     row(

@@ -6,7 +6,7 @@ use crate::cluster::{Cluster, Shape};
 use crate::load::{Load, Report};
 use crate::machine::eventually;
 
-/// A cluster under load. The callers end before the cluster does.
+/// A cluster under load. The callers end before the cluster.
 pub(crate) struct Scene {
     pub(crate) load: Load,
     pub(crate) cluster: Cluster,
@@ -35,7 +35,7 @@ impl Scene {
 
     /// Waits until one of these stores has applied more than `seen`; returns the time since `since`.
     pub(crate) fn writes_resume(&self, stores: &[usize], seen: u64, since: Instant) -> Duration {
-        // One more may have been in flight already, and the first of a term is the leader's own.
+        // One more write may have been in flight, and the first entry of a term is the leader's own.
         eventually("writes resume", || (self.cluster.applied(stores) > seen + 2).then(|| since.elapsed()))
     }
 }

@@ -1,4 +1,4 @@
-//! The services of deploy/compose, against rules, and as processes.
+//! The services of deploy/compose, checked against rules and run as processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::machine::{eventually, sh};
 use crate::manifest::documents;
 use crate::net::Net;
 
-/// What compose.yaml uses of the format, merged keys included.
+/// The part of the format that compose.yaml uses, with merged keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Compose {
@@ -68,7 +68,7 @@ fn dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/compose")
 }
 
-/// Merge keys of YAML (`<<`) are in no version that JSON's values are read by.
+/// Merges keys of YAML (`<<`), which the deserializer of JSON values does not support.
 fn merge(value: &mut Value) {
     let Value::Object(fields) = value else { return };
     if let Some(Value::Object(base)) = fields.remove("<<") {
@@ -85,7 +85,7 @@ fn compose() -> Compose {
     serde_json::from_value(document).unwrap()
 }
 
-/// The nodes of seqsvr, which run until they are stopped.
+/// Returns the nodes of seqsvr, which run until they are stopped.
 fn nodes(compose: &Compose) -> impl Iterator<Item = (&String, &Service)> {
     compose.services.iter().filter(|(_, service)| {
         service.image.starts_with("seqsvr:") && ["store", "alloc", "proxy"].contains(&&*service.command[0])
@@ -119,7 +119,7 @@ fn the_services_are_sound() {
         );
         assert_eq!(service.stop_grace_period.as_deref(), Some("60s"), "{name}");
     }
-    // The hosts of the set files are services, and all of them.
+    // The hosts in the set files are exactly the services.
     let mut hosts = BTreeSet::new();
     for set in ["im-a", "im-b"] {
         let set: toml::Table =
@@ -132,7 +132,7 @@ fn the_services_are_sound() {
     assert_eq!(hosts, nodes(&compose).map(|(name, _)| name.clone()).collect());
 }
 
-/// Two sets, as `docker compose up` starts them: what depends on what, by its health.
+/// Starts two sets as `docker compose up` does: each service starts once its dependencies are healthy.
 #[test]
 #[ignore = "needs root, and the image of `cargo xtask dist`"]
 fn two_sets_run_from_the_image_as_compose_starts_them() {
@@ -169,7 +169,7 @@ fn two_sets_run_from_the_image_as_compose_starts_them() {
         one.start(&hosts);
     }
     let mut define = container("define", &compose.services["define"]);
-    // It restarts on failure.
+    // The service restarts on failure.
     eventually("both sets are defined", || (define.run(&hosts).0 == Some(0)).then_some(()));
     let mut client = container("client", &compose.services["client"]);
     let mut run = |args: &[&str]| {

@@ -1,4 +1,4 @@
-//! A container as a process: in the file system of the image and a network of its own, as the image's user.
+//! A container as a process: in the file system of the image and in its own network, as the image's user.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use crate::image::Image;
 use crate::machine::{eventually, sh};
 use crate::net::{Host, Net};
 
-/// The devices that a container has (runtime-spec of OCI, "Default Devices").
+/// Devices of a container (runtime-spec of OCI, "Default Devices").
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
 /// A directory of the machine in a container.
 pub(crate) struct Mount {
     pub(crate) from: PathBuf,
-    /// Absolute, in the container.
+    /// Absolute path in the container.
     pub(crate) to: String,
     pub(crate) is_read_only: bool,
 }
 
-/// A container; its process is killed when it is dropped. A failed test prints its log.
+/// A container; its process is killed on drop. A failed test prints its log.
 pub(crate) struct Container {
     pub(crate) name: String,
     pub(crate) host: Host,
@@ -45,13 +45,13 @@ impl Drop for Container {
 }
 
 impl Container {
-    /// A container that is not started, with a copy of the image in `dir` and a network of its own.
+    /// Creates a container without a process, with a copy of the image in `dir` and its own network.
     pub(crate) fn new(name: &str, image: &Image, net: &mut Net, dir: &Path) -> Container {
-        // The name of an interface has 15 characters at most.
+        // The name of an interface has at most 15 characters.
         Container::at(net.host(&name[name.len().saturating_sub(7)..]), name, image, dir)
     }
 
-    /// A container in the network of another one, as those of a pod are.
+    /// Creates a container in the network of another container, like the containers of a pod.
     pub(crate) fn at(host: Host, name: &str, image: &Image, dir: &Path) -> Container {
         let root = dir.join(name);
         image.copy_to(&root);
@@ -63,7 +63,7 @@ impl Container {
         self.root.with_extension("log")
     }
 
-    /// Starts the process on a file system that is read-only but for mounts. `hosts` are lines of /etc/hosts.
+    /// Starts the process on a file system that is read-only except for mounts. `hosts` are lines of /etc/hosts.
     pub(crate) fn start(&mut self, hosts: &str) {
         let root = self.root.display();
         for dir in ["dev", "proc", "etc"].into_iter().chain(self.mounts.iter().map(|mount| &mount.to[1..])) {
@@ -81,7 +81,7 @@ impl Container {
                 script += &format!("mount -o remount,bind,ro {root}{to}\n");
             }
         }
-        // A user other than root has no capabilities.
+        // A process of a user other than root has no capabilities.
         script += &format!("exec chroot --userspec=65532:65532 --groups= {root} /seqsvr \"$@\"");
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
         let mut command = Command::new("ip");
@@ -91,15 +91,15 @@ impl Container {
         self.child = Some(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
     }
 
-    /// Starts the process and waits until it has ended; returns its exit code and what it wrote.
+    /// Starts the process and waits until it has ended; returns its exit code and its output.
     pub(crate) fn run(&mut self, hosts: &str) -> (Option<i32>, String) {
         let _ = fs::remove_file(self.log());
         self.start(hosts);
         (self.wait(), fs::read_to_string(self.log()).unwrap().trim().to_owned())
     }
 
-    /// Memory of the process, in MiB: resident (`VmRSS`), of that its own (`RssAnon`), or the most that was resident
-    /// (`VmHWM`).
+    /// Returns the memory of the process in MiB: the resident memory (`VmRSS`), its anonymous part (`RssAnon`), or the
+    /// maximum of the resident memory (`VmHWM`).
     pub(crate) fn memory_mib(&self, field: &str) -> u64 {
         let pid = self.child.as_ref().unwrap().id();
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -107,7 +107,7 @@ impl Container {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
     }
 
-    /// What the process wrote.
+    /// Returns the output of the process.
     pub(crate) fn output(&self) -> String {
         fs::read_to_string(self.log()).unwrap_or_default()
     }
@@ -125,7 +125,7 @@ impl Container {
     }
 }
 
-/// An empty directory that belongs to the image's user, as a volume that is used for the first time.
+/// Creates an empty directory that belongs to the image's user, like a new volume.
 pub(crate) fn volume(path: PathBuf) -> PathBuf {
     fs::create_dir(&path).unwrap();
     sh(&format!("chmod 700 {}", path.display()));

@@ -1,4 +1,4 @@
-//! The container image that `cargo xtask dist` made.
+//! The container image that `cargo xtask dist` builds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ impl Image {
         Image { root, config }
     }
 
-    /// Nothing but the binary is in it, and its user is not root.
+    /// Checks that the image only contains the binary, and that its user is not root.
     pub(crate) fn check(&self) {
         let mut files: Vec<String> =
             fs::read_dir(&self.root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

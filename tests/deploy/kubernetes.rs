@@ -1,4 +1,4 @@
-//! The manifests of deploy/kubernetes, as kustomize builds them, against rules.
+//! The manifests of deploy/kubernetes, as kustomize builds them, checked against rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::machine::sh;
 use crate::manifest::{Kustomization, Object, Target, documents};
 use crate::rules;
 
-/// The labels of pods, or those that a selector requires.
+/// The labels of pods, or the labels that a selector requires.
 type Labels = BTreeMap<String, String>;
 
-/// A kustomization with what it stands on, built.
+/// A built kustomization, with its bases.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Built {
     pub(crate) objects: Vec<Object>,
@@ -35,15 +35,15 @@ impl Built {
     }
 }
 
-/// Builds a directory as kustomize does, for what these kustomizations use of it.
+/// Builds a directory like kustomize, limited to the features that these kustomizations use.
 pub(crate) fn build(dir: &Path) -> Built {
     let mut built = Built::default();
     apply(dir, &mut built);
     built
 }
 
-/// Adds what a kustomization has, and changes what is there as it states; a component changes what the one that names
-/// it has.
+/// Adds the resources of a kustomization, and applies its changes; a component changes the resources of the
+/// kustomization that names it.
 fn apply(dir: &Path, built: &mut Built) {
     let kustomization = Kustomization::read(dir);
     for resource in &kustomization.resources {
@@ -82,7 +82,7 @@ fn apply(dir: &Path, built: &mut Built) {
     }
 }
 
-/// Merges a patch into the objects of its target, or into the one of its kind and name.
+/// Merges a patch into the objects of its target, or into the object of its own kind and name.
 fn merge(objects: &mut [Object], patch: Object, target: Option<&Target>) {
     let id = patch.id();
     let is_patched = |object: &&mut Object| target.map_or(object.id() == id, |target| object.is_target(target));
@@ -129,25 +129,25 @@ fn selects(selector: &Labels, labels: &Labels) -> bool {
     selector.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
-/// The containers of a pod, in the order in which they start.
+/// Returns the containers of a pod, in the order in which they start.
 fn containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
     spec.init_containers.iter().flatten().chain(&spec.containers)
 }
 
-/// The names of the ports that the containers have.
+/// Returns the names of the containers' ports.
 fn port_names(spec: &PodSpec) -> BTreeSet<String> {
     let ports = containers(spec).flat_map(|container| container.ports.iter().flatten());
     ports.filter_map(|port| port.name.clone()).collect()
 }
 
-/// Every directory with a kustomization.
+/// Returns every directory with a kustomization.
 fn kustomizations() -> Vec<PathBuf> {
     let mut dirs = vec![root().join("base")];
     dirs.extend(std::fs::read_dir(root().join("overlays")).unwrap().map(|entry| entry.unwrap().path()));
     dirs
 }
 
-/// The workloads: pods that are served by one object, with its name.
+/// Returns the workloads: the templates of pods, each with the name of its object.
 fn workloads(built: &Built) -> Vec<(String, &PodTemplateSpec)> {
     built.objects.iter().filter_map(|object| Some((object.id(), object.pods()?))).collect()
 }
@@ -159,7 +159,7 @@ fn every_kustomization_is_sound() {
     }
 }
 
-/// Checks what a directory builds; returns the number of its objects.
+/// Checks the objects of a directory; returns their number.
 fn check(dir: &Path) -> usize {
     let built = build(dir);
     let workloads = workloads(&built);
@@ -178,7 +178,7 @@ fn check(dir: &Path) -> usize {
     built.objects.len()
 }
 
-/// Every rule is broken once.
+/// Breaks every rule once.
 #[test]
 fn faults_are_found() {
     for (file, from, to, found) in [
@@ -251,7 +251,7 @@ fn faults_of_a_sidecar_are_found() {
     }
 }
 
-/// Replaces a text in a copy of the manifests; checks that the rules find the fault in the kustomization `dir`.
+/// Replaces a text in a copy of the manifests, and checks that the rules find the fault in the kustomization `dir`.
 fn break_and_check(dir: &str, file: &str, (from, to): (&str, &str), found: &str) {
     let copy = tempfile::tempdir().unwrap();
     sh(&format!("cp -r {}/. {}", root().display(), copy.path().display()));
@@ -265,13 +265,13 @@ fn break_and_check(dir: &str, file: &str, (from, to): (&str, &str), found: &str)
     assert!(fault.contains(found), "{file}: {to}: {fault}");
 }
 
-/// Whether an object bounds the disruption of pods with these labels.
+/// Returns whether an object bounds the disruption of pods with these labels.
 fn bounds(object: &Object, labels: &Labels) -> bool {
     let Object::Budget(budget) = object else { return false };
     budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()).is_some_and(|one| selects(&required(one), labels))
 }
 
-/// What objects name of others exists there.
+/// Checks that the pods and ports which an object names exist.
 fn check_selection(object: &Object, workloads: &[(String, &PodTemplateSpec)]) {
     let id = object.id();
     let selected = |selector: &Labels| -> Vec<&PodSpec> {
@@ -326,7 +326,7 @@ fn check_selection(object: &Object, workloads: &[(String, &PodTemplateSpec)]) {
     }
 }
 
-/// The set file of a ConfigMap passes the checks of the servers, and so do the settings.
+/// Checks the set file and the settings of a ConfigMap with the servers' own checks.
 fn check_config(name: &str, files: &[PathBuf]) {
     for file in files {
         let is_set = std::fs::read_to_string(file).unwrap().contains("[[store]]");
@@ -338,7 +338,7 @@ fn check_config(name: &str, files: &[PathBuf]) {
     }
 }
 
-/// The pods of a StatefulSet are the nodes of the set file: by name, id and port.
+/// The pods of a StatefulSet match the nodes of the set file by name, id and port.
 #[test]
 fn the_pods_are_the_nodes_of_the_set_file() {
     let built = build(&root().join("base"));

@@ -1,4 +1,4 @@
-//! What deploy/ ships: manifests are parsed into typed objects and checked, and what they start is started.
+//! The files in deploy/: manifests are parsed into typed objects and checked, and their processes are started.
 
 mod compose;
 mod container;

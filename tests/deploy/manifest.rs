@@ -1,4 +1,4 @@
-//! Objects of Kubernetes, read from files strictly: an unknown field is an error.
+//! Kubernetes objects, strictly read from files: an unknown field is an error.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An object of a kind that the manifests use.
+/// An object of one of the kinds in the manifests.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
     Namespace(Namespace),
@@ -22,7 +22,7 @@ pub(crate) enum Object {
     Policy(NetworkPolicy),
 }
 
-/// What a kustomization consists of.
+/// The content of a kustomization.yaml.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Kustomization {
@@ -34,7 +34,7 @@ pub(crate) struct Kustomization {
     pub(crate) namespace: Option<String>,
     #[serde(default)]
     pub(crate) resources: Vec<PathBuf>,
-    /// Directories of kind Component, which change what the resources are.
+    /// Directories of kind Component, which change the resources.
     #[serde(default)]
     pub(crate) components: Vec<PathBuf>,
     #[serde(default)]
@@ -63,7 +63,7 @@ pub(crate) struct Image {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Patch {
     pub(crate) path: PathBuf,
-    /// The objects that it is of; without it the one of its own name.
+    /// The patched objects; without a target, the patch changes the object of its own name.
     pub(crate) target: Option<Target>,
 }
 
@@ -71,11 +71,11 @@ pub(crate) struct Patch {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Target {
     pub(crate) kind: String,
-    /// NAME=VALUE
+    /// Label and value, as NAME=VALUE.
     pub(crate) label_selector: String,
 }
 
-/// The documents of a YAML file.
+/// Returns the documents of a YAML file.
 pub(crate) fn documents(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_norway::Deserializer::from_str(&text)
@@ -94,7 +94,7 @@ impl Kustomization {
 }
 
 impl Object {
-    /// Reads a document of a file.
+    /// Reads an object from a document of a file.
     pub(crate) fn read(path: &Path, document: Value) -> Object {
         let kind = document["kind"].as_str().unwrap_or_default().to_owned();
         match kind.as_str() {
@@ -108,13 +108,13 @@ impl Object {
         }
     }
 
-    /// Its kind and its name.
+    /// Returns the kind and the name of the object.
     pub(crate) fn id(&self) -> String {
         let (kind, metadata) = self.kind_and_metadata();
         format!("{kind} {}", metadata.name.as_deref().unwrap_or_default())
     }
 
-    /// Whether a patch with this target is of the object.
+    /// Returns whether the object matches the target of a patch.
     pub(crate) fn is_target(&self, target: &Target) -> bool {
         let (kind, metadata) = self.kind_and_metadata();
         let (name, value) = target.label_selector.split_once('=').expect("NAME=VALUE");
@@ -133,7 +133,7 @@ impl Object {
         }
     }
 
-    /// The pods that it makes, if it makes some.
+    /// Returns the template of the object's pods, if it has pods.
     pub(crate) fn pods(&self) -> Option<&PodTemplateSpec> {
         match self {
             Object::StatefulSet(it) => Some(&it.spec.as_ref()?.template),
@@ -143,7 +143,7 @@ impl Object {
     }
 }
 
-/// Reads a document into its type; a field that the type does not have is an error.
+/// Reads a document into its type; a field that is not in the type is an error.
 fn typed<T: DeserializeOwned + Serialize>(path: &Path, document: Value) -> T {
     let object: T = serde_json::from_value(document.clone())
         .unwrap_or_else(|error| panic!("{}: {}: {error}", path.display(), document["kind"]));
@@ -154,7 +154,7 @@ fn typed<T: DeserializeOwned + Serialize>(path: &Path, document: Value) -> T {
     object
 }
 
-/// The places of `document` that are not in `read`.
+/// Collects the paths of `document` that are not in `read`.
 fn collect_unread(document: &Value, read: &Value, at: String, unread: &mut Vec<String>) {
     match document {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! Servers in a control group whose memory limit is below their settings.
+//! Servers in a control group with a memory limit below their settings.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::machine::eventually;
 
-/// A control group with a memory limit; removed when it is dropped, with its process.
+/// A control group with a memory limit; removed on drop, with its process.
 struct Group {
     dir: PathBuf,
     child: Option<Child>,
@@ -25,8 +25,9 @@ impl Drop for Group {
 }
 
 impl Group {
-    /// A new group: of version 1 below that of this process, of version 2 at the root, because a group with processes
-    /// gives its controllers to no other. The error is why there is none.
+    /// Creates a group. A group of version 1 is below the group of this process. A group of version 2 is at the root,
+    /// because a group with processes cannot pass its controllers on. The error is the reason why no group can be
+    /// created.
     fn new(name: &str, mib: u64) -> Result<Group, String> {
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
         let of_memory = own.lines().find_map(|line| line.split_once(":memory:").map(|(_, group)| group.to_owned()));
@@ -42,7 +43,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Starts the program in the group; what it logs goes to a file.
+    /// Starts the program in the group; its log goes to a file.
     fn start(&mut self, args: &[&str], log: &Path) {
         let script = format!("echo $$ >{}/cgroup.procs; exec \"$@\"", self.dir.display());
         let mut command = Command::new("sh");
@@ -57,7 +58,7 @@ impl Group {
     }
 }
 
-/// Runs the program in a group with so much memory until it ends; returns its exit code and what it wrote.
+/// Runs the program in a group with a memory limit until it ends; returns its exit code and its output.
 fn run(dir: &Path, mib: u64, args: &[&str]) -> (Option<i32>, String) {
     let log = dir.join("log");
     let mut group = Group::new(args[0], mib).unwrap();
@@ -67,7 +68,7 @@ fn run(dir: &Path, mib: u64, args: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn a_server_whose_settings_do_not_fit_into_its_group_does_not_start() {
-    // Groups are often mounted read-only in a container, for its root too, so this is skipped there under `CI` as well.
+    // Groups in a container are often read-only, even for root, so the test is skipped there, also under `CI`.
     if let Err(lack) = Group::new("try", 128) {
         eprintln!("skipped: no control group can be made: {lack}");
         return;
@@ -77,7 +78,7 @@ fn a_server_whose_settings_do_not_fit_into_its_group_does_not_start() {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sets/three-node.toml")).unwrap();
     fs::write(&set, format!("plaintext = true\n{text}")).unwrap();
     let (set, data) = (set.display().to_string(), dir.path().join("data"));
-    // Of this process alone: all of 127.0.0.0/8 is on loopback.
+    // The address is used by this process alone: all of 127.0.0.0/8 is on loopback.
     let [.., a, b] = std::process::id().to_be_bytes();
     let (listen, http) = (format!("127.{a}.{b}.1:7600"), format!("127.{a}.{b}.1:7680"));
     let of_proxy = ["proxy", "--plaintext", "--seeds", "127.0.0.1:1", "--listen", &listen, "--http", &http];
@@ -95,7 +96,7 @@ fn a_server_whose_settings_do_not_fit_into_its_group_does_not_start() {
     assert!(log.contains("cgroup is 32 MiB") && log.contains("a member of a store"), "{log}");
     assert!(!data.exists(), "nothing was changed");
 
-    // With room it starts.
+    // With enough memory, the server starts.
     let log = dir.path().join("log");
     let mut group = Group::new("room", 320).unwrap();
     group.start(&of_proxy, &log);

@@ -1,5 +1,5 @@
-//! The pods of the manifests as processes: started with the arguments, variables and files that the manifests state,
-//! and probed as they state it.
+//! The pods of the manifests as processes: they are started with the arguments, variables and files of the manifests,
+//! and probed by their probes.
 
 use std::fs;
 use std::net::TcpStream;
@@ -16,18 +16,18 @@ use crate::machine::{eventually, sh, try_run};
 use crate::manifest::Object;
 use crate::net::Net;
 
-/// The name that callers reach the proxies by.
+/// The name by which callers reach the proxies.
 const SERVICE: &str = "seqsvr.seqsvr.svc";
 
 /// One pod of a workload.
 struct Pod {
-    /// The name that other pods reach it by.
+    /// The name by which other pods reach the pod.
     dns: String,
     spec: PodSpec,
     container: Container,
 }
 
-/// Whether a probe of a container succeeds, from outside of the pod as a kubelet sends it.
+/// Returns whether a probe of a container succeeds, sent from outside of the pod like a kubelet's probe.
 fn passes(container: &Container, spec: &Spec, probe: &Option<Probe>) -> bool {
     let get = probe.as_ref().unwrap().http_get.as_ref().unwrap();
     let IntOrString::String(name) = &get.port else { panic!("a port by number") };
@@ -37,7 +37,7 @@ fn passes(container: &Container, spec: &Spec, probe: &Option<Probe>) -> bool {
     try_run("curl", &["-skf", "--max-time", "2", &url]).is_ok()
 }
 
-/// Where the files of ConfigMaps and Secrets come from, and where they are copied to.
+/// Source of the files of ConfigMaps and Secrets, and the directory for their copies.
 struct Files<'a> {
     built: &'a Built,
     certs: &'a Path,
@@ -45,7 +45,7 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// States what the manifest has for a container: `ordinal` is that of the pod, whose name is `name`.
+    /// Configures a container by its manifest; `name` and `ordinal` belong to the pod.
     fn configure(&self, container: &mut Container, (pod, spec): (&PodSpec, &Spec), (name, ordinal): (&str, i32)) {
         for variable in spec.env.iter().flatten() {
             let source = variable.value_from.as_ref().and_then(|source| source.field_ref.as_ref());
@@ -84,7 +84,7 @@ impl Files<'_> {
     }
 }
 
-/// Copies the files of a Secret, as docs/install.md makes it.
+/// Copies the files of a Secret as in docs/install.md.
 fn copy_secret(name: &str, certs: &Path, to: &Path) {
     let prefix = match name {
         "im-a-store-certs" => "store.im-a.",
@@ -104,7 +104,7 @@ fn copy_secret(name: &str, certs: &Path, to: &Path) {
     sh(&format!("chgrp -R 65532 {}", to.display()));
 }
 
-/// The pods of all workloads, none started.
+/// Returns the pods of all workloads, without processes.
 fn pods(files: &Files<'_>, image: &Image, net: &mut Net) -> Vec<Pod> {
     let (mut pods, built) = (Vec::new(), files.built);
     for object in &built.objects {
@@ -156,7 +156,7 @@ fn a_set_runs_from_the_image_as_the_manifests_start_it() {
     let seqsvr = |args: &[&str]| seqsvr(&image, dir.path(), args);
     let set = built.config_maps["im-a-config"].iter().find(|file| file.ends_with("set.toml")).unwrap();
     let set = set.display().to_string();
-    // As docs/install.md has it.
+    // The certificates are issued as in docs/install.md.
     seqsvr(&["cert", "issue", "--set", &set, "proxy/proxy", "--host", SERVICE]);
     seqsvr(&["cert", "issue", "proxy/sidecar", "client/backend", "--host", "127.0.0.1"]);
 
@@ -181,7 +181,7 @@ fn a_set_runs_from_the_image_as_the_manifests_start_it() {
     assert_eq!(seqsvr(&["next", "42", "--addr", &alloc]), "2");
     let idle: Vec<u64> = pods.iter().map(|pod| pod.container.memory_mib("VmRSS")).collect();
     let own: Vec<u64> = pods.iter().map(|pod| pod.container.memory_mib("RssAnon")).collect();
-    // Half of the load reaches the allocators from the proxies.
+    // The first load reaches the allocators through the proxies, the second directly.
     for (addr, endpoint) in [(&service, "grpc"), (&alloc, "sdk")] {
         let load = ["bench", "--addr", addr, "--endpoint", endpoint, "--rate", RATE, "--duration-s", LOAD_S, "--check"];
         println!("{endpoint} to {addr}\n{}", seqsvr(&[&load[..], &["--uids", "1000000"]].concat()));
@@ -194,13 +194,14 @@ fn a_set_runs_from_the_image_as_the_manifests_start_it() {
     check_second_of_a_name(first, &hosts, &files, &image, &mut net);
     let mut sidecar = Sidecar::new(&files, &image, &mut net);
     sidecar.check(&hosts);
-    // In the order in which nothing waits for what is gone.
+    // The pods end in reverse order, so that no pod waits for a pod that has ended.
     for pod in pods.iter_mut().rev() {
         assert_eq!(pod.container.terminate(), Some(0), "{}", pod.container.name);
     }
 }
 
-/// A second pod with the name of a live allocator, at another address: it serves nothing and names the other's address.
+/// Starts a second pod with the name of a live allocator at another address: it serves no calls and names the first
+/// pod's address.
 fn check_second_of_a_name(first: &Pod, hosts: &str, files: &Files<'_>, image: &Image, net: &mut Net) {
     let mut second = Container::new("second", image, net, files.dir);
     files.configure(&mut second, (&first.spec, &first.spec.containers[0]), (&first.container.name, 1));
@@ -218,13 +219,13 @@ fn check_second_of_a_name(first: &Pod, hosts: &str, files: &Files<'_>, image: &I
     assert_eq!(second.terminate(), Some(0));
 }
 
-/// Calls a second, to the proxies and then to the allocators.
+/// Calls per second, to the proxies and then to the allocators.
 const RATE: &str = "3000";
 
 /// Seconds of each load.
 const LOAD_S: &str = "10";
 
-/// A pod of overlays/sidecar: an application, and a proxy beside it.
+/// A pod of overlays/sidecar: an application with its own proxy.
 struct Sidecar {
     pod: PodSpec,
     proxy: Container,
@@ -243,7 +244,7 @@ impl Sidecar {
         Sidecar { pod, proxy, application }
     }
 
-    /// Starts the proxy, then the application, which calls it; what is on loopback is not reached from outside.
+    /// Starts the proxy, then the application, which calls it; ports on loopback cannot be reached from outside.
     fn check(&mut self, hosts: &str) {
         let spec = &self.pod.init_containers.as_ref().unwrap()[0];
         self.proxy.start(hosts);
@@ -255,7 +256,7 @@ impl Sidecar {
         }
         let stated = std::mem::replace(&mut self.application.args, vec!["next".to_owned(), "42".to_owned()]);
         assert_eq!(self.application.run(hosts), (Some(0), "3".to_owned()));
-        // As stated, but for its length.
+        // The arguments are as in the manifest, except for the duration.
         self.application.args = stated;
         *self.application.args.last_mut().unwrap() = "2".to_owned();
         let (code, output) = self.application.run(hosts);

@@ -1,4 +1,4 @@
-//! The rules of pods and their containers: users, images, probes, volumes, memory, sidecars.
+//! Rules for pods and their containers: users, images, probes, volumes, memory, sidecars.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use crate::kubernetes::Built;
 use crate::manifest::Object;
 
-/// The rules of a workload's pods.
+/// Checks the rules of a workload's pods.
 pub(crate) fn check_pods(id: &str, pods: &PodTemplateSpec, built: &Built) {
     let spec = pods.spec.as_ref().unwrap();
     assert_eq!(spec.enable_service_links, Some(false), "{id}: variables of Services look like settings");
@@ -44,7 +44,7 @@ pub(crate) fn check_pods(id: &str, pods: &PodTemplateSpec, built: &Built) {
     }
 }
 
-/// The names of the volumes that each pod of an object has of its own.
+/// Returns the names of the volumes that each pod of an object claims for itself.
 fn claims(object: &Object) -> BTreeSet<String> {
     let Object::StatefulSet(set) = object else { return BTreeSet::new() };
     let templates = set.spec.iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
@@ -75,7 +75,7 @@ fn check_container(at: &str, container: &Container) {
     }
 }
 
-/// Whether a container is a node of a set or a proxy, rather than an application.
+/// Returns whether a container is a node of a set or a proxy, and not an application.
 fn is_server(container: &Container) -> bool {
     let command = container.args.iter().flatten().next();
     command.is_some_and(|command| ["store", "alloc", "proxy"].contains(&&**command))
@@ -99,13 +99,13 @@ fn check_probes(at: &str, container: &Container) {
     }
 }
 
-/// The rules of a container that starts before the application and runs beside it.
+/// Checks the rules of a container that starts before the application and runs next to it.
 fn check_sidecar(at: &str, container: &Container) {
     let is_sidecar = container.restart_policy.as_deref() == Some("Always");
     assert!(is_sidecar, "{at} is no sidecar: it has to end before the application starts");
     assert!(container.startup_probe.is_some(), "{at}: no startupProbe: the application does not wait for it");
     let security = container.security_context.as_ref();
-    // What the pod states is the application's.
+    // The pod's own security context applies to the application.
     assert_eq!(security.and_then(|security| security.run_as_non_root), Some(true), "{at}: runs as root");
     let args: Vec<&String> = container.args.iter().flatten().collect();
     for pair in args.windows(2) {
@@ -119,11 +119,11 @@ fn check_sidecar(at: &str, container: &Container) {
     }
 }
 
-/// What a server takes beside its requests, at least, in MiB: idle, with connections and counters of some million uids.
-/// Far above what it refuses to start with.
+/// Minimum memory of a server in addition to its requests, in MiB: idle, with connections and counters of some million
+/// uids. It is far above the limit at which a server refuses to start.
 const ROOM_MIB: u64 = 128;
 
-/// The memory limit of a server is above what its settings allow it to hold.
+/// Checks that the memory limit of a server is above the memory that its settings allow.
 fn check_memory(at: &str, container: &Container, spec: &PodSpec, built: &Built) {
     let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
     let limit = mib(&limits.and_then(|limits| limits.get("memory")).unwrap().0);
@@ -141,7 +141,7 @@ fn check_memory(at: &str, container: &Container, spec: &PodSpec, built: &Built) 
         settings.get("limits")?.get("memory_mib")?.as_integer().map(|mib| mib.to_string())
     };
     let memory_mib = variable("SEQSVR_LIMITS_MEMORY_MIB").or_else(from_file).map_or(256, |mib| mib.parse().unwrap());
-    // A store has no requests of callers.
+    // A store has no requests from callers.
     let memory_mib = if container.args.iter().flatten().any(|arg| arg == "store") { 0 } else { memory_mib };
     assert!(
         limit >= memory_mib + ROOM_MIB,
@@ -149,7 +149,7 @@ fn check_memory(at: &str, container: &Container, spec: &PodSpec, built: &Built) 
     );
 }
 
-/// A quantity of memory, such as 1Gi, in MiB.
+/// Returns a quantity of memory, such as 1Gi, in MiB.
 fn mib(quantity: &str) -> u64 {
     let (number, factor) = match quantity.strip_suffix("Gi") {
         Some(number) => (number, 1024),

@@ -8,10 +8,11 @@ use crate::cluster::{ALLOC_PORT, Shape};
 use crate::machine::{eventually, pause};
 use crate::scene::Scene;
 
-/// Length of a cut: the lease expires, the sections get another owner, and the old one stays cut off for a while.
+/// Length of a cut: the lease expires, the sections get another owner, and the old owner stays cut off for a while.
 const CUT: Duration = Duration::from_secs(6);
 
-/// Time for a node to find another node unreached, to state it, and for that node to ask the others.
+/// Time for a node to find that it cannot reach another node and to report it, and for that node to query the other
+/// nodes.
 const WITNESSED: Duration = Duration::from_secs(40);
 
 /// The allocator under the faults.
@@ -21,7 +22,7 @@ pub(super) fn kill() {
     let mut scene = Scene::start(Shape::USUAL);
     let (sections, others) = split(&scene);
     scene.cluster.allocs[VICTIM].kill();
-    // The process is gone and its host is up: connections to it are refused.
+    // The process is gone but its host is up, so connections are refused.
     scene.load.wait_served();
     let report = scene.load.report();
     println!(
@@ -37,7 +38,8 @@ pub(super) fn kill() {
 pub(super) fn kill_and_restart() {
     let mut scene = Scene::start(Shape::USUAL);
     let (sections, _) = split(&scene);
-    // Restarted at once, as by a supervisor, and later: never without a response for longer than if it stayed dead.
+    // The victim is restarted at once, as by a supervisor, or later; the time without a response must not exceed that
+    // of a dead victim.
     for down in [0, 0, 200, 1_000, 2_200] {
         scene.cluster.allocs[VICTIM].kill();
         pause(Duration::from_millis(down));
@@ -96,8 +98,8 @@ pub(super) fn cut_from_peers() {
     });
 }
 
-/// The firewall drops packets of other hosts to the port for callers. The node itself, its lease and its way to the
-/// store are sound, and the callers of this row reach it: until it has handed over they have no refusal.
+/// A firewall drops packets from other hosts to the victim's port for callers. The victim, its lease and its link to
+/// the store are healthy, and the callers of this row reach it, so it does not refuse their calls before the handover.
 pub(super) fn behind_a_firewall() {
     let scene = Scene::start(Shape::USUAL);
     let (sections, _) = split(&scene);
@@ -105,7 +107,7 @@ pub(super) fn behind_a_firewall() {
     let drop_from = |from: usize| {
         cluster.net.refuse_connections(&allocs[from].host, &allocs[VICTIM].host, ALLOC_PORT);
     };
-    // One other node does not decide.
+    // The report of one other node is not enough.
     drop_from(VICTIM + 1);
     pause(WITNESSED);
     assert_eq!(cluster.sections_of(VICTIM), sections, "two of three nodes reach it");
@@ -150,7 +152,7 @@ fn cut(what: &str, cut: impl FnOnce(&Scene)) {
     let (sections, others) = split(&scene);
     cut(&scene);
     pause(CUT);
-    // Still cut: others serve its sections, or it does where it can.
+    // During the cut, the other allocators serve the victim's sections, or the victim does if it still can.
     scene.load.wait_served();
     let report = scene.load.report();
     println!(
@@ -163,7 +165,7 @@ fn cut(what: &str, cut: impl FnOnce(&Scene)) {
     scene.end(what);
 }
 
-/// The victim's sections, and all others.
+/// Returns the victim's sections, and all other sections.
 fn split(scene: &Scene) -> (Vec<usize>, Vec<usize>) {
     let sections = scene.cluster.sections_of(VICTIM);
     assert!(!sections.is_empty(), "the victim owns something");

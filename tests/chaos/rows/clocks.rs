@@ -1,7 +1,7 @@
-//! Clocks of single processes that step, or run at a wrong rate.
+//! Clocks of single processes that step or run at a wrong rate.
 //!
 //! Only the wall clock of a machine steps; a wrong rate affects all its clocks. Each row also pauses an allocator
-//! around the end of its lease, because only then a clock decides anything.
+//! around the end of its lease, because only then does a clock decide.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use crate::machine::{faketime, pause};
 use crate::node::Node;
 use crate::scene::Scene;
 
-/// An hour forward and back, then backward and back.
+/// Clock steps of an hour forward and back, and then backward and back.
 const STEPS: [&str; 4] = ["+3600s", "+0s", "-3600s", "+0s"];
 
-/// The rates that the margins of the lease allow for.
+/// Clock rates that the margins of the lease allow.
 const RATES: [&str; 2] = ["x1.1", "x0.9"];
 
-/// Pauses of an allocator with each clock.
+/// Pauses of an allocator under each clock.
 const PAUSES_MS: [u64; 4] = [1_700, 2_000, 2_300, 2_700];
 
 pub(super) fn steps_alloc() {
@@ -56,7 +56,7 @@ fn steps(nodes: fn(&mut Cluster) -> &mut [Node]) {
         scene.load.wait_served();
         let victim = &scene.cluster.allocs[0];
         victim.freeze();
-        // The clock also steps while the process is stopped.
+        // The clock also steps during the pause of the process.
         fs::write(&clock, "+1800s").unwrap();
         pause(Duration::from_millis(2_300));
         victim.thaw();
@@ -83,7 +83,7 @@ fn rates(nodes: fn(&mut Cluster) -> &mut [Node]) {
             scene.load.wait_served();
         }
         let ran = (scene.cluster.uptime(&node) - uptime).as_secs_f64() / began.elapsed().as_secs_f64();
-        // Half of the difference: the queries take time.
+        // The bound is half of the difference, because the queries take time.
         assert!((ran - 1.0).abs() > 0.05, "the clock ran at {ran:.3}, not at {rate}");
         scene.end(&format!("clocks at {rate}, seen at {ran:.3}"));
     }

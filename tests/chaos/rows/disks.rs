@@ -76,7 +76,7 @@ pub(super) fn sync_hang() {
     assert!(report.failures.is_empty(), "{:?}", report.failures);
 }
 
-/// Waits until a store has applied what the others have now.
+/// Waits until a store has applied the entries that the other stores have applied at this time.
 fn catches_up(cluster: &Cluster, store: usize) {
     let others: Vec<usize> = (0..cluster.stores.len()).filter(|index| *index != store).collect();
     let goal = cluster.applied(&others);

@@ -1,7 +1,7 @@
-//! Stores that are far from each other, over links that lose packets.
+//! Distant stores, over links that lose packets.
 //!
-//! Delays and losses are per packet, so TCP retransmits as on a real path. docs/operations.md has the promises under
-//! them, next to the preset; each bound here is that promise, from the settings.
+//! Packets are delayed and lost individually, so TCP retransmits as on a real path. docs/operations.md has the promises
+//! under these faults, next to the preset; each bound here is such a promise, computed from the settings.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::cluster::{Apart, Shape};
 use crate::machine::pause;
 use crate::scene::Scene;
 
-/// Length of the load under each loss, and in the row that runs with all tests.
+/// Length of the load under each loss, and the length in the row that runs with all tests.
 const UNDER_LOSS: Duration = Duration::from_secs(30);
 const SHORTLY: Duration = Duration::from_secs(6);
 
 /// Percentages of lost packets.
 const LOSSES: [u32; 2] = [1, 5];
 
-/// Most changes of leadership under one loss.
+/// Maximum number of leadership changes under one loss.
 const MAX_MOVES: u64 = 1;
 
-/// The settings in which the promise is stated.
+/// The settings from which the promise is computed.
 struct Times {
     election_max: Duration,
     lease_wait: Duration,
@@ -59,7 +59,7 @@ fn over(apart: Apart, times: &Times, losses: &[u32], under_loss: Duration) {
         scene.load.wait_served();
         scene.load.reset();
         pause(under_loss);
-        // Still under loss.
+        // The packets are still lost here.
         scene.load.wait_served();
         let report = scene.load.report();
         let raises = cluster.raises().since(&raises);

@@ -1,7 +1,7 @@
-//! Time without a response for the sections of a lost host.
+//! Time without a response for the sections on a lost host.
 //!
-//! The link is taken down and the process killed at once, so no connection is closed: neither the store nor the callers
-//! are notified.
+//! The link is taken down and the process killed at once, so no connection is closed, and neither the store nor the
+//! callers are notified.
 
 use std::time::Duration;
 

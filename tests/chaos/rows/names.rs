@@ -1,4 +1,4 @@
-//! Misconfigured allocators: a second one under the same name, and one of another set.
+//! Misconfigured allocators: a second allocator with the same name, and an allocator of another set.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::cluster::Shape;
 use crate::machine::{eventually, pause};
 use crate::scene::Scene;
 
-/// The exit code of an AllocSvr whose name another process took.
+/// The exit code of an AllocSvr whose name another process has taken.
 const EVICTED: i32 = 66;
 
 pub(super) fn twins() {
@@ -17,13 +17,13 @@ pub(super) fn twins() {
         cluster.set_file("chaos").replace(&cluster.allocs[0].host.ip.to_string(), ip)
     });
     twin.start();
-    // The newcomer waits for the one that is alive, without an effect on callers.
+    // The newcomer waits while the holder of the name is alive, without an effect on callers.
     eventually("the newcomer is refused", || twin.log().contains("is alive").then_some(()));
     pause(Duration::from_secs(4));
     assert!(twin.is_running() && scene.cluster.allocs[0].is_running(), "both are running");
     let failed = scene.load.report().failures;
     assert!(failed.is_empty(), "{failed:?}");
-    // The holder of the name is stopped until the newcomer has taken it, and ends when it continues.
+    // The holder is stopped until the newcomer has taken the name, and exits once it continues.
     scene.cluster.allocs[0].signal(Signal::STOP);
     eventually("the newcomer takes the name", || twin.log().contains("registered").then_some(()));
     scene.cluster.allocs[0].signal(Signal::CONT);

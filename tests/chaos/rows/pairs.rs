@@ -1,10 +1,10 @@
-//! Two or three faults at a time, drawn from a seed: their kinds, targets, starts and lengths.
+//! Two or three concurrent faults, drawn from a seed: their kinds, targets, starts and lengths.
 //!
 //! `CHAOS=pairs CHAOS_SEED=N CHAOS_TRIALS=K` runs the seeds `N ..= N+K-1`, each on its own cluster. A seed determines
-//! the schedule, not the run: real processes differ from run to run, so a seed that failed may pass.
+//! the schedule but not the run: real processes differ from run to run, so a failed seed may pass.
 //!
-//! A disk is lost within the assumption of promise 1: of one member of three. That member starts once more, empty and
-//! under its old id, as if its disk had not been mounted; it must not count. Then it stays down.
+//! A disk is lost within the assumption of promise 1: one member of three loses it. That member starts once more, empty
+//! and under its old id, as if its disk had not been mounted; it must not count. After that, it stays down.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -16,7 +16,7 @@ use crate::node::Node;
 use crate::rows::stores::ORDERS;
 use crate::scene::Scene;
 
-/// Defaults of `CHAOS_TRIALS` and `CHAOS_SEED`, the first seed.
+/// Defaults of `CHAOS_TRIALS`, and of `CHAOS_SEED`, the first seed.
 const TRIALS: u64 = 3;
 const FIRST_SEED: u64 = 1;
 
@@ -24,16 +24,16 @@ const FIRST_SEED: u64 = 1;
 const BEGIN_MS: std::ops::Range<u64> = 0..3_000;
 const LAST_MS: std::ops::Range<u64> = 300..6_000;
 
-/// Percentage of packets lost on a lossy link: from a bad link to one that loses retransmissions as well.
+/// Percentage of packets lost on a lossy link: from a bad link to a link that even loses retransmissions.
 const LOST_PERCENT: std::ops::Range<u32> = 5..60;
 
-/// Time between two starts when all are restarted.
+/// Time between two starts when all processes are restarted.
 const BETWEEN_STARTS_MS: std::ops::Range<u64> = 0..600;
 
 /// Megabytes of the first store's disk, if it is filled.
 const SMALL_DISK: u64 = 48;
 
-/// A lease and a wait that fit each other, and not those of the other processes.
+/// A lease and a wait that fit each other, but not the settings of the other processes.
 const LEASE: Duration = Duration::from_secs(4);
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -47,25 +47,25 @@ enum Target {
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// A process is killed, and started at the end.
+    /// Kills a process, and starts it at the end.
     Kill(Target),
-    /// A process is stopped.
+    /// Stops a process.
     Pause(Target),
-    /// Packets from the first to the second are dropped.
+    /// Drops the packets from the first node to the second.
     CutOneWay(Target, Target),
-    /// Packets between two are dropped.
+    /// Drops the packets between two nodes.
     Cut(Target, Target),
-    /// This percentage of the packets between two is lost: a slow link, because of the retransmissions.
+    /// Drops this percentage of the packets between two nodes; the retransmissions make the link slow.
     Lossy(Target, Target, u32),
-    /// A member's disk is lost; it starts at the end, empty and under its old id.
+    /// Removes a member's disk; the member starts at the end, empty and under its old id.
     LostDisk(usize),
-    /// The first store's disk is full.
+    /// Fills the first store's disk.
     FullDisk,
-    /// A wall clock steps by this number of seconds.
+    /// Steps a wall clock by this number of seconds.
     Clock(Target, i64),
-    /// A store and an allocator are restarted with a longer wait and lease, and with the usual ones at the end.
+    /// Restarts a store and an allocator with a longer wait and lease, and with the usual settings at the end.
     Skew { store: usize, alloc: usize },
-    /// Everything is killed; the stores start in one of the orders, with this number of milliseconds between.
+    /// Kills all processes, and starts the stores in one of the orders, with this number of milliseconds between them.
     RestartAll { order: usize, between: u64, allocs_first: bool },
 }
 
@@ -122,7 +122,7 @@ fn trial(seed: u64) {
     trial.scene.end(&format!("seed {seed}"));
 }
 
-/// The faults of a seed.
+/// Returns the faults of a seed.
 fn schedule(seed: u64) -> Vec<Fault> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut faults: Vec<Fault> = Vec::new();
@@ -131,7 +131,7 @@ fn schedule(seed: u64) -> Vec<Fault> {
         let begin = Duration::from_millis(rng.u64(BEGIN_MS));
         let end = begin + Duration::from_millis(rng.u64(LAST_MS));
         let kind = draw(&mut rng);
-        // At most one disk of three is lost or full.
+        // At most one of three disks is lost or full.
         let disk = |kind: &Kind| matches!(kind, Kind::LostDisk(_) | Kind::FullDisk);
         if !(disk(&kind) && faults.iter().any(|fault| disk(&fault.kind))) {
             faults.push(Fault { begin, end, kind });
@@ -174,7 +174,7 @@ fn node(cluster: &mut Cluster, target: Target) -> &mut Node {
     }
 }
 
-/// The file of a node's wall clock.
+/// Returns the file of a node's wall clock.
 fn clock_of(cluster: &Cluster, target: Target) -> std::path::PathBuf {
     cluster.path(&format!("clock-{target:?}"))
 }
@@ -260,7 +260,7 @@ impl Trial {
                 let hosts = [one, other].map(|target| node(cluster, target).host.clone());
                 cluster.net.lose_no_packets(&hosts, percent);
             }
-            // Empty, under its old id, and without `--join`.
+            // The store is empty, has its old id, and starts without `--join`.
             Kind::LostDisk(store) => cluster.stores[store].restart(),
             Kind::FullDisk => {
                 cluster.disk.as_ref().expect("it was prepared").free();
@@ -293,7 +293,8 @@ impl Trial {
             cluster.allocs.iter_mut().for_each(Node::start);
         }
         for store in ORDERS[order] {
-            // An empty member may start before the others: none of them can refuse it then.
+            // The member that lost its disk may start once, while it is empty. The other members may start later, when
+            // they can no longer refuse it.
             if lost != Some(store) || !cluster.path(&cluster.stores[store].name).exists() {
                 cluster.stores[store].start();
             }
@@ -304,7 +305,7 @@ impl Trial {
         }
     }
 
-    /// Ends what is left of the faults, and starts what is not running, except the member that lost its disk.
+    /// Ends all remaining faults, and starts all processes that do not run, except the member that lost its disk.
     fn heal(&mut self) {
         let cluster = &mut self.scene.cluster;
         cluster.net.heal();

@@ -1,7 +1,7 @@
-//! Allocators that are stopped at any point and continued later, as by the operating system.
+//! Allocators that are stopped at any point and continued later, as an operating system may do.
 //!
-//! Meanwhile requests accumulate in the sockets of the process. When it continues after its lease, it must not serve
-//! them from sections that others have taken over.
+//! During a pause, requests accumulate in the sockets of the process. If it continues after its lease, it must not
+//! serve them from sections that other allocators have taken over.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::cluster::Shape;
 use crate::machine::pause;
 use crate::scene::Scene;
 
-/// Pauses around the end of the lease, 2 s, and the 2.5 s after which sections get another owner.
+/// Pauses around the end of the lease, 2 s, and the reassignment of sections after 2.5 s.
 const EDGE_MS: std::ops::Range<u64> = 1_500..3_200;
 
 /// Number of pauses.
@@ -43,7 +43,8 @@ pub(super) fn many() {
     for number in 1..=PAUSES {
         let length = Duration::from_millis(fastrand::u64(EDGE_MS));
         freeze(&scene, number as usize % scene.cluster.allocs.len(), length);
-        // Enough for a renewal: a node that is stopped again at once would only continue its last pause.
+        // The time is long enough for a renewal: a node that is stopped again at once would only prolong its last
+        // pause.
         pause(BETWEEN);
         if number % REPORT_EVERY == 0 {
             let report = scene.load.report();
@@ -54,7 +55,7 @@ pub(super) fn many() {
     scene.end("all pauses");
 }
 
-/// Stops the allocator that owns most sections. It may have lost all of them when it continues.
+/// Stops the allocator that owns the most sections; it may have lost all of them when it continues.
 fn freeze_busiest(scene: &Scene, length: Duration) {
     let cluster = &scene.cluster;
     let owners = cluster.owners();

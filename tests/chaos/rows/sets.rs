@@ -1,4 +1,4 @@
-//! Sections that migrate between two sets under load, and a set that is lost.
+//! Sections that migrate between two sets under load, and the loss of a set.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use crate::scene::Scene;
 pub(super) mod matrix;
 pub(super) mod restores;
 
-/// Two sets; all sections begin in the first one.
+/// Two sets; all sections begin in the first set.
 const TWO_SETS: Shape = Shape { sections: 24, two_sets: true, allocs: 2, ..Shape::USUAL };
 
 /// The sections that are split off.
 const SPLIT: std::ops::Range<u32> = 8..24;
 
-/// Sections a second, so few that a migration is under way for some seconds.
+/// Sections per second: few, so that a migration takes some seconds.
 const RATE: u32 = 8;
 
 type Admin = SetAdminServiceClient<Channel>;
@@ -47,7 +47,7 @@ pub(super) fn split_and_merge() {
     scene.load.seamless();
     let cluster = &scene.cluster;
 
-    // Paused, resumed, and rolled back half-way.
+    // The first migration is paused, resumed, and rolled back half-way.
     let first = start(cluster, Way::Out, SPLIT, RATE);
     wait(cluster, Way::Out, first, "three sections departed", |status| status.departed >= 3);
     pace(cluster, &cluster.stores, first, true);
@@ -64,7 +64,7 @@ pub(super) fn split_and_merge() {
     wait(cluster, Way::Out, first, "all of them returned", is_in(MigrationPhase::RolledBack));
     assert_eq!(sections_of(cluster, &cluster.other.stores), 0);
 
-    // Split again, to the end.
+    // The second migration splits the sections off to the end.
     let began = Instant::now();
     let second = start(cluster, Way::Out, SPLIT, 200);
     let split = wait(cluster, Way::Out, second, "all of them arrived", is_in(MigrationPhase::Arrived));
@@ -73,7 +73,7 @@ pub(super) fn split_and_merge() {
     assert_eq!(sections_of(cluster, &cluster.other.stores), SPLIT.len());
     scene.load.wait_served();
 
-    // Back, and the set is closed.
+    // The sections return, and the other set is closed.
     let began = Instant::now();
     let back = start(cluster, Way::Back, SPLIT, 200);
     let merged = wait(cluster, Way::Back, back, "all of them arrived", is_in(MigrationPhase::Arrived));
@@ -116,7 +116,7 @@ pub(super) fn set_lost() {
     scene.end("a set lost, and back");
 }
 
-/// What is killed or cut while sections migrate.
+/// The process or link that a fault hits while sections migrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     SourceLeader,
@@ -134,7 +134,7 @@ const VICTIMS: [Victim; 5] = [
     Victim::NetworkBetweenSets,
 ];
 
-/// How long a cut lasts, and a killed process stays down: longer than an election, and than a lease.
+/// Time that a cut lasts and a killed process stays down: longer than an election, and than a lease.
 const FAULT: Duration = Duration::from_secs(4);
 
 pub(super) fn faults() {
@@ -191,12 +191,12 @@ fn recover(cluster: &mut Cluster) {
     nodes.for_each(Node::ensure_runs);
 }
 
-/// Starts a migration of sections as its plan states it; its id.
+/// Starts a migration of sections with a rate; returns its id.
 fn start(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>, rate: u32) -> u64 {
     start_at(cluster, way, sections, v1::MigrationPace { rate, max_pause_ms: 1_000, paused: false })
 }
 
-/// Starts a migration of which nothing departs until it is resumed.
+/// Starts a migration that does not begin until it is resumed.
 fn start_paused(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>) -> u64 {
     start_at(cluster, way, sections, v1::MigrationPace { rate: 200, max_pause_ms: 1_000, paused: true })
 }
@@ -211,12 +211,12 @@ fn start_at(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>, pace: v
     start_runs(cluster, way, vec![run], pace)
 }
 
-/// Starts a migration of these runs; of all sections where there are none.
+/// Starts a migration of these runs, or of all sections if there are none.
 fn start_runs(cluster: &Cluster, way: Way, runs: Vec<v1::SectionRange>, pace: v1::MigrationPace) -> u64 {
     let to = if way == Way::Out { OTHER_SET } else { SET };
     let all = runs.is_empty();
     let request = v1::PlanMigrationRequest { to: to.to_owned(), runs, all, pace: Some(pace) };
-    // Each set may be without a leader for a moment, of which the plan of the other one says that it takes no sections.
+    // A set can be without a leader for a moment; the plan of the other set then reports that it takes no sections.
     let plan = eventually("the migration is possible", || {
         let call = async |mut client: Admin| client.plan_migration(request.clone()).await;
         Some(admin(stores(cluster, way), cluster, call)).filter(|plan| plan.problems.is_empty())
@@ -254,7 +254,7 @@ fn is_in(phase: MigrationPhase) -> impl Fn(&MigrationStatus) -> bool {
     move |status| status.phase() == phase
 }
 
-/// Sections in a set, by its own store.
+/// Returns the number of sections of a set, by its own store.
 fn sections_of(cluster: &Cluster, stores: &[Node]) -> usize {
     let list = async |mut client: Admin| client.list_sets(v1::ListSetsRequest {}).await;
     admin(stores, cluster, list).sets[0].sections as usize
@@ -264,7 +264,7 @@ fn stores(cluster: &Cluster, way: Way) -> &[Node] {
     if way == Way::Out { &cluster.stores } else { &cluster.other.stores }
 }
 
-/// A request that succeeds, at the latest when the store has a leader again.
+/// Sends a request until it succeeds, at the latest when the store has a leader again.
 fn admin<A>(
     stores: &[Node],
     cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! Processes of one set whose settings of the lease differ.
+//! Processes of one set with different lease settings.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use crate::cluster::Shape;
 use crate::machine::{eventually, pause};
 use crate::scene::Scene;
 
-/// A lease that only a store with this wait may allow.
+/// A lease that is only allowed with this wait of the store.
 const LONG_LEASE: Duration = Duration::from_secs(8);
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
-/// Length of the cut of the allocator with the long lease: longer than the wait of all others.
+/// Length of the cut of the allocator with the long lease: longer than the wait of all other processes.
 const CUT: Duration = Duration::from_secs(7);
 
-/// Most leaders killed until the store with the long wait leads.
+/// Maximum number of leaders to kill until the store with the long wait leads.
 const MAX_KILLS: u32 = 8;
 
 /// Time for an allocator to get sections, or to be refused.
 const JOIN: Duration = Duration::from_secs(4);
 
-/// In a set with the usual settings, one store and one allocator are restarted with longer ones. Whether they are
-/// refused or accepted, no promise may break when another store leads.
+/// Restarts one store and one allocator of a set with longer settings than the usual settings of the set. Both may be
+/// refused or accepted, but no promise may break when another store leads.
 pub(super) fn stores() {
     let mut scene = Scene::start(Shape::USUAL);
     let skewed = scene.cluster.skewed_settings(LONG_LEASE, LONG_WAIT);
@@ -42,7 +42,8 @@ pub(super) fn stores() {
     pause(JOIN);
     let owned = scene.cluster.sections_of(0).len();
     println!("  the store with the long wait leads: {leads}; the allocator with the long lease owns {owned} sections");
-    // The next leader has the usual wait, and gets no renewal of the allocator; callers reach it.
+    // The next leader has the usual wait, and does not receive the renewals of the allocator, but callers reach the
+    // allocator.
     scene.cluster.stores[0].kill();
     let cluster = &scene.cluster;
     cluster.stores.iter().for_each(|store| cluster.net.cut(&store.host, &cluster.allocs[0].host));

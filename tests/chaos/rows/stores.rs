@@ -75,7 +75,7 @@ pub(super) fn leader_cut() {
 
 pub(super) fn leader_mute_to_allocs() {
     allocs_without_leader("no allocator receives from the leader, which lost a follower", |cluster, leader| {
-        // One of the two followers cannot forward: the allocators have to find the other one.
+        // One follower cannot forward, so the allocators have to find the other follower.
         cluster.net.cut(&cluster.stores[leader].host, &cluster.stores[(leader + 1) % 3].host);
         cluster.allocs.iter().for_each(|alloc| cluster.net.drop_packets(&cluster.stores[leader].host, &alloc.host));
     });
@@ -87,13 +87,13 @@ pub(super) fn leader_cut_from_allocs() {
     });
 }
 
-/// The store works and no allocator reaches its leader: its followers forward.
+/// The store works, but no allocator reaches its leader, so the followers forward.
 fn allocs_without_leader(what: &str, cut: impl FnOnce(&Cluster, usize)) {
     let scene = Scene::start(Shape::USUAL);
     let (cluster, leader) = (&scene.cluster, scene.cluster.wait_leader());
     cut(cluster, leader);
     pause(CUT);
-    // Still cut.
+    // The cut lasts until here.
     scene.load.wait_served();
     let longest = scene.load.report().longest(0..cluster.shape.sections as usize);
     println!(
@@ -107,7 +107,7 @@ fn allocs_without_leader(what: &str, cut: impl FnOnce(&Cluster, usize)) {
     assert!(longest < CUT / 2, "served while cut: {longest:?}");
 }
 
-/// Time without a fault first: a leader gives leadership away only after twice the wait for a silent allocator.
+/// Time without a fault before it: a leader gives its leadership up only after twice the wait for a silent allocator.
 const TENURE: Duration = Duration::from_secs(6);
 
 pub(super) fn leader_deaf() {
@@ -124,7 +124,7 @@ pub(super) fn leader_deaf() {
     scene.load.wait_served();
     let (served, term) = (since.elapsed(), cluster.term());
     pause(CUT);
-    // Still without requests: the old leader neither leads again nor starts an election.
+    // The old leader still receives no requests, but neither leads again nor starts an election.
     scene.load.wait_served();
     assert_eq!((cluster.wait_leader(), cluster.term()), (next, term), "leadership moves once");
     let longest = scene.load.report().longest(0..cluster.shape.sections as usize);
@@ -138,7 +138,7 @@ pub(super) fn leader_deaf() {
     scene.end("the leader is deaf to stores and allocators");
 }
 
-/// Time without a running allocator: several times the wait for a silent one.
+/// Time without a running allocator: several times the wait for a silent allocator.
 const NO_ALLOCS: Duration = Duration::from_secs(15);
 
 pub(super) fn allocs_all_silent() {
@@ -173,11 +173,12 @@ pub(super) fn majority_lost() {
     for store in &mut scene.cluster.stores[..2] {
         store.start();
     }
-    // No lease is renewed without a store: calls fail or wait, and are served when it is back.
+    // No lease is renewed without a store: calls fail or wait, and succeed when the store is back.
     scene.end("two stores of three gone");
 }
 
-/// The leader's pauses: shorter than an election, longer, and long enough for the others to need a snapshot for it.
+/// Pauses of the leader: shorter than an election, longer, and long enough that the leader needs a snapshot from the
+/// other stores.
 const LEADER_PAUSES_MS: [u64; 3] = [600, 2_500, 8_000];
 
 pub(super) fn leader_pause() {
@@ -214,17 +215,17 @@ pub(super) fn follower_pause() {
     assert!(report.failures.is_empty(), "{:?}", report.failures);
 }
 
-/// Waits until a store has applied what the others have now.
+/// Waits until a store has applied the entries that the other stores have applied at this time.
 fn catches_up(scene: &Scene, store: usize) {
     let others: Vec<usize> = (0..scene.cluster.stores.len()).filter(|index| *index != store).collect();
     let goal = scene.cluster.applied(&others);
     eventually("the store catches up", || (scene.cluster.applied(&[store]) >= goal).then_some(()));
 }
 
-/// Every order of three.
+/// Every order of three stores.
 pub(super) const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
-/// Time between two starts: one member does not lead, two of them sometimes elect one.
+/// Time between two starts: one member does not lead, and two members sometimes elect a leader.
 const BETWEEN_STARTS: Duration = Duration::from_millis(400);
 
 pub(super) fn start_in_every_order() {

@@ -1,4 +1,4 @@
-//! `seqsvr id`: ids of the original systems, and texts that are no ids.
+//! `seqsvr id`: ids of the original systems, and invalid texts.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,7 +8,7 @@ use expect_test::{Expect, expect};
 
 use crate::{check, run};
 
-/// Runs `id decode` with lines on its standard input.
+/// Runs `id decode` with lines on its standard input, and compares the output.
 fn check_lines(args: &[&str], lines: &str, expect: Expect) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_seqsvr"))
         .args(args)

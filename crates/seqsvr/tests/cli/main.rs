@@ -26,7 +26,7 @@ fn check(args: &[&str], expect: Expect) {
     expect.assert_eq(&run(Path::new("."), args, &[]));
 }
 
-/// The shipped sets, under a name that does not depend on where the test runs.
+/// Links the shipped sets under a name that does not depend on the working directory of the test.
 fn sets() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let sets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sets");
@@ -254,7 +254,7 @@ fn a_format_without_effect_is_a_mistake() {
         let output = run(Path::new("."), &[args, &["-o", "json"]].concat(), &[]);
         assert!(output.contains("--output has no effect here") && output.ends_with("exit 2\n"), "{args:?}: {output}");
     }
-    // The variable is for all commands.
+    // The variable applies to all commands.
     let script = run(Path::new("."), &["completions", "bash"], &[("SEQSVR_OUTPUT", "json")]);
     assert!(script.ends_with("exit 0\n"), "{script}");
 }
@@ -428,7 +428,7 @@ fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
         exit 2
     "#]],
     );
-    // The wrong value is that of the flag.
+    // The error names the flag as the source of the wrong value.
     check(
         &["next", "42", "--addr", "h"],
         &[("SEQSVR_ADDR", "http://x:1")],
@@ -439,7 +439,7 @@ fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
             exit 2
         "#]],
     );
-    // A variable makes no optional flag look required.
+    // A variable does not make an optional flag look required.
     check(
         &["next"],
         &[("SEQSVR_ADDR", "http://x:1"), ("SEQSVR_OUTPUT", "json")],
@@ -507,7 +507,7 @@ fn flags_that_would_do_nothing_are_mistakes() {
 
 #[test]
 fn files_for_results_are_opened_before_anything_is_sent() {
-    // Nothing listens at the address: a command that got so far would end with 4.
+    // No process listens at the address, so a command that reached its request would exit with 4.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = silent.local_addr().unwrap().to_string();
     let dir = tempfile::tempdir().unwrap();
@@ -577,7 +577,7 @@ fn changes_of_members_are_checked_before_any_request() {
             exit 2
         "#]],
     );
-    // No TCP port is likely to listen where the system just gave a UDP one.
+    // The system has just assigned this UDP port, so a TCP port of the same number is probably closed.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = socket.local_addr().unwrap().to_string();
     let output = run(dir.path(), &["store", "members", "--addr", &addr], &[]).replace(&addr, "ADDR");
@@ -745,7 +745,7 @@ fn config_check_tells_where_nodes_listen() {
         exit 0
     "#]],
     );
-    // Everybody could reach it, without TLS.
+    // Any host could reach the address without TLS.
     check(
         "listen = { addr = \"0.0.0.0:7101\" }",
         &[],
@@ -821,8 +821,8 @@ fn an_unknown_variable_is_a_warning_and_those_of_kubernetes_are_none() {
     assert_eq!(output, "error: seqsvr.toml:2: log.filtr: unknown key; the nearest is log.filter\nexit 2\n");
 }
 
-/// Every command names its cluster by the same flags, and what the command line states replaces the variables: they may
-/// be of another cluster.
+/// Every command names its cluster by the same flags, and a flag replaces the variables, because they may belong to
+/// another cluster.
 #[test]
 fn a_flag_beats_the_environment() {
     let sets = sets();

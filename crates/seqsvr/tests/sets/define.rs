@@ -74,7 +74,7 @@ fn a_further_set_is_created_in_a_cluster() {
         exit 0
     "#]],
     );
-    // Another layout and a name that is taken are found before anything is changed.
+    // Another layout and a taken name are refused before any change.
     cluster.a.lock().sets[0].section_size = 50_000;
     check(
         &cluster,
@@ -170,7 +170,7 @@ fn set_files_are_applied_where_sets_are_missing_and_compared_where_they_are_not(
         exit 2
     "#]],
     );
-    // A set that its store defines is not defined by a command.
+    // A command does not define a set that its store defines.
     cluster.a.lock().sets.clear();
     let own = cluster.set_file("im-a", "start");
     check(

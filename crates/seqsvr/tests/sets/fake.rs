@@ -1,4 +1,4 @@
-//! Stores of two sets that implement `SetAdminService`: enough for a client to see every response that there is.
+//! Stores of two sets that implement the part of `SetAdminService` that a client needs to receive every response.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,26 +23,26 @@ use tonic::{Request, Response, Status};
 /// Number of sections of the cluster, each of 100,000 uids.
 pub(crate) const SECTIONS: u32 = 100;
 
-/// What the members of a set's store respond.
+/// Responses of the members of a set's store.
 #[derive(Default)]
 pub(crate) struct State {
-    /// The set and the others that it knows; none while the set is not defined.
+    /// The set and the other sets that it knows; empty while the set is not defined.
     pub(crate) sets: Vec<SetInfo>,
     /// Set of each section, as an index into `sets`.
     pub(crate) sections: Vec<usize>,
     pub(crate) migrations: Vec<MigrationStatus>,
-    /// What the next requests for one migration get, before it stays at the last of them; `None`: the member has no
-    /// leader for a while.
+    /// Responses to the next requests for one migration; the last of them is repeated. `None`: the member has no leader
+    /// for a while.
     pub(crate) steps: VecDeque<Option<MigrationStatus>>,
     pub(crate) warnings: Vec<String>,
     pub(crate) problems: Vec<String>,
-    /// Whether something changes between a plan and its start.
+    /// Whether the state changes between a plan and its start.
     pub(crate) turns_stale: bool,
-    /// Whether the member runs a release that compares no plans, and closes a set at a dry run.
+    /// Whether the member runs an older release, which does not compare plans and closes a set even at a dry run.
     pub(crate) is_older: bool,
-    /// Changes that were requested, in words.
+    /// Requested changes, as texts.
     pub(crate) changes: Vec<String>,
-    /// Sets that have not recorded that the set closes; one of them does at each request.
+    /// Sets that have not recorded the closing; each request removes one set.
     pub(crate) waiting_for: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ struct Member {
     other: Arc<Mutex<State>>,
 }
 
-/// Stores of the sets im-a and im-b, whose processes are this one.
+/// Stores of the sets im-a and im-b, which run in this process.
 pub(crate) struct Cluster {
     _runtime: tokio::runtime::Runtime,
     pub(crate) a: Arc<Mutex<State>>,
@@ -85,7 +85,7 @@ pub(crate) fn set(name: &str, sections: u32, stores: &[String]) -> SetInfo {
 }
 
 impl Cluster {
-    /// Both sets are defined: im-a has all sections.
+    /// Starts the stores; both sets are defined, and im-a has all sections.
     pub(crate) fn start() -> Cluster {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (a, b) = (Arc::<Mutex<State>>::default(), Arc::<Mutex<State>>::default());
@@ -110,7 +110,7 @@ impl Cluster {
         self.run_bare(&[args, &["--addr", &addr]].concat())
     }
 
-    /// Runs a command as it is.
+    /// Runs a command without further arguments.
     pub(crate) fn run_bare(&self, args: &[&str]) -> String {
         self.output(self.spawn(args))
     }
@@ -122,7 +122,7 @@ impl Cluster {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Waits for a command.
+    /// Waits for a command; returns its output and exit code, with names for addresses.
     pub(crate) fn output(&self, child: Child) -> String {
         let output = child.wait_with_output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -136,7 +136,7 @@ impl Cluster {
     pub(crate) fn set_file(&self, name: &str, genesis: &str) -> String {
         let of_b = name == "im-b";
         let addr = if of_b { &self.addrs[2] } else { &self.addrs[0] };
-        // The same port: one address for two keys would be refused.
+        // The port is the same, but one address for two keys would be refused.
         let admin = addr.replace("127.0.0.1", "localhost");
         let text = format!(
             "name = \"{name}\"\ncluster = \"shop\"\ngenesis = \"{genesis}\"\nuids = \"0..10_000_000\"\n\
@@ -152,7 +152,7 @@ impl Cluster {
     }
 }
 
-/// A migration of sections 60..100 from im-a to im-b.
+/// Returns a migration of sections 60..100 from im-a to im-b.
 pub(crate) fn migration(phase: MigrationPhase, departed: u32, arrived: u32) -> MigrationStatus {
     let moves = matches!(phase, MigrationPhase::Open | MigrationPhase::RollingBack) && arrived > 0;
     MigrationStatus {
@@ -191,12 +191,12 @@ fn serve(runtime: &tokio::runtime::Runtime, member: Member) -> String {
 }
 
 impl Member {
-    /// The state; a follower forwards to the leader.
+    /// Returns the state; a follower forwards to the leader.
     fn leads(&self) -> Result<parking_lot::MutexGuard<'_, State>, Status> {
         Ok(self.state.lock())
     }
 
-    /// The state of a set that is defined.
+    /// Returns the state of a set; an error if the set is not defined.
     fn defined(&self) -> Result<parking_lot::MutexGuard<'_, State>, Status> {
         let state = self.leads()?;
         if state.sets.is_empty() { Err(Reason::NoSet.status("the set is not created yet")) } else { Ok(state) }
@@ -259,7 +259,7 @@ impl SetAdminService for Member {
         let closes = if state.waiting_for.pop().is_some() { SetState::Closing } else { SetState::Closed };
         state.sets[0].state = closes.into();
         drop(state);
-        // The other set has learned it by the next request.
+        // The other set is notified before the next request.
         self.other.lock().sets.iter_mut().filter(|set| set.name == name).for_each(|set| set.state = closes.into());
         Ok(Response::new(CloseSetResponse { state: closes.into(), waiting_for, fingerprint }))
     }
@@ -427,7 +427,7 @@ impl SetAdminService for Member {
                 _ => records.push(next),
             }
         }
-        // Small pages: a client must request more than one.
+        // Pages are small, so that a client must request several pages.
         let most = if limit == 0 { 7 } else { limit as usize };
         let next_section = records.get(most).map_or(0, |next| next.range.unwrap().first_section);
         records.truncate(most);

@@ -268,7 +268,7 @@ fn migrations_of_all_sets_are_listed() {
             exit 0
         "#]],
     );
-    // A set that does not respond is named, and the others are listed.
+    // A set that does not respond is named, and the other sets are listed.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     cluster.a.lock().sets[1].stores = vec![silent.clone()];
     let listed = cluster.run(&["migration", "list"]).replace(&silent, "SILENT");

@@ -1,6 +1,7 @@
-//! The commands for sets, migrations and sections against stores of this test: output and exit codes.
+//! The commands for sets, migrations and sections with stores in this test: output and exit codes.
 //!
-//! The stores run in this process and implement `SetAdminService` alone, so that every state of a migration is at hand.
+//! The stores run in this process and only implement `SetAdminService`, so that a test can set every state of a
+//! migration.
 #![expect(clippy::too_many_lines, reason = "the expected output is part of the test")]
 
 mod define;

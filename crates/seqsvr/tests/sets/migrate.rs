@@ -103,7 +103,7 @@ fn a_plan_by_its_fingerprint_is_compared() {
     let json = cluster.run(&["set", "migrate", "im-a", "--all", "--into", "im-b", "--plan", plan, "-o", "json"]);
     assert!(json.starts_with(r#"{"error":{"reason":"STALE_PLAN","message":"the plan "#), "{json}");
     assert_eq!(changes(&cluster), [""; 0]);
-    // The store compares as well: something changed between the plan and its start.
+    // The store compares the plan, too: the state has changed between the plan and its start.
     cluster.a.lock().turns_stale = true;
     let raced = cluster.run(&[&SPLIT[..], &["--plan", plan, "-o", "json"]].concat());
     expect![[r#"
@@ -166,7 +166,7 @@ fn what_cannot_be_is_named_and_nothing_is_changed() {
 #[test]
 fn the_store_of_the_set_that_the_sections_leave_is_found() {
     let cluster = Cluster::start();
-    // The command connects to a member of im-a, and im-b has the sections.
+    // The command connects to a member of im-a, but im-b has the sections.
     {
         let mut b = cluster.b.lock();
         b.sections.fill(0);
@@ -254,7 +254,7 @@ fn an_interrupted_merge_continues() {
     let continued = cluster.run(&merge);
     assert!(continued.starts_with("migration 12345 has begun already: 100/100 arrived"), "{continued}");
     assert_eq!(changes(&cluster), ["complete 12345", "close im-a"]);
-    // Completed, and not closed.
+    // The migration is completed, but the set is not closed.
     cluster.a.lock().migrations[0].phase = MigrationPhase::Completed.into();
     assert_eq!(cluster.run(&merge), "set im-a is closed: its processes can be stopped\nexit 0\n");
     assert_eq!(changes(&cluster), ["close im-a"]);
@@ -366,7 +366,7 @@ fn a_set_is_closed_only_by_the_plan_that_was_shown() {
         exit 0
     "#]],
     );
-    // Of another command, and none at all.
+    // The plan of another command, and no plan.
     check(
         &cluster,
         &close(&["--plan", "990a142869733be4"]),

@@ -1,4 +1,4 @@
-//! Commands on a terminal: confirmations, and a bar that fits it.
+//! Commands on a terminal: confirmations, and a progress bar of the terminal's width.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,8 +11,8 @@ use seq_proto::v1::{MigrationPhase, MigrationStatus};
 
 use crate::fake::{Cluster, migration};
 
-/// Runs a command on a terminal with so many columns, where a user types `input`; returns what the terminal got and the
-/// exit code.
+/// Runs a command on a terminal with this number of columns, where a user types `input`; returns the output on the
+/// terminal and the exit code.
 fn run(cluster: &Cluster, args: &[&str], columns: u16, input: &str) -> (String, i32) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
@@ -25,18 +25,18 @@ fn run(cluster: &Cluster, args: &[&str], columns: u16, input: &str) -> (String, 
     command.args(args).args(["--addr", &addr]).env_clear().env("TERM", "xterm").env("NO_COLOR", "1");
     command.stdin(side.try_clone().unwrap()).stdout(side.try_clone().unwrap()).stderr(side);
     let mut child = command.spawn().unwrap();
-    // Its copies of the terminal are closed, so that reading ends when the child does.
+    // The command's copies of the terminal are closed, so that reading ends with the child.
     drop(command);
     let mut terminal = File::from(terminal);
     terminal.write_all(input.as_bytes()).unwrap();
     let mut bytes = Vec::new();
-    // Linux reports the end of the other side as an error.
+    // Linux reports the closed other side as an error.
     let _ = terminal.read_to_end(&mut bytes);
     let code = child.wait().unwrap().code().unwrap();
     (without_escapes(&String::from_utf8(bytes).unwrap()), code)
 }
 
-/// Text without the sequences that move the cursor and clear lines.
+/// Returns the text without the sequences that move the cursor and clear lines.
 fn without_escapes(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap().to_owned();
@@ -78,8 +78,8 @@ fn a_bar_fits_the_terminal() {
         let (text, code) = run(&cluster, &["migration", "watch"], columns, "");
         let drawn = text.split("migration 12345 has arrived").next().unwrap();
         for line in drawn.split(['\r', '\n']) {
-            // The library may fill the rest of a line with spaces instead of ending it; the next one begins in a row of
-            // its own.
+            // The library may fill the rest of a line with spaces instead of ending it; the next line then begins in a
+            // new row.
             let chars: Vec<char> = line.chars().collect();
             for row in chars.chunks(usize::from(columns)).skip(1) {
                 let row: String = row.iter().collect();

@@ -16,7 +16,7 @@ fn changes(cluster: &Cluster) -> Vec<String> {
     std::mem::take(&mut cluster.a.lock().changes)
 }
 
-/// A cluster with one migration, which is at these steps at the next requests.
+/// Starts a cluster with one migration, which is at these steps at the next requests.
 fn at(steps: Vec<Option<MigrationStatus>>) -> Cluster {
     let cluster = Cluster::start();
     let mut a = cluster.a.lock();
@@ -215,7 +215,7 @@ fn a_migration_is_paused_resumed_rolled_back_and_completed() {
     );
 }
 
-/// Nothing returns to a closing set, so the migration ends with the sections that have departed.
+/// No section returns to a closing set, so the migration ends with the departed sections.
 #[test]
 fn a_migration_of_a_closing_set_is_not_returned() {
     let cluster = at(Vec::new());

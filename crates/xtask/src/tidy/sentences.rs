@@ -22,11 +22,8 @@ const RATCHET: &[(&str, Limits)] = &[
     ("crates/seq-store", [86, 76, 30]),
     ("crates/seq-tenant", [8, 5, 2]),
     ("crates/seqsvr", [44, 52, 10]),
-    ("tests/chaos", [40, 49, 10]),
-    ("tests/deploy", [197, 59, 30]),
     ("tests/fuzz", [5, 111, 2]),
     ("tests/model", [19, 62, 11]),
-    ("tests/readme.rs", [5, 149, 2]),
     ("tests/turmoil", [30, 26, 2]),
 ];
 

@@ -1,7 +1,7 @@
 //! Each step of a migration with each victim: the step is held, the victim is killed or cut off, the step is released,
-//! and the victim comes back later.
+//! and the victim returns later.
 //!
-//! The sections go to and fro: a cell begins in the set where the one before left them.
+//! The sections go to and fro: each cell begins in the set where the previous cell ended.
 
 use std::fmt::Write;
 use std::process::{Child, Command, Stdio};
@@ -19,24 +19,24 @@ use crate::scene::Scene;
 /// The sections of a cell's migration.
 const SECTIONS: std::ops::Range<u32> = 8..12;
 
-/// How long a victim stays down after the step is released: longer than an election, and than a lease.
+/// Time that a victim stays down after the step is released: longer than an election, and than a lease.
 const DOWN: Duration = Duration::from_secs(4);
 
-/// How long a step is held beyond what can be seen of it: a message between two nodes has arrived.
+/// Time that a step is held after its visible effect, so that a message between two nodes has arrived.
 const SETTLED: Duration = Duration::from_millis(300);
 
-/// Longer than a section stays armed.
+/// Time longer than the arming of a section lasts.
 const ARMED: Duration = Duration::from_secs(6);
 
-/// Interval of evaluating whether a step is held.
+/// Interval between checks of whether a step is held.
 const POLL: Duration = Duration::from_millis(100);
 
-/// A step of a migration that is held.
+/// A held step of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// The source's leader sends `Arm`, and the target does not receive it.
     Arm,
-    /// The owner is to hand the section over, and does not know.
+    /// The store has planned the handover, and the owner has not received the plan.
     Plan,
     /// The owner offers the section, and the next owner does not respond.
     Offer,
@@ -44,7 +44,7 @@ enum Step {
     Depart,
     /// The tombstone is committed; `Arrive` does not reach the target.
     Arrive,
-    /// The arrival is committed; the next owner does not learn of it.
+    /// The arrival is committed; the next owner is not notified.
     Grant,
     /// The arrival is committed; the source's leader gets no response.
     Note,
@@ -88,7 +88,7 @@ const VICTIMS: [Victim; 6] = [
     Victim::Cli,
 ];
 
-/// How a cell ends.
+/// The end of a cell's migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Completed,
@@ -125,7 +125,7 @@ pub(in crate::rows) fn matrix() {
     scene.end("each step with each victim");
 }
 
-/// One migration: all of its sections are in one set at the end.
+/// Runs one migration, after which all its sections are in one set.
 fn cell(cluster: &mut Cluster, way: Way, step: Step, victim: Victim, ending: Ending) {
     let all = |way: Way, cluster: &Cluster| sections_of(cluster, stores(cluster, way));
     let before = (all(way, cluster), all(way.reversed(), cluster));
@@ -159,7 +159,7 @@ fn cell(cluster: &mut Cluster, way: Way, step: Step, victim: Victim, ending: End
     }
 }
 
-/// Brings a paused migration to a step, and leaves it there.
+/// Advances a paused migration to a step, and leaves it there.
 fn hold(cluster: &Cluster, way: Way, step: Step, id: u64) {
     let resume = || pace(cluster, stores(cluster, way), id, false);
     let in_flight = || in_flight(cluster, way, id);
@@ -222,8 +222,8 @@ fn hold(cluster: &Cluster, way: Way, step: Step, id: u64) {
     }
 }
 
-/// Has sections depart while the links between the stores are cut, which they are once the sections are armed. What is
-/// armed ends after seconds: then it is done again.
+/// Lets sections depart while the links between the stores are cut, which happens once the sections are armed. The
+/// arming ends after some seconds, so this is repeated until the step is held.
 fn depart_into(cluster: &Cluster, way: Way, id: u64, cut: impl Fn(), is_held: impl Fn() -> bool) {
     let target = allocs(cluster, way.reversed());
     eventually("sections depart into the cut", || {
@@ -251,7 +251,7 @@ fn in_flight(cluster: &Cluster, way: Way, id: u64) {
     pause(SETTLED);
 }
 
-/// Has a migration end whose sections have all arrived, and holds that.
+/// Lets a migration end whose sections have all arrived, and holds the end.
 fn hold_end(cluster: &Cluster, way: Way, step: Step, id: u64) {
     if step == Step::Return {
         allocs(cluster, way).iter().for_each(Node::freeze);
@@ -268,7 +268,7 @@ fn hold_end(cluster: &Cluster, way: Way, step: Step, id: u64) {
     pause(SETTLED);
 }
 
-/// Kills or cuts off the victim, and releases everything else.
+/// Kills or cuts off the victim, and releases all other processes.
 fn strike(cluster: &mut Cluster, way: Way, victim: Victim) {
     let side = if matches!(victim, Victim::SourceLeader | Victim::SourceAllocs) { way } else { way.reversed() };
     match victim {
@@ -305,7 +305,7 @@ fn rollback(cluster: &Cluster, way: Way, id: u64) {
     });
 }
 
-/// The CLI that watches a migration.
+/// Starts the command that watches a migration.
 fn watch(cluster: &Cluster, way: Way, id: u64) -> Child {
     let addr = format!("http://{}", stores(cluster, way)[0].addr);
     let mut command = Command::new(env!("CARGO_BIN_EXE_seqsvr"));

@@ -1,6 +1,6 @@
 //! Restores under load: of both sets, twice each; in the middle of a migration; and after the other set was closed.
 //!
-//! Directories are removed, and every restore of a set is from the same file for all of its stores. Callers go on
+//! The directories are removed, and a restore of a set uses the same file for all its stores. The callers continue
 //! throughout, and one history spans all lineages.
 
 use std::fs;
@@ -16,10 +16,10 @@ use crate::machine::{eventually, pause};
 use crate::node::Node;
 use crate::scene::Scene;
 
-/// Numbers are allocated for so long after a backup: ceilings rise that it lacks.
+/// Time of load after a backup, so that it lacks raises of ceilings.
 const AGE: Duration = Duration::from_secs(2);
 
-/// Time for which the set waits that is restored after a set was closed: longer than its leases.
+/// Time that a set restored after the closing of the other set must wait: longer than its leases.
 const AWAITED: Duration = Duration::from_secs(5);
 
 /// Both sets: the source of the migration, and the target.
@@ -35,7 +35,7 @@ pub(in crate::rows) fn twice() {
         let began = Instant::now();
         let cluster = &mut scene.cluster;
         lose_disks(cluster, way);
-        // A process from before continues, with its lease; the other process is new.
+        // An old process continues with its lease; the other process is new.
         allocs_of(cluster, way)[1].kill();
         // The other set's store knows the next count.
         assert_eq!(restore(cluster, way, &backups[at], None), at as u64 + 1);
@@ -49,7 +49,7 @@ pub(in crate::rows) fn twice() {
         allocs_of(cluster, way).iter_mut().for_each(Node::kill);
         lose_disks(cluster, way);
     }
-    // Nobody responds: the count is an operator's, from the notes. The sets are in the other order.
+    // No process responds, so the count comes from an operator, by the notes. The sets are in the other order.
     let unknown = try_restore(cluster, Way::Back, &backups[1], None).unwrap_err();
     assert!(unknown.contains("pass --count 3"), "{unknown}");
     for (count, way) in [(3, Way::Back), (4, Way::Out)] {
@@ -61,14 +61,15 @@ pub(in crate::rows) fn twice() {
     scene.end("two sets restored twice each");
 }
 
-/// Age of a backup, by the migration in the middle of which its set is restored.
+/// Age of a backup relative to the migration during which its set is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Made {
     Before,
     Amid,
 }
 
-/// The source of a running migration, and its target, are restored from before it and from its middle.
+/// The source of a running migration, and then its target, are restored from backups before the migration and in its
+/// middle.
 pub(in crate::rows) fn in_migration() {
     let mut scene = Scene::start(TWO_SETS);
     let cases = [Made::Before, Made::Amid].into_iter().flat_map(|made| BOTH.map(|way| (way, made)));
@@ -87,7 +88,7 @@ pub(in crate::rows) fn in_migration() {
         restore(cluster, restored, &from, None);
         start_nodes(cluster, restored);
         let cluster = &scene.cluster;
-        // A restored source rolls back the migrations that it knows, and forgets later migrations. A target goes on.
+        // A restored source rolls the known migrations back, and forgets later migrations. A restored target continues.
         let ending = match (restored, made) {
             (Way::Out, Made::Before) => None,
             (Way::Out, Made::Amid) => Some(MigrationPhase::RolledBack),
@@ -118,7 +119,8 @@ pub(in crate::rows) fn in_migration() {
     scene.end("restores of sets in a migration");
 }
 
-/// The other set is merged back, closed and stopped; then the first set is restored, from before that and from after.
+/// The other set is merged back, closed and stopped; then the first set is restored, from backups before and after
+/// these steps.
 pub(in crate::rows) fn closed() {
     let mut scene = Scene::start(TWO_SETS);
     split(&scene);
@@ -128,7 +130,7 @@ pub(in crate::rows) fn closed() {
     close(&scene.cluster);
     wait_closed(&scene.cluster);
     let after = backup(&scene.cluster, Way::Out, "after");
-    // Nothing of a closed set runs.
+    // All processes of the closed set end.
     let cluster = &mut scene.cluster;
     cluster.other.allocs.iter_mut().chain(&mut cluster.other.stores).for_each(Node::kill);
     scene.load.wait_served();
@@ -138,7 +140,7 @@ pub(in crate::rows) fn closed() {
     lose_disks(cluster, Way::Out);
     restore(cluster, Way::Out, &before, Some(1));
     start_nodes(cluster, Way::Out);
-    // In the backup the closed set has sections: it alone knows where they are.
+    // In the backup, the closed set has sections, so only the closed set knows where they are.
     eventually("the closed set is awaited", || {
         status(cluster, Way::Out).is_err_and(|text| text.contains("has not responded")).then_some(())
     });
@@ -150,7 +152,7 @@ pub(in crate::rows) fn closed() {
     served(&scene, &[Way::Out], "restore from before the closing", began);
     assert_eq!(sections_of(&scene.cluster, &scene.cluster.stores), TWO_SETS.sections as usize);
 
-    // The backup of after the closing is of an abandoned history. A backup that is made now has the closing, too.
+    // The backup after the closing belongs to an abandoned history. A new backup has the closing, too.
     wait_closed(&scene.cluster);
     let cluster = &mut scene.cluster;
     let again = backup(cluster, Way::Out, "again");
@@ -166,7 +168,7 @@ pub(in crate::rows) fn closed() {
     scene.end("a set restored after another one was closed");
 }
 
-/// Splits sections off, for good.
+/// Splits sections off, and completes the migration.
 fn split(scene: &Scene) {
     let cluster = &scene.cluster;
     let id = start(cluster, Way::Out, SPLIT, 200);
@@ -264,7 +266,7 @@ fn seqsvr(args: &[&str]) -> Result<String, String> {
     if output.status.success() { Ok(stdout) } else { Err(stdout + &stderr) }
 }
 
-/// The output of `seqsvr status` for a set; an error where it is not ok.
+/// Returns the output of `seqsvr status` for a set, or an error if the set is not ok.
 fn status(cluster: &Cluster, way: Way) -> Result<String, String> {
     seqsvr(&["status", "--set", &set_file(cluster, way)])
 }
