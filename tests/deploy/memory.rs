@@ -100,7 +100,7 @@ fn a_server_whose_settings_do_not_fit_into_its_group_does_not_start() {
     let log = dir.path().join("log");
     let mut group = Group::new("room", 320).unwrap();
     group.start(&of_proxy, &log);
-    eventually("it listens", || fs::read_to_string(&log).unwrap().contains("listening").then_some(()));
+    eventually("the server listens", || fs::read_to_string(&log).unwrap().contains("listening").then_some(()));
     kill_process(Pid::from_child(group.child.as_ref().unwrap()), Signal::TERM).unwrap();
     assert_eq!(group.wait(), Some(0), "{}", fs::read_to_string(&log).unwrap());
 }

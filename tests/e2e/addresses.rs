@@ -68,7 +68,7 @@ fn nodes_listen_at_other_addresses_than_others_dial() {
     assert_eq!(next(&a2), [3; 20]);
     assert!(a1.log().contains(&format!("grpc=\"{inside}:7400\"")), "{}", a1.log());
     for line in ["cannot reach", "handed over, and it is not ready"] {
-        assert!(!a1.log().contains(line), "it reaches itself: {}", a1.log());
+        assert!(!a1.log().contains(line), "a1 reaches itself: {}", a1.log());
     }
 }
 

@@ -147,7 +147,7 @@ fn is_found_when_edited(day: &Day, file: &Path) {
     // An end that was cut off at a line is found by the comparison with the store.
     let cut = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
     fs::write(&copy, &whole[..cut]).unwrap();
-    assert_eq!(day.verify(std::slice::from_ref(&copy)).0, Some(0), "by itself it is a chain");
+    assert_eq!(day.verify(std::slice::from_ref(&copy)).0, Some(0), "the cut file alone is a valid chain");
     let compared = day.place.seqsvr(&["audit", "verify", &copy.display().to_string(), "--set", &day.file]);
     let text = String::from_utf8_lossy(&compared.stderr).into_owned();
     assert!(compared.status.code() == Some(2) && text.contains("and the store has"), "{text}");

@@ -69,7 +69,7 @@ fn a_backup_that_does_not_fit_its_disk_leaves_the_older_one() {
     let text = String::from_utf8_lossy(&full.stderr).into_owned();
     assert_eq!(full.status.code(), Some(1), "{text}");
     assert!(text.contains("cannot be written: No space left on device") && text.contains(&dir), "{text}");
-    assert_eq!(disk.files(), before, "nothing is left of it");
+    assert_eq!(disk.files(), before, "no part of the new backup is left");
     let intact = place.seqsvr(&["backup", "list", &dir]);
     assert!(intact.status.success(), "{}", String::from_utf8_lossy(&intact.stdout));
     let out = disk.0.join("second").display().to_string();

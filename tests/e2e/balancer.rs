@@ -346,18 +346,18 @@ fn a_second_signal_ends_the_wait_for_balancers() {
     let _alloc = place.server("a1", &["alloc", "--set", &set, "--name", "a1", "--cores", "1"]);
     let mut watched = start();
     for _ in 0..3 {
-        eventually("it is ready", || is("200"));
+        eventually("the proxy is ready", || is("200"));
     }
     watched.signal(rustix::process::Signal::TERM);
-    let refused = eventually("it is not ready", || is("503"));
+    let refused = eventually("the proxy is not ready", || is("503"));
     assert!(refused.ends_with("shutting down\n"), "{refused}");
     let mut connection = Kept::at(ports[0].clone());
-    assert!(connection.next(5, true).is_ok(), "it serves on, also new connections");
+    assert!(connection.next(5, true).is_ok(), "the proxy continues to serve, also on new connections");
     assert!(get("/metrics").is_some_and(|metrics| metrics.contains("seqsvr_")));
     let health = place.seqsvr(&["health", "--addr", &format!("http://{}", ports[0])]);
-    assert!(!health.status.success(), "every probe says so");
+    assert!(!health.status.success(), "the health probe fails, too");
     watched.signal(rustix::process::Signal::TERM);
-    assert_eq!(watched.wait_exit(), Some(0), "in order: {}", watched.log());
+    assert_eq!(watched.wait_exit(), Some(0), "the exit is orderly: {}", watched.log());
 }
 
 /// A balancer's header names the address of the client: it counts, and no other sender of such a header is believed.
@@ -377,7 +377,7 @@ fn a_balancers_header_names_the_client() {
     let listener = |name: &str, port: u16, to: u16, how: &str| {
         format!("listen {name}\n  bind {host}:{port}\n  server a1 {host}:{to} check inter 300ms {how}\n\n")
     };
-    // The listed address of senders is the balancer's own, or its clients', 127.0.0.1.
+    // The balancer connects from the listed address, or without `source` from 127.0.0.1, like its clients.
     let listed = format!("source {host} send-proxy-v2");
     let listeners = [
         listener("grpc", 8100, 7400, &listed),
@@ -393,13 +393,13 @@ fn a_balancers_header_names_the_client() {
     };
     // Health checks have no client address.
     eventually("numbers come through the balancer", || next(8100).then_some(()));
-    assert!(next(8104) && next(7400), "a connection without a header is what it is");
+    assert!(next(8104) && next(7400), "a connection without a header is served");
     for (port, text) in [(8100, "not TLS"), (8101, "INCR seq:1")] {
         let mut client = TcpStream::connect((host, port)).unwrap();
         client.write_all(format!("{text}\r\n").as_bytes()).unwrap();
         let _ = client.read_to_end(&mut Vec::new());
         let own = client.local_addr().unwrap();
-        assert_ne!(own.ip(), host, "or it could not be told from the balancer");
+        assert_ne!(own.ip(), host, "the client has another address than the balancer");
         // The log has at most one line per minute and port.
         if port == 8100 {
             eventually("the log names the client", || a1.log().contains(&format!("peer={own}")).then_some(()));

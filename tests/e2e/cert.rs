@@ -67,7 +67,7 @@ fn certificates_are_rotated_and_revoked() {
     assert_eq!(fs::read_to_string(place.path("certs/ca.crt")).unwrap().matches("BEGIN CERTIFICATE").count(), 2);
     assert_eq!(cert(&dir, &["rotate", "--within", "30"]).0, Some(0));
     let second = shown(&dir);
-    assert!(second.iter().all(|(holder, state)| first[holder] != *state), "each has a new key");
+    assert!(second.iter().all(|(holder, state)| first[holder] != *state), "each holder has a new key");
     // A renamed file is renewed under its new name.
     fs::rename(place.path("certs/client.b.pem"), place.path("certs/backend.pem")).unwrap();
     assert_eq!(cert(&dir, &["rotate"]).0, Some(0));
@@ -77,7 +77,7 @@ fn certificates_are_rotated_and_revoked() {
     assert_eq!(cert(&dir, &["revoke", "client/a"]).0, Some(0));
     assert_eq!(cert(&dir, &["revoke", &first["client/b"].1]).0, Some(0));
     let output = seqsvr(&["cert", "show", "--certs", &dir]);
-    assert_eq!(output.status.code(), Some(3), "one is revoked");
+    assert_eq!(output.status.code(), Some(3), "a certificate is revoked");
     let third = shown(&dir);
     assert_eq!((&*third["client/a"].0, &*third["client/b"].0), ("revoked", "valid"));
 }

@@ -225,7 +225,7 @@ fn a_second_signal_ends_a_measurement_at_once() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = silent.local_addr().unwrap().to_string();
     let mut bench = Running::start(&["bench", "--endpoint", "grpc", "--addr", &addr, "--deadline-ms", "600000"]);
-    eventually("it handles SIGTERM", || bench.handles(Signal::TERM).then_some(()));
+    eventually("the bench handles SIGTERM", || bench.handles(Signal::TERM).then_some(()));
     bench.signal(Signal::TERM);
     let code = eventually("a second signal ends it", || {
         bench.signal(Signal::INT);

@@ -46,7 +46,7 @@ async function main() {
   }
   const web = client(createGrpcWebTransport({ baseUrl, httpVersion: "1.1" }));
   await assert.rejects(web.next({ uid: 42n }), /415/);
-  assert.equal((await client(transports[0]).current({ uid: 42n })).value, value, "what was refused took nothing");
+  assert.equal((await client(transports[0]).current({ uid: 42n })).value, value, "a refused call allocates no number");
 }
 
 main().then(() => { console.log("done"); process.exit(0); }, (error) => { console.error(error); process.exit(1); });

@@ -271,7 +271,9 @@ fn old_directories_that_are_put_back_are_detected_and_recovered_from() {
     for (alloc, name) in allocs.iter_mut().zip(["a1", "a2"]) {
         alloc.kill();
         *alloc = set.alloc(name);
-        eventually("it is refused", || alloc.log().contains("committed entries of the store are gone").then_some(()));
+        eventually("the allocator is refused", || {
+            alloc.log().contains("committed entries of the store are gone").then_some(())
+        });
         let refused = seqsvr(&["next", "7", "--addr", &set.addr(), "--deadline-ms", "1000"]);
         assert!(!refused.status.success(), "{}", String::from_utf8_lossy(&refused.stdout));
     }

@@ -75,7 +75,7 @@ fn a_certificate_that_expires_under_load_fails_no_call() {
         let status = cluster.place.seqsvr(&["status", "--set", &cluster.set]);
         let printed = text(&status.stdout);
         assert!(printed.contains("a1: its certificate") || printed.contains("expired"), "{printed}");
-        eventually("it has expired", || {
+        eventually("the certificate has expired", || {
             ready(&cluster).contains("its certificate has expired: `seqsvr cert rotate`").then_some(())
         });
         // No new connection reaches a1, and a1's renewals do not reach the store.
@@ -105,7 +105,7 @@ fn a_node_with_an_expired_certificate_stops_at_once() {
     // Without another candidate, a1 keeps its sections until its certificate has expired.
     cluster.server_mut("a2").kill();
     issue(&cluster, 5);
-    eventually("it has expired", || ready(&cluster).contains("its certificate has expired").then_some(()));
+    eventually("the certificate has expired", || ready(&cluster).contains("its certificate has expired").then_some(()));
     // No node can take the sections, so a1 skips the timeout of the shutdown, which is longer than this test waits.
     assert_eq!(cluster.server_mut("a1").terminate(), Some(0));
     assert!(cluster.log("a1").contains("sections not handed over"), "{}", cluster.log("a1"));

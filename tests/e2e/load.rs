@@ -1,5 +1,5 @@
-//! One sequence of checks over faults that take a while: a trace is replayed again and again. Each replay retries
-//! through the fault, and the floors join the replays, so that one exact check spans all of them.
+//! Load over long faults, checked as one history: a trace is replayed again and again. Each replay retries through the
+//! fault, and the floors join the replays, so that one exact check spans all of them.
 
 use std::fmt::Write;
 use std::fs;

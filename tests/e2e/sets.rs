@@ -193,7 +193,7 @@ fn an_operators_day() {
     day.run("set split im-a --at 5_000_000 --into im-b --dry-run", 0);
     split_under_load(&mut day);
     assert_eq!((day.sections("im-a"), day.sections("im-b")), (50, 50));
-    day.text("No number of the load was refused, repeated or skipped meanwhile.");
+    day.text("No number of the load was refused, repeated or skipped in the meantime.");
 
     lose_and_return(&mut day);
 

@@ -150,7 +150,7 @@ fn story(sets: &TwoSets, began: Instant) -> Vec<Migrates> {
         let first = split(sets, rate);
         wait_departed(sets, &first, 200);
         sets.run(&["migration", "pause", &first]);
-        eventually("nothing is on its way", || (migration(sets, &first)["in_flight"] == 0).then_some(()));
+        eventually("no section is in flight", || (migration(sets, &first)["in_flight"] == 0).then_some(()));
         sets.run(&["migration", "resume", &first]);
         wait_departed(sets, &first, 500);
         sets.run(&["migration", "rollback", &first, "--yes"]);

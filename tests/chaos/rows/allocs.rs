@@ -56,7 +56,7 @@ pub(super) fn restart_in_turn() {
     let mut scene = Scene::start(Shape::USUAL);
     scene.load.seamless();
     for victim in 0..scene.cluster.allocs.len() {
-        eventually("it owns sections", || (!scene.cluster.sections_of(victim).is_empty()).then_some(()));
+        eventually("the victim owns sections", || (!scene.cluster.sections_of(victim).is_empty()).then_some(()));
         scene.cluster.allocs[victim].signal(Signal::TERM);
         let status = scene.cluster.allocs[victim].wait_exit();
         assert!(status.success(), "{status}");
@@ -110,11 +110,11 @@ pub(super) fn behind_a_firewall() {
     // The report of one other node is not enough.
     drop_from(VICTIM + 1);
     pause(WITNESSED);
-    assert_eq!(cluster.sections_of(VICTIM), sections, "two of three nodes reach it");
+    assert_eq!(cluster.sections_of(VICTIM), sections, "two of three nodes reach the victim");
     let cut = Instant::now();
     allocs.iter().enumerate().skip(VICTIM + 2).for_each(|(from, _)| drop_from(from));
-    eventually("it has handed over", || cluster.sections_of(VICTIM).is_empty().then_some(()));
-    println!("  it had handed over after {:.1} s", cut.elapsed().as_secs_f64());
+    eventually("the victim has handed over", || cluster.sections_of(VICTIM).is_empty().then_some(()));
+    println!("  the victim had handed over after {:.1} s", cut.elapsed().as_secs_f64());
     let log = allocs[VICTIM].log();
     assert!(log.contains("do not reach its address for callers"), "{log}");
     cluster.net.heal();
@@ -174,5 +174,5 @@ fn split(scene: &Scene) -> (Vec<usize>, Vec<usize>) {
 }
 
 fn owns_again(scene: &Scene) {
-    eventually("it owns sections again", || (!scene.cluster.sections_of(VICTIM).is_empty()).then_some(()));
+    eventually("the victim owns sections again", || (!scene.cluster.sections_of(VICTIM).is_empty()).then_some(()));
 }

@@ -18,7 +18,7 @@ pub(super) fn trials() {
     let (mut times, mut failed_elsewhere, mut failed_there) = (Vec::new(), 0, 0);
     for trial in 1..=trials {
         let victim = trial % scene.cluster.allocs.len();
-        let sections = eventually("it owns sections again", || {
+        let sections = eventually("the victim owns sections again", || {
             Some(scene.cluster.sections_of(victim)).filter(|sections| !sections.is_empty())
         });
         scene.load.wait_served();

@@ -41,7 +41,7 @@ pub(super) fn another_set() {
         text.replace("\"a1\"", "\"b1\"")
     });
     other.start();
-    eventually("it is refused by name", || {
+    eventually("the outsider is refused by name", || {
         let log = other.log();
         (log.contains("other") && log.contains("chaos")).then_some(())
     });

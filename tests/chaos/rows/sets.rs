@@ -51,23 +51,23 @@ pub(super) fn split_and_merge() {
     let first = start(cluster, Way::Out, SPLIT, RATE);
     wait(cluster, Way::Out, first, "three sections departed", |status| status.departed >= 3);
     pace(cluster, &cluster.stores, first, true);
-    let paused = wait(cluster, Way::Out, first, "nothing is under way", |status| status.in_flight == 0);
+    let paused = wait(cluster, Way::Out, first, "no section is in flight", |status| status.in_flight == 0);
     pause(Duration::from_millis(500));
     let later = status(cluster, Way::Out, first).expect("it began");
     assert_eq!(later.departed, paused.departed, "a section departed while the migration was paused");
-    assert!(later.departed < SPLIT.len() as u32, "it was paused half-way");
+    assert!(later.departed < SPLIT.len() as u32, "the migration was paused half-way");
     pace(cluster, &cluster.stores, first, false);
     wait(cluster, Way::Out, first, "half of them departed", |status| status.departed >= 8);
     admin(&cluster.stores, cluster, async |mut client: Admin| {
         client.rollback_migration(v1::RollbackMigrationRequest { id: first }).await
     });
-    wait(cluster, Way::Out, first, "all of them returned", is_in(MigrationPhase::RolledBack));
+    wait(cluster, Way::Out, first, "all sections have returned", is_in(MigrationPhase::RolledBack));
     assert_eq!(sections_of(cluster, &cluster.other.stores), 0);
 
     // The second migration splits the sections off to the end.
     let began = Instant::now();
     let second = start(cluster, Way::Out, SPLIT, 200);
-    let split = wait(cluster, Way::Out, second, "all of them arrived", is_in(MigrationPhase::Arrived));
+    let split = wait(cluster, Way::Out, second, "all sections have arrived", is_in(MigrationPhase::Arrived));
     print_migration("split", &split, began.elapsed());
     complete(cluster, Way::Out, second);
     assert_eq!(sections_of(cluster, &cluster.other.stores), SPLIT.len());
@@ -76,7 +76,7 @@ pub(super) fn split_and_merge() {
     // The sections return, and the other set is closed.
     let began = Instant::now();
     let back = start(cluster, Way::Back, SPLIT, 200);
-    let merged = wait(cluster, Way::Back, back, "all of them arrived", is_in(MigrationPhase::Arrived));
+    let merged = wait(cluster, Way::Back, back, "all sections have arrived", is_in(MigrationPhase::Arrived));
     print_migration("merge", &merged, began.elapsed());
     complete(cluster, Way::Back, back);
     let closed = async |mut client: Admin| {
@@ -93,7 +93,7 @@ pub(super) fn split_and_merge() {
 pub(super) fn set_lost() {
     let mut scene = Scene::start(TWO_SETS);
     let id = start(&scene.cluster, Way::Out, SPLIT, 200);
-    wait(&scene.cluster, Way::Out, id, "all of them arrived", is_in(MigrationPhase::Arrived));
+    wait(&scene.cluster, Way::Out, id, "all sections have arrived", is_in(MigrationPhase::Arrived));
     complete(&scene.cluster, Way::Out, id);
     scene.load.wait_served();
     scene.load.reset();
@@ -147,7 +147,7 @@ pub(super) fn faults() {
             strike(&mut scene.cluster, victim, way);
             pause(FAULT);
             recover(&mut scene.cluster);
-            let status = wait(&scene.cluster, way, id, "all of them arrived", is_in(MigrationPhase::Arrived));
+            let status = wait(&scene.cluster, way, id, "all sections have arrived", is_in(MigrationPhase::Arrived));
             complete(&scene.cluster, way, id);
             scene.load.wait_served();
             print_migration(&format!("{victim:?}, {way:?}:"), &status, began.elapsed());
@@ -238,7 +238,7 @@ fn complete(cluster: &Cluster, way: Way, id: u64) {
     admin(stores(cluster, way), cluster, async |mut client: Admin| {
         client.complete_migration(v1::CompleteMigrationRequest { id }).await
     });
-    wait(cluster, way, id, "it is complete", is_in(MigrationPhase::Completed));
+    wait(cluster, way, id, "the migration is complete", is_in(MigrationPhase::Completed));
 }
 
 fn status(cluster: &Cluster, way: Way, id: u64) -> Option<MigrationStatus> {

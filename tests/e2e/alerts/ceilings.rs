@@ -59,7 +59,7 @@ fn alerts_of_rates_fire_and_resolve() {
             for _ in 0..4 {
                 scene.poll();
                 let args = ["advance", "1", &far, "--yes", "--addr", &addr, "--deadline-ms", "20000"];
-                assert!(!seqsvr(&args).status.success(), "it takes minutes");
+                assert!(!seqsvr(&args).status.success(), "the advance takes minutes");
             }
         },
         |_| {},

@@ -106,7 +106,7 @@ fn notifications_are_sent_when_alerts_fire_and_resolve() {
     }
     println!("notified of the fault {:.0} s after it", scene.expected[0].since.elapsed().as_secs_f64());
     let (path, alert) = notified.unwrap();
-    assert_eq!(path, "/pager", "it is critical");
+    assert_eq!(path, "/pager", "the alert is critical");
     assert_eq!(alert["labels"]["set"], "im-a");
     assert_eq!(alert["annotations"]["runbook"], "docs/runbook/store.md#seqsvrnoleader");
     assert_eq!(webhook.notified("SeqsvrNoLease", "firing"), None, "its cause fires");

@@ -214,7 +214,7 @@ fn addresses(scene: &mut Scene<'_>) {
     let cases: [(&str, &str, Vec<String>, i32, &str); 4] = [
         ("nothing listens", "`--addr` names a closed port", vec![format!("http://{host}:1")], 4, "no node responds"),
         (
-            "an unknown address beside a known one",
+            "an unknown address next to a known address",
             "`--addr` names a closed port, and a store",
             vec![format!("http://{host}:1"), format!("http://{host}:7301")],
             3,

@@ -269,7 +269,7 @@ impl SetAdminService for Member {
         let ForgetSetRequest { name, forget_id, dry_run, plan } = request.into_inner();
         let known = state.sets[1..].iter().any(|set| set.id == forget_id);
         if !dry_run {
-            assert_eq!(plan, CLOSE_PLAN, "what was shown is made");
+            assert_eq!(plan, CLOSE_PLAN, "the shown plan is made");
             state.changes.push(format!("{name} forgets {forget_id}"));
             state.sets.retain(|set| set.id != forget_id);
         }

@@ -143,16 +143,16 @@ fn cell(cluster: &mut Cluster, way: Way, step: Step, victim: Victim, ending: End
         if !matches!(step, Step::Rollback | Step::Return) {
             rollback(cluster, way, id);
         }
-        wait(cluster, way, id, "all of them returned", is_in(MigrationPhase::RolledBack));
+        wait(cluster, way, id, "all sections have returned", is_in(MigrationPhase::RolledBack));
         eventually("the sections are where they were", || {
             ((all(way, cluster), all(way.reversed(), cluster)) == before).then_some(())
         });
     } else {
         if step != Step::Complete {
-            wait(cluster, way, id, "all of them arrived", is_in(MigrationPhase::Arrived));
+            wait(cluster, way, id, "all sections have arrived", is_in(MigrationPhase::Arrived));
             complete(cluster, way, id);
         }
-        wait(cluster, way, id, "it is complete", is_in(MigrationPhase::Completed));
+        wait(cluster, way, id, "the migration is complete", is_in(MigrationPhase::Completed));
         let moved = SECTIONS.len();
         let after = (before.0 - moved, before.1 + moved);
         assert_eq!((all(way, cluster), all(way.reversed(), cluster)), after, "the sections are in the other set");
@@ -216,7 +216,7 @@ fn hold(cluster: &Cluster, way: Way, step: Step, id: u64) {
         }
         Step::Complete | Step::Rollback | Step::Return => {
             resume();
-            wait(cluster, way, id, "all of them arrived", is_in(MigrationPhase::Arrived));
+            wait(cluster, way, id, "all sections have arrived", is_in(MigrationPhase::Arrived));
             hold_end(cluster, way, step, id);
         }
     }
@@ -241,13 +241,13 @@ fn depart_into(cluster: &Cluster, way: Way, id: u64, cut: impl Fn(), is_held: im
         }
         cluster.net.heal();
         pace(cluster, stores(cluster, way), id, true);
-        wait(cluster, way, id, "nothing is under way", |status| status.in_flight == 0);
+        wait(cluster, way, id, "no section is in flight", |status| status.in_flight == 0);
         None
     });
 }
 
 fn in_flight(cluster: &Cluster, way: Way, id: u64) {
-    wait(cluster, way, id, "sections are under way", |status| status.in_flight > 0 || status.departed > 0);
+    wait(cluster, way, id, "sections are in flight", |status| status.in_flight > 0 || status.departed > 0);
     pause(SETTLED);
 }
 

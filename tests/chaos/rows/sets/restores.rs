@@ -172,7 +172,7 @@ pub(in crate::rows) fn closed() {
 fn split(scene: &Scene) {
     let cluster = &scene.cluster;
     let id = start(cluster, Way::Out, SPLIT, 200);
-    wait(cluster, Way::Out, id, "all of them arrived", is_in(MigrationPhase::Arrived));
+    wait(cluster, Way::Out, id, "all sections have arrived", is_in(MigrationPhase::Arrived));
     complete(cluster, Way::Out, id);
     scene.load.wait_served();
 }
@@ -181,7 +181,7 @@ fn split(scene: &Scene) {
 fn home(scene: &Scene) {
     let cluster = &scene.cluster;
     let id = start_all(cluster, Way::Back);
-    wait(cluster, Way::Back, id, "all of them arrived", is_in(MigrationPhase::Arrived));
+    wait(cluster, Way::Back, id, "all sections have arrived", is_in(MigrationPhase::Arrived));
     complete(cluster, Way::Back, id);
     assert_eq!(sections_of(cluster, &cluster.stores), TWO_SETS.sections as usize);
     scene.load.wait_served();
