@@ -14,7 +14,7 @@ use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
 const NODES: [&str; 6] = ["s1", "s2", "s3", "a1", "a2", "a3"];
 
 /// Formats of the two releases.
-const FORMATS: [u64; 2] = [5, 7];
+const FORMATS: [u64; 2] = [5, 10];
 
 /// Calls per second, for uids that no other client uses.
 const LOAD: [&str; 10] = [
