@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::cluster::{Place, Server, assert_clean, digits, eventually, seqsvr, seqsvr_json, trace};
+use crate::dev::get;
 
 /// Settings with few entries between snapshots and few retained entries, so that a member that was down needs a
 /// snapshot.
@@ -182,6 +183,13 @@ fn the_sections_with_the_most_writes_are_listed() {
         digits(&items[0]["raised"]) >= 10_000 && items[0]["raised_per_second"].as_f64().unwrap() > 0.0,
         "{items:?}"
     );
+    eventually("the leader names the section in its metrics", || {
+        let stores = [7311, 7312, 7313].map(|port| get(&format!("{}:{port}", cluster.place.host), "/metrics"));
+        let top = |line: &str| {
+            line.starts_with("seqsvr_top_section{") && line.contains(r#"rank="1""#) && line.ends_with("} 30")
+        };
+        stores.iter().any(|metrics| metrics.lines().any(top)).then_some(())
+    });
     bench.terminate();
 }
 

@@ -129,8 +129,8 @@ pub(crate) async fn speaks_tls(addr: &str) -> Option<bool> {
     Some(matches!(*reply, [21, 3, ..]))
 }
 
-/// Returns the refusal of this command's certificate by the server at `host:port`; `None` where it accepts the connection,
-/// or there is no TLS.
+/// Returns the refusal of this command's certificate by the server at `host:port`; `None` where it accepts the
+/// connection, or there is no TLS.
 pub(crate) async fn refusal(addr: &str) -> Option<PortKind> {
     if !security::is_tls() {
         return None;

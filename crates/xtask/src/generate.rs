@@ -1,7 +1,7 @@
 //! Writes the code of the protos into the tree, and checks that it is theirs.
 //!
-//! A build from clean compiles the result and none of the generators, which are some sixty crates. protox stands for `protoc`,
-//! so no tool of the system takes part: the same protos and `Cargo.lock` give the same bytes on every machine.
+//! A build from clean compiles the result and none of the generators, which are some sixty crates. protox stands for
+//! `protoc`, so no tool of the system takes part: the same protos and `Cargo.lock` give the same bytes on every machine.
 
 use std::fs;
 use std::path::Path;
@@ -100,8 +100,8 @@ fn generate(root: &Path) -> anyhow::Result<[File; 3]> {
     Ok([(CODE, code), (JSON, json.into_bytes()), (DESCRIPTORS, descriptors)])
 }
 
-/// Replaces the library's type for numbers by types of `seq-proto/src/json.rs`: the library's refuses null, accepts "+5",
-/// and its errors are about an untagged enum.
+/// Replaces the library's type for numbers by types of `seq-proto/src/json.rs`: the library's type refuses null,
+/// accepts "+5", and has errors about an untagged enum.
 fn read_numbers_strictly(mut code: String) -> anyhow::Result<String> {
     const NUMBER: &str = "::pbjson::private::NumberDeserialize<_>";
     // In this order: the last text is a part of the others.

@@ -212,8 +212,8 @@ mod tests {
         (0..rng.usize(200..4_000)).map(|_| rng.u8(..)).collect()
     }
 
-    /// Seeds that longer runs have found: two sets that close at the same time, with a migration from one to the other; an
-    /// arrival that the hostile set repeats with another copy.
+    /// Seeds that longer runs have found: two sets that close at the same time, with a migration from one to the other;
+    /// an arrival that the hostile set repeats with another copy.
     const FOUND: [u64; 2] = [17_974, 25_342];
 
     /// The seeds of the test: `FUZZ_SEEDS=100000` runs more, `FUZZ_SEED=17` that seed.

@@ -833,7 +833,8 @@ pub mod set_admin_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.SetAdminService", "SetPace"));
             self.inner.unary(req, path, codec).await
         }
-        /// Rolls a migration back: no more sections depart by it, and those that did return.
+        /// Rolls a migration back: no more sections depart by it, and the departed sections return. In a closing set no section
+        /// returns: the migration is completed with the departed sections (format 10; SET_CLOSING before).
         pub async fn rollback_migration(
             &mut self,
             request: impl tonic::IntoRequest<super::RollbackMigrationRequest>,
@@ -1010,7 +1011,8 @@ pub mod set_admin_service_server {
             &self,
             request: tonic::Request<super::SetPaceRequest>,
         ) -> std::result::Result<tonic::Response<super::SetPaceResponse>, tonic::Status>;
-        /// Rolls a migration back: no more sections depart by it, and those that did return.
+        /// Rolls a migration back: no more sections depart by it, and the departed sections return. In a closing set no section
+        /// returns: the migration is completed with the departed sections (format 10; SET_CLOSING before).
         async fn rollback_migration(
             &self,
             request: tonic::Request<super::RollbackMigrationRequest>,

@@ -207,6 +207,9 @@ fn shown(
     let moves = is_moving && !migration.pace.paused;
     let takes_none = state.sets.get(&migration.to).is_some_and(|peer| peer.closing) && here > 0;
     let stuck = match takes_none {
+        true if is_return => {
+            Some(format!("set {} is closing and takes no more sections", name_of(state, migration.to)))
+        }
         true => Some(format!(
             "set {} is closing and takes no more sections: roll the migration back",
             name_of(state, migration.to)
