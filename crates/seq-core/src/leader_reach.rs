@@ -215,12 +215,15 @@ mod tests {
     fn the_longest_lease_of_those_that_stay_counts() {
         use crate::id::{Incarnation, NodeId, Revision};
         use crate::layout::Layout;
-        use crate::state::{Command, Registration, SetDefinition, Terms};
+        use crate::state::{Command, Registration, SetDefinition, SetTerms, Terms};
 
         let mut state = State::default();
         let layout = Layout::new(0..1_000, 100).unwrap();
         state.apply(&Command::DefineSet(SetDefinition::only("im-a", layout)));
-        state.apply(&Command::SetTerms { replaces: None, terms: Terms { lease_wait: Duration::from_secs(10) } });
+        state.apply(&Command::SetTerms(SetTerms {
+            replaces: None,
+            terms: Terms { lease_wait: Duration::from_secs(10) },
+        }));
         for (name, lease) in [("a1", 2), ("a2", 4), ("a3", 8)] {
             state.apply(&Command::Register(Registration {
                 name: name.into(),

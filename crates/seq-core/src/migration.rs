@@ -27,7 +27,7 @@ use crate::layout;
 use crate::limits;
 use crate::state::{
     Arrival, Arrive, Arrived, Arriving, Command, Complete, DepartSilent, Destination, Migration, Phase, Residence,
-    Scope, SectionRecord, SilentDepartures, StartReturn, State, Tombstone,
+    Scope, SectionRecord, StartReturn, State, Tombstone,
 };
 
 /// Most sections of one owner that are armed, planned or on their way at a time: as many are without an owner for a
@@ -122,7 +122,7 @@ pub enum Proposal {
     /// Completes a migration.
     Complete(Complete),
     /// Sections depart without an owner.
-    DepartSilent(SilentDepartures),
+    DepartSilent(Vec<DepartSilent>),
 }
 
 impl From<Proposal> for Command {
@@ -284,7 +284,7 @@ impl Coordinator {
             }
         }
         self.wake(now);
-        (!departs.is_empty()).then_some(Effect::Commit(Proposal::DepartSilent(SilentDepartures(departs))))
+        (!departs.is_empty()).then_some(Effect::Commit(Proposal::DepartSilent(departs)))
     }
 
     /// The other set cannot be armed: it has no quorum, takes no sections, or did not respond.

@@ -35,6 +35,7 @@ mod audit;
 mod balancing;
 mod closing;
 mod command;
+mod commands;
 mod copies;
 mod inheritance;
 mod loss;
@@ -43,7 +44,6 @@ mod migrations;
 mod moves;
 mod record;
 mod recovery;
-mod replicated;
 mod restore;
 mod rules;
 mod sections;
@@ -52,14 +52,17 @@ mod set_command;
 pub use audit::{Audit, AuditEvent, AuditHash, AuditRecord, BeginOperation, EndOperation, audit_text};
 pub use balancing::{Balancing, MoveSections, Pause, PauseBalancing};
 pub use closing::Closing;
-pub use command::{Answer, Command, CommandRefusal, Raise, Reassign, Registration, Renew, Transfer, Transferred};
+pub use command::{
+    ClaimStoreId, CommandRefusal, Drain, Raise, RaiseCeilings, Reassign, Registration, Renew, SetTerms, Transfer,
+    Transferred,
+};
+pub use commands::{Answer, Command, Fields, Replicated};
 pub use copies::{Copies, CopyPart, KeptCopy, KeptFor};
 pub use inheritance::Inheritance;
 pub use loss::{Loss, ReportLoss};
 pub use migration::{Migration, Pace, PeerSet, Phase, Scope, SetFacts};
 pub use record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
 pub use recovery::{FenceResponse, RecordClaim, Recovery};
-pub use replicated::{ClaimStoreId, Drain, RaiseCeilings, Reassignment, Replicated, SetTerms, SilentDepartures};
 pub use rules::Rules;
 pub use sections::SectionRecords;
 pub use set_command::{
@@ -256,47 +259,6 @@ pub struct NodeRecord {
 }
 
 impl State {
-    /// Applies one committed command. Deterministic.
-    ///
-    /// # Panics
-    /// When a committed value would fall; the process must stop rather than serve from a broken state.
-    pub fn apply(&mut self, command: &Command) -> Answer {
-        self.revision = self.revision.next();
-        match command {
-            Command::DefineSet(given) => Answer::SetDefined(self.define_set(given)),
-            Command::SetTerms { replaces, terms } => Answer::TermsSet(self.set_terms(*replaces, *terms)),
-            Command::Register(registration) => Answer::Registered(self.register(registration)),
-            Command::Renew(renew) => Answer::Renewed(self.renew(renew)),
-            Command::Raise { node, incarnation, raises } => Answer::Raised(self.raise(*node, *incarnation, raises)),
-            Command::Reassign(moves) => Answer::Reassigned(self.reassign(moves)),
-            Command::Transfer(transfer) => Answer::Transferred(self.transfer(transfer)),
-            Command::Drain { name, drained } => Answer::Drained(self.drain(name, *drained)),
-            Command::MoveSections(change) => Answer::SectionsMoved(self.move_sections(change)),
-            Command::PauseBalancing(pause) => Answer::BalancingPaused(self.pause_balancing(pause)),
-            Command::ClaimStoreId { id } => Answer::StoreIdClaimed(self.claim_store_id(*id)),
-            Command::StartMigration(start) => Answer::MigrationStarted(self.start_migration(start)),
-            Command::Pace(pace) => Answer::PaceSet(self.set_pace(pace)),
-            Command::Depart(depart) => Answer::Departed(self.depart(depart)),
-            Command::DepartSilent(departs) => Answer::DepartedSilently(self.depart_silent(departs)),
-            Command::Arrive(arrive) => Answer::Arrived(self.arrive(arrive)),
-            Command::Arrived(arrived) => Answer::ArrivalsNoted(self.arrived(arrived)),
-            Command::Rollback(rollback) => Answer::RolledBack(self.roll_back(rollback)),
-            Command::Complete(complete) => Answer::Completed(self.complete(complete)),
-            Command::StartReturn(start) => Answer::ReturnStarted(self.start_return(start)),
-            Command::Fence(fence) => Answer::Fenced(self.fence(fence)),
-            Command::LearnDirectory(learned) => Answer::DirectoryLearned(self.learn(learned)),
-            Command::Close(close) => Answer::Closed(self.close(close)),
-            Command::LearnRecords(response) => Answer::RecordsLearned(self.learn_records(response)),
-            Command::BeginLineage(begin) => Answer::LineageBegun(self.begin_lineage(*begin)),
-            Command::EndQuarantine(end) => Answer::QuarantineEnded(self.end_quarantine(end)),
-            Command::Inherit(page) => Answer::Inherited(self.inherit(page)),
-            Command::Forget(forget) => Answer::Forgotten(self.forget(*forget)),
-            Command::ReportLoss(report) => Answer::LossReported(self.report_loss(report)),
-            Command::BeginOperation(begin) => Answer::OperationBegun(self.begin_operation(begin)),
-            Command::EndOperation(end) => Answer::OperationEnded(self.end_operation(end)),
-        }
-    }
-
     /// The terms in force.
     #[must_use]
     pub fn terms(&self) -> Terms {
@@ -439,7 +401,8 @@ impl State {
         }
     }
 
-    fn set_terms(&mut self, replaces: Option<Terms>, terms: Terms) -> Result<(), CommandRefusal> {
+    fn set_terms(&mut self, command: &SetTerms) -> Result<(), CommandRefusal> {
+        let SetTerms { replaces, terms } = *command;
         terms.check()?;
         // A repeat of a change that was applied has the same result.
         if self.terms != replaces && self.terms != Some(terms) {
@@ -563,12 +526,9 @@ impl State {
         self.sections.resident(section).filter(owns).copied()
     }
 
-    fn raise(
-        &mut self,
-        node: NodeId,
-        incarnation: Incarnation,
-        raises: &[Raise],
-    ) -> Result<Vec<Option<Seq>>, CommandRefusal> {
+    fn raise(&mut self, command: &RaiseCeilings) -> Result<Vec<Option<Seq>>, CommandRefusal> {
+        let RaiseCeilings { node, incarnation, raises } = command;
+        let (node, incarnation) = (*node, *incarnation);
         self.living(node, incarnation)?;
         let liveness = &mut self.nodes[node.0 as usize - 1].liveness;
         *liveness = liveness.next();
@@ -669,14 +629,16 @@ impl State {
         Ok(made)
     }
 
-    fn drain(&mut self, name: &str, drained: bool) -> Result<NodeId, CommandRefusal> {
-        let unknown = || CommandRefusal::UnknownName { name: name.into() };
-        let index = self.nodes.iter().position(|node| node.name == name).ok_or_else(unknown)?;
-        self.nodes[index].drained = drained;
+    fn drain(&mut self, drain: &Drain) -> Result<NodeId, CommandRefusal> {
+        let Drain { name, drained } = drain;
+        let unknown = || CommandRefusal::UnknownName { name: name.clone() };
+        let index = self.nodes.iter().position(|node| node.name == *name).ok_or_else(unknown)?;
+        self.nodes[index].drained = *drained;
         Ok(NodeId(index as u32 + 1))
     }
 
-    fn claim_store_id(&mut self, id: u64) -> bool {
+    fn claim_store_id(&mut self, claim: &ClaimStoreId) -> bool {
+        let ClaimStoreId { id } = *claim;
         match self.store_ids.binary_search(&id) {
             Ok(_) => false,
             Err(place) => {

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use seq_core::layout::SectionRun;
 use seq_core::lease::LeaseTerms;
-use seq_core::state::{Closing, Command, Home, LearnDirectory, SectionRecord, SectionRecords, SetDefinition, SetFacts};
+use seq_core::state::{
+    Closing, Command, Home, LearnDirectory, SectionRecord, SectionRecords, SetDefinition, SetFacts, SetTerms,
+};
 use seq_core::state::{State, Terms};
 use seq_core::{Epoch, Layout, SectionId, Seq, SetId};
 use seq_order::{CallId, Outcome};
@@ -396,7 +398,7 @@ fn defined(set: usize, layout: &Layout, terms: LeaseTerms) -> State {
     let homes = (0..SETS).map(home).collect();
     let definition = SetDefinition { name: format!("s{set}"), id: set_id(set), layout: layout.clone(), homes };
     state.apply(&Command::DefineSet(definition));
-    state.apply(&Command::SetTerms { replaces: None, terms: Terms { lease_wait: terms.wait } });
+    state.apply(&Command::SetTerms(SetTerms { replaces: None, terms: Terms { lease_wait: terms.wait } }));
     for other in (0..SETS).filter(|other| *other != set) {
         let (id, revision, name) = (set_id(other), state.revision, format!("s{other}"));
         let facts = SetFacts { id, revision, name, ..SetFacts::default() };

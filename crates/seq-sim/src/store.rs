@@ -15,8 +15,8 @@ use seq_core::lease::Clocks;
 use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Command, CommandRefusal, Copies, KeptCopy, KeptFor, MoveSections, NodeRecord, Pause, PauseBalancing,
-    Reassign, Registration, Renew, Residence, SectionRecord, SectionRecords, State, Terms,
+    Answer, Command, CommandRefusal, Copies, Drain, KeptCopy, KeptFor, MoveSections, NodeRecord, Pause, PauseBalancing,
+    RaiseCeilings, Reassign, Registration, Renew, Residence, SectionRecord, SectionRecords, SetTerms, State, Terms,
 };
 use seq_core::{Epoch, HandoverId, Incarnation, Liveness, NodeId, Revision, SectionId, Seq};
 
@@ -263,8 +263,8 @@ impl World {
     fn steered(&self, entry: &Entry) -> Command {
         let named = |name: usize| self.store.state.nodes().find(|(_, node)| node.name == name.to_string());
         match *entry {
-            Entry::Terms(terms) => Command::SetTerms { replaces: self.store.state.terms, terms },
-            Entry::Drain(name, drained) => Command::Drain { name: name.to_string(), drained },
+            Entry::Terms(terms) => Command::SetTerms(SetTerms { replaces: self.store.state.terms, terms }),
+            Entry::Drain(name, drained) => Command::Drain(Drain { name: name.to_string(), drained }),
             Entry::Move(section, name) => {
                 let to = name.map(|name| named(name).map_or(NodeId(u32::MAX), |(id, _)| id));
                 Command::MoveSections(MoveSections { sections: vec![SectionId(section)], to })
@@ -450,9 +450,11 @@ fn command(request: &StoreRequest, bug: Option<Bug>, state: &State) -> Command {
             Command::Register(Registration { lease: *lease, follows, seen: *seen, ..first })
         }
         StoreRequest::Renew(renewal) => Command::Renew(renewal.command()),
-        StoreRequest::Raise { session, raises, .. } => {
-            Command::Raise { node: session.node, incarnation: session.incarnation, raises: raises.clone() }
-        }
+        StoreRequest::Raise { session, raises, .. } => Command::Raise(RaiseCeilings {
+            node: session.node,
+            incarnation: session.incarnation,
+            raises: raises.clone(),
+        }),
         StoreRequest::Transfer { transfer, .. } => Command::Transfer(*transfer),
     }
 }
@@ -541,7 +543,7 @@ fn is_granted(kept: &KeptCopy) -> bool {
 
 /// A planted bug: the raises that were refused are applied.
 fn raise_unfenced(state: &mut State, command: &Command, answer: &mut Answer) {
-    let (Command::Raise { raises, .. }, Answer::Raised(outcome)) = (command, answer) else { return };
+    let (Command::Raise(RaiseCeilings { raises, .. }), Answer::Raised(outcome)) = (command, answer) else { return };
     for (raise, ceiling) in raises.iter().zip(outcome.iter_mut().flatten()) {
         let Some(record) = state.sections.resident(raise.section).copied() else { continue };
         if ceiling.is_none() && record.max_seq.0 < raise.to.0 + 100 * STEP.0 {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use seq_core::lease::LeaseTerms;
 use seq_core::owner::handover::Handover;
-use seq_core::state::{Answer, Command, SetDefinition, State, Terms};
+use seq_core::state::{Answer, Command, SetDefinition, SetTerms, State, Terms};
 use seq_core::{Layout, Step as SeqStep, Uid};
 
 use crate::bugs::Bug;
@@ -172,7 +172,7 @@ impl World {
         let mut state = State::default();
         state.apply(&Command::DefineSet(SetDefinition::only(SET, layout.clone())));
         if swarm.long_terms {
-            state.apply(&Command::SetTerms { replaces: None, terms: LONG_TERMS });
+            state.apply(&Command::SetTerms(SetTerms { replaces: None, terms: LONG_TERMS }));
         }
         let machines = (0..NAMES + MEMBERS).map(|_| inject::machine(&mut rng, swarm.edge_rates)).collect();
         let check = Check::new(swarm.weather, UIDS as usize);

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use seq_core::state::{Answer, Command, Raise, Reassign, Registration, SetDefinition, State};
+use seq_core::state::{Answer, Command, Raise, RaiseCeilings, Reassign, Registration, SetDefinition, State};
 use seq_core::{Epoch, Incarnation, Layout, NodeId, SectionId, Seq};
 use seq_raft::StateMachine;
 use seq_store::SetState;
@@ -34,7 +34,11 @@ fn state() -> State {
 /// Raises of sections that lie apart, as those of a busy node do.
 fn command(raises: u32) -> Command {
     let raise = |number| Raise { section: SectionId(number * (SECTIONS / 4_096)), epoch: Epoch(1), to: Seq(10_000) };
-    Command::Raise { node: NodeId(1), incarnation: Incarnation(1), raises: (0..raises).map(raise).collect() }
+    Command::Raise(RaiseCeilings {
+        node: NodeId(1),
+        incarnation: Incarnation(1),
+        raises: (0..raises).map(raise).collect(),
+    })
 }
 
 fn raise(c: &mut Criterion) {

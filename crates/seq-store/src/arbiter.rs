@@ -12,7 +12,6 @@ use seq_api::clock::Clock;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::lease::Clocks;
 use seq_core::set_spec::AllocSpec;
-use seq_core::state::Reassignment;
 use seq_kit::repeats::Repeats;
 use seq_raft::ProposeError;
 use tokio::sync::watch;
@@ -112,7 +111,7 @@ impl ArbiterShell {
 
     async fn propose(&self, plan: &Plan) -> Result<(), ProposeError> {
         for part in plan.reassigns.chunks(MAX_REASSIGNS) {
-            let outcome = self.set.propose(Reassignment(part.to_vec())).await?;
+            let outcome = self.set.propose(part.to_vec()).await?;
             let made = outcome.iter().flatten().count();
             tracing::info!(sections = made, overtaken = part.len() - made, "owners assigned");
         }

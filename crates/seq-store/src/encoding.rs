@@ -5,8 +5,9 @@
 //! and reads ten times as fast as a map.
 //!
 //! **Never edit a type of this module once it is released**: field order is the format. `encoding/tests` holds its
-//! bytes. A change is a new module beside this one, and this one stays readable and, for groups that were not upgraded,
-//! writable.
+//! bytes. A change of a state is a new module beside this one, and this one stays readable and, for groups that were
+//! not upgraded, writable. A new command needs no module: its row in the table of commands gives its bytes
+//! ([`Fields`](state::Fields)), behind which stands [`BY_FIELDS`].
 //!
 //! Format 6 has the bytes of format 5. It is the first one that a group was raised to, so a log with it has begun to
 //! count. Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only. Format 8 (`v8`)
@@ -29,29 +30,39 @@ mod v7;
 mod v8;
 mod v9;
 
-/// The newest format.
-pub(crate) const NEWEST: u16 = 10;
+/// The newest format: that of the newest command, and at least that of the newest state.
+pub(crate) const NEWEST: u16 =
+    if state::Command::NEWEST_FORMAT > BALANCING { state::Command::NEWEST_FORMAT } else { BALANCING };
 
 /// The first format that has an audit log.
-pub(crate) const AUDIT: u16 = 7;
+const AUDIT: u16 = 7;
 
 /// The first format with the rules of [`state::Rules::Eight`].
-pub(crate) const NEIGHBOURS: u16 = 8;
+const NEIGHBOURS: u16 = 8;
 
 /// The first format that keeps copies of sections.
 pub(crate) const COPIES: u16 = 9;
 
 /// The first format in which operators move sections and pause balancing.
-pub(crate) const BALANCING: u16 = 10;
+const BALANCING: u16 = 10;
 
 /// The oldest one, which is also that of a group which has never raised its own.
 pub(crate) const OLDEST: u16 = 5;
+
+/// The last byte of a command that is encoded by the fields in its row of the table. Formats up to 10 end in 0 to 4.
+const BY_FIELDS: u8 = 5;
 
 /// Encodes a command.
 ///
 /// # Panics
 /// When the format does not have it: a service proposes such a command only in groups that have raised their format.
 pub(crate) fn encode_command(format: u16, command: &state::Command) -> Vec<u8> {
+    let (name, since) = (command.name(), command.since());
+    assert!(format >= since, "{name} is of format {since}, and the group's is {format}");
+    if let Some(mut body) = command.encode_fields() {
+        body.push(BY_FIELDS);
+        return body;
+    }
     match format {
         ..AUDIT => encode_command_v5(command),
         AUDIT..NEIGHBOURS => v7::encode_command(command, encode_command_v5),
@@ -63,6 +74,10 @@ pub(crate) fn encode_command(format: u16, command: &state::Command) -> Vec<u8> {
 
 /// Decodes a command.
 pub(crate) fn decode_command(format: u16, body: &[u8]) -> Result<state::Command, Malformed> {
+    if let Some((&BY_FIELDS, body)) = body.split_last().filter(|_| format > BALANCING) {
+        let decoded = state::Command::decode_fields(body).filter(|command| command.since() <= format);
+        return decoded.ok_or_else(|| Malformed(format!("no command of format {format} has these fields")));
+    }
     match format {
         ..AUDIT => decode_command_v5(body),
         AUDIT..NEIGHBOURS => v7::decode_command(body, decode_command_v5),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seq_core::state::{Answer, Command, Replicated, Rules, State};
+use seq_core::state::{Answer, ClaimStoreId, Command, Replicated, Rules, State};
 use seq_raft::{AppliedState, Malformed, Observer, ProposeError, RaftHandle, StateMachine};
 
 use crate::{encoding, preconditions};
@@ -62,7 +62,7 @@ impl StateMachine for SetState {
     }
 
     fn claim_member_id(id: u64) -> Command {
-        Command::ClaimStoreId { id }
+        Command::ClaimStoreId(ClaimStoreId { id })
     }
 }
 

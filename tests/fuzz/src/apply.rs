@@ -1,12 +1,13 @@
 //! Any commands on any reachable state of the store: one entry that panics stops every member at every start.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use arbitrary::Result;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared};
 use seq_core::state::{
-    BeginOperation, Command, CopyPart, EndOperation, MoveSections, Pause, PauseBalancing, Raise, Reassign,
-    Registration, Renew, Residence, SetDefinition, Terms, Transfer,
+    BeginOperation, ClaimStoreId, Command, CopyPart, Drain, EndOperation, MoveSections, Pause, PauseBalancing, Raise,
+    RaiseCeilings, Reassign, Registration, Renew, Residence, SetDefinition, SetTerms, Terms, Transfer,
 };
 use seq_core::{Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
 
@@ -23,10 +24,16 @@ const MAX_ROWS: u64 = 4;
 /// Applies the commands that `data` makes, each drawn around the values in the state by then, with those of an arbiter
 /// in between.
 pub fn apply(data: &[u8]) {
+    drop(applied(data));
+}
+
+/// Does the same, and returns the names of the commands that were applied.
+pub(crate) fn applied(data: &[u8]) -> BTreeSet<&'static str> {
     let mut input = Input::new(data);
     let mut run = Run { replica: Replica::new(), arbiter: None, now: Duration::ZERO };
     // Too few bytes for one more command end the run.
     while !input.is_over() && run.step(&mut input).is_ok() {}
+    run.replica.applied
 }
 
 struct Run {
@@ -44,7 +51,7 @@ impl Run {
             7..10 => Command::Reassign(input.some(MAX_ROWS, |input| self.reassign(input))?),
             10..13 => self.transfer(input)?,
             13 => match input.below(3)? {
-                0 => Command::Drain { name: name(input)?, drained: input.flag()? },
+                0 => Command::Drain(Drain { name: name(input)?, drained: input.flag()? }),
                 1 => Command::PauseBalancing(PauseBalancing(
                     input.flag()?.then(|| Pause { since_unix_ms: 1, principal: "operator/a".into() }),
                 )),
@@ -59,7 +66,7 @@ impl Run {
                         |input: &mut Input<'_>| Ok(Terms { lease_wait: Duration::from_millis(input.around(2_500)?) });
                     let current = self.replica.state.terms;
                     let replaces = if input.below(4)? == 0 { Some(terms(input)?) } else { current };
-                    Command::SetTerms { replaces, terms: terms(input)? }
+                    Command::SetTerms(SetTerms { replaces, terms: terms(input)? })
                 }
                 1 => {
                     let size = input.around_small(layout().section_size())?;
@@ -70,7 +77,7 @@ impl Run {
                     Command::DefineSet(SetDefinition::only(if input.flag()? { SET } else { "other" }, layout))
                 }
                 2 => self.operation(input)?,
-                _ => Command::ClaimStoreId { id: input.around(1)? },
+                _ => Command::ClaimStoreId(ClaimStoreId { id: input.around(1)? }),
             },
             15 => return self.arbitrate(input),
             16 => return self.restore(input),
@@ -180,7 +187,7 @@ impl Run {
                 to: Seq(input.around(ceiling.saturating_add(100))?),
             })
         };
-        Ok(Command::Raise { node, incarnation, raises: input.some(MAX_ROWS, one)? })
+        Ok(Command::Raise(RaiseCeilings { node, incarnation, raises: input.some(MAX_ROWS, one)? }))
     }
 
     fn reassign(&self, input: &mut Input<'_>) -> Result<Reassign> {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use prost::Message;
-use seq_core::state::{Command, Raise, Registration, Renew, Transfer};
+use seq_core::state::{Command, Raise, RaiseCeilings, Registration, Renew, Transfer};
 use seq_core::{Epoch, HandoverId, Incarnation, NodeId, RenewSeq, Revision, SectionId, Seq};
 use seq_proto::v1;
 
@@ -74,11 +74,11 @@ fn raise(message: &v1::RaiseCeilingsRequest) -> Command {
         epoch: Epoch(*epoch),
         to: Seq(*to),
     };
-    Command::Raise {
+    Command::Raise(RaiseCeilings {
         node: NodeId(message.node_id),
         incarnation: Incarnation(message.incarnation),
         raises: rows.map(raise).collect(),
-    }
+    })
 }
 
 fn transfer(message: &v1::TransferRequest) -> Command {

@@ -8,7 +8,7 @@ use seq_core::lease::{Clocks, LeaseTerms};
 use seq_core::owner::{Effect, Effects, Owner, OwnershipUpdate, Session, TableEffect};
 use seq_core::route::RouteUpdate;
 use seq_core::section::SectionCopy;
-use seq_core::state::{Answer, Command, Raise, Reassign, Registration, Residence, State, Transfer};
+use seq_core::state::{Answer, Command, Raise, RaiseCeilings, Reassign, Registration, Residence, State, Transfer};
 use seq_core::{
     Count, Epoch, HandoverId, Incarnation, NodeId, RouteVersion, Section, SectionId, Seq, SetId, SlotIndex, Step,
 };
@@ -73,7 +73,7 @@ fn commit(input: &mut Input<'_>, replica: &mut Replica, section: SectionId) -> R
         (1, Some(node)) => {
             let to = Seq(record.max_seq.0 + STEP.0);
             let raises = vec![Raise { section, epoch: record.epoch, to }];
-            Command::Raise { node, incarnation: record.incarnation, raises }
+            Command::Raise(RaiseCeilings { node, incarnation: record.incarnation, raises })
         }
         _ => {
             let owner = record.owner.and_then(|owner| replica.state.node(owner));

@@ -1,5 +1,7 @@
 //! A state of the store, and the invariants that must hold after each command.
 
+use std::collections::BTreeSet;
+
 use seq_core::state::{Answer, Command, SectionRecord, SetDefinition, State};
 use seq_core::{Layout, Lineage, RouteVersion, SectionId, limits};
 
@@ -12,6 +14,8 @@ const SECTION_SIZE: u32 = 100;
 #[derive(Debug)]
 pub(crate) struct Replica {
     pub(crate) state: State,
+    /// The names of the commands that were applied.
+    pub(crate) applied: BTreeSet<&'static str>,
 }
 
 /// The layout of the set.
@@ -22,13 +26,14 @@ pub(crate) fn layout() -> Layout {
 impl Replica {
     /// The state with the set defined and nothing else.
     pub(crate) fn new() -> Replica {
-        let mut replica = Replica { state: State::default() };
+        let mut replica = Replica { state: State::default(), applied: BTreeSet::new() };
         replica.apply(&Command::DefineSet(SetDefinition::only(SET, layout())));
         replica
     }
 
     /// Applies a command, and checks the state.
     pub(crate) fn apply(&mut self, command: &Command) -> Answer {
+        self.applied.insert(command.name());
         let before = self.state.clone();
         let answer = self.state.apply(command);
         let mut twin = before.clone();
@@ -68,7 +73,11 @@ impl Replica {
             let same = (old.owner, old.incarnation) == (new.owner, new.incarnation);
             assert!(same || new.epoch > old.epoch, "{command:?} gave section {id} away under the epoch of {old:?}");
         }
-        assert!(after.nodes.len() >= before.nodes.len(), "{command:?} forgot a node");
+        // A newer lineage continues as from a backup: without the nodes of the earlier one.
+        let restored = after.lineage != before.lineage;
+        assert!(!restored || matches!(command, Command::BeginLineage(_)), "{command:?} changed the lineage");
+        let wrong = if restored { !after.nodes.is_empty() } else { after.nodes.len() < before.nodes.len() };
+        assert!(!wrong, "{command:?} took the nodes from {:?} to {:?}", before.nodes, after.nodes);
         for (old, new) in before.nodes.iter().zip(&after.nodes) {
             let falls = new.incarnation < old.incarnation || new.liveness < old.liveness || new.name != old.name;
             assert!(!falls, "{command:?} took a node from {old:?} to {new:?}");

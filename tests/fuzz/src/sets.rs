@@ -7,9 +7,9 @@ use seq_core::directory::{Claim, ClaimRun};
 use seq_core::layout::SectionRun;
 use seq_core::plan::Fingerprint;
 use seq_core::state::{
-    Arrive, Arrived, Arriving, Close, Closing, Command, Complete, Depart, DepartSilent, Destination, EndQuarantine,
-    Fence, LearnDirectory, Migration, Pace, Rollback, SectionRecord, SetFacts, SetPace, StartMigration, StartReturn,
-    State,
+    Arrive, Arrived, Arriving, BeginLineage, Close, Closing, Command, Complete, Depart, DepartSilent, Destination,
+    EndQuarantine, Fence, FenceResponse, Forget, Inherit, LearnDirectory, Migration, Pace, RecordClaim, ReportLoss,
+    Rollback, SectionRecord, SetFacts, SetPace, StartMigration, StartReturn, State,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, LayoutId, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq, SetId,
@@ -26,7 +26,7 @@ const OTHERS: [SetId; 2] = [SetId(1), SetId(2)];
 
 /// A command of another set, of its coordinator, or of this one's.
 pub(crate) fn command(input: &mut Input<'_>, state: &State) -> Result<Command> {
-    Ok(match input.below(16)? {
+    Ok(match input.below(18)? {
         0 | 1 => Command::StartMigration(start(input, state)?),
         2 => Command::Pace(SetPace { id: migration(input, state)?.0, pace: pace(input)? }),
         3..6 => depart(input, state)?,
@@ -54,6 +54,16 @@ pub(crate) fn command(input: &mut Input<'_>, state: &State) -> Result<Command> {
         14 => {
             Command::Fence(Fence { set: set(input, state)?, lineage: Lineage(input.below(3)? << 32 | input.below(2)?) })
         }
+        15 => Command::LearnRecords(page(input, state)?),
+        16 => match input.below(4)? {
+            0 | 1 => Command::Inherit(Inherit(page(input, state)?)),
+            2 => Command::Forget(Forget { set: set(input, state)? }),
+            // Rarely: no node registers after it.
+            _ if input.below(16)? == 0 => Command::ReportLoss(report(input, state)?),
+            _ => Command::BeginLineage(BeginLineage {
+                lineage: Lineage(input.around(state.lineage.0.wrapping_add(1 << 32))?),
+            }),
+        },
         // Rarely: it is for good, and no section comes any more.
         _ if input.below(16)? == 0 => Command::Close(Close),
         _ if input.flag()? => {
@@ -67,6 +77,39 @@ pub(crate) fn command(input: &mut Input<'_>, state: &State) -> Result<Command> {
             Command::LearnDirectory(LearnDirectory { from, claims, sets })
         }
     })
+}
+
+/// A page of the records of another set, of those that are awaited, mostly.
+fn page(input: &mut Input<'_>, state: &State) -> Result<FenceResponse> {
+    let record = |input: &mut Input<'_>| {
+        let section = section(input)?;
+        let claim = Claim { since: epoch(input, state, section, 1)?, set: set(input, state)? };
+        let (lineage, max_seq) = (Lineage(input.below(3)? << 32), Seq(input.around(1_000)?));
+        Ok((section, RecordClaim { claim, lineage, max_seq, migration: MigrationId(input.around(3)?) }))
+    };
+    let awaited = state.awaited_responses().chain(state.awaited_inheritances()).next();
+    let (set_id, first) = match awaited {
+        Some(awaited) if input.below(4)? > 0 => awaited,
+        _ => (set(input, state)?, section(input)?),
+    };
+    Ok(FenceResponse {
+        set: set_id,
+        lineage: Lineage(input.below(3)? << 32),
+        fenced: Lineage(input.around(state.lineage.0)?),
+        first,
+        next: if input.flag()? { Some(section(input)?) } else { None },
+        records: input.some(MAX_ROWS, record)?,
+        sets: input.some(MAX_ROWS, |input| set(input, state))?,
+        closing: input.flag()?,
+        wait: Duration::from_millis(input.around(10)?),
+        inherited: Vec::new(),
+    })
+}
+
+fn report(input: &mut Input<'_>, state: &State) -> Result<ReportLoss> {
+    let node = state.nodes.first().map_or("a1", |node| &node.name).to_owned();
+    let incarnation = Incarnation(input.around(state.nodes.first().map_or(1, |node| node.incarnation.0))?);
+    Ok(ReportLoss { node, incarnation, seen: Revision(input.around(state.revision.0 + 9)?), certain: input.flag()? })
 }
 
 fn start(input: &mut Input<'_>, state: &State) -> Result<StartMigration> {

@@ -25,6 +25,21 @@ proptest! {
     }
 }
 
+#[test]
+fn every_command_is_generated() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut missing: Vec<&str> = Command::NAMES.to_vec();
+    for _ in 0..1_000 {
+        let data: Vec<u8> = (0..2_048).map(|_| random.u8(..)).collect();
+        let applied = crate::apply::applied(&data);
+        missing.retain(|name| !applied.contains(name));
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("generate {missing:?} in tests/fuzz/src/apply.rs or sets.rs");
+}
+
 /// A set of which one incarnation owns a section.
 fn owned() -> Replica {
     let mut replica = Replica::new();

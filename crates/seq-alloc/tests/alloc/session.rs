@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use seq_alloc::{AllocOptions, Halt};
 use seq_api::service::{Item, SequenceService};
-use seq_core::state::Command;
+use seq_core::state::{ClaimStoreId, Command};
 use seq_core::{Epoch, Incarnation, Layout, Refusal, RouteVersion, SectionId, Uid};
 
 use crate::store::{Mode, Store};
@@ -106,7 +106,7 @@ async fn a_store_that_lost_what_it_answered_is_not_served_from() {
         // Other processes write to the store until it is past the lost entries. This process stays halted.
         let past = world.store.state.lock().revision.0 + 1_000;
         while world.store.state.lock().revision.0 < past {
-            world.store.state.lock().apply(&Command::ClaimStoreId { id: past });
+            world.store.state.lock().apply(&Command::ClaimStoreId(ClaimStoreId { id: past }));
         }
         assert!(node.impatient(42).await.is_err(), "{what}");
         assert_eq!(node.allocator.status().sections, 0);

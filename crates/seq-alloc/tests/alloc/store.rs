@@ -15,8 +15,8 @@ use seq_core::layout::SectionRun;
 use seq_core::owner::handover::MAX_OUTGOING;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Arrive, Arriving, Command, CommandRefusal, LearnDirectory, Pace, Reassign, Registration, ReportLoss,
-    Residence, SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
+    Answer, Arrive, Arriving, Command, CommandRefusal, LearnDirectory, Pace, RaiseCeilings, Reassign, Registration,
+    ReportLoss, Residence, SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, MigrationId, NodeId, Revision, RouteVersion, SectionId, Seq, SetId,
@@ -490,7 +490,7 @@ impl ControlService for Store {
             return Err(Reason::RaiseTooFast.status_with("the ceiling would rise too fast", section));
         }
         let Session { node, incarnation } = session;
-        let raise = Command::Raise { node, incarnation, raises };
+        let raise = Command::Raise(RaiseCeilings { node, incarnation, raises });
         let Answer::Raised(answer) = self.apply(&raise)? else { unreachable!() };
         let committed = answer.map_err(|refusal| self.refused(&refusal))?;
         let ceilings = committed.into_iter().map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0)).collect();

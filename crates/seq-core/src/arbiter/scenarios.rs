@@ -7,7 +7,7 @@ use alloc::string::{String, ToString};
 use super::*;
 use crate::id::{HandoverId, RenewSeq};
 use crate::layout::Layout;
-use crate::state::{Answer, Command as StoreCommand, Registration, Renew, SetDefinition, Transfer};
+use crate::state::{Answer, Command as StoreCommand, Drain, Registration, Renew, SetDefinition, Transfer};
 use crate::testdata::{Command, Machine, run_all};
 
 /// The AllocSvrs that the set file names.
@@ -82,7 +82,7 @@ impl Machine for Scenario {
             }
             "drain" | "undrain" => {
                 let (name, drained) = (command.word(), command.name() == "drain");
-                self.state.apply(&StoreCommand::Drain { name, drained });
+                self.state.apply(&StoreCommand::Drain(Drain { name, drained }));
             }
             "evaluate" => {
                 self.evaluate();

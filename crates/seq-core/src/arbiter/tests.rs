@@ -3,8 +3,8 @@ use crate::id::{HandoverId, RenewSeq, Revision};
 use crate::layout::Layout;
 use crate::lease::LeaseTerms;
 use crate::state::{
-    Answer, Command, MoveSections, Pause, PauseBalancing, Registration, Renew, ReportLoss, SetDefinition, Terms,
-    Transfer,
+    Answer, Command, Drain, MoveSections, Pause, PauseBalancing, Registration, Renew, ReportLoss, SetDefinition,
+    SetTerms, Terms, Transfer,
 };
 
 const NAMES: [&str; 3] = ["a1", "a2", "a3"];
@@ -27,7 +27,10 @@ impl World {
         let mut state = State::default();
         let layout = Layout::new(0..sections * 10, 10).unwrap();
         state.apply(&Command::DefineSet(SetDefinition::only("s", layout)));
-        assert_eq!(state.apply(&Command::SetTerms { replaces: None, terms: TERMS }), Answer::TermsSet(Ok(())));
+        assert_eq!(
+            state.apply(&Command::SetTerms(SetTerms { replaces: None, terms: TERMS })),
+            Answer::TermsSet(Ok(()))
+        );
         World { state, arbiter: Arbiter::new(TIMEOUTS), now: Duration::ZERO, tokens: 0 }
     }
 
@@ -190,7 +193,7 @@ fn the_wait_covers_the_lease_of_the_incarnation_under_any_terms() {
     world.evaluate();
     world.reassign();
     let shorter = Terms { lease_wait: Duration::from_secs(3) };
-    world.state.apply(&Command::SetTerms { replaces: Some(TERMS), terms: shorter });
+    world.state.apply(&Command::SetTerms(SetTerms { replaces: Some(TERMS), terms: shorter }));
     world.pass(1, &NAMES);
     // 4 s * 1.11 / 0.89 are 4.99 s.
     world.pass(3, &["a2", "a3"]);
@@ -270,7 +273,7 @@ fn a_node_that_returns_gets_its_share_by_handovers_and_only_when_it_stays() {
 #[test]
 fn a_drained_node_hands_over_at_once_and_is_given_nothing() {
     let mut world = World::assigned(300);
-    world.state.apply(&Command::Drain { name: "a2".into(), drained: true });
+    world.state.apply(&Command::Drain(Drain { name: "a2".into(), drained: true }));
     let plan = world.evaluate();
     assert_eq!(plan.draining, BTreeSet::from([NodeId(2)]));
     assert_eq!(plan.no_other_candidate, BTreeSet::new());
@@ -278,7 +281,7 @@ fn a_drained_node_hands_over_at_once_and_is_given_nothing() {
     assert!(plan.handovers.iter().all(|one| one.from == NodeId(2) && one.to != NodeId(2)));
     world.pass(6, &["a2", "a3"]);
     assert!(world.evaluate().reassigns.iter().all(|one| one.to == NodeId(3)));
-    world.state.apply(&Command::Drain { name: "a2".into(), drained: false });
+    world.state.apply(&Command::Drain(Drain { name: "a2".into(), drained: false }));
     assert_eq!(world.evaluate().handovers, [], "no longer drained");
 }
 
@@ -292,7 +295,7 @@ fn the_last_node_to_leave_has_no_other_candidate() {
     world.renew_with("a3", true);
     let plan = world.evaluate();
     assert_eq!((plan.handovers.len(), plan.no_other_candidate.len(), plan.reassigns.len()), (0, 3, 0));
-    world.state.apply(&Command::Drain { name: "a3".into(), drained: true });
+    world.state.apply(&Command::Drain(Drain { name: "a3".into(), drained: true }));
     world.renew(&["a3"]);
     assert_eq!(
         world.evaluate().no_other_candidate,
@@ -369,10 +372,10 @@ fn moved_sections_go_to_their_node_alone_and_stay_there_while_it_lives() {
     assert!(hot.iter().all(|section| owned(&world, "a3").contains(section)));
 
     // Drained, it keeps none of them.
-    world.state.apply(&Command::Drain { name: "a3".into(), drained: true });
+    world.state.apply(&Command::Drain(Drain { name: "a3".into(), drained: true }));
     hand_over(&mut world);
     assert_eq!(owned(&world, "a3"), []);
-    world.state.apply(&Command::Drain { name: "a3".into(), drained: false });
+    world.state.apply(&Command::Drain(Drain { name: "a3".into(), drained: false }));
     world.pass(61, &NAMES);
     hand_over(&mut world);
     move_to(&mut world, &hot, None);
@@ -393,7 +396,7 @@ fn a_pause_of_balancing_stops_what_evens_the_load_and_nothing_else() {
     assert_eq!(hand_over(&mut world), 0, "the share of a new node waits");
     move_to(&mut world, &[SectionId(7)], Some("a3"));
     assert_eq!(hand_over(&mut world), 1, "an operator's move goes on");
-    world.state.apply(&Command::Drain { name: "a2".into(), drained: true });
+    world.state.apply(&Command::Drain(Drain { name: "a2".into(), drained: true }));
     hand_over(&mut world);
     assert_eq!(world.owned("a2"), 0, "so does a drain");
     world.pass(5, &["a2", "a3"]);

@@ -373,7 +373,7 @@ fn describe_effect(effect: &Effect) -> String {
         }
         Effect::Ask { of, migration } => format!("ask set {of} whether it knows migration {migration}\n"),
         Effect::Complete { to, complete } => format!("send set {to} that migration {} is complete\n", complete.id),
-        Effect::Commit(Proposal::DepartSilent(SilentDepartures(departs))) => {
+        Effect::Commit(Proposal::DepartSilent(departs)) => {
             format!("propose that {} depart without an owner\n", list(&mut departs.iter().map(|one| one.section)))
         }
         Effect::Commit(proposal) => format!("propose {:?}\n", StoreCommand::from(proposal.clone())),

@@ -182,7 +182,7 @@ impl World {
             let (epoch, to) = (process.epoch, Seq(process.ceiling + 5));
             let (node, incarnation) = (NODE, process.incarnation);
             let raises = vec![Raise { section, epoch, to }];
-            let answer = self.apply(set, &Command::Raise { node, incarnation, raises });
+            let answer = self.apply(set, &Command::Raise(RaiseCeilings { node, incarnation, raises }));
             if let (Answer::Raised(Ok(raised)), Some(process)) = (answer, self.processes.get_mut(&(set, section)))
                 && let Some(ceiling) = raised[0]
             {

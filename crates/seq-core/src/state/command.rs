@@ -1,4 +1,4 @@
-//! The commands of the store's log, their results and refusals.
+//! Commands within a set, and why a command is refused. `commands.rs` lists all of them.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -6,106 +6,13 @@ use alloc::vec::Vec;
 
 use core::time::Duration;
 
-use super::audit::{BeginOperation, EndOperation};
-use super::balancing::{MoveSections, PauseBalancing};
 use super::copies::CopyPart;
-use super::loss::{Loss, ReportLoss};
-use super::set_command::{
-    Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence, Forget,
-    Inherit, LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
-};
-use super::{Closing, FenceResponse, SetDefinition, Terms};
-use crate::id::{Epoch, HandoverId, Incarnation, Liveness, MigrationId, NodeId, RenewSeq, Revision, SectionId, Seq};
+use super::loss::Loss;
+use super::set_command::SetRefusal;
+use super::{SetDefinition, Terms};
+use crate::id::{Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
 use crate::lease::LeaseTerms;
 use crate::limits;
-
-/// An entry of the store's log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Defines the set. The first one counts, with its id; another name or layout is refused.
-    DefineSet(SetDefinition),
-    /// Sets the bounds of leases, for all members of the store alike.
-    SetTerms {
-        /// The terms that this replaces; `None` where there are none. Refused when others are in force.
-        replaces: Option<Terms>,
-        /// The terms.
-        terms: Terms,
-    },
-    /// Starts a new incarnation of an AllocSvr.
-    Register(Registration),
-    /// Renews an incarnation of an AllocSvr.
-    Renew(Renew),
-    /// Raises ceilings. Counts for liveness like a renewal.
-    Raise {
-        /// The node that owns the sections.
-        node: NodeId,
-        /// Its incarnation.
-        incarnation: Incarnation,
-        /// The sections, each with its epoch and the requested ceiling.
-        raises: Vec<Raise>,
-    },
-    /// Changes owners whose liveness counter stood still.
-    Reassign(Vec<Reassign>),
-    /// Transfers a section from its owner, which requests it, to another node: the commit of a handover.
-    Transfer(Transfer),
-    /// Sets whether an AllocSvr may own sections.
-    Drain {
-        /// Name of the node.
-        name: String,
-        /// True: its sections are to be handed over, and it is given none.
-        drained: bool,
-    },
-    /// Moves sections to an AllocSvr, or has them balanced again.
-    MoveSections(MoveSections),
-    /// Begins or ends a pause of balancing.
-    PauseBalancing(PauseBalancing),
-    /// Claims a Raft id for a member of the store, for good: a disk that comes back under another member's id would
-    /// vote with a log that is not its own.
-    ClaimStoreId {
-        /// The id, 1 or above.
-        id: u64,
-    },
-    /// Begins a migration.
-    StartMigration(StartMigration),
-    /// Changes how fast a migration goes.
-    Pace(SetPace),
-    /// Sends a section to another set, as its owner requests.
-    Depart(Depart),
-    /// Sends sections without a living owner to another set.
-    DepartSilent(Vec<DepartSilent>),
-    /// Takes sections that departed from another set.
-    Arrive(Arrive),
-    /// Notes what another set's log has.
-    Arrived(Arrived),
-    /// Ends a migration whose sections are to return.
-    Rollback(Rollback),
-    /// Ends a migration whose sections all arrived.
-    Complete(Complete),
-    /// Begins the return of sections that came by a migration.
-    StartReturn(StartReturn),
-    /// Accepts nothing of another set's older lineages any more.
-    Fence(Fence),
-    /// Keeps what other sets sent of themselves and of sections.
-    LearnDirectory(LearnDirectory),
-    /// Keeps a page of another set's response to the fence of this restored set. Applied in order of page.
-    LearnRecords(FenceResponse),
-    /// Begins a newer lineage of a set in quarantine.
-    BeginLineage(BeginLineage),
-    /// Ends the quarantine of a restored set.
-    EndQuarantine(EndQuarantine),
-    /// Keeps a page of the records of a set that closes. Applied in order of page.
-    Inherit(Inherit),
-    /// Removes another set from those that this log knows.
-    Forget(Forget),
-    /// Keeps the evidence that committed entries are gone.
-    ReportLoss(ReportLoss),
-    /// Closes this set for good.
-    Close(Close),
-    /// Records that an operation of an administrator begins. Its number is the result.
-    BeginOperation(BeginOperation),
-    /// Records how an operation of an administrator ended.
-    EndOperation(EndOperation),
-}
 
 /// Registration of an AllocSvr process: at its start, or after the store ended its incarnation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +69,42 @@ pub struct Renew {
     pub taken: Vec<(SectionId, Epoch)>,
     /// Whether the process is about to exit: it is given no section, and its own sections are to be handed over.
     pub leaving: bool,
+}
+
+/// Sets the bounds of leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetTerms {
+    /// The terms that this replaces; `None` where there are none. Refused when others are in force.
+    pub replaces: Option<Terms>,
+    /// The terms from now on.
+    pub terms: Terms,
+}
+
+/// Raises ceilings of one node's sections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RaiseCeilings {
+    /// The node that owns the sections.
+    pub node: NodeId,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// The sections, each with its epoch and the requested ceiling.
+    pub raises: Vec<Raise>,
+}
+
+/// Sets whether an AllocSvr may own sections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// Name of the node.
+    pub name: String,
+    /// True: its sections are to be handed over, and it is given none.
+    pub drained: bool,
+}
+
+/// Claims a Raft id for a member of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimStoreId {
+    /// The id, 1 or above.
+    pub id: u64,
 }
 
 /// One section's raise.
@@ -221,76 +164,6 @@ pub struct Transferred {
     pub epoch: Epoch,
     /// The section's committed ceiling.
     pub max_seq: Seq,
-}
-
-/// Result of applying a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// Of [`Command::DefineSet`].
-    SetDefined(Result<(), CommandRefusal>),
-    /// Of [`Command::SetTerms`].
-    TermsSet(Result<(), CommandRefusal>),
-    /// Of [`Command::Register`].
-    Registered(Result<(NodeId, Incarnation), CommandRefusal>),
-    /// Of [`Command::Renew`].
-    Renewed(Result<(), CommandRefusal>),
-    /// Of [`Command::Raise`]: in order, the section's committed ceiling, or `None` where the node does not own the
-    /// section under that epoch, requests more than [`Seq::MAX`], or lists the section again.
-    Raised(Result<Vec<Option<Seq>>, CommandRefusal>),
-    /// Of [`Command::Reassign`]: in order, the new epoch, or `None` where the record is not the one that the proposer
-    /// read.
-    Reassigned(Vec<Option<Epoch>>),
-    /// Of [`Command::Transfer`]; a repeat has the result of the first one.
-    Transferred(Result<Transferred, CommandRefusal>),
-    /// Of [`Command::Drain`].
-    Drained(Result<NodeId, CommandRefusal>),
-    /// Of [`Command::MoveSections`].
-    SectionsMoved(Result<(), CommandRefusal>),
-    /// Of [`Command::PauseBalancing`].
-    BalancingPaused(Result<(), CommandRefusal>),
-    /// Of [`Command::ClaimStoreId`]: whether the id was free.
-    StoreIdClaimed(bool),
-    /// Of [`Command::StartMigration`].
-    MigrationStarted(Result<MigrationId, CommandRefusal>),
-    /// Of [`Command::Pace`].
-    PaceSet(Result<(), CommandRefusal>),
-    /// Of [`Command::Depart`]: the ownership that begins in the other set; a repeat has the result of the first one.
-    Departed(Result<Transferred, CommandRefusal>),
-    /// Of [`Command::DepartSilent`]: in order, the epoch that begins in the other set, or `None` where the section may
-    /// not depart, or its record is not the one that the proposer read.
-    DepartedSilently(Vec<Option<Epoch>>),
-    /// Of [`Command::Arrive`], in order.
-    Arrived(Result<Vec<Arrival>, CommandRefusal>),
-    /// Of [`Command::Arrived`]: how many of them are new.
-    ArrivalsNoted(u32),
-    /// Of [`Command::Rollback`].
-    RolledBack(Result<(), CommandRefusal>),
-    /// Of [`Command::Complete`].
-    Completed(Result<(), CommandRefusal>),
-    /// Of [`Command::StartReturn`]: the id of the return, which may be that of an earlier request.
-    ReturnStarted(Result<MigrationId, CommandRefusal>),
-    /// Of [`Command::Fence`].
-    Fenced(Result<(), CommandRefusal>),
-    /// Of [`Command::LearnDirectory`]: whether anything was new.
-    DirectoryLearned(Result<bool, CommandRefusal>),
-    /// Of [`Command::LearnRecords`]: whether it is the page that was awaited.
-    RecordsLearned(Result<bool, CommandRefusal>),
-    /// Of [`Command::BeginLineage`].
-    LineageBegun(Result<(), CommandRefusal>),
-    /// Of [`Command::EndQuarantine`].
-    QuarantineEnded(Result<(), CommandRefusal>),
-    /// Of [`Command::Inherit`]: whether it is the page that was awaited.
-    Inherited(Result<bool, CommandRefusal>),
-    /// Of [`Command::Forget`]: whether the set was known.
-    Forgotten(Result<bool, CommandRefusal>),
-    /// Of [`Command::ReportLoss`]: whether it is the first report.
-    LossReported(Result<bool, CommandRefusal>),
-    /// Of [`Command::Close`].
-    Closed(Result<Closing, CommandRefusal>),
-    /// Of [`Command::BeginOperation`]: its number.
-    OperationBegun(Result<u64, CommandRefusal>),
-    /// Of [`Command::EndOperation`].
-    OperationEnded(Result<(), CommandRefusal>),
 }
 
 /// Why a command changed nothing.

@@ -108,8 +108,8 @@ impl State {
     }
 
     /// Removes a set, unless a section may still be on its way to it. Its fence stays: the set may exist.
-    pub(super) fn forget(&mut self, forget: Forget) -> Result<bool, CommandRefusal> {
-        let Forget { set } = forget;
+    pub(super) fn forget(&mut self, forget: &Forget) -> Result<bool, CommandRefusal> {
+        let Forget { set } = *forget;
         if self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id == set {
             return Err(SetRefusal::OwnSet.into());
         }

@@ -197,7 +197,7 @@ fn a_quarantine_outlasts_the_leases_of_the_sets_that_respond() {
     other.apply(&Command::DefineSet(definition));
     learn(&mut other, facts(OWN)).unwrap();
     let terms = Terms { lease_wait: Duration::from_secs(12) };
-    assert_eq!(other.apply(&Command::SetTerms { replaces: None, terms }), Answer::TermsSet(Ok(())));
+    assert_eq!(other.apply(&Command::SetTerms(SetTerms { replaces: None, terms })), Answer::TermsSet(Ok(())));
     fence(&mut other, OWN, FIRST).unwrap();
     let page = other.fence_response(OWN, FIRST, SectionId(0)).unwrap();
     let too_long = FenceResponse { wait: limits::MAX_LEASE_WAIT + Duration::from_millis(1), ..page.clone() };

@@ -98,8 +98,8 @@ impl State {
         self.sets.iter().filter(|(_, peer)| is_closed(peer)).map(|(set, _)| *set).collect()
     }
 
-    pub(super) fn begin_lineage(&mut self, command: BeginLineage) -> Result<(), CommandRefusal> {
-        let BeginLineage { lineage } = command;
+    pub(super) fn begin_lineage(&mut self, command: &BeginLineage) -> Result<(), CommandRefusal> {
+        let BeginLineage { lineage } = *command;
         if lineage == self.lineage {
             return Ok(());
         }

@@ -204,7 +204,10 @@ fn a_session_of_an_older_lineage_is_refused() {
     let renew = Command::Renew(Renew { node, incarnation, renew_seq: RenewSeq(1), leaving: true, ..Renew::default() });
     assert_eq!(state.apply(&renew), Answer::Renewed(Err(refusal.clone())));
     let raises = vec![Raise { section, epoch, to: Seq(1 << 50) }];
-    assert_eq!(state.apply(&Command::Raise { node, incarnation, raises }), Answer::Raised(Err(refusal.clone())));
+    assert_eq!(
+        state.apply(&Command::Raise(RaiseCeilings { node, incarnation, raises })),
+        Answer::Raised(Err(refusal.clone()))
+    );
     let transfer = Transfer { section, epoch, from: node, incarnation, to: node, to_incarnation: older, handover_id };
     assert_eq!(state.apply(&Command::Transfer(transfer)), Answer::Transferred(Err(refusal)));
     let to = Destination { set: OTHER, lineage: Lineage(0), node: None, incarnation: Incarnation(0) };
@@ -223,10 +226,13 @@ fn a_quarantine_outlasts_the_leases_of_the_backup() {
     let terms = |lease_wait| Terms { lease_wait };
     let lease = Duration::from_secs(4);
     let (long, short) = (terms(Duration::from_secs(10)), terms(Duration::from_millis(2_500)));
-    assert_eq!(state.apply(&Command::SetTerms { replaces: None, terms: long }), Answer::TermsSet(Ok(())));
+    assert_eq!(state.apply(&Command::SetTerms(SetTerms { replaces: None, terms: long })), Answer::TermsSet(Ok(())));
     let registration = Registration { lease, ..Registration::new("a", "a:1", 1) };
     assert!(matches!(state.apply(&Command::Register(registration)), Answer::Registered(Ok(_))));
-    assert_eq!(state.apply(&Command::SetTerms { replaces: Some(long), terms: short }), Answer::TermsSet(Ok(())));
+    assert_eq!(
+        state.apply(&Command::SetTerms(SetTerms { replaces: Some(long), terms: short })),
+        Answer::TermsSet(Ok(()))
+    );
     assert_eq!(state.quarantine_wait(), None);
     state.restore(FIRST).unwrap();
     let wait = LeaseTerms::shortest_wait(lease);

@@ -85,7 +85,7 @@ fn raise(
         to: Seq(to),
     };
     let (node, incarnation) = (NodeId(node), Incarnation(incarnation));
-    match state.apply(&Command::Raise { node, incarnation, raises: raises.iter().map(one).collect() }) {
+    match state.apply(&Command::Raise(RaiseCeilings { node, incarnation, raises: raises.iter().map(one).collect() })) {
         Answer::Raised(outcome) => outcome,
         other => panic!("{other:?}"),
     }
@@ -241,7 +241,7 @@ fn terms_are_replaced_by_name_and_bound_the_leases() {
     assert_eq!(state.terms(), Terms::DEFAULTS);
     let set = |state: &mut State, replaces: Option<u64>, wait: u64| {
         let terms = |ms| Terms { lease_wait: Duration::from_millis(ms) };
-        match state.apply(&Command::SetTerms { replaces: replaces.map(terms), terms: terms(wait) }) {
+        match state.apply(&Command::SetTerms(SetTerms { replaces: replaces.map(terms), terms: terms(wait) })) {
             Answer::TermsSet(outcome) => outcome,
             other => panic!("{other:?}"),
         }
@@ -458,7 +458,7 @@ fn released_sections_have_no_owner_under_the_next_epoch() {
 #[test]
 fn an_id_of_a_store_member_is_claimed_once() {
     let mut state = defined();
-    let claim = |state: &mut State, id| state.apply(&Command::ClaimStoreId { id });
+    let claim = |state: &mut State, id| state.apply(&Command::ClaimStoreId(ClaimStoreId { id }));
     for (id, free) in [(3, true), (1, true), (3, false), (2, true), (1, false)] {
         assert_eq!(claim(&mut state, id), Answer::StoreIdClaimed(free), "id {id}");
     }
@@ -578,7 +578,7 @@ impl Twin {
                 let Some(name) = self.current(*node, *incarnation) else { return vec![None] };
                 vec![self.renew(&name, incarnation.0, renew_seq.0, released).then_some(0)]
             }
-            Command::Raise { node, incarnation, raises } => {
+            Command::Raise(RaiseCeilings { node, incarnation, raises }) => {
                 let Some(name) = self.current(*node, *incarnation) else { return vec![None] };
                 self.nodes.get_mut(&name).unwrap().3 += 1;
                 let mut answers = Vec::new();
@@ -622,8 +622,8 @@ impl Twin {
                 answers
             }
             Command::Transfer(transfer) => vec![self.transfer(transfer)],
-            Command::Drain { name, .. } => vec![self.nodes.contains_key(name).then_some(0)],
-            Command::ClaimStoreId { id } => {
+            Command::Drain(Drain { name, .. }) => vec![self.nodes.contains_key(name).then_some(0)],
+            Command::ClaimStoreId(ClaimStoreId { id }) => {
                 let free = !self.store_ids.contains(id);
                 if free {
                     self.store_ids.push(*id);
@@ -685,7 +685,7 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
         to: Seq(to),
     });
     let raise = (node(), incarnation(), prop::collection::vec(one_raise, 0..8))
-        .prop_map(|(node, incarnation, raises)| Command::Raise { node, incarnation, raises });
+        .prop_map(|(node, incarnation, raises)| Command::Raise(RaiseCeilings { node, incarnation, raises }));
     let liveness = || prop::option::of((0..6u64).prop_map(Liveness));
     let one_move = (section(), epoch(), liveness(), node(), incarnation()).prop_map(
         |(section, expected, liveness, to, incarnation)| Reassign {
@@ -711,8 +711,8 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
         },
     );
     let drain = (prop::sample::select(vec!["a1", "a2", "a9"]), any::<bool>())
-        .prop_map(|(name, drained)| Command::Drain { name: name.into(), drained });
-    let claim = (1..5u64).prop_map(|id| Command::ClaimStoreId { id });
+        .prop_map(|(name, drained)| Command::Drain(Drain { name: name.into(), drained }));
+    let claim = (1..5u64).prop_map(|id| Command::ClaimStoreId(ClaimStoreId { id }));
     let command =
         prop_oneof![2 => register, 2 => renew, 5 => raise, 5 => reassign, 5 => transfer, 1 => drain, 1 => claim];
     prop::collection::vec(command, 1..60)

@@ -12,7 +12,7 @@ use seq_core::migration::{Armed, Coordinator, Effect};
 use seq_core::owner::Session;
 use seq_core::state::{
     Answer, Arrival, Arrive, Closing, Command, CommandRefusal, Complete, Depart, Destination, FenceResponse, Inherit,
-    LearnDirectory, Raise, Registration, Renew, SetFacts, SetRefusal, StartReturn, State,
+    LearnDirectory, Raise, RaiseCeilings, Registration, Renew, SetFacts, SetRefusal, StartReturn, State,
 };
 use seq_core::{HandoverId, Incarnation, Lineage, MigrationId, RenewSeq, RouteVersion, SectionId, SetId};
 
@@ -212,7 +212,7 @@ impl World {
                 Command::Renew(Renew { node, incarnation, renew_seq, leaving: false, ..Renew::default() })
             }
             Request::Raise { session: Session { node, incarnation }, raises } => {
-                Command::Raise { node, incarnation, raises }
+                Command::Raise(RaiseCeilings { node, incarnation, raises })
             }
             Request::Depart(depart) => Command::Depart(depart),
         };

@@ -11,8 +11,8 @@ use seq_core::migration::{Armed, Coordinator, Effect};
 use seq_core::owner::handover::Handover;
 use seq_core::owner::{OwnershipUpdate, Renewal, Session};
 use seq_core::state::{
-    Answer, Arrival, Arrive, Command, CommandRefusal, Complete, FenceResponse, NodeRecord, Raise, Registration,
-    Residence, SetRefusal, StartReturn, State,
+    Answer, Arrival, Arrive, Command, CommandRefusal, Complete, FenceResponse, NodeRecord, Raise, RaiseCeilings,
+    Registration, Residence, SetRefusal, StartReturn, State,
 };
 use seq_core::{Incarnation, Lineage, MigrationId, RouteVersion, SectionId, Seq, SetId};
 
@@ -165,7 +165,7 @@ impl World {
             }
             Request::Renew(renewal) => Command::Renew(renewal.command()),
             Request::Raise { session, raises, .. } => {
-                Command::Raise { node: session.node, incarnation: session.incarnation, raises }
+                Command::Raise(RaiseCeilings { node: session.node, incarnation: session.incarnation, raises })
             }
             Request::Commit(handover, _) => handover::command(&handover),
         };
@@ -182,7 +182,7 @@ impl World {
     fn look_at_liveness(&mut self, set: usize, before: &[NodeRecord], (command, answer): (&Command, &Answer)) {
         let (node, incarnation) = match (command, answer) {
             (Command::Renew(renew), Answer::Renewed(Ok(()))) => (renew.node, renew.incarnation),
-            (Command::Raise { node, incarnation, .. }, Answer::Raised(Ok(_))) => (*node, *incarnation),
+            (Command::Raise(RaiseCeilings { node, incarnation, .. }), Answer::Raised(Ok(_))) => (*node, *incarnation),
             (Command::Depart(depart), Answer::Departed(Ok(_))) => (depart.from, depart.incarnation),
             _ => return,
         };

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use seq_core::SectionId;
 use seq_core::plan::Fingerprint;
-use seq_core::state::{CommandRefusal, MoveSections, NodeRecord, Pause, PauseBalancing, State};
+use seq_core::state::{CommandRefusal, MoveSections, NodeRecord, Pause, PauseBalancing, Replicated, State};
 use seq_core::{NodeId, limits};
 use seq_kit::wall_clock;
 use seq_proto::Reason;
@@ -17,7 +17,6 @@ use seq_proto::v1::{
 use tonic::Status;
 
 use super::nodes::{NodeAdmin, refused, unknown};
-use crate::encoding;
 use crate::preconditions::{self, Required};
 
 /// The pause of balancing, for people.
@@ -119,14 +118,14 @@ impl NodeAdmin {
     fn check_format(&self) -> Result<(), Status> {
         self.plan()?;
         let format = self.replicated.raft().state().format();
-        if format >= encoding::BALANCING {
+        if format >= MoveSections::SINCE {
             return Ok(());
         }
         let text = format!(
             "set {} writes format {format}, and moves of sections and pauses of balancing need format {}: \
              `seqsvr store upgrade`",
             self.set.name,
-            encoding::BALANCING
+            MoveSections::SINCE
         );
         Err(Reason::OldFormat.status(text))
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use seq_core::state::{BeginOperation, EndOperation, audit_text};
+use seq_core::state::{BeginOperation, EndOperation, Replicated, audit_text};
 use seq_kit::wall_clock;
 use seq_proto::v1::forward_service_client::ForwardServiceClient;
 use seq_proto::v1::{EndOperationRequest, EndedOperation, ForwardRequest};
@@ -20,7 +20,6 @@ use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Status};
 
-use crate::encoding;
 use crate::leader_link::LeaderHop;
 use crate::replicated_set::{ReplicatedSet, SetState};
 use crate::sender::principal;
@@ -223,5 +222,5 @@ impl Ends {
 
 /// Whether operations are recorded: the group's format has an audit log.
 pub(super) fn is_recorded(raft: &RaftHandle<SetState>) -> bool {
-    raft.state().format() >= encoding::AUDIT
+    raft.state().format() >= BeginOperation::SINCE
 }

@@ -194,7 +194,7 @@ fn committed(state: &State, section: SectionId) -> Seq {
 
 #[cfg(test)]
 mod tests {
-    use seq_core::state::{Answer, Command, Reassign, Registration, SetDefinition};
+    use seq_core::state::{Answer, Command, RaiseCeilings, Reassign, Registration, SetDefinition};
     use seq_core::{Epoch, Incarnation, Layout, Liveness, NodeId, Revision};
 
     use super::*;
@@ -234,7 +234,9 @@ mod tests {
     }
 
     fn apply(state: &mut State, Session { node, incarnation }: Session, raises: &[Raise]) -> Vec<Option<Seq>> {
-        let Answer::Raised(answer) = state.apply(&Command::Raise { node, incarnation, raises: raises.to_vec() }) else {
+        let Answer::Raised(answer) =
+            state.apply(&Command::Raise(RaiseCeilings { node, incarnation, raises: raises.to_vec() }))
+        else {
             panic!()
         };
         answer.unwrap()

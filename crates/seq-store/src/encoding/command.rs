@@ -203,7 +203,7 @@ impl From<&state::Command> for Command {
     fn from(command: &state::Command) -> Command {
         match command {
             state::Command::DefineSet(set) => Command::DefineSet(Box::new(set.into())),
-            state::Command::SetTerms { replaces, terms } => {
+            state::Command::SetTerms(state::SetTerms { replaces, terms }) => {
                 Command::SetTerms { replaces: replaces.map(Terms::from), terms: (*terms).into() }
             }
             state::Command::Register(registration) => Command::Register {
@@ -226,7 +226,7 @@ impl From<&state::Command> for Command {
                     leaving: *leaving,
                 }
             }
-            state::Command::Raise { node, incarnation, raises } => Command::Raise {
+            state::Command::Raise(state::RaiseCeilings { node, incarnation, raises }) => Command::Raise {
                 node: node.0,
                 incarnation: incarnation.0,
                 sections: raises.iter().map(|raise| raise.section.0).collect(),
@@ -241,8 +241,10 @@ impl From<&state::Command> for Command {
                 incarnations: moves.iter().map(|one| one.incarnation.0).collect(),
             },
             state::Command::Transfer(transfer) => Command::Transfer(transfer.into()),
-            state::Command::Drain { name, drained } => Command::Drain { name: name.clone(), drained: *drained },
-            state::Command::ClaimStoreId { id } => Command::ClaimStoreId { id: *id },
+            state::Command::Drain(state::Drain { name, drained }) => {
+                Command::Drain { name: name.clone(), drained: *drained }
+            }
+            state::Command::ClaimStoreId(state::ClaimStoreId { id }) => Command::ClaimStoreId { id: *id },
             between_sets => Command::Sets(Box::new(SetCommand::from_core(between_sets))),
         }
     }
@@ -252,9 +254,10 @@ impl Command {
     pub(crate) fn into_core(self) -> Result<state::Command, Contradiction> {
         Ok(match self {
             Command::DefineSet(set) => state::Command::DefineSet(set.into_core()?),
-            Command::SetTerms { replaces, terms } => {
-                state::Command::SetTerms { replaces: replaces.map(state::Terms::from), terms: terms.into() }
-            }
+            Command::SetTerms { replaces, terms } => state::Command::SetTerms(state::SetTerms {
+                replaces: replaces.map(state::Terms::from),
+                terms: terms.into(),
+            }),
             Command::Register { name, addr, peer_addr, token, lease_nanos, follows, seen } => {
                 state::Command::Register(Registration {
                     name,
@@ -285,11 +288,11 @@ impl Command {
                     epoch: Epoch(epoch),
                     to: Seq(to),
                 });
-                state::Command::Raise {
+                state::Command::Raise(state::RaiseCeilings {
                     node: NodeId(node),
                     incarnation: Incarnation(incarnation),
                     raises: raises.collect(),
-                }
+                })
             }
             Command::Reassign { sections, expected, liveness, to, incarnations } => {
                 if [expected.len(), liveness.len(), to.len(), incarnations.len()] != [sections.len(); 4] {
@@ -305,8 +308,8 @@ impl Command {
                 state::Command::Reassign(moves.collect())
             }
             Command::Transfer(transfer) => state::Command::Transfer(transfer.into()),
-            Command::Drain { name, drained } => state::Command::Drain { name, drained },
-            Command::ClaimStoreId { id } => state::Command::ClaimStoreId { id },
+            Command::Drain { name, drained } => state::Command::Drain(state::Drain { name, drained }),
+            Command::ClaimStoreId { id } => state::Command::ClaimStoreId(state::ClaimStoreId { id }),
             Command::Sets(command) => command.into_core()?,
         })
     }

@@ -10,10 +10,11 @@ use seq_core::layout::{SectionRun, Space};
 use seq_core::limits;
 use seq_core::plan::Fingerprint;
 use seq_core::state::{
-    Arrive, Arrived, Arriving, BeginLineage, Close, Closing, Command, Complete, Depart, DepartSilent, Destination,
-    EndQuarantine, Fence, FenceResponse, Home, LearnDirectory, Migration, NodeRecord, Pace, PeerSet, Phase, Quarantine,
-    Raise, Reassign, RecordClaim, Recovery, Registration, Renew, Residence, Rollback, Rules, Scope, SectionRecord,
-    SectionRecords, SetDefinition, SetFacts, SetPace, StartMigration, StartReturn, State, Terms, Tombstone, Transfer,
+    Arrive, Arrived, Arriving, BeginLineage, ClaimStoreId, Close, Closing, Command, Complete, Depart, DepartSilent,
+    Destination, Drain, EndQuarantine, Fence, FenceResponse, Home, LearnDirectory, Migration, NodeRecord, Pace,
+    PeerSet, Phase, Quarantine, Raise, RaiseCeilings, Reassign, RecordClaim, Recovery, Registration, Renew, Residence,
+    Rollback, Rules, Scope, SectionRecord, SectionRecords, SetDefinition, SetFacts, SetPace, SetTerms, StartMigration,
+    StartReturn, State, Terms, Tombstone, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, LayoutId, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision,
@@ -25,6 +26,7 @@ use super::*;
 
 mod audit;
 mod balancing;
+mod by_fields;
 mod copies;
 mod neighbours;
 
@@ -193,7 +195,7 @@ fn commands() {
     let raise = |section, epoch, to| Raise { section: SectionId(section), epoch: Epoch(epoch), to: Seq(to) };
     let raises = vec![raise(0, 3, 20_000), raise(1, 4, 30_000)];
     check_command(
-        &Command::Raise { node: NodeId(1), incarnation: Incarnation(2), raises },
+        &Command::Raise(RaiseCeilings { node: NodeId(1), incarnation: Incarnation(2), raises }),
         expect![[r#"
             000000000100000003000000000000000400000000000000204e000000000000
             307500000000000003000000010000000200000000000000c8ffffff02000000
@@ -250,14 +252,21 @@ fn commands_that_keep_and_change_owners() {
             0500000000000000010000000000000002000000000000000300000000000000
             0400000000000000050000000000000006000000000000000700000000000000"#]],
     );
+    let terms = |millis| Terms { lease_wait: Duration::from_millis(millis) };
     check_command(
-        &Command::Drain { name: "a1".into(), drained: true },
+        &Command::SetTerms(SetTerms { replaces: Some(terms(3)), terms: terms(2) }),
+        expect![[r#"
+            08000000000000000100000000000000c0c62d000000000080841e0000000000
+            0000000000000000000000000000000000000000000000000000000000000000"#]],
+    );
+    check_command(
+        &Command::Drain(Drain { name: "a1".into(), drained: true }),
         expect![[r#"
             060000006131ffffffffffff0100000000000000000000000000000000000000
             0000000000000000000000000000000000000000000000000000000000000000"#]],
     );
     check_command(
-        &Command::ClaimStoreId { id: 4 },
+        &Command::ClaimStoreId(ClaimStoreId { id: 4 }),
         expect![[r#"
             0700000000000000040000000000000000000000000000000000000000000000
             0000000000000000000000000000000000000000000000000000000000000000"#]],
@@ -545,7 +554,7 @@ fn largest_between_sets() -> [Command; 5] {
 #[test]
 fn the_largest_command_fits_an_entry_and_one_more_does_not() {
     let raise = Raise { section: SectionId(u32::MAX), epoch: Epoch(u64::MAX), to: Seq::MAX };
-    let command = |raises| Command::Raise { node: NodeId(1), incarnation: Incarnation(1), raises };
+    let command = |raises| Command::Raise(RaiseCeilings { node: NodeId(1), incarnation: Incarnation(1), raises });
     let bytes = |command: &Command| encode_command(NEWEST, command).len();
     assert!(bytes(&command(vec![raise; seq_core::limits::MAX_RAISES])) <= MAX_COMMAND_BODY_BYTES);
     let change = Reassign {

@@ -1,4 +1,5 @@
-//! Checks documents: links resolve, named Rust files exist, and decision records are numbered without a gap.
+//! Checks documents: links resolve, named Rust files exist, the steps of `docs/how-to-add.md` name what is there, and
+//! decision records are numbered without a gap.
 
 use std::collections::BTreeSet;
 
@@ -7,6 +8,9 @@ use crate::source::Source;
 
 /// Directory of the decision records.
 const ADR_DIR: &str = "docs/adr/";
+
+/// The page whose steps name a file and what to look at in it.
+const STEPS: &str = "docs/how-to-add.md";
 
 /// A file name that stands for a pattern.
 const PATTERN: &str = "foo/tests.rs";
@@ -18,6 +22,9 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     for source in sources.iter().filter(|source| source.is("md")) {
         check_links(source, sources, findings);
         check_named_files(source, sources, findings);
+    }
+    if let Some(page) = sources.iter().find(|source| source.path == STEPS) {
+        check_steps(page, sources, findings);
     }
     check_adrs(sources, findings);
 }
@@ -54,6 +61,26 @@ fn check_named_files(source: &Source, sources: &[Source], findings: &mut Vec<Fin
             let tail = format!("/{name}");
             if !sources.iter().any(|source| source.path == name || source.path.ends_with(&tail)) {
                 findings.push(Finding::new(&source.path, number, format!("there is no file `{name}`")));
+            }
+        }
+    }
+}
+
+/// Checks the steps of a page: "1. `file`: `name`, `other name`: words". The file exists, and has the names in its text.
+fn check_steps(page: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
+    for (number, line) in prose(&page.text).filter(|(_, line)| line.starts_with(|c: char| c.is_ascii_digit())) {
+        let mut say = |text: String| findings.push(Finding::new(&page.path, number, text));
+        let parts: Vec<&str> = line.splitn(3, ": ").collect();
+        let [file, names, _] = parts[..] else {
+            say("a step is \"1. `file`: `name`: words\"".to_owned());
+            continue;
+        };
+        let file = file.split('`').nth(1).unwrap_or_default();
+        match sources.iter().find(|source| source.path == file) {
+            None => say(format!("there is no file `{file}`")),
+            Some(source) => {
+                let missing = names.split('`').skip(1).step_by(2).filter(|name| !source.text.contains(name));
+                missing.for_each(|name| say(format!("`{file}` has no `{name}`")));
             }
         }
     }
@@ -179,6 +206,19 @@ mod tests {
             |name: &str| messages(&[Source::planted("A.md", &format!("See\n`{name}` and `f()`.\n")), file.clone()]);
         assert!(from("x/src/a.rs").is_empty() && from("crates/x/src/a.rs").is_empty() && from("src/a.rs").is_empty());
         assert_eq!(from("x/src/b.rs"), ["A.md:2: there is no file `x/src/b.rs`"]);
+    }
+
+    #[test]
+    fn a_step_whose_file_or_name_is_gone_is_found() {
+        let file = Source::planted("crates/x/src/a.rs", "//! Says.\nfn run() {}\n");
+        let from = |step: &str| messages(&[Source::planted(STEPS, &format!("{step}\n")), file.clone()]);
+        assert!(from("1. `crates/x/src/a.rs`: `run`, `Says`: it runs: always.").is_empty());
+        assert_eq!(
+            from("1. `crates/x/src/a.rs`: `run`, `stop`: it stops."),
+            ["docs/how-to-add.md:1: `crates/x/src/a.rs` has no `stop`"]
+        );
+        assert_eq!(from("1. `Justfile`: `run`: it runs."), ["docs/how-to-add.md:1: there is no file `Justfile`"]);
+        assert_eq!(from("1. Run it."), ["docs/how-to-add.md:1: a step is \"1. `file`: `name`: words\""]);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use arbitrary::Result;
 use seq_core::layout::SectionRun;
 use seq_core::state::{
     Answer, Arrival, Arrive, Arrived, Arriving, BeginLineage, Close, Closing, Command, Complete, Depart, DepartSilent,
-    Destination, EndQuarantine, Inherit, Pace, Phase, Raise, Reassign, Registration, Residence, Rollback,
-    SectionRecord, StartMigration, State,
+    Destination, EndQuarantine, Inherit, Pace, Phase, Raise, RaiseCeilings, Reassign, Registration, Residence,
+    Rollback, SectionRecord, StartMigration, State,
 };
 use seq_core::{HandoverId, Incarnation, Lineage, Liveness, MigrationId, NodeId, SectionId, Seq, SetId};
 use seq_proto::{inter_set, v1};
@@ -80,7 +80,7 @@ impl World {
         self.apply(set, &Command::Reassign(vec![Reassign { section, expected, liveness, to: NODE, incarnation }]));
         let Some(record) = self.sets[set].sections.resident(section).copied() else { return };
         let raises = vec![Raise { section, epoch: record.epoch, to: Seq(record.max_seq.0.saturating_add(more)) }];
-        self.apply(set, &Command::Raise { node: NODE, incarnation, raises });
+        self.apply(set, &Command::Raise(RaiseCeilings { node: NODE, incarnation, raises }));
     }
 
     fn start(&mut self, set: usize, to: usize, section: SectionId) -> Answer {

@@ -3,7 +3,7 @@ use alloc::vec;
 use super::*;
 use crate::id::{Liveness, RenewSeq};
 use crate::layout::Layout;
-use crate::state::{Answer, Command, Raise, Reassign, Registration, Renew, SetDefinition, Transfer};
+use crate::state::{Answer, Command, Raise, RaiseCeilings, Reassign, Registration, Renew, SetDefinition, Transfer};
 
 const SECTION: SectionId = SectionId(0);
 
@@ -15,11 +15,11 @@ fn served() -> State {
         state.apply(&Command::Register(Registration::new(name, "a:1", 7)));
     }
     assign(&mut state, 1);
-    state.apply(&Command::Raise {
+    state.apply(&Command::Raise(RaiseCeilings {
         node: NodeId(1),
         incarnation: Incarnation(1),
         raises: vec![Raise { section: SECTION, epoch: Epoch(1), to: Seq(100) }],
-    });
+    }));
     state
 }
 
@@ -85,10 +85,12 @@ fn a_copy_is_removed_once_its_ownership_raises_the_ceiling() {
     let mut state = served();
     renew(&mut state, 1, vec![part(Epoch(1), 2, 0, b"ab")], &[Epoch(1)], &[]);
     let epoch = assign(&mut state, 2);
-    let raise = |node, epoch| Command::Raise {
-        node: NodeId(node),
-        incarnation: Incarnation(1),
-        raises: vec![Raise { section: SECTION, epoch, to: Seq(200) }],
+    let raise = |node, epoch| {
+        Command::Raise(RaiseCeilings {
+            node: NodeId(node),
+            incarnation: Incarnation(1),
+            raises: vec![Raise { section: SECTION, epoch, to: Seq(200) }],
+        })
     };
     state.apply(&raise(1, Epoch(1)));
     assert_eq!(granted(&state, 2).len(), 1, "a late raise of the owner before is refused");

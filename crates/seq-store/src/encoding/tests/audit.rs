@@ -88,7 +88,7 @@ fn earlier_formats_have_the_default_of_what_they_lack() {
 }
 
 #[test]
-#[should_panic(expected = "is a command within a set")]
+#[should_panic(expected = "BeginOperation is of format 7, and the group's is 6")]
 fn an_operation_is_no_command_of_an_earlier_format() {
     encode_command(AUDIT - 1, &begin());
 }
