@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 fn main() {
-    // Not with the prefix of settings: cargo hands the variable on to what it runs.
+    // Not with the prefix of settings: cargo hands the variable on to the programs that it runs.
     println!("cargo::rustc-env=BUILD_REVISION={}", revision().unwrap_or_else(|| "unknown".to_owned()));
     let git = Path::new("../../.git");
     for file in ["HEAD", "logs/HEAD"] {

@@ -11,42 +11,42 @@ use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use seq_cli::bench::BenchArgs;
+use seq_cli::cert::CertCommand;
+use seq_cli::check::CheckCommand;
+use seq_cli::diagnose::DiagnoseArgs;
+use seq_cli::doctor::DoctorArgs;
+use seq_cli::explain::ExplainArgs;
+use seq_cli::export::ExportArgs;
+use seq_cli::health::HealthArgs;
+use seq_cli::host::HostCommand;
+use seq_cli::id::IdCommand;
+use seq_cli::import::ImportArgs;
+use seq_cli::migration::MigrationCommand;
+use seq_cli::next_command::{AdvanceArgs, CurrentArgs, NextArgs};
+use seq_cli::node::NodeCommand;
+use seq_cli::replay::ReplayArgs;
+use seq_cli::section::SectionCommand;
+use seq_cli::services::ServicesArgs;
+use seq_cli::set::SetCommand;
+use seq_cli::sim::SimCommand;
+use seq_cli::status::StatusArgs;
+use seq_command::environment;
+use seq_command::exit::{self, Exit, Failure};
+use seq_command::output::{Format, Output, grouped};
+use seq_command::security::{self, CertificateArgs};
+use seq_node::alloc::AllocArgs;
+use seq_node::audit::AuditCommand;
+use seq_node::backup::BackupCommand;
+use seq_node::config::ConfigCommand;
+use seq_node::dev::DevArgs;
+use seq_node::proxy::ProxyArgs;
+use seq_node::restore::RestoreArgs;
+use seq_node::tenant::TenantCommand;
+use seq_node::unsafe_command::UnsafeCommand;
 
-use crate::alloc::AllocArgs;
-use crate::audit::AuditCommand;
-use crate::backup::BackupCommand;
-use crate::bench::BenchArgs;
-use crate::cert::CertCommand;
-use crate::check::CheckCommand;
-use crate::config::ConfigCommand;
-use crate::dev::DevArgs;
-use crate::diagnose::DiagnoseArgs;
-use crate::doctor::DoctorArgs;
-use crate::environment;
-use crate::exit::{self, Exit, Failure};
-use crate::explain::ExplainArgs;
-use crate::export::ExportArgs;
-use crate::health::HealthArgs;
-use crate::host::HostCommand;
-use crate::id::IdCommand;
-use crate::import::ImportArgs;
 use crate::man::ManArgs;
-use crate::migration::MigrationCommand;
-use crate::next_command::{AdvanceArgs, CurrentArgs, NextArgs};
-use crate::node::NodeCommand;
-use crate::output::{Format, Output, grouped};
-use crate::proxy::ProxyArgs;
-use crate::replay::ReplayArgs;
-use crate::restore::RestoreArgs;
-use crate::section::SectionCommand;
-use crate::security::{self, CertificateArgs};
-use crate::services::ServicesArgs;
-use crate::set::SetCommand;
-use crate::sim::SimCommand;
-use crate::status::StatusArgs;
 use crate::store::StoreArgs;
-use crate::tenant::TenantCommand;
-use crate::unsafe_command::UnsafeCommand;
 
 /// The text after the help: examples and exit codes.
 pub(crate) const EXIT_CODES: &str = "Examples:\n  seqsvr dev             a whole cluster in one process\n  seqsvr next 42         the next number of user 42\n  \
@@ -94,7 +94,7 @@ pub(crate) enum Command {
     Health(HealthArgs),
     /// Shows sets, stores and allocators: leaders, owners, numbers allocated.
     Status(StatusArgs),
-    /// Packs what is known of sets, their nodes and this host into an archive, without secrets.
+    /// Packs the state of sets, their nodes and this host into an archive, without secrets.
     Diagnose(DiagnoseArgs),
     /// Checks this machine for a set, before its first start: addresses, ports, disks, certificates, time, versions.
     Doctor(DoctorArgs),
@@ -145,7 +145,7 @@ pub(crate) enum Command {
     /// Checks, shows or prints configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Shows what is in ids of Snowflake, Leaf, Instagram and others; makes ids of a time.
+    /// Shows the parts of ids of Snowflake, Leaf, Instagram and others; makes ids of a time.
     #[command(subcommand)]
     Id(IdCommand),
     /// Explains the reason of a refusal.
@@ -247,7 +247,7 @@ fn attempt(words: &[OsString], environment: Environment) -> Result<Cli, clap::Er
 }
 
 impl Command {
-    /// What a command prints that has only one format.
+    /// The output of a command that has only one format.
     fn without_format(&self) -> Option<&'static str> {
         match self {
             Command::Alloc(_) | Command::Proxy(_) => Some("nothing but its log"),
@@ -295,7 +295,7 @@ fn replaced_variable(matches: &clap::ArgMatches) -> Option<&'static str> {
     }
 }
 
-/// Takes suggestions out of an error that are nothing like what was written.
+/// Takes suggestions out of an error that are nothing like the word of the command line.
 fn near_suggestions(mut error: clap::Error) -> clap::Error {
     let kinds = [
         (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
@@ -425,5 +425,14 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         prepare(Cli::command(), Environment::Read).debug_assert();
+    }
+
+    #[test]
+    fn the_help_lists_every_exit_code() {
+        let help = EXIT_CODES.replace('\n', " ");
+        for exit in Exit::ALL {
+            let code = (exit as u8).to_string();
+            assert!(help.split([' ', ',']).any(|word| word == code), "{exit:?}, {code}, is not in the help");
+        }
     }
 }

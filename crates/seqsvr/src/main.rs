@@ -1,81 +1,32 @@
 //! The one binary: servers, client and operator commands, replay and bench.
 //!
-//! Each command is a module with `Args` for the command line and `run`. This file parses the command line, builds a
-//! runtime and maps the outcome to an exit code. The environment is read in [`environment`] alone.
+//! Each command is a module of `seq-node` or `seq-cli`, with `Args` for the command line and `run`. This file parses the
+//! command line, calls the command, and maps the outcome to an exit code.
 
-mod alloc;
-mod alloc_state;
-mod audit;
-mod backup;
-mod bench;
-mod cert;
-mod check;
 mod cli;
-mod cluster_client;
-mod config;
-mod dev;
-mod diagnose;
-mod doctor;
-mod ended_migrations;
-mod environment;
-mod exit;
-mod explain;
-mod export;
-mod health;
-mod host;
-mod id;
-mod import;
-mod item_report;
 mod man;
-mod migration;
-mod next_command;
-mod node;
-mod order_report;
-mod output;
-mod panic;
-mod plan;
-mod port_kind;
-mod process;
-mod proxy;
-mod recover;
-mod replay;
-mod restore;
-mod restore_count;
-mod section;
-mod security;
-mod selection;
-mod serve;
-mod services;
-mod set;
-mod set_file;
-mod settings;
-mod signals;
-mod sim;
-mod status;
 mod store;
-mod store_client;
-mod survey;
-mod target;
-mod tenant;
-mod time_limit;
-mod unsafe_command;
-mod utc;
-mod version;
-mod whole_file;
 
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use seq_cli::{
+    bench, cert, check, diagnose, doctor, explain, export, health, host, id, import, migration, next_command, node,
+    replay, section, services, set, sim, status,
+};
+use seq_command::exit::{self, Exit};
+use seq_command::output::Output;
+use seq_command::{client_runtime, security, version};
+use seq_node::{alloc, audit, backup, config, dev, proxy, restore, tenant, unsafe_command};
 
 use crate::cli::{Cli, Command};
-use crate::exit::Exit;
-use crate::output::Output;
 
 /// Requests and responses are many small buffers; this allocator takes 12-22 % off a unary call.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    version::built_from(env!("BUILD_REVISION"));
     let cli = Cli::read();
     let output = Output::new(cli.output);
     match run(cli, &output) {
@@ -128,9 +79,4 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         }
         Command::Version => version::run(output),
     }
-}
-
-/// One thread is enough for a client, and costs half the CPU of several for each call.
-fn client_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }

@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use clap_mangen::Man;
+use seq_command::exit::{Exit, Failure};
+use seq_command::output::Output;
 use serde::Serialize;
-
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr man | man -l -\n  seqsvr man store replace | man -l -\n  \
@@ -101,7 +100,7 @@ fn write_all(program: clap::Command, dir: &Path) -> anyhow::Result<Vec<String>> 
 fn page(command: clap::Command) -> anyhow::Result<String> {
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let has_commands = command.has_subcommands();
-    let man = Man::new(command).manual("seqsvr").source(format!("seqsvr {}", crate::version::VERSION));
+    let man = Man::new(command).manual("seqsvr").source(format!("seqsvr {}", seq_command::version::VERSION));
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;

@@ -1,21 +1,10 @@
 //! The command `store`: runs a member of a set's store, or changes its membership.
 
-use clap::{Args, Subcommand};
-
-use crate::exit::Exit;
-use crate::output::Output;
-
-mod change;
-mod member;
-mod terms;
-mod upgrade;
-mod wait;
-
-use change::{AddArgs, LeadArgs, MembersArgs, RemoveArgs, ReplaceArgs};
-use member::MemberArgs;
-pub(crate) use member::start_failure;
-use terms::TermsArgs;
-use upgrade::UpgradeArgs;
+use clap::Args;
+use seq_cli::store::{self, StoreCommand};
+use seq_command::exit::Exit;
+use seq_command::output::Output;
+use seq_node::member::{self, MemberArgs};
 
 #[derive(Debug, Args)]
 #[command(
@@ -34,25 +23,6 @@ pub(crate) struct StoreArgs {
     member: MemberArgs,
 }
 
-/// The commands for the members of a store.
-#[derive(Debug, Subcommand)]
-enum StoreCommand {
-    /// Lists the members as their leader sees them.
-    Members(MembersArgs),
-    /// Makes stores members: each gets the log first, then a vote.
-    Add(AddArgs),
-    /// Takes members out for good.
-    Remove(RemoveArgs),
-    /// Puts a new member in the place of one, in one change.
-    Replace(ReplaceArgs),
-    /// Transfers the leadership to a member.
-    Lead(LeadArgs),
-    /// Shows the set's lease terms, or changes them.
-    Terms(TermsArgs),
-    /// Raises the format of the log and the state, after all members run a new release.
-    Upgrade(UpgradeArgs),
-}
-
 impl StoreArgs {
     /// Whether it runs a member, rather than a command about them.
     pub(crate) fn is_server(&self) -> bool {
@@ -62,15 +32,5 @@ impl StoreArgs {
 
 pub(crate) fn run(args: StoreArgs, output: &Output) -> anyhow::Result<Exit> {
     let Some(command) = args.command else { return member::run(args.member) };
-    crate::client_runtime()?.block_on(async {
-        match command {
-            StoreCommand::Members(args) => change::members(&args, output).await,
-            StoreCommand::Add(args) => change::add(args, output).await,
-            StoreCommand::Remove(args) => change::remove(args, output).await,
-            StoreCommand::Replace(args) => change::replace(args, output).await,
-            StoreCommand::Lead(args) => change::lead(&args, output).await,
-            StoreCommand::Terms(args) => terms::run(&args, output).await,
-            StoreCommand::Upgrade(args) => upgrade::run(&args, output).await,
-        }
-    })
+    store::run(command, output)
 }

@@ -56,7 +56,7 @@ fn the_help_is_a_page() {
               export       Writes the last numbers of a range of users, as `import` reads them
               health       Reports whether nodes serve, for scripts and probes
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
-              diagnose     Packs what is known of sets, their nodes and this host into an archive, without secrets
+              diagnose     Packs the state of sets, their nodes and this host into an archive, without secrets
               doctor       Checks this machine for a set, before its first start: addresses, ports, disks, certificates, time,
                            versions
               node         Lists a set's allocators; drains one, and lets it serve again
@@ -76,7 +76,7 @@ fn the_help_is_a_page() {
               check        Checks whether a running cluster sustains a load
               sim          Runs the protocol in a deterministic simulator, with faults, many thousand times faster than real time
               config       Checks, shows or prints configuration
-              id           Shows what is in ids of Snowflake, Leaf, Instagram and others; makes ids of a time
+              id           Shows the parts of ids of Snowflake, Leaf, Instagram and others; makes ids of a time
               explain      Explains the reason of a refusal
               man          Prints a manual page, or writes all of them
               completions  Prints a completion script for a shell

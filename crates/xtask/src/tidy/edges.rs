@@ -1,5 +1,4 @@
-//! Checks the edges of the process: only the binary prints, exits and reads the environment, which it reads in one
-//! file; no task group is dropped while its tasks run; the kit names no metric of the program.
+//! Checks the edges of the process: only commands print, exit and read the environment, which they read in one file; no task group is dropped while its tasks run; the kit names no metric of the program.
 //!
 //! Clippy cannot check these rules: its bans apply to a whole crate with its tests, and these rules differ by file.
 
@@ -16,23 +15,29 @@ struct Edge {
     instead: &'static str,
 }
 
+/// Crates of the binary: the parts that all commands use, servers, other commands, and the command line.
+const COMMAND: &str = "crates/seq-command/";
+const NODE: &str = "crates/seq-node/";
+const CLI: &str = "crates/seq-cli/";
+const PROGRAM: &str = "crates/seqsvr/";
+
 const EDGES: &[Edge] = &[
     Edge {
         marks: &[("print", "!("), ("println", "!("), ("stdout", "()"), ("stderr", "()")],
         // The logger writes to stderr, and so does a failed disk before the abort, because the log may be filtered.
-        allowed: &["crates/seqsvr/", "/telemetry.rs", "/storage/abort.rs"],
-        instead: "only the binary prints: return the text, or log it",
+        allowed: &[COMMAND, NODE, CLI, PROGRAM, "/telemetry.rs", "/storage/abort.rs"],
+        instead: "only commands print: return the text, or log it",
     },
     Edge {
         marks: &[("process::", "exit("), ("process::", "abort(")],
         // No code may run after a failed sync, not even a destructor.
-        allowed: &["crates/seqsvr/", "/storage/abort.rs"],
+        allowed: &[COMMAND, PROGRAM, "/storage/abort.rs"],
         instead: "only the binary ends the process: return an error",
     },
     Edge {
         marks: &[("env::", "var("), ("env::", "var_os("), ("env::", "vars("), ("env::", "vars_os(")],
-        allowed: &["crates/seqsvr/src/environment.rs"],
-        instead: "only crates/seqsvr/src/environment.rs reads the environment: pass what is needed",
+        allowed: &["crates/seq-command/src/environment.rs"],
+        instead: "only crates/seq-command/src/environment.rs reads the environment: pass what is needed",
     },
     Edge {
         marks: &[("TaskGroup::new()", ".spawn(")],

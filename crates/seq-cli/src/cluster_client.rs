@@ -1,0 +1,170 @@
+//! The sets of a cluster, reached from any node of any of them.
+//!
+//! A command names a set; the store that it connects to may be that of another one. Every store knows the sets of its
+//! cluster with the addresses of their stores, and these state their admin ports, so the command finds the right one
+//! from there.
+
+use std::time::Duration;
+
+use seq_command::exit::{Exit, Failure, report_error};
+use seq_command::store_client::{SetAddress, StoreClient};
+use seq_proto::reason::Reason;
+use seq_proto::v1::{MigrationStatus, SetInfo, SetState};
+
+/// How long the store of a closed set may take to respond: its processes are likely gone.
+const CLOSED_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A cluster as one of its stores knows it.
+pub(crate) struct Cluster {
+    /// Client of the store that the command line names.
+    seed: StoreClient,
+    /// Its own set, then the others.
+    sets: Vec<SetInfo>,
+    timeout: Duration,
+}
+
+/// A set, with a client of its store.
+pub(crate) struct SetClient {
+    pub(crate) store: StoreClient,
+    /// The set and the others, as its own store knows them.
+    pub(crate) sets: Vec<SetInfo>,
+}
+
+impl SetClient {
+    /// The set.
+    pub(crate) fn info(&self) -> &SetInfo {
+        &self.sets[0]
+    }
+
+    /// The set of a name or decimal id, as this set's store knows it.
+    pub(crate) fn find(&self, name: &str) -> Result<&SetInfo, Failure> {
+        find(&self.sets, name)
+    }
+}
+
+impl Cluster {
+    /// Requests the sets from the named store.
+    pub(crate) async fn connect(target: &SetAddress, timeout: Duration) -> anyhow::Result<Cluster> {
+        let mut seed = target.client(timeout)?;
+        let Some(sets) = seed.sets().await? else { return Err(undefined().into()) };
+        Ok(Cluster { seed, sets, timeout })
+    }
+
+    /// The sets: that of the named store first.
+    pub(crate) fn sets(&self) -> &[SetInfo] {
+        &self.sets
+    }
+
+    /// The set of a name or decimal id, as the named store knows it.
+    pub(crate) fn find(&self, name: &str) -> Result<&SetInfo, Failure> {
+        find(&self.sets, name)
+    }
+
+    /// The named store and its set.
+    pub(crate) fn into_own(self) -> SetClient {
+        SetClient { store: self.seed, sets: self.sets }
+    }
+
+    /// Connects to the store of the set with a name or decimal id.
+    pub(crate) async fn into_set(self, name: &str) -> anyhow::Result<SetClient> {
+        let set = find(&self.sets, name)?;
+        if set.id == self.sets[0].id { Ok(self.into_own()) } else { self.open(set, self.timeout).await }
+    }
+
+    /// Connects to the store of a set that is not the named store's own.
+    async fn open(&self, set: &SetInfo, timeout: Duration) -> anyhow::Result<SetClient> {
+        if set.stores.is_empty() {
+            let message = format!("no address of a store of set {} is known to set {}", set.name, self.sets[0].name);
+            return Err(Failure::new(Exit::CannotConnect, message).hint("name one of its nodes with --addr").into());
+        }
+        let mut store = StoreClient::at("", &set.stores, timeout);
+        let Some(sets) = store.sets().await? else { return Err(undefined().into()) };
+        if sets[0].id != set.id {
+            let found = &sets[0].name;
+            let message = format!(
+                "the admin port that {} states is one of set {found}, not of {}",
+                set.stores.join(", "),
+                set.name
+            );
+            let hint =
+                format!("it is on loopback of another machine: run the command where a store of set {} runs", set.name);
+            return Err(Failure::new(Exit::Failed, message).hint(hint).into());
+        }
+        Ok(SetClient { store, sets })
+    }
+
+    /// The migrations that began in each set. A set that does not respond is reported on stderr, and counted.
+    pub(crate) async fn migrations(&mut self) -> anyhow::Result<Found> {
+        let mut found = Found { migrations: self.seed.migrations(None).await?, silent: 0 };
+        for set in &self.sets[1..] {
+            let is_closed = set.state() == SetState::Closed;
+            let timeout = if is_closed { CLOSED_TIMEOUT } else { self.timeout };
+            let listed = match self.open(set, timeout).await {
+                Ok(mut client) => client.store.migrations(None).await,
+                Err(error) => Err(error),
+            };
+            match listed {
+                Ok(more) => found.migrations.extend(more),
+                // Its processes need not run.
+                Err(_) if is_closed => {}
+                Err(error) => {
+                    report_error(&format_args!("set {}: {error:#}", set.name));
+                    found.silent += 1;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The migration whose id begins with these digits, and the set that it began in.
+    pub(crate) async fn into_migration(mut self, digits: &str) -> anyhow::Result<(SetClient, MigrationStatus)> {
+        let found = self.migrations().await?;
+        let mut named: Vec<MigrationStatus> =
+            found.migrations.into_iter().filter(|migration| migration.id.to_string().starts_with(digits)).collect();
+        named.sort_by_key(|migration| migration.id.to_string() != digits);
+        let is_exact = named.first().is_some_and(|migration| migration.id.to_string() == digits);
+        let migration = match named.len() {
+            1.. if is_exact => named.swap_remove(0),
+            1 => named.swap_remove(0),
+            0 if found.silent > 0 => {
+                let message = format!("no migration {digits} in the sets that respond; {} do not", found.silent);
+                return Err(Failure::new(Exit::Unhealthy, message).into());
+            }
+            0 => {
+                let message =
+                    format!("no migration {digits} in the sets of this cluster ({})", Reason::UnknownMigration);
+                let failure = Failure::new(Exit::Failed, message).reason(Reason::UnknownMigration.name());
+                return Err(failure.hint("`seqsvr migration list` lists them").into());
+            }
+            count => {
+                let ids = named.iter().map(|migration| migration.id.to_string()).collect::<Vec<_>>().join(", ");
+                let message = format!("the ids of {count} migrations begin with {digits}: {ids}");
+                return Err(Failure::new(Exit::Usage, message).into());
+            }
+        };
+        Ok((self.into_set(&migration.from.clone()).await?, migration))
+    }
+}
+
+/// What [`Cluster::migrations`] found.
+pub(crate) struct Found {
+    pub(crate) migrations: Vec<MigrationStatus>,
+    /// Sets that did not respond.
+    pub(crate) silent: usize,
+}
+
+fn find<'a>(sets: &'a [SetInfo], name: &str) -> Result<&'a SetInfo, Failure> {
+    let named = |set: &&SetInfo| set.name == name || set.id.to_string() == name;
+    sets.iter().find(named).ok_or_else(|| {
+        let known = sets.iter().map(|set| set.name.as_str()).collect::<Vec<_>>().join(", ");
+        let message = format!("no set {name:?} is known to set {} ({})", sets[0].name, Reason::UnknownSet);
+        Failure::new(Exit::Failed, message).reason(Reason::UnknownSet.name()).hint(format!("it knows {known}"))
+    })
+}
+
+/// The failure for a store that has no set yet.
+pub(crate) fn undefined() -> Failure {
+    Failure::new(Exit::Unhealthy, format!("the store has no set yet ({})", Reason::NoSet))
+        .reason(Reason::NoSet.name())
+        .hint("`seqsvr set init --set FILE` or `seqsvr set create --set FILE` defines it")
+}

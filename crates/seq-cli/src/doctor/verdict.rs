@@ -1,0 +1,156 @@
+//! The meaning of a finding of `doctor`: pure.
+
+use std::fmt::Display;
+
+use seq_command::output::grouped;
+use serde::Serialize;
+
+/// Days before the end of a certificate from which a warning is due.
+const CERTIFICATE_DAYS: u64 = 14;
+
+/// Files that a process needs to start, and from which on it does not warn (`docs/operations.md`).
+const FILES: [u64; 2] = [512, 4_096];
+
+/// Least space of a store: its log and a few snapshots.
+const LEAST_FREE: u64 = 1 << 30;
+
+/// The mode bits that let group and others write: a store takes them from its directory.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// How bad a finding is, from the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Level {
+    Ok,
+    Warning,
+    /// A node will not start or not serve.
+    Problem,
+}
+
+impl Level {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Level::Ok => "ok",
+            Level::Warning => "warning",
+            Level::Problem => "PROBLEM",
+        }
+    }
+}
+
+/// The result of one check.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub(super) level: Level,
+    pub(super) check: &'static str,
+    pub(super) of: String,
+    pub(super) text: String,
+    /// Where to look, or which command helps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) next: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn ok(check: &'static str, of: impl Display, text: impl Display) -> Finding {
+        Finding { level: Level::Ok, check, of: of.to_string(), text: text.to_string(), next: None }
+    }
+
+    pub(super) fn warning(check: &'static str, of: impl Display, text: impl Display, next: &str) -> Finding {
+        Finding { level: Level::Warning, next: Some(next.to_owned()), ..Finding::ok(check, of, text) }
+    }
+
+    pub(super) fn problem(check: &'static str, of: impl Display, text: impl Display, next: &str) -> Finding {
+        Finding { level: Level::Problem, next: Some(next.to_owned()), ..Finding::ok(check, of, text) }
+    }
+}
+
+/// Judges the limit of open files; `None`: there is none.
+pub(super) fn files(most: Option<u64>) -> Finding {
+    let (check, of, next) = ("open files", "this machine", "LimitNOFILE of the unit, or `ulimit -Hn`");
+    match most {
+        Some(most) if most < FILES[0] => Finding::problem(check, of, format!("{most}: no node starts"), next),
+        Some(most) if most < FILES[1] => Finding::warning(check, of, format!("{most}: few connections"), next),
+        Some(most) => Finding::ok(check, of, grouped(most)),
+        None => Finding::ok(check, of, "unlimited"),
+    }
+}
+
+/// Judges the certificate of a node by the days that it has left, or why it cannot be used.
+pub(super) fn certificate(holder: &str, left: Result<Option<u64>, String>) -> Finding {
+    match left {
+        Ok(Some(days)) if days < CERTIFICATE_DAYS => {
+            Finding::warning("certificate", holder, format!("{days} days left"), "`seqsvr cert rotate`")
+        }
+        Ok(Some(days)) => Finding::ok("certificate", holder, format!("{days} days left")),
+        Ok(None) => Finding::ok("certificate", holder, "none is needed"),
+        Err(why) => Finding::problem(
+            "certificate",
+            holder,
+            why,
+            "`seqsvr cert issue --set FILE`; is the clock of this machine right?",
+        ),
+    }
+}
+
+/// Judges a data directory: whether it has data, its mode where it exists, and the bytes of its file system.
+pub(super) fn disk(dir: &str, is_full: bool, mode: Option<u32>, free: u64, size: u64) -> Finding {
+    let text = format!(
+        "{} MiB of {} MiB are free; {}",
+        grouped(free >> 20),
+        grouped(size >> 20),
+        if is_full { "it has data" } else { "empty, or not made yet" }
+    );
+    match mode {
+        Some(mode) if mode & OTHERS_WRITE != 0 => {
+            let what = format!("others than its owner may write it (mode {:04o})", mode & 0o7777);
+            Finding::warning("disk", dir, what, "nothing: the store closes it to them at its start")
+        }
+        _ if free < LEAST_FREE => Finding::problem("disk", dir, text, "more space: a store needs a GiB at least"),
+        _ if free < size / 10 => Finding::warning("disk", dir, text, "less than a tenth is free"),
+        _ => Finding::ok("disk", dir, text),
+    }
+}
+
+/// The last line of the page.
+pub(super) fn verdict(problems: usize, warnings: usize, checks: &str) -> String {
+    match (problems, warnings) {
+        (0, 0) => format!("ok: {checks} checks"),
+        (0, warnings) => format!("ok, with {}: {checks} checks", number(warnings, "warning")),
+        (problems, warnings) => {
+            format!("NOT READY: {} and {} in {checks} checks", number(problems, "problem"), number(warnings, "warning"))
+        }
+    }
+}
+
+fn number(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_those_of_the_documents() {
+        let levels = |most: [Option<u64>; 4]| most.map(|most| files(most).level);
+        let expected = [Level::Problem, Level::Warning, Level::Ok, Level::Ok];
+        assert_eq!(levels([Some(511), Some(4_095), Some(4_096), None]), expected);
+        let left = [Err("expired".to_owned()), Ok(Some(13)), Ok(Some(14)), Ok(None)];
+        assert_eq!(left.map(|left| certificate("store/s1", left).level), expected);
+        const GIB: u64 = 1 << 30;
+        let disks = [
+            disk("d", true, Some(0o40700), GIB - 1, 2 * GIB),
+            disk("d", true, Some(0o40700), 9 * GIB, 100 * GIB),
+            disk("d", true, Some(0o40700), 10 * GIB, 100 * GIB),
+            disk("d", false, None, 90 * GIB, 100 * GIB),
+        ];
+        assert_eq!(disks.map(|finding| finding.level), expected);
+        assert_eq!(disk("d", true, Some(0o40770), 90 * GIB, 100 * GIB).level, Level::Warning);
+    }
+
+    #[test]
+    fn the_page_ends_in_a_verdict() {
+        assert_eq!(verdict(0, 0, "9"), "ok: 9 checks");
+        assert_eq!(verdict(0, 2, "9"), "ok, with 2 warnings: 9 checks");
+        assert_eq!(verdict(1, 2, "9"), "NOT READY: 1 problem and 2 warnings in 9 checks");
+    }
+}

@@ -1,0 +1,33 @@
+//! The commands `id`: read and make ids of the schemes that have a name, without a cluster.
+
+mod decode;
+mod encode;
+mod foreign;
+mod shape_args;
+mod shapes;
+
+use clap::Subcommand;
+use seq_command::exit::Exit;
+use seq_command::output::Output;
+
+/// The commands for ids.
+#[derive(Debug, Subcommand)]
+pub enum IdCommand {
+    /// Shows the time, the lane and the sequence number in ids.
+    Decode(decode::DecodeArgs),
+    /// Makes the first id of a time, for queries by time.
+    Encode(encode::EncodeArgs),
+    /// Lists the shapes of ids that have a name.
+    #[command(
+        after_help = "Examples:\n  seqsvr id shapes\n  seqsvr id shapes -o json | jq -r '.items[].last'\n\nExit codes: 0 listed."
+    )]
+    Shapes,
+}
+
+pub fn run(command: IdCommand, output: &Output) -> anyhow::Result<Exit> {
+    match command {
+        IdCommand::Decode(args) => decode::run(&args, output),
+        IdCommand::Encode(args) => encode::run(&args, output),
+        IdCommand::Shapes => shapes::run(output),
+    }
+}

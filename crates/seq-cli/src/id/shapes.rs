@@ -1,0 +1,108 @@
+//! `id shapes`: the shapes that have a name.
+
+use seq_command::exit::Exit;
+use seq_command::output::{Output, Table, digits, grouped};
+use seq_command::utc;
+use seq_ids::{PRESETS, Preset, Shape};
+use serde::Serialize;
+
+/// A shape as JSON. Fields of time are absent for a counter.
+#[derive(Debug, Serialize)]
+struct ShapeView {
+    name: &'static str,
+    layout: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit_ms: Option<u32>,
+    /// Time 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<String>,
+    /// The last time with ids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last: Option<String>,
+    lanes: u32,
+    /// Most ids of a lane in a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ids_per_second: Option<f64>,
+    #[serde(serialize_with = "digits")]
+    largest_id: u64,
+    about: &'static str,
+}
+
+pub(super) fn run(output: &Output) -> anyhow::Result<Exit> {
+    let shapes = all();
+    if output.is_json() {
+        output.json_items(&shapes)?;
+        return Ok(Exit::Ok);
+    }
+    let mut table = Table::new(&["name", "layout", "epoch", "last", "lanes", "ids/s in a lane", "ids"]).right(&[4, 5]);
+    for shape in shapes {
+        let ids_per_second = shape.ids_per_second.map(|ids| grouped(ids as u64));
+        table.row([
+            shape.name.to_owned(),
+            shape.layout,
+            shape.epoch.unwrap_or_default(),
+            shape.last.unwrap_or_default(),
+            grouped(shape.lanes.into()),
+            ids_per_second.unwrap_or_default(),
+            shape.about.to_owned(),
+        ]);
+    }
+    output.table(&table)?;
+    Ok(Exit::Ok)
+}
+
+fn all() -> Vec<ShapeView> {
+    PRESETS.iter().map(ShapeView::of).collect()
+}
+
+impl ShapeView {
+    fn of(preset: &Preset) -> ShapeView {
+        let Preset { name, about, shape, .. } = *preset;
+        let lanes = shape.lanes();
+        let timed = match shape {
+            Shape::Timed(timed) => Some(timed),
+            Shape::Counter(_) => None,
+        };
+        let layout = match timed {
+            Some(timed) => format!("{}/{}/{}", timed.time_bits, timed.lane_bits, timed.seq_bits),
+            None => shape.to_string(),
+        };
+        ShapeView {
+            name,
+            layout,
+            unit_ms: timed.map(|timed| timed.unit_ms),
+            epoch: timed.map(|timed| utc::text_with_ms(timed.epoch_ms)),
+            last: timed.and_then(|timed| timed.end_ms()).map(utc::text_with_ms),
+            lanes,
+            ids_per_second: timed.map(|timed| timed.ids_per_second()),
+            largest_id: shape.last(lanes - 1),
+            about,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect_file;
+
+    use super::*;
+
+    /// Writes `docs/reference/shapes.md` from the same table as `id shapes`.
+    #[test]
+    fn the_reference_of_shapes_is_current() {
+        let mut page = "# Shapes of ids\n\nGenerated from the table that `seqsvr id shapes` prints: `UPDATE_EXPECT=1 cargo test -p seq-cli \
+                        shapes`. A shape maps a lane and the value of its counter to an id; `seqsvr id decode` reads ids, and `seqsvr id encode` \
+                        makes them.\n\n| shape | ids | time/lane/number, bits | time 0 | last time | lanes | ids a second and lane | largest id |\n\
+                        |---|---|---|---|---|---|---|---|\n"
+            .to_owned();
+        for ShapeView { name, layout, epoch, last, lanes, ids_per_second, largest_id, about, .. } in all() {
+            let [epoch, last] = [epoch, last].map(Option::unwrap_or_default);
+            let ids_per_second = ids_per_second.map(|ids| grouped(ids as u64)).unwrap_or_default();
+            let lanes = grouped(lanes.into());
+            page += &format!(
+                "| `{name}` | {about} | {layout} | {epoch} | {last} | {lanes} | {ids_per_second} | {largest_id} |\n"
+            );
+        }
+        expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/shapes.md")].assert_eq(&page);
+    }
+}

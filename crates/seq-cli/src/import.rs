@@ -1,0 +1,294 @@
+//! The command `import`: raises users to the numbers that another system gave them, from a file or from a Redis server.
+//!
+//! **Invariant:** it only raises. All records are valid, and their users in a set, before the first one is raised; a
+//! number that is at its record's or above stays. So it can be repeated, also while the former system still serves, and
+//! once more after that.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use futures::{StreamExt, stream};
+use seq_client::{CallError, Client};
+use seq_command::exit::{Exit, Failure, report_error};
+use seq_command::output::{Output, grouped, note};
+use seq_command::plan::confirmed;
+use seq_command::signals::Interrupts;
+use seq_command::target::Target;
+use seq_command::time_limit::time;
+use seq_core::limits::MAX_ITEMS;
+use seq_load::outcome::Chain;
+use seq_proto::Reason;
+use serde::Serialize;
+
+use crate::item_report::call_failure;
+
+mod contents;
+mod file;
+mod progress;
+mod records;
+mod redis;
+mod source;
+
+use contents::{Contents, Facts};
+pub(crate) use file::{Format, HEADER};
+use progress::Progress;
+use records::{FLAWS_SHOWN, Record};
+use source::Source;
+
+/// Interval of writing the progress to its file.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr import --from counters.csv --dry-run\n  \
+                        seqsvr import --from redis://10.0.0.9:6379 --match 'seq:*' --rate 20000 --progress import.json\n  \
+                        zcat counters.jsonl.gz | seqsvr import --from - --format jsonl --yes\n\n\
+                        A CSV file has the header uid,value; a line of JSON has these keys. A source is read whole or refused: a replica, a \
+                        cluster without a master for each slot, one that changes meanwhile, and a pattern without a key. Keys that \
+                        expire meanwhile are counted. The next number of a user is above the value. \
+                        Nothing is lowered, so an import can be repeated: once while the former system serves, and again after it has \
+                        stopped. Of a user's section the ceiling rises with it, and after a crash of the owner all its users \
+                        continue there.\n\n\
+                        Exit codes: 0 every user is at its value or above, 2 wrong records, a user outside of the sets, or no terminal to \
+                        confirm on: nothing was changed, 3 refused for now, 4 a server did not respond, 6 declined, 7 the deadline of a \
+                        call passed, 8 some users were refused (ADVANCE_TOO_FAR), 130 interrupted. After 3, 4, 7 and 130 the same command \
+                        continues, with --progress where it was.")]
+pub struct ImportArgs {
+    /// A file of CSV or JSON lines, plain or gzip, `-` for standard input, or redis://host:port (rediss:// for TLS),
+    /// with user:password@ before the host and /db behind the port where there are any. Of a cluster any node; all
+    /// masters are read. With a password prefer the variable: others see a command line.
+    #[arg(long, value_name = "SOURCE", env = "SEQSVR_IMPORT_FROM", hide_env_values = true)]
+    from: String,
+    #[command(flatten)]
+    tls: redis::TlsArgs,
+    /// The keys of a Redis server: a prefix and `*`; the rest of each key is the user.
+    #[arg(long = "match", value_name = "PATTERN", default_value = "seq:*", value_parser = redis::prefix)]
+    prefix: String,
+    /// The format of a file whose name does not end in .csv or .jsonl.
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    #[command(flatten)]
+    target: Target,
+    /// Changes nothing; shows how many users would be raised.
+    #[arg(long)]
+    dry_run: bool,
+    /// Skips the confirmation.
+    #[arg(long, conflicts_with = "dry_run")]
+    yes: bool,
+    /// Leaves out keys and lines that are no counters, and lists the first of them.
+    #[arg(long)]
+    skip_invalid: bool,
+    /// A file that keeps how far the import has come; with it the command continues there.
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    progress: Option<PathBuf>,
+    /// Limit on the users raised a second.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+    /// Calls in flight at a time.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    concurrency: u16,
+    /// Time limit of connecting and of each call.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    timeout: Duration,
+}
+
+/// What the users of the records have now.
+#[derive(Debug)]
+struct Survey {
+    /// Users that are below their records, ascending.
+    below: Vec<Record>,
+    /// The sum of the distances.
+    distance: u128,
+}
+
+/// The outcome of an import.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    source: Option<Facts>,
+    /// Users in the source.
+    users: u64,
+    /// Users that the file of the progress had as done.
+    resumed: u64,
+    /// Users that were, or would be, raised.
+    raised: u64,
+    /// Users that were at their value or above, and stay.
+    kept: u64,
+    refused: u64,
+    dry_run: bool,
+    interrupted: bool,
+    seconds: f64,
+}
+
+pub async fn run(args: ImportArgs, output: &Output) -> anyhow::Result<Exit> {
+    let source = Source::new(&args)?;
+    let Contents { records, facts } = read(&source, &args, output).await?;
+    note(facts.line());
+    let identity = source.identity();
+    let progress = args.progress.as_deref().map(|path| Progress::open(path, &identity, &records));
+    let mut progress = progress.transpose()?;
+    if progress.as_ref().is_some_and(Progress::moved_on) {
+        note("the source has other numbers than this progress was kept of: every user is looked at again");
+    }
+    let after = progress.as_ref().and_then(Progress::after);
+    let left = &records.list()[after.map_or(0, |done| records.up_to(done))..];
+    let client = args.target.connect(args.timeout).await?;
+    let Survey { below, distance } = survey(&client, left, output).await?;
+    let mut report = Report {
+        source: Some(facts),
+        users: records.list().len() as u64,
+        resumed: (records.list().len() - left.len()) as u64,
+        kept: (left.len() - below.len()) as u64,
+        dry_run: args.dry_run,
+        ..Report::default()
+    };
+    let plan = format!("raise {} users by {distance} numbers", grouped(below.len() as u64));
+    if args.dry_run || below.is_empty() {
+        report.raised = if args.dry_run { below.len() as u64 } else { 0 };
+        print(&report, output)?;
+        return Ok(Exit::Ok);
+    }
+    if !args.yes && !confirmed(&plan)? {
+        return Ok(Exit::Declined);
+    }
+    let since = Instant::now();
+    let end = apply(&args, &client, &below, progress.as_mut(), &mut report, output).await;
+    report.seconds = since.elapsed().as_secs_f64();
+    print(&report, output)?;
+    end
+}
+
+async fn read(source: &Source, args: &ImportArgs, output: &Output) -> Result<Contents, Failure> {
+    let line = output.progress_line();
+    line.set_message(format!("reading {}", source.identity()));
+    line.enable_steady_tick(Duration::from_millis(250));
+    let contents = source.read(args.skip_invalid, &line).await;
+    line.finish_and_clear();
+    contents
+}
+
+/// Reads what the users have now.
+///
+/// # Errors
+/// A user is in no set, or cannot be read.
+async fn survey(client: &Client, records: &[Record], output: &Output) -> anyhow::Result<Survey> {
+    let bar = output.progress_bar(records.len() as u64, "{pos}/{len} users read  {per_sec:0}  ETA {eta}");
+    let (mut survey, mut outside) = (Survey { below: Vec::new(), distance: 0 }, 0);
+    for part in records.chunks(MAX_ITEMS) {
+        let uids: Vec<u64> = part.iter().map(|record| record.uid).collect();
+        let results = client.current_many(&uids).await.map_err(|error| call_failure(&error, client))?;
+        for (record, result) in part.iter().zip(results) {
+            match result {
+                Ok(current) if current.value < record.value => {
+                    survey.distance += u128::from(record.value - current.value);
+                    survey.below.push(*record);
+                }
+                Ok(_) => {}
+                Err(error @ CallError::UidOutside { .. }) => {
+                    outside += 1;
+                    if outside <= FLAWS_SHOWN {
+                        bar.suspend(|| report_error(&Chain(&error)));
+                    }
+                }
+                Err(error) => return Err(call_failure(&error, client).into()),
+            }
+        }
+        bar.inc(part.len() as u64);
+    }
+    bar.finish_and_clear();
+    if outside > 0 {
+        let message = format!("{} users are outside of the sets", grouped(outside as u64));
+        return Err(Failure::new(Exit::Usage, message).hint("nothing was changed").into());
+    }
+    Ok(survey)
+}
+
+/// Raises the users in their order, several at a time.
+async fn apply(
+    args: &ImportArgs,
+    client: &Client,
+    below: &[Record],
+    mut progress: Option<&mut Progress<'_>>,
+    report: &mut Report,
+    output: &Output,
+) -> anyhow::Result<Exit> {
+    let bar = output.progress_bar(
+        below.len() as u64,
+        "{pos}/{len} users  {per_sec:0}  ETA {eta}  (Ctrl-C stops, and repeating continues)",
+    );
+    let mut interrupts = Interrupts::new()?;
+    let begin = tokio::time::Instant::now();
+    let due = |index: usize| args.rate.map(|rate| begin + Duration::from_secs_f64(index as f64 / f64::from(rate)));
+    let raise = |(index, record): (usize, &Record)| {
+        let Record { uid, value, .. } = *record;
+        async move {
+            if let Some(due) = due(index) {
+                tokio::time::sleep_until(due).await;
+            }
+            (uid, client.advance(uid, value).await)
+        }
+    };
+    // In order: all users before one that is done are done, too.
+    let mut raised = stream::iter(below.iter().enumerate()).map(raise).buffered(usize::from(args.concurrency));
+    let (mut written, mut last) = (Instant::now(), None);
+    let end = loop {
+        let (uid, result) = tokio::select! {
+            _ = interrupts.next() => {
+                report.interrupted = true;
+                break Ok(Exit::Interrupted);
+            }
+            next = raised.next() => match next {
+                Some(done) => done,
+                None => break Ok(if report.refused > 0 { Exit::Partial } else { Exit::Ok }),
+            },
+        };
+        match result {
+            Ok(_) => report.raised += 1,
+            Err(CallError::Refused(refused)) if *refused.reason == *Reason::AlreadyPast.name() => report.kept += 1,
+            Err(error) if !error.is_retryable() => {
+                report.refused += 1;
+                if report.refused <= FLAWS_SHOWN as u64 {
+                    bar.suspend(|| report_error(&call_failure(&error, client)));
+                }
+            }
+            Err(error) => break Err(call_failure(&error, client).hint("repeat the command to continue").into()),
+        }
+        bar.inc(1);
+        if report.refused > 0 {
+            // A user that was refused is not done: the next run begins with the first of them.
+            continue;
+        }
+        last = Some(uid);
+        if let Some(progress) = progress.as_deref_mut().filter(|_| written.elapsed() >= PROGRESS_INTERVAL) {
+            progress.advance(uid)?;
+            written = Instant::now();
+        }
+    };
+    bar.finish_and_clear();
+    if let (Some(progress), Some(last)) = (progress, last) {
+        progress.advance(last)?;
+    }
+    end
+}
+
+fn print(report: &Report, output: &Output) -> anyhow::Result<()> {
+    if output.is_json() {
+        return Ok(output.json(report)?);
+    }
+    let Report { source: _, users, resumed, raised, kept, refused, dry_run, interrupted, seconds } = *report;
+    let would = if dry_run { "would be raised" } else { "raised" };
+    let mut line =
+        format!("{} users: {} {would}, {} at their value or above", grouped(users), grouped(raised), grouped(kept));
+    for (count, what) in [(resumed, "done before"), (refused, "refused")] {
+        if count > 0 {
+            line.push_str(&format!(", {} {what}", grouped(count)));
+        }
+    }
+    if !dry_run {
+        line.push_str(&format!("; {seconds:.1} s"));
+    }
+    output.line(line)?;
+    if interrupted {
+        note("interrupted: repeat the command to continue");
+    }
+    Ok(())
+}

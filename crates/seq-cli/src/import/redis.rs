@@ -1,0 +1,377 @@
+//! Records of Redis servers: the counters under keys of a prefix and a uid, of one master or of all masters of a
+//! cluster.
+//!
+//! A scan is taken for complete if each server was, before and after it, the same master of the same slots.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::ProgressBar;
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, InfoDict, IntoConnectionInfo,
+    RedisError, TlsCertificates, Value, cmd, pipe,
+};
+use seq_command::exit::{Exit, Failure};
+use seq_command::output::grouped;
+
+use super::contents::{Contents, Facts, Kind};
+use super::records::{Draft, MAX_RECORDS};
+
+mod layout;
+
+use layout::{Layout, Server};
+
+/// Keys that one SCAN looks at, and that are read at a time: short enough not to hold other callers of the server up.
+const KEYS_AT_ONCE: usize = 1_000;
+
+/// TLS of rediss://: the authorities that are trusted, and the certificate that is presented.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct TlsArgs {
+    /// The authorities to trust for rediss://, as PEM; without it, the authorities of this machine.
+    #[arg(long, value_name = "FILE")]
+    from_ca: Option<PathBuf>,
+    /// A certificate for a server of rediss:// that asks for one, as PEM.
+    #[arg(long, value_name = "FILE", requires = "from_key")]
+    from_cert: Option<PathBuf>,
+    /// The key of that certificate.
+    #[arg(long, value_name = "FILE", requires = "from_cert")]
+    from_key: Option<PathBuf>,
+}
+
+/// The servers of a URL, and the keys to read.
+#[derive(Debug)]
+pub(super) struct RedisSource {
+    /// The URL without user and password.
+    shown: String,
+    info: ConnectionInfo,
+    tls: Option<TlsCertificates>,
+    prefix: String,
+    timeout: Duration,
+}
+
+/// A server that is read.
+struct Link {
+    addr: String,
+    connection: MultiplexedConnection,
+}
+
+/// The sum of the keys of all servers.
+struct Scan<'a> {
+    draft: Draft,
+    prefix: &'a str,
+    /// Keys of the prefix that were listed.
+    place: u64,
+    /// Keys that were gone when they were read.
+    gone: u64,
+}
+
+/// Returns the part of a pattern that all keys begin with.
+///
+/// # Errors
+/// The pattern is not a prefix and `*`.
+pub(super) fn prefix(pattern: &str) -> Result<String, String> {
+    let prefix = pattern.strip_suffix('*').filter(|prefix| !prefix.contains(['*', '?', '[', ']', '\\']));
+    prefix.map(str::to_owned).ok_or_else(|| "it must be a prefix and `*`, as seq:*".to_owned())
+}
+
+/// A source without the user and the password of its URL, for messages.
+pub(super) fn shown(source: &str) -> String {
+    let hidden = source.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
+    hidden.map_or_else(|| source.to_owned(), |(scheme, host)| format!("{scheme}://{host}"))
+}
+
+impl RedisSource {
+    /// Returns the servers of a URL.
+    ///
+    /// # Errors
+    /// The URL is wrong, or a file of certificates cannot be read.
+    pub(super) fn new(
+        url: &str,
+        has_tls: bool,
+        prefix: &str,
+        tls: &TlsArgs,
+        timeout: Duration,
+    ) -> Result<RedisSource, Failure> {
+        let shown = shown(url);
+        let info = url.into_connection_info().map_err(|error| usage(&shown, &error))?;
+        let read = |path: &Path| {
+            std::fs::read(path)
+                .map_err(|error| Failure::new(Exit::Usage, format!("{}: cannot be read: {error}", path.display())))
+        };
+        let TlsArgs { from_ca, from_cert, from_key } = tls;
+        let root_cert = from_ca.as_deref().map(read).transpose()?;
+        let client_tls = match (from_cert, from_key) {
+            (Some(cert), Some(key)) => Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? }),
+            _ => None,
+        };
+        if !has_tls && (root_cert.is_some() || client_tls.is_some()) {
+            let what = format!("{shown}: certificates are given, and redis:// has no TLS");
+            return Err(Failure::new(Exit::Usage, what).hint("write rediss://"));
+        }
+        let tls = has_tls.then_some(TlsCertificates { client_tls, root_cert });
+        Ok(RedisSource { shown, info, tls, prefix: prefix.to_owned(), timeout })
+    }
+
+    /// Names the source: the same for each import from it.
+    pub(super) fn identity(&self) -> String {
+        format!("{} {}*", self.shown, self.prefix)
+    }
+
+    /// Reads all counters of the prefix. A counter that changes meanwhile is read at some moment.
+    ///
+    /// # Errors
+    /// A server does not respond, refuses or cannot prove that it has all keys; no key matches; or a key of the prefix
+    /// is not a uid or not a number.
+    pub(super) async fn read(&self, draft: Draft, bar: &ProgressBar) -> Result<Contents, Failure> {
+        let mut first = self.connect(self.info.addr().clone()).await?;
+        let server = first.server().await?;
+        let mut scan = Scan { draft, prefix: &self.prefix, place: 0, gone: 0 };
+        let (kind, servers, keys) = if server.is_cluster {
+            let (servers, keys) = self.read_cluster(first, &mut scan, bar).await?;
+            (Kind::RedisCluster, servers, keys)
+        } else {
+            if let Some(master) = &server.master {
+                let what = format!("{} is a replica of {master}: what it lacks cannot be known", first.addr);
+                let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+                return Err(Failure::new(Exit::Usage, what).hint(format!("--from {scheme}://{master}")));
+            }
+            scan.keys_of(&mut first, bar).await?;
+            if first.server().await? != server {
+                return Err(changed(&first.addr, "it restarted, or became a replica"));
+            }
+            (Kind::Redis, vec![first.addr.clone()], first.count().await?)
+        };
+        let Scan { mut draft, place, gone, .. } = scan;
+        if place == gone {
+            let what = if gone > 0 {
+                format!("{}: all {} keys that match {:?} were gone", self.shown, grouped(gone), self.pattern())
+            } else {
+                format!("{}: no key matches {:?}", self.shown, self.pattern())
+            };
+            let hint = format!("the database has {} keys; --match 'PREFIX*', and /N behind the port", grouped(keys));
+            return Err(Failure::new(Exit::Usage, what).hint(hint));
+        }
+        // SCAN may return a key more than once.
+        draft.keep_last();
+        let records = draft.finish(|place| format!("key {place}"))?;
+        let skipped = records.skipped();
+        let found = records.list().len() as u64 + skipped + gone;
+        Ok(Contents { records, facts: Facts { kind, servers, found, gone, skipped } })
+    }
+
+    fn pattern(&self) -> String {
+        format!("{}*", self.prefix)
+    }
+
+    /// Reads the keys of every master of a cluster; returns their addresses and how many keys they have.
+    async fn read_cluster(
+        &self,
+        mut first: Link,
+        scan: &mut Scan<'_>,
+        bar: &ProgressBar,
+    ) -> Result<(Vec<String>, u64), Failure> {
+        let layout = self.layout(&mut first).await?;
+        let mut masters = Vec::new();
+        for master in &layout.masters {
+            let addr = match self.info.addr() {
+                ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
+                    host: master.host.clone(),
+                    port: master.port,
+                    insecure: *insecure,
+                    tls_params: tls_params.clone(),
+                },
+                _ => ConnectionAddr::Tcp(master.host.clone(), master.port),
+            };
+            masters.push(self.connect(addr).await?);
+        }
+        let mut servers = Vec::new();
+        for link in &mut masters {
+            servers.push(self.is_whole(link, &layout).await?);
+        }
+        for link in &mut masters {
+            scan.keys_of(link, bar).await?;
+        }
+        let mut keys = 0;
+        for (link, server) in masters.iter_mut().zip(&servers) {
+            if self.is_whole(link, &layout).await? != *server {
+                return Err(changed(&link.addr, "it restarted"));
+            }
+            keys += link.count().await?;
+        }
+        Ok((masters.into_iter().map(|link| link.addr).collect(), keys))
+    }
+
+    /// Checks that a master sees the cluster as it was seen before.
+    async fn is_whole(&self, link: &mut Link, layout: &Layout) -> Result<Server, Failure> {
+        let server = link.server().await?;
+        if server.master.is_some() {
+            return Err(changed(&link.addr, "it became a replica"));
+        }
+        if !self.layout(link).await?.is_same(layout) {
+            return Err(changed(&link.addr, "it states other masters for the slots"));
+        }
+        Ok(server)
+    }
+
+    async fn layout(&self, link: &mut Link) -> Result<Layout, Failure> {
+        let nodes: String = link.query(cmd("CLUSTER").arg("NODES")).await?;
+        let asked = link.addr.rsplit_once(':').map_or("", |(host, _)| host);
+        layout::layout(&nodes, asked, self.tls.is_some())
+            .map_err(|flaw| Failure::new(Exit::Unhealthy, format!("{}: {flaw}", link.addr)).hint("nothing was changed"))
+    }
+
+    async fn connect(&self, addr: ConnectionAddr) -> Result<Link, Failure> {
+        let shown = addr.to_string();
+        let info = self.info.clone().set_addr(addr);
+        let client = match &self.tls {
+            Some(tls) => Client::build_with_tls(info, tls.clone()),
+            None => Client::open(info),
+        };
+        let client = client.map_err(|error| usage(&shown, &error))?;
+        let (connecting, responding) = (Some(self.timeout), Some(self.timeout));
+        let config = AsyncConnectionConfig::new().set_connection_timeout(connecting).set_response_timeout(responding);
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+        let connection = connection.map_err(|error| failed(&format!("{scheme}://{shown}"), &error))?;
+        Ok(Link { addr: shown, connection })
+    }
+}
+
+impl Link {
+    async fn query<T: redis::FromRedisValue>(&mut self, command: &redis::Cmd) -> Result<T, Failure> {
+        command.query_async(&mut self.connection).await.map_err(|error| failed(&self.addr, &error))
+    }
+
+    async fn server(&mut self) -> Result<Server, Failure> {
+        let info: InfoDict = self.query(&cmd("INFO")).await?;
+        layout::server(&info).map_err(|flaw| Failure::new(Exit::Usage, format!("{}: {flaw}", self.addr)))
+    }
+
+    /// Returns how many keys the database has.
+    async fn count(&mut self) -> Result<u64, Failure> {
+        self.query(&cmd("DBSIZE")).await
+    }
+}
+
+impl Scan<'_> {
+    /// Reads the counters of one server.
+    async fn keys_of(&mut self, link: &mut Link, bar: &ProgressBar) -> Result<(), Failure> {
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut scan = cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(format!("{}*", self.prefix)).arg("COUNT").arg(KEYS_AT_ONCE);
+            let (next, keys): (String, Vec<Vec<u8>>) = link.query(&scan).await?;
+            for keys in keys.chunks(KEYS_AT_ONCE) {
+                // One GET for each key: it distinguishes a key that is gone from a key that is no string, and keys of
+                // one command would have to be in one slot of a cluster.
+                let mut reads = pipe();
+                keys.iter().for_each(|key| {
+                    reads.cmd("GET").arg(key);
+                });
+                let values: Vec<Result<Value, RedisError>> = reads
+                    .ignore_errors()
+                    .query_async(&mut link.connection)
+                    .await
+                    .map_err(|error| failed(&link.addr, &error))?;
+                for (key, value) in keys.iter().zip(values) {
+                    self.add(&String::from_utf8_lossy(key), value).map_err(|error| failed(&link.addr, &error))?;
+                }
+            }
+            bar.set_position(self.place);
+            if self.draft.is_full() {
+                let what = format!("{}: an import has {MAX_RECORDS} users at most", link.addr);
+                return Err(Failure::new(Exit::Usage, what));
+            }
+            if next == "0" {
+                return Ok(());
+            }
+            cursor = next;
+        }
+    }
+
+    /// Adds the value of a key.
+    ///
+    /// # Errors
+    /// The server did not read the key.
+    fn add(&mut self, key: &str, value: Result<Value, RedisError>) -> Result<(), RedisError> {
+        self.place += 1;
+        let uid = key.strip_prefix(self.prefix).unwrap_or_default();
+        match value {
+            // It expired, or was deleted, since it was listed.
+            Ok(Value::Nil) => self.gone += 1,
+            // "07" is another key than "7", and the same uid.
+            Ok(_) if uid.len() > 1 && uid.starts_with('0') => self.draft.refuse(key, "the uid has a leading zero"),
+            Ok(Value::BulkString(value)) => self.draft.add(self.place, key, uid, &String::from_utf8_lossy(&value)),
+            Ok(other) => self.draft.refuse(key, format_args!("{other:?} is not a counter")),
+            Err(error) if error.code() == Some("WRONGTYPE") => self.draft.refuse(key, "it is not a string"),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+fn usage(what: &str, error: &RedisError) -> Failure {
+    Failure::new(Exit::Usage, format!("{what}: {error}"))
+}
+
+/// The failure of a server that does not respond, or refuses.
+fn failed(what: &str, error: &RedisError) -> Failure {
+    let failure = Failure::new(Exit::CannotConnect, format!("{what}: {error}"));
+    match error.code() {
+        _ if error.is_cluster_error() => failure.hint("the cluster changes: repeat the command"),
+        Some("NOPERM") => {
+            failure.hint("the user needs INFO, SCAN, GET, DBSIZE and, of a cluster, CLUSTER NODES, and the keys")
+        }
+        _ => failure,
+    }
+}
+
+fn changed(addr: &str, how: &str) -> Failure {
+    Failure::new(Exit::Unhealthy, format!("{addr}: {how} while it was read: keys may be missing"))
+        .hint("nothing was changed; repeat the command")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_a_prefix() {
+        assert_eq!(prefix("seq:*"), Ok("seq:".to_owned()));
+        assert_eq!(prefix("*"), Ok(String::new()));
+        for wrong in ["seq:", "s*q:*", "seq:[0-9]*", "seq:?*"] {
+            assert!(prefix(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_message_has_a_password() {
+        let sources = ["redis://me:p@ss@h:1/2", "rediss://:x@h:1", "redis://h:1", "counters@home.csv"].map(shown);
+        assert_eq!(sources, ["redis://h:1/2", "rediss://h:1", "redis://h:1", "counters@home.csv"]);
+        let none = TlsArgs::default();
+        let source = RedisSource::new("redis://me:pass@h:1/2", false, "seq:", &none, Duration::from_secs(1)).unwrap();
+        assert_eq!(source.identity(), "redis://h:1/2 seq:*");
+    }
+
+    #[test]
+    fn keys_that_are_no_counters_are_named_and_those_that_are_gone_are_counted() {
+        let text = |text: &str| Ok(Value::BulkString(text.as_bytes().to_vec()));
+        let mut scan = Scan { draft: Draft::default(), prefix: "seq:", place: 10, gone: 0 };
+        let wrong = redis::make_extension_error("WRONGTYPE".to_owned(), None);
+        let values = [text("5"), text("1"), text("1"), text("-1"), Ok(Value::Nil), Err(wrong)];
+        for (key, value) in ["seq:1", "seq:x", "seq:07", "seq:8", "seq:9", "seq:list"].into_iter().zip(values) {
+            scan.add(key, value).unwrap();
+        }
+        assert_eq!((scan.place, scan.gone), (16, 1));
+        assert_eq!(
+            scan.draft.finish(|place| format!("key {place}")).unwrap_err().to_string(),
+            "seq:x: uid \"x\" is not a number\nseq:07: the uid has a leading zero\nseq:8: value -1 is negative\n\
+             seq:list: it is not a string"
+        );
+        let mut scan = Scan { draft: Draft::default(), prefix: "seq:", place: 0, gone: 0 };
+        let moved = redis::make_extension_error("ASK".to_owned(), None);
+        assert!(scan.add("seq:1", Err(moved)).is_err(), "the key is on another server");
+    }
+}

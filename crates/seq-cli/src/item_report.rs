@@ -1,0 +1,138 @@
+//! The results of a call for some uids: as JSON one item for each uid, in the order of the command line, whether it
+//! succeeded or was refused; and the failure of the command.
+
+use seq_client::{CallError, Client};
+use seq_command::exit::{Exit, Failure, report_error};
+use seq_command::output::{Output, digits};
+use seq_load::outcome;
+use seq_load::outcome::Chain;
+use serde::Serialize;
+
+/// Limit on the refusals of one call in plain output; JSON has all of them.
+const REFUSALS_SHOWN: usize = 10;
+
+/// The result of one uid.
+#[derive(Serialize)]
+struct Item<T> {
+    #[serde(serialize_with = "digits")]
+    uid: u64,
+    #[serde(flatten)]
+    outcome: Outcome<T>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Outcome<T> {
+    Ok(T),
+    Refused { error: Refusal },
+}
+
+/// The refusal of an item, as the SDK reports it.
+#[derive(Serialize)]
+struct Refusal {
+    /// In capitals: of the SDK, such as `UID_OUTSIDE`, or of the server.
+    reason: String,
+    message: String,
+    /// Whether the same request can succeed later.
+    retryable: bool,
+    /// Whether numbers may have been consumed, which leaves a gap.
+    may_have_applied: bool,
+}
+
+/// The items still to print in plain output, and the failure of the command.
+pub(crate) struct Printable<T> {
+    replies: Vec<(u64, T)>,
+    failure: Option<Failure>,
+}
+
+impl<T> Printable<T> {
+    /// The replies to print, and the end of the command after that.
+    pub(crate) fn split(self) -> (Vec<(u64, T)>, anyhow::Result<Exit>) {
+        (self.replies, self.failure.map_or(Ok(Exit::Ok), |failure| Err(failure.into())))
+    }
+}
+
+/// Prints all items as JSON if requested, and determines the failure of the command.
+pub(crate) fn items<T: Serialize>(
+    uids: &[u64],
+    results: Vec<Result<T, CallError>>,
+    client: &Client,
+    output: &Output,
+) -> anyhow::Result<Printable<T>> {
+    let refused: Vec<CallError> = results.iter().filter_map(|result| result.as_ref().err().cloned()).collect();
+    let failure = failure_of(&refused, results.len(), client);
+    let pairs = uids.iter().copied().zip(results);
+    if output.is_json() {
+        let item = |(uid, result)| Item { uid, outcome: outcome(result) };
+        output.json_items(&pairs.map(item).collect::<Vec<_>>())?;
+        return Ok(Printable { replies: Vec::new(), failure: failure.map(Failure::in_result) });
+    }
+    let replies = pairs.filter_map(|(uid, result)| Some((uid, result.ok()?))).collect();
+    Ok(Printable { replies, failure })
+}
+
+fn outcome<T>(result: Result<T, CallError>) -> Outcome<T> {
+    match result {
+        Ok(reply) => Outcome::Ok(reply),
+        Err(error) => {
+            let failure = outcome::failure(&error);
+            Outcome::Refused {
+                error: Refusal {
+                    reason: failure.reason,
+                    message: failure.message,
+                    retryable: failure.retryable,
+                    may_have_applied: error.may_have_applied(),
+                },
+            }
+        }
+    }
+}
+
+/// The failure of a call for `items` uids: the refusal if all items were refused, partly done if some were, none
+/// otherwise.
+fn failure_of(refused: &[CallError], items: usize, client: &Client) -> Option<Failure> {
+    let exit = if refused.len() < items { Exit::Partial } else { exit_of(refused.first()?) };
+    let shown = &refused[..refused.len().min(REFUSALS_SHOWN)];
+    // One line each; the last one has a hint.
+    let (last, others) = shown.split_last()?;
+    for error in others {
+        report_error(&Chain(error));
+    }
+    let failure = call_failure(last, client).ending(exit);
+    let unseen = refused.len() - shown.len();
+    Some(if unseen > 0 { failure.hint(format!("{unseen} more were refused; `-o json` lists all")) } else { failure })
+}
+
+fn exit_of(error: &CallError) -> Exit {
+    match error {
+        CallError::UidOutside { .. } | CallError::CountOutOfRange { .. } => Exit::Usage,
+        CallError::SetUnavailable(_) => Exit::Unhealthy,
+        CallError::Unreachable(_) => Exit::CannotConnect,
+        CallError::DeadlineExceeded { .. } => Exit::Deadline,
+        CallError::Refused(refused) if refused.is_retryable() => Exit::Unhealthy,
+        _ => Exit::Failed,
+    }
+}
+
+/// The failure of a command because of a call.
+pub(crate) fn call_failure(error: &CallError, client: &Client) -> Failure {
+    let reason = match error {
+        CallError::Refused(refused) if !refused.reason.is_empty() => format!(" ({})", refused.reason),
+        _ => String::new(),
+    };
+    let failure = Failure::new(exit_of(error), format!("{}{reason}", Chain(error)));
+    match error {
+        _ if error.may_have_applied() => {
+            failure.hint("numbers may have been consumed; calling again leaves a gap, never a duplicate")
+        }
+        CallError::UidOutside { .. } => {
+            let known: Vec<String> =
+                client.known_uids().iter().map(|uids| format!("{}..{}", uids.start, uids.end)).collect();
+            failure.hint(format!("the sets of this cluster have the uids {}, their ends excluded", known.join(", ")))
+        }
+        CallError::Refused(refused) if !refused.reason.is_empty() => {
+            failure.hint(format!("`seqsvr explain {}` explains the reason", refused.reason))
+        }
+        _ => failure,
+    }
+}

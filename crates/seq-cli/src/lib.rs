@@ -1,0 +1,29 @@
+//! The commands of clients and operators, replay and bench. None of them links a server.
+
+#![allow(missing_docs, reason = "the public items are commands: their help is at the variants of the command line")]
+
+mod alloc_state;
+pub mod bench;
+pub mod cert;
+pub mod check;
+mod cluster_client;
+pub mod diagnose;
+pub mod doctor;
+pub mod explain;
+pub mod export;
+pub mod health;
+pub mod host;
+pub mod id;
+pub mod import;
+mod item_report;
+pub mod migration;
+pub mod next_command;
+pub mod node;
+mod order_report;
+pub mod replay;
+pub mod section;
+pub mod services;
+pub mod set;
+pub mod sim;
+pub mod status;
+pub mod store;

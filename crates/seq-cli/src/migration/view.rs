@@ -1,0 +1,225 @@
+//! A migration with its progress, as the commands print it.
+
+use seq_command::output::{digits, grouped};
+use seq_command::utc;
+use seq_proto::v1::{MigrationPhase, MigrationStatus, SectionRange};
+use serde::Serialize;
+
+/// How far a migration is, in one word for every command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Phase {
+    /// Sections depart.
+    Open,
+    /// An operator paused it.
+    Paused,
+    /// All sections have arrived; it can be completed, or rolled back.
+    Arrived,
+    /// Sections return.
+    RollingBack,
+    /// All sections have returned.
+    RolledBack,
+    /// All sections stay where they arrived, for good.
+    Completed,
+}
+
+impl Phase {
+    pub(crate) fn of(migration: &MigrationStatus) -> Phase {
+        let is_paused = migration.pace.as_ref().is_some_and(|pace| pace.paused);
+        match migration.phase() {
+            MigrationPhase::Open | MigrationPhase::Unspecified if is_paused => Phase::Paused,
+            MigrationPhase::Open | MigrationPhase::Unspecified => Phase::Open,
+            MigrationPhase::Arrived => Phase::Arrived,
+            MigrationPhase::RollingBack => Phase::RollingBack,
+            MigrationPhase::RolledBack => Phase::RolledBack,
+            MigrationPhase::Completed => Phase::Completed,
+        }
+    }
+
+    /// The word in a column.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Phase::Open => "open",
+            Phase::Paused => "paused",
+            Phase::Arrived => "arrived",
+            Phase::RollingBack => "rolling back",
+            Phase::RolledBack => "rolled back",
+            Phase::Completed => "completed",
+        }
+    }
+
+    /// Whether sections are still to depart, or to return.
+    pub(crate) fn moves(self) -> bool {
+        matches!(self, Phase::Open | Phase::Paused | Phase::RollingBack)
+    }
+}
+
+/// Sections that are where the migration brings them: arrived, or returned by a rollback.
+pub(crate) fn done(migration: &MigrationStatus) -> u32 {
+    match Phase::of(migration) {
+        Phase::RollingBack | Phase::RolledBack => migration.sections.saturating_sub(migration.departed),
+        _ => migration.arrived,
+    }
+}
+
+/// Estimated seconds to the end; `None` while nothing moves.
+pub(crate) fn eta_seconds(migration: &MigrationStatus) -> Option<u64> {
+    let left = migration.sections.saturating_sub(done(migration));
+    let rate = migration.sections_per_second;
+    // Below one section in a quarter of an hour an estimate has no meaning.
+    (rate > 0.001).then(|| (f64::from(left) / rate).ceil() as u64)
+}
+
+/// Speed and time left: `50.0/s  ETA 13 s`.
+pub(crate) fn speed(migration: &MigrationStatus) -> String {
+    let eta = eta_seconds(migration).map_or_else(|| "-".to_owned(), duration);
+    format!("{:.1}/s  ETA {eta}", migration.sections_per_second)
+}
+
+/// A time of the audit log as text; `None` where it is not known.
+pub(crate) fn time(unix_ms: u64) -> Option<String> {
+    (unix_ms > 0).then(|| utc::text_of_ms(unix_ms))
+}
+
+/// Pauses of sections, and why nothing moves.
+pub(crate) fn details(migration: &MigrationStatus) -> String {
+    let millis = |us: u64| format!("{:.1} ms", us as f64 / 1_000.0);
+    let mut text = if migration.pause_max_us == 0 {
+        String::new()
+    } else {
+        let [p50, p99, max] = [migration.pause_p50_us, migration.pause_p99_us, migration.pause_max_us].map(millis);
+        format!("  pause p50 {p50}  p99 {p99}  max {max}")
+    };
+    if !migration.stuck.is_empty() {
+        text.push_str("  stuck: ");
+        text.push_str(&migration.stuck);
+    }
+    text
+}
+
+/// `42 s`, `3 min` or `2 h`.
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7_199 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h", grouped(seconds.div_ceil(3_600))),
+    }
+}
+
+/// A migration as JSON.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MigrationView {
+    #[serde(serialize_with = "digits")]
+    pub(crate) id: u64,
+    from: String,
+    to: String,
+    phase: Phase,
+    sections: u32,
+    departed: u32,
+    arrived: u32,
+    in_flight: u32,
+    rate: u32,
+    max_pause_ms: u32,
+    paused: bool,
+    sections_per_second: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eta_seconds: Option<u64>,
+    pause_p50_us: u64,
+    pause_p99_us: u64,
+    pause_max_us: u64,
+    /// Why nothing moves, where that is so.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    stuck: String,
+    /// When an operator started it, and completed it or rolled it back, in UTC; absent where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<String>,
+    /// Whether it is the return of a migration that was rolled back.
+    is_return: bool,
+    runs: Vec<RunView>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct RunView {
+    first_section: u32,
+    sections: u32,
+}
+
+impl MigrationView {
+    pub(crate) fn new(migration: &MigrationStatus) -> MigrationView {
+        let pace = migration.pace.unwrap_or_default();
+        let run = |run: &SectionRange| RunView { first_section: run.first_section, sections: run.sections };
+        MigrationView {
+            id: migration.id,
+            from: migration.from.clone(),
+            to: migration.to.clone(),
+            phase: Phase::of(migration),
+            sections: migration.sections,
+            departed: migration.departed,
+            arrived: migration.arrived,
+            in_flight: migration.in_flight,
+            rate: pace.rate,
+            max_pause_ms: pace.max_pause_ms,
+            paused: pace.paused,
+            sections_per_second: migration.sections_per_second,
+            eta_seconds: Phase::of(migration).moves().then(|| eta_seconds(migration)).flatten(),
+            pause_p50_us: migration.pause_p50_us,
+            pause_p99_us: migration.pause_p99_us,
+            pause_max_us: migration.pause_max_us,
+            stuck: migration.stuck.clone(),
+            started: time(migration.started_unix_ms),
+            ended: time(migration.ended_unix_ms),
+            is_return: migration.is_return,
+            runs: migration.runs.iter().map(run).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn migration(phase: MigrationPhase) -> MigrationStatus {
+        MigrationStatus {
+            phase: phase.into(),
+            sections: 1_000,
+            departed: 364,
+            arrived: 362,
+            ..MigrationStatus::default()
+        }
+    }
+
+    #[test]
+    fn speed_and_pauses_are_one_line_each() {
+        let mut open = migration(MigrationPhase::Open);
+        assert_eq!((speed(&open).as_str(), details(&open).as_str()), ("0.0/s  ETA -", ""));
+        open.sections_per_second = 50.0;
+        (open.pause_p50_us, open.pause_p99_us, open.pause_max_us) = (9_120, 24_000, 88_300);
+        assert_eq!(speed(&open), "50.0/s  ETA 13 s");
+        assert_eq!(details(&open), "  pause p50 9.1 ms  p99 24.0 ms  max 88.3 ms");
+        open.stuck = "set im-b has no majority".to_owned();
+        open.pause_max_us = 0;
+        assert_eq!(details(&open), "  stuck: set im-b has no majority");
+    }
+
+    #[test]
+    fn a_rollback_counts_what_has_returned() {
+        assert_eq!((done(&migration(MigrationPhase::Open)), done(&migration(MigrationPhase::RollingBack))), (362, 636));
+    }
+
+    #[test]
+    fn an_open_migration_may_be_paused() {
+        let mut open = migration(MigrationPhase::Open);
+        assert_eq!(Phase::of(&open).name(), "open");
+        open.pace = Some(seq_proto::v1::MigrationPace { paused: true, ..Default::default() });
+        assert_eq!(Phase::of(&open).name(), "paused");
+        open.phase = MigrationPhase::Arrived.into();
+        assert_eq!(Phase::of(&open).name(), "arrived");
+    }
+
+    #[test]
+    fn durations_are_short() {
+        assert_eq!([0, 119, 120, 7_199, 7_200].map(duration), ["0 s", "119 s", "2 min", "120 min", "2 h"]);
+    }
+}

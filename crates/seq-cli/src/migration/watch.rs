@@ -1,0 +1,166 @@
+//! Watches a migration until its sections are where it brings them.
+//!
+//! The migration is state of the store: it continues when the command ends, and a store without a leader for a while
+//! only delays the next line.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use seq_command::exit::{Exit, Failure};
+use seq_command::output::{Output, grouped, note};
+use seq_command::signals::Interrupts;
+use seq_command::store_client::StoreClient;
+use seq_proto::v1::MigrationStatus;
+
+use super::view::{MigrationView, Phase, details, done, speed};
+
+/// Interval of requests while a progress bar is drawn.
+const BAR_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Interval of lines where there is no bar.
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How a command watches.
+pub(crate) struct WatchOptions {
+    /// When it stops waiting; `None`: never.
+    pub(crate) timeout: Option<Duration>,
+    /// The flags that name the cluster in another command.
+    pub(crate) flags: String,
+}
+
+/// Watches a migration, with a bar on a terminal and a line a second elsewhere, until nothing moves any more: all
+/// sections have arrived, or returned. Returns its last status.
+pub(crate) async fn watch(
+    store: &mut StoreClient,
+    id: u64,
+    options: &WatchOptions,
+    output: &Output,
+) -> anyhow::Result<MigrationStatus> {
+    let draws = std::io::stdout().is_terminal() && std::io::stderr().is_terminal() && !output.is_json();
+    let mut display = Display { output, bar: None };
+    let mut interrupts = Interrupts::new()?;
+    let mut ticks = tokio::time::interval(if draws { BAR_INTERVAL } else { LINE_INTERVAL });
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let since = Instant::now();
+    let mut last: Option<MigrationStatus> = None;
+    loop {
+        store.restart_time();
+        let requested = async {
+            ticks.tick().await;
+            store.migration(id).await
+        };
+        let requested = tokio::select! {
+            requested = requested => requested,
+            _ = interrupts.next() => {
+                display.clear();
+                return Err(detached(id, last.as_ref(), options).into());
+            }
+        };
+        match requested {
+            Ok(migration) => {
+                display.show(&migration, draws)?;
+                if !Phase::of(&migration).moves() {
+                    display.clear();
+                    return Ok(migration);
+                }
+                last = Some(migration);
+            }
+            Err(error) if is_transient(&error) => display.retry(&error),
+            Err(error) => {
+                display.clear();
+                return Err(error);
+            }
+        }
+        if let Some(timeout) = options.timeout.filter(|timeout| since.elapsed() >= *timeout) {
+            display.clear();
+            return Err(timed_out(id, timeout, last.as_ref(), options).into());
+        }
+    }
+}
+
+/// Whether the store may respond later: it has no leader now, or no member responds.
+fn is_transient(error: &anyhow::Error) -> bool {
+    let exit = error.downcast_ref::<Failure>().map(Failure::exit);
+    matches!(exit, Some(Exit::Unhealthy | Exit::CannotConnect | Exit::Deadline))
+}
+
+/// The command that watches a migration.
+pub(crate) fn command(id: u64, flags: &str) -> String {
+    format!("seqsvr migration watch {id}{flags}")
+}
+
+fn detached(id: u64, last: Option<&MigrationStatus>, options: &WatchOptions) -> Failure {
+    let message = format!("detached: migration {id} continues at the store{}", progress(last));
+    Failure::new(Exit::Interrupted, message).hint(format!("`{}` watches it again", command(id, &options.flags)))
+}
+
+fn timed_out(id: u64, timeout: Duration, last: Option<&MigrationStatus>, options: &WatchOptions) -> Failure {
+    let message = format!("migration {id} is still under way after {timeout:?}{}", progress(last));
+    let hint = format!("it continues at the store: `{}` watches it again", command(id, &options.flags));
+    Failure::new(Exit::Deadline, message).hint(hint)
+}
+
+fn progress(last: Option<&MigrationStatus>) -> String {
+    last.map_or_else(String::new, |migration| format!("; {}", line(migration)))
+}
+
+/// The state of a migration in one line.
+pub(crate) fn line(migration: &MigrationStatus) -> String {
+    let (sections, phase) = (grouped(migration.sections.into()), Phase::of(migration));
+    let counts = format!("{}/{sections} {}", grouped(done(migration).into()), phase.name());
+    if phase.moves() {
+        format!("{counts}  {}{}", speed(migration), details(migration))
+    } else {
+        counts + &details(migration)
+    }
+}
+
+/// What is drawn or printed.
+struct Display<'a> {
+    output: &'a Output,
+    bar: Option<ProgressBar>,
+}
+
+impl Display<'_> {
+    fn show(&mut self, migration: &MigrationStatus, draws: bool) -> std::io::Result<()> {
+        if self.output.is_json() {
+            return self.output.json(&MigrationView::new(migration));
+        }
+        if !draws {
+            return self.output.line(line(migration));
+        }
+        // Two lines: figures that fit beside a bar, and under it what is cut at the width of the terminal.
+        let bar = self.bar.get_or_insert_with(|| {
+            self.output.progress_bar(migration.sections.into(), "{human_pos}/{human_len}  {prefix}\n{wide_msg}")
+        });
+        // The position last: the others draw as well.
+        bar.set_message(format!("(Ctrl-C detaches){}", details(migration)));
+        let phase = Phase::of(migration);
+        bar.set_prefix(match phase {
+            Phase::Open => speed(migration),
+            phase => format!("{}  {}", phase.name(), speed(migration)),
+        });
+        bar.set_position(done(migration).into());
+        bar.tick();
+        Ok(())
+    }
+
+    /// Shows that the store does not respond now.
+    fn retry(&self, error: &anyhow::Error) {
+        let text = format!("no response, trying again: {error:#}");
+        match &self.bar {
+            Some(bar) => {
+                bar.set_message(text);
+                bar.tick();
+            }
+            None => note(text),
+        }
+    }
+
+    fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The commands `next`, `current` and `advance`: one call each, and its results.
+
+use std::time::Duration;
+
+use clap::Args;
+use seq_client::{Allocation, CallError, Client, Current};
+use seq_command::exit::{Exit, Failure};
+use seq_command::output::{Output, Table, digits, grouped};
+use seq_command::plan::confirmed;
+use seq_command::target::Target;
+use seq_command::time_limit::time;
+use seq_core::limits::{MAX_ADVANCE, MAX_COUNT};
+use seq_proto::Reason;
+use serde::Serialize;
+
+use crate::item_report::items;
+
+/// The deadline of a call.
+#[derive(Clone, Copy, Debug, Args)]
+struct Deadline {
+    /// Time limit of connecting and of the call.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    timeout: Duration,
+}
+
+impl Deadline {
+    async fn connect(self, target: &Target) -> anyhow::Result<Client> {
+        target.connect(self.timeout).await
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr next 42\n  seqsvr next 42 -n 100      first and last of 100 numbers\n  \
+                        seqsvr next 42 43 44       one number each, behind its user\n  \
+                        seqsvr next 42 -o json | jq -r '.items[].value'\n\n\
+                        Exit codes: 0 allocated, 1 refused, 2 a user outside of the sets, 3 refused for now, 4 no node \
+                        responded, 7 the deadline passed, 8 some users were refused and others not. An error states \
+                        whether numbers may have been consumed: they are a gap, never a duplicate.")]
+pub struct NextArgs {
+    /// The users. One that is named twice gets two numbers.
+    #[arg(required = true, value_name = "UID")]
+    uids: Vec<u64>,
+    /// How many numbers for each user; of several the first and the last are printed.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = count)]
+    count: u32,
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    deadline: Deadline,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  seqsvr current 42\n  seqsvr current 42 43 44 -o json | jq -r '.items[] | .uid, .value'\n\n\
+                        Exit codes: 0 read, 1 refused, 2 a user outside of the sets, 3 refused for now, 4 no node \
+                        responded, 7 the deadline passed, 8 some users were refused and others not."
+)]
+pub struct CurrentArgs {
+    /// The users.
+    #[arg(required = true, value_name = "UID")]
+    uids: Vec<u64>,
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    deadline: Deadline,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr advance 42 1000 --dry-run\n  seqsvr advance 42 1000\n  \
+                        seqsvr advance 42 1000 --yes -o json    (in scripts)\n\n\
+                        The section's ceiling is raised with the user, and after a crash of the owner every user of the \
+                        section continues at the ceiling.\n\n\
+                        Exit codes: 0 the user is at the number or above it, 1 refused (ALREADY_PAST, ADVANCE_TOO_FAR), 2 \
+                        a user outside of the sets, or no terminal to confirm on, 3 refused for now, 4 no node responded, \
+                        6 declined, 7 the deadline passed. Repeating the command is harmless.")]
+pub struct AdvanceArgs {
+    /// The user.
+    #[arg(value_name = "UID")]
+    uid: u64,
+    /// The number to raise the user to; the next one allocated is above it.
+    #[arg(value_name = "NUMBER", value_parser = advance_target)]
+    to: u64,
+    /// Changes nothing; shows how far the user would be raised.
+    #[arg(long)]
+    dry_run: bool,
+    /// Skips the confirmation.
+    #[arg(long, conflicts_with = "dry_run")]
+    yes: bool,
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    deadline: Deadline,
+}
+
+fn count(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|count| (1..=MAX_COUNT).contains(count));
+    count.ok_or_else(|| "it must be from 1 to 1,000,000".to_owned())
+}
+
+fn advance_target(text: &str) -> Result<u64, String> {
+    let to = text.parse().ok().filter(|to| *to <= MAX_ADVANCE);
+    to.ok_or_else(|| format!("it must be from 0 to {}", grouped(MAX_ADVANCE)))
+}
+
+#[derive(Serialize)]
+struct Taken {
+    #[serde(serialize_with = "digits")]
+    first: u64,
+    #[serde(serialize_with = "digits")]
+    value: u64,
+    #[serde(serialize_with = "digits")]
+    prev: u64,
+    count: u32,
+    #[serde(serialize_with = "digits")]
+    epoch: u64,
+}
+
+#[derive(Serialize)]
+struct Read {
+    #[serde(serialize_with = "digits")]
+    value: u64,
+    exactness: &'static str,
+    #[serde(serialize_with = "digits")]
+    epoch: u64,
+}
+
+/// An advance that was made, or would be.
+#[derive(Serialize)]
+struct Advanced {
+    /// The last number before, or an upper bound of it.
+    #[serde(serialize_with = "digits")]
+    from: u64,
+    exactness: &'static str,
+    #[serde(serialize_with = "digits")]
+    to: u64,
+    dry_run: bool,
+}
+
+pub async fn next(args: NextArgs, output: &Output) -> anyhow::Result<Exit> {
+    let client = args.deadline.connect(&args.target).await?;
+    let results = match args.uids.as_slice() {
+        [uid] => vec![client.next_n(*uid, args.count).await],
+        uids => {
+            let batch: Vec<(u64, u32)> = uids.iter().map(|uid| (*uid, args.count)).collect();
+            client.next_many_n(&batch).await.unwrap_or_else(|error| uids.iter().map(|_| Err(error.clone())).collect())
+        }
+    };
+    let results = results.into_iter().map(|result| result.map(Taken::from)).collect();
+    let (replies, end) = items(&args.uids, results, &client, output)?.split();
+    if !replies.is_empty() {
+        let heading: &[&str] = if output.is_wide() { &["uid", "first", "last", "prev", "epoch"] } else { &[] };
+        let mut table = Table::new(heading);
+        for (uid, Taken { first, value, prev, epoch, .. }) in replies {
+            let uid = (args.uids.len() > 1 || output.is_wide()).then_some(uid);
+            let first = (args.count > 1 || output.is_wide()).then_some(first);
+            let more = output.is_wide().then_some([prev, epoch]).into_iter().flatten();
+            table.row(uid.into_iter().chain(first).chain([value]).chain(more).map(|number| number.to_string()));
+        }
+        output.table(&table)?;
+    }
+    end
+}
+
+pub async fn current(args: CurrentArgs, output: &Output) -> anyhow::Result<Exit> {
+    let client = args.deadline.connect(&args.target).await?;
+    let results = match client.current_many(&args.uids).await {
+        Ok(results) => results.into_iter().map(|result| result.map(Read::from)).collect(),
+        Err(error) => args.uids.iter().map(|_| Err(error.clone())).collect(),
+    };
+    let (replies, end) = items(&args.uids, results, &client, output)?.split();
+    if !replies.is_empty() {
+        let heading: &[&str] = if output.is_wide() { &["uid", "value", "exactness", "epoch"] } else { &[] };
+        let mut table = Table::new(heading);
+        for (uid, Read { value, exactness, epoch }) in replies {
+            let epoch = output.is_wide().then(|| epoch.to_string());
+            let uid = (args.uids.len() > 1 || output.is_wide()).then(|| uid.to_string());
+            table.row(uid.into_iter().chain([value.to_string(), exactness.to_owned()]).chain(epoch));
+        }
+        output.table(&table)?;
+    }
+    end
+}
+
+pub async fn advance(args: AdvanceArgs, output: &Output) -> anyhow::Result<Exit> {
+    let AdvanceArgs { uid, to, dry_run, yes, .. } = args;
+    let client = args.deadline.connect(&args.target).await?;
+    let result = match client.current(uid).await {
+        Ok(current) => {
+            let read = Read::from(current);
+            let advanced = Advanced { from: read.value, exactness: read.exactness, to, dry_run };
+            // The service decides on a user that is there, or past it: nothing would be raised.
+            let raises = !current.exact || current.value < to;
+            let asks = raises && !dry_run && !yes;
+            if asks && !confirmed(&advanced.question(uid))? {
+                return Ok(Exit::Declined);
+            }
+            check_past(uid, current, to)?;
+            if dry_run { Ok(advanced) } else { client.advance(uid, to).await.map(|_| advanced) }
+        }
+        Err(error) => Err::<_, CallError>(error),
+    };
+    let (replies, end) = items(&[uid], vec![result], &client, output)?.split();
+    for (uid, advanced) in replies {
+        output.line(advanced.text(uid))?;
+    }
+    end
+}
+
+/// Fails as the advance would, as far as a read foresees it: numbers never go back.
+fn check_past(uid: u64, current: Current, to: u64) -> Result<(), Failure> {
+    if current.exact && current.value > to {
+        let message = format!("uid {uid} is at {}, past {to} ({})", current.value, Reason::AlreadyPast);
+        return Err(Failure::new(Exit::Failed, message).reason(Reason::AlreadyPast.name()));
+    }
+    Ok(())
+}
+
+impl Advanced {
+    fn is_there(&self) -> bool {
+        self.exactness == EXACT && self.from == self.to
+    }
+
+    fn question(&self, uid: u64) -> String {
+        let bound = if self.exactness == EXACT { "" } else { "at most " };
+        format!("raise uid {uid} from {bound}{} to {}, for good", self.from, self.to)
+    }
+
+    fn text(&self, uid: u64) -> String {
+        let Advanced { from, to, dry_run, .. } = self;
+        match (self.is_there(), dry_run, self.exactness == EXACT) {
+            (true, ..) => format!("nothing to do: uid {uid} is at {to}"),
+            (false, true, true) => format!("uid {uid} would be raised from {from} to {to}"),
+            (false, true, false) => {
+                format!("uid {uid} would be raised to {to}, unless it is past that: it is at {from} at most")
+            }
+            (false, false, _) => format!("uid {uid} is at {to}, or above by other calls"),
+        }
+    }
+}
+
+impl From<Allocation> for Taken {
+    fn from(taken: Allocation) -> Taken {
+        let Allocation { value, prev, epoch, count, .. } = taken;
+        Taken { first: taken.first(), value, prev, count, epoch }
+    }
+}
+
+const EXACT: &str = "exact";
+
+impl From<Current> for Read {
+    fn from(Current { value, exact, epoch }: Current) -> Read {
+        Read { value, exactness: if exact { EXACT } else { "upper_bound" }, epoch }
+    }
+}

@@ -1,0 +1,177 @@
+//! The command `replay`: replays a recorded message trace through the service, by `seq-load`, and checks every reply.
+//!
+//! Every message allocates one number for every member of its group, in one call. The order is checked over the whole
+//! run, and with `--floors` over several runs; a violation is exit 1. Ctrl-C ends the run early, with its report and
+//! exit 130.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+use seq_command::exit::{Exit, Failure};
+use seq_command::output::Output;
+use seq_command::security;
+use seq_command::signals::{self, Interrupts};
+use seq_command::target::{self, Target};
+use seq_command::time_limit::time;
+use seq_core::Seq;
+use seq_core::limits::MAX_ITEMS;
+use seq_load::endpoint::{AnyTransport, Endpoint, EndpointOptions};
+use seq_load::raises::RaiseWatch;
+use seq_load::replay::drive::{Drive, ReplayOptions};
+use seq_load::replay::high_water::{self, HighWaterMarks, Replacement};
+use seq_load::replay::trace::Trace;
+use seq_order::Checker;
+
+mod report;
+
+use report::Report;
+
+/// Interval of drawing the progress bar and polling the ceiling raises.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Arguments of `replay`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  seqsvr replay messages.csv.gz\n  seqsvr replay messages.csv --limit 1000 -o json\n  \
+                        zstdcat messages.csv.zst | seqsvr replay -\n\n\
+                        Exit codes: 0 every message was sent and the order held, 1 not so, 2 a wrong file or address, 4 no \
+                        node responded, 7 the deadline of connecting passed, 130 interrupted, and the order held."
+)]
+pub struct ReplayArgs {
+    /// The trace: CSV with the header second,group,sender, plain or gzip; - for standard input.
+    file: PathBuf,
+    #[command(flatten)]
+    target: Target,
+    /// Messages in flight at a time.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    concurrency: u16,
+    /// Connections to each node.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    connections: u8,
+    /// Time limit of one call; items without a number then are retried.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    timeout: Duration,
+    /// How long a message is retried before the replay gives up; long enough for a restart of the cluster.
+    #[arg(long, value_name = "TIME", alias = "timeout-s", default_value = "60s", value_parser = time)]
+    patience: Duration,
+    /// Speed: max, or a factor of the recorded time, as 10 for ten times as fast.
+    #[arg(long, value_name = "FACTOR", default_value = "max", value_parser = speed)]
+    speed: Speed,
+    /// Send only the first N messages.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// High-water marks that join runs: the largest number of every uid is read from this file, if it exists, and
+    /// written to it at the end.
+    #[arg(long, value_name = "FILE")]
+    floors: Option<PathBuf>,
+    /// No other client uses these uids: a previous number that this run did not allocate is a violation, too.
+    #[arg(long)]
+    exclusive: bool,
+}
+
+/// Speed of the replay; `None` is as fast as replies come.
+#[derive(Clone, Copy, Debug)]
+struct Speed(Option<f64>);
+
+fn speed(text: &str) -> Result<Speed, String> {
+    match text.trim_end_matches('x').parse::<f64>() {
+        _ if text == "max" => Ok(Speed(None)),
+        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(Speed(Some(factor))),
+        _ => Err("neither \"max\" nor a factor above 0".to_owned()),
+    }
+}
+
+/// Runs the command.
+pub async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
+    let usage = |error: anyhow::Error| Failure::new(Exit::Usage, format!("{error:#}"));
+    let trace = Trace::open(&args.file).map_err(|error| usage(error.into()))?;
+    let floors = match &args.floors {
+        Some(file) => high_water::load(file).map_err(|error| usage(error.into()))?,
+        None => HighWaterMarks::new(),
+    };
+    // Opened before the run, so that a path that cannot be written fails first.
+    let replacement =
+        args.floors.as_deref().map(|file| Replacement::create(file).map_err(|error| cannot_write(file, error)));
+    let replacement = replacement.transpose().map_err(usage)?;
+    let limit = args.limit.unwrap_or(u64::MAX).min(trace.messages.len() as u64);
+    let options = ReplayOptions { speed: args.speed.0, limit: limit as usize, timeout: args.patience };
+    let mut checker = Checker::new(trace.uids.len());
+    for (user, uid) in trace.users() {
+        if let Some(floor) = floors.get(&uid) {
+            checker.join_floor(user, floor.0);
+        }
+    }
+
+    let endpoint = EndpointOptions {
+        addrs: args.target.addrs()?,
+        access: security::access()?,
+        redis: String::new(),
+        prefix: String::new(),
+        connections: usize::from(args.connections),
+        deadline: args.timeout,
+        // A message is one call: no group is larger.
+        batch: MAX_ITEMS,
+        coalesce: true,
+    };
+    let transports = target::open(Endpoint::Sdk, &endpoint, usize::from(args.concurrency)).await?;
+    let mut raises = target::raise_watch(&endpoint.addrs);
+    raises.poll().await;
+    let drive = Drive::new(&trace, transports, options, checker);
+    let bar = output.progress_bar(limit, "{human_pos}/{human_len} messages  {per_sec:0}  ETA {eta}");
+    let interrupted = watch(&drive, &mut raises, bar, Interrupts::new()?).await;
+    raises.poll().await;
+    let seconds = drive.elapsed();
+    let state = drive.into_state();
+
+    if let (Some(file), Some(replacement)) = (&args.floors, replacement) {
+        replacement.save(&joined(floors, &trace, &state.checker)).map_err(|error| cannot_write(file, error))?;
+    }
+    let report = Report::new(&trace, &state, &raises, seconds, args.exclusive, interrupted);
+    report.print(output)?;
+    Ok(report.exit())
+}
+
+fn cannot_write(file: &Path, error: std::io::Error) -> anyhow::Error {
+    anyhow::Error::from(error).context(format!("cannot write {}", file.display()))
+}
+
+/// Runs the replay with its progress bar and the polls of the raises; a signal ends it early, and a second one the
+/// process. Returns whether one did.
+async fn watch(
+    drive: &Drive<'_, AnyTransport>,
+    raises: &mut RaiseWatch,
+    bar: ProgressBar,
+    mut interrupts: Interrupts,
+) -> bool {
+    let mut interrupted = false;
+    let mut ticks = tokio::time::interval(TICK);
+    let replay = drive.run();
+    tokio::pin!(replay);
+    loop {
+        tokio::select! {
+            () = &mut replay => break,
+            _ = interrupts.next() => {
+                if std::mem::replace(&mut interrupted, true) {
+                    signals::exit_at_once();
+                }
+                drive.stop();
+            }
+            _ = ticks.tick() => {
+                bar.set_position(drive.messages_done());
+                tokio::select! {
+                    () = &mut replay => break,
+                    () = raises.poll() => {}
+                }
+            }
+        }
+    }
+    bar.finish_and_clear();
+    interrupted
+}
+
+/// The high-water marks after a run: those of the run for the trace's uids, the loaded ones for all others.
+fn joined(mut floors: HighWaterMarks, trace: &Trace, checker: &Checker) -> HighWaterMarks {
+    floors.extend(trace.users().map(|(user, uid)| (uid, Seq(checker.floor(user)))).filter(|(_, floor)| floor.0 > 0));
+    floors
+}

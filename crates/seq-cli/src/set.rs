@@ -1,0 +1,58 @@
+//! The command `set`: the sets of a cluster, and the migrations of sections between them.
+//!
+//! Each change is planned by the stores first, shown, confirmed, and made as a compare-and-set: what the plan rests on
+//! is compared where it is applied.
+
+use clap::Subcommand;
+use seq_command::exit::Exit;
+use seq_command::output::Output;
+
+mod close;
+mod define;
+mod forget;
+mod list;
+mod migrate;
+mod plan;
+mod settle;
+
+/// The commands for sets.
+#[derive(Debug, Subcommand)]
+pub enum SetCommand {
+    /// Defines the first set of a cluster, with all sections of its uids.
+    Init(define::InitArgs),
+    /// Defines a further set of a cluster, without sections.
+    Create(define::CreateArgs),
+    /// Defines the sets of set files where they are not defined, and compares them with the files where they are.
+    Apply(define::ApplyArgs),
+    /// Lists the sets of the cluster.
+    List(list::ListArgs),
+    /// Shows a set: its sections, nodes and migrations.
+    Show(list::ShowArgs),
+    /// Migrates a part of a set's sections into another set.
+    Split(migrate::SplitArgs),
+    /// Migrates all sections of a set into another one, and closes it.
+    Merge(migrate::MergeArgs),
+    /// Migrates sections of a set into another one.
+    Migrate(migrate::MigrateArgs),
+    /// Closes a set that has no sections, for good.
+    Close(close::CloseArgs),
+    /// Removes a set that does not exist from those that another one knows.
+    Forget(forget::ForgetArgs),
+}
+
+pub fn run(command: SetCommand, output: &Output) -> anyhow::Result<Exit> {
+    seq_command::client_runtime()?.block_on(async {
+        match command {
+            SetCommand::Init(args) => define::init(&args, output).await,
+            SetCommand::Create(args) => define::create(&args, output).await,
+            SetCommand::Apply(args) => define::apply(&args, output).await,
+            SetCommand::List(args) => list::list(&args, output).await,
+            SetCommand::Show(args) => list::show(&args, output).await,
+            SetCommand::Split(args) => migrate::split(args, output).await,
+            SetCommand::Merge(args) => migrate::merge(args, output).await,
+            SetCommand::Migrate(args) => migrate::migrate(args, output).await,
+            SetCommand::Close(args) => close::close(&args, output).await,
+            SetCommand::Forget(args) => forget::forget(&args, output).await,
+        }
+    })
+}

@@ -1,0 +1,278 @@
+//! The commands `set split`, `set merge` and `set migrate`: sections of a set into another one.
+//!
+//! The leader of the set that the sections leave makes the plan, and requests its half from the other set. The plan is
+//! started only if everything that it rests on still holds.
+
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+use seq_command::exit::{Exit, Failure, report_error};
+use seq_command::output::Output;
+use seq_command::plan::ConfirmedPlanArgs;
+use seq_command::selection::{Sections, Selection, sections_text, uid};
+use seq_command::store_client::{SetAddress, TimeoutArgs};
+use seq_command::survey;
+use seq_core::plan::Fingerprint;
+use seq_proto::v1::{ListSectionsRequest, MigrationStatus, PlanMigrationRequest, SectionRange};
+
+use super::close;
+use super::plan::PlanView;
+use crate::cluster_client::{Cluster, SetClient};
+use crate::migration::view::{MigrationView, Phase};
+use crate::migration::watch;
+use crate::migration::watch::WatchOptions;
+use crate::migration::{PaceArgs, report};
+use crate::section;
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["at", "uids", "sections"]),
+          after_help = "Examples:\n  seqsvr set split im-a --at 5_000_000 --into im-b --dry-run\n  \
+                        seqsvr set split im-a --at 5_000_000 --into im-b --rate 50/s --wait\n  \
+                        seqsvr set split im-a --uids 3_000_000..4_000_000 --into im-b --plan 9f3c0a77d1e25b48\n\n\
+                        The other set is defined first: `seqsvr set create`. Requests are served throughout, and no \
+                        number is skipped. The sections stay in the other set for good once `seqsvr migration \
+                        complete` is run; until then `seqsvr migration rollback` returns them.\n\n\
+                        Exit codes: 0 started, with --wait all have arrived, 1 refused, or the plan has problems, 2 a \
+                        wrong range, file or address, or no terminal to confirm on, 3 a store has no set or no \
+                        majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not \
+                        done within --timeout, 130 interrupted.")]
+pub struct SplitArgs {
+    /// The first uid to migrate, with which a section begins: from there to the end of the set's sections around it.
+    #[arg(long, value_name = "UID", value_parser = uid, conflicts_with_all = ["uids", "sections"])]
+    at: Option<u64>,
+    #[command(flatten)]
+    selection: Selection,
+    /// Watches until all sections have arrived.
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  seqsvr set merge im-b --into im-a --dry-run\n  seqsvr set merge im-b --into im-a \
+                        --yes\n\n\
+                        It watches the migration, completes it and closes the set. If it is interrupted, repeat it: it \
+                        continues where it stopped.\n\n\
+                        Exit codes: 0 the set is closed, with --keep-open all sections have arrived, 1 refused, or \
+                        the plan has problems, 2 a wrong file or address, or no terminal to confirm on, 3 a store has \
+                        no set or no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 \
+                        declined, 7 not done within --timeout, 130 interrupted."
+)]
+pub struct MergeArgs {
+    /// Keeps the set open, without sections; the migration can be rolled back.
+    #[arg(long)]
+    keep_open: bool,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["all", "uids", "sections"]),
+          after_help = "Examples:\n  seqsvr set migrate im-a --sections 30..40 --into im-b --wait\n  \
+                        seqsvr set migrate im-a --uids 0..1_000_000 --uids 5_000_000..6_000_000 --into im-b\n  \
+                        seqsvr set migrate im-a --all --into im-b\n\n\
+                        Exit codes: as `seqsvr set split`: 0 started, with --wait all have arrived, 1 refused, or the \
+                        plan has problems, 2 a wrong range, file or address, or no terminal to confirm on, 3 a store \
+                        has no set or no majority, 4 no node responded, 5 the plan is stale and nothing was changed, \
+                        6 declined, 7 not done within --timeout, 130 interrupted.")]
+pub struct MigrateArgs {
+    /// All sections that are in the set.
+    #[arg(long, conflicts_with_all = ["uids", "sections"])]
+    all: bool,
+    #[command(flatten)]
+    selection: Selection,
+    /// Watches until all sections have arrived.
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// What every migration needs.
+#[derive(Debug, Args)]
+struct CommonArgs {
+    /// Name or id of the set that the sections leave.
+    #[arg(value_name = "SET")]
+    from: String,
+    /// Name or id of the set that they go to.
+    #[arg(long, value_name = "SET")]
+    into: String,
+    #[command(flatten)]
+    pace: PaceArgs,
+    #[command(flatten)]
+    confirm: ConfirmedPlanArgs,
+    #[command(flatten)]
+    target: SetAddress,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
+}
+
+/// Which sections a command migrates.
+enum What {
+    /// From the section that begins at a uid to the end of the resident ones around it.
+    From(u64),
+    Selected(Selection),
+    All,
+}
+
+/// How a started migration ends the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// It continues at the stores.
+    Return,
+    /// The command watches it.
+    Watch,
+    /// The command watches it, completes it and closes the set.
+    Close,
+}
+
+impl Then {
+    fn text(self, from: &str) -> Option<String> {
+        (self == Then::Close).then(|| format!("completes the migration and closes set {from}, both for good"))
+    }
+}
+
+pub(crate) async fn split(args: SplitArgs, output: &Output) -> anyhow::Result<Exit> {
+    let what = args.at.map_or(What::Selected(args.selection), What::From);
+    run("split", &args.common, what, if args.wait { Then::Watch } else { Then::Return }, output).await
+}
+
+pub(crate) async fn migrate(args: MigrateArgs, output: &Output) -> anyhow::Result<Exit> {
+    let what = if args.all { What::All } else { What::Selected(args.selection) };
+    run("migrate", &args.common, what, if args.wait { Then::Watch } else { Then::Return }, output).await
+}
+
+pub(crate) async fn merge(args: MergeArgs, output: &Output) -> anyhow::Result<Exit> {
+    let common = &args.common;
+    let then = if args.keep_open { Then::Watch } else { Then::Close };
+    if common.confirm.plan.dry_run {
+        return run("merge", common, What::All, then, output).await;
+    }
+    // A merge that was interrupted has a migration under way, or one to complete, or a set to close.
+    let mut set = common.connect().await?;
+    let to = set.find(&common.into)?.id;
+    let migrations = set.store.migrations(None).await?;
+    let begun = migrations.iter().find(|migration| {
+        migration.to_set_id == to
+            && !migration.is_return
+            && matches!(Phase::of(migration), Phase::Open | Phase::Paused | Phase::Arrived)
+    });
+    match begun {
+        Some(begun) if begun.sections.saturating_sub(begun.departed) == set.info().sections => {
+            if !output.is_json() {
+                output.line(format_args!("migration {} has begun already: {}", begun.id, watch::line(begun)))?;
+            }
+            end(set, begun.id, common, then, output).await
+        }
+        None if set.info().sections == 0 && then == Then::Close => {
+            close::drained(set, Fingerprint::NONE, &common.flags(), output).await
+        }
+        _ => run("merge", common, What::All, then, output).await,
+    }
+}
+
+impl CommonArgs {
+    async fn connect(&self) -> anyhow::Result<SetClient> {
+        Cluster::connect(&self.target, self.timeout.duration()).await?.into_set(&self.from).await
+    }
+
+    fn flags(&self) -> String {
+        self.target.flags()
+    }
+}
+
+/// Plans a migration, shows the plan, and starts it once it is confirmed.
+async fn run(
+    operation: &'static str,
+    args: &CommonArgs,
+    what: What,
+    then: Then,
+    output: &Output,
+) -> anyhow::Result<Exit> {
+    let mut set = args.connect().await?;
+    let target = set.find(&args.into)?.clone();
+    let to = target.id.to_string();
+    let (runs, all) = runs_of(&mut set, what).await?;
+    let pace = args.pace.pace(false);
+    let response = set.store.plan(PlanMigrationRequest { to, runs, all, pace: Some(pace) }).await?;
+    let Some(plan) = response.plan.clone() else {
+        return Err(Failure::new(Exit::Failed, "the response of the store has no plan").into());
+    };
+    let mut view = PlanView::new(operation, args.confirm.plan.dry_run, set.info(), &response, &pace)?;
+    if response.problems.is_empty() {
+        view.count_leased(survey::leased(&target.name, &target.allocs).await);
+    }
+    let is_shown = !output.is_json();
+    if is_shown {
+        output.text(&view.render(output.is_wide(), then.text(&args.from).as_deref()))?;
+    }
+    if !view.problems().is_empty() {
+        if output.is_json() {
+            output.json(&view)?;
+        }
+        report_error(&format_args!("this migration is not possible: {}", view.problems().join("; ")));
+        return Ok(Exit::Failed);
+    }
+    args.confirm.plan.check(Fingerprint(plan.fingerprint))?;
+    if args.confirm.plan.dry_run {
+        if output.is_json() {
+            output.json(&view)?;
+        }
+        return Ok(Exit::Ok);
+    }
+    if !args.confirm.confirmed(&view.effect())? {
+        return Ok(Exit::Declined);
+    }
+    set.store.restart_time();
+    let migration = set.store.start_migration(plan, pace).await?;
+    if output.is_json() {
+        view.migration = Some(MigrationView::new(&migration));
+        output.json(&view)?;
+    } else {
+        started(&migration, then, &args.flags(), output)?;
+    }
+    if then == Then::Return { Ok(Exit::Ok) } else { end(set, migration.id, args, then, output).await }
+}
+
+/// The runs of sections that the request names, and whether it is about all.
+async fn runs_of(set: &mut SetClient, what: What) -> anyhow::Result<(Vec<SectionRange>, bool)> {
+    let layout = Sections::of(set.info())?;
+    match what {
+        What::All => Ok((Vec::new(), true)),
+        What::Selected(selection) => Ok((layout.runs(&selection)?, false)),
+        What::From(uid) => {
+            let request = ListSectionsRequest { summarize: true, ..ListSectionsRequest::default() };
+            let records = section::fetch(&mut set.store, request, None).await?;
+            Ok((layout.run_from(uid, &set.info().name, &records)?, false))
+        }
+    }
+}
+
+fn started(migration: &MigrationStatus, then: Then, flags: &str, output: &Output) -> std::io::Result<()> {
+    let MigrationStatus { id, from, to, sections, .. } = migration;
+    output
+        .line(format_args!("migration {id} has started: {} from set {from} to set {to}", sections_text(*sections)))?;
+    if then == Then::Return { output.line(format_args!("  watch it: {}", watch::command(*id, flags))) } else { Ok(()) }
+}
+
+/// Watches a migration to its end; with [`Then::Close`], completes it and closes the set.
+async fn end(mut set: SetClient, id: u64, args: &CommonArgs, then: Then, output: &Output) -> anyhow::Result<Exit> {
+    let options = WatchOptions { timeout: None::<Duration>, flags: args.flags() };
+    let migration = watch::watch(&mut set.store, id, &options, output).await?;
+    if Phase::of(&migration) == Phase::RolledBack {
+        let message = format!("migration {id} was rolled back: its sections are in set {} again", migration.from);
+        return Err(Failure::new(Exit::Failed, message).into());
+    }
+    if then == Then::Watch {
+        return report(&migration, &options.flags, output);
+    }
+    set.store.restart_time();
+    let migration = set.store.complete(id).await?;
+    if !output.is_json() {
+        let sections = sections_text(migration.sections);
+        output.line(format_args!("migration {id} is completed: {sections} in set {} for good", migration.to))?;
+    }
+    close::drained(set, Fingerprint::NONE, &options.flags, output).await
+}

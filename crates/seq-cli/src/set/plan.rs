@@ -1,0 +1,214 @@
+//! The plan of a migration, as a command prints it before anything is changed.
+
+use std::fmt::Write;
+
+use seq_command::output::{Table, digits, grouped};
+use seq_command::selection::{Sections, range_text, run_text, sections_text};
+use seq_core::plan::Fingerprint;
+use seq_proto::v1::{MigrationPace, PlanMigrationResponse, SetInfo};
+use serde::Serialize;
+
+use crate::migration::view::MigrationView;
+
+/// Pace of a migration for which the command names none: that of the store.
+const DEFAULT_RATE: u32 = 200;
+const DEFAULT_MAX_PAUSE_MS: u32 = 100;
+
+/// Runs that are listed in plain output; `-o wide` and JSON have all of them.
+const RUNS_SHOWN: usize = 8;
+
+/// A plan with what a check of both sets found. As JSON it is the result of the command.
+#[derive(Serialize)]
+pub(super) struct PlanView {
+    operation: &'static str,
+    dry_run: bool,
+    /// Id of the plan, and of the migration once it is started.
+    #[serde(serialize_with = "digits")]
+    id: u64,
+    /// Hash of what the plan rests on, in hexadecimal digits, for `--plan`; none where problems prevent it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<String>,
+    from: SideView,
+    to: SideView,
+    runs: Vec<RunView>,
+    sections: u32,
+    #[serde(serialize_with = "digits")]
+    uids: u64,
+    /// Sections without an owner: they depart without exact values.
+    unowned: u32,
+    /// AllocSvrs of the target that can own sections.
+    target_allocs: u32,
+    /// AllocSvrs of them that respond to this command and have a lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_allocs_leased: Option<u32>,
+    /// Most log entries in the set that the sections leave; there are fewer in the other one.
+    writes: u64,
+    /// Estimated duration.
+    seconds: u64,
+    /// Sections a second.
+    rate: u32,
+    max_pause_ms: u32,
+    warnings: Vec<String>,
+    problems: Vec<String>,
+    /// The migration, once it is started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) migration: Option<MigrationView>,
+}
+
+/// One of the sets, with its sections before and after.
+#[derive(Serialize)]
+struct SideView {
+    name: String,
+    #[serde(serialize_with = "digits")]
+    id: u64,
+    /// Count of restores.
+    restores: u64,
+    sections: u32,
+    sections_after: u32,
+}
+
+#[derive(Serialize)]
+struct RunView {
+    first_section: u32,
+    sections: u32,
+    #[serde(serialize_with = "digits")]
+    uid_start: u64,
+    #[serde(serialize_with = "digits")]
+    uid_end: u64,
+    #[serde(skip)]
+    text: String,
+}
+
+/// Restores from a backup that a lineage counts.
+pub(crate) fn restores(lineage: u64) -> u64 {
+    lineage >> 32
+}
+
+impl PlanView {
+    pub(super) fn new(
+        operation: &'static str,
+        dry_run: bool,
+        source: &SetInfo,
+        response: &PlanMigrationResponse,
+        pace: &MigrationPace,
+    ) -> anyhow::Result<PlanView> {
+        let layout = Sections::of(source)?;
+        let plan = response.plan.clone().unwrap_or_default();
+        let sections = response.sections;
+        let run = |run: &seq_proto::v1::SectionRange| {
+            let uids = layout.uids(run);
+            let text = format!("{}  (uids {})", run_text(run), range_text(&uids));
+            RunView {
+                first_section: run.first_section,
+                sections: run.sections,
+                uid_start: uids.start,
+                uid_end: uids.end,
+                text,
+            }
+        };
+        Ok(PlanView {
+            operation,
+            dry_run,
+            id: plan.id,
+            fingerprint: response.problems.is_empty().then(|| Fingerprint(plan.fingerprint).to_string()),
+            from: SideView {
+                restores: restores(plan.from_lineage),
+                sections: source.sections,
+                sections_after: source.sections.saturating_sub(sections),
+                name: plan.from,
+                id: plan.from_set_id,
+            },
+            to: SideView {
+                restores: restores(plan.to_lineage),
+                sections: response.target_sections,
+                sections_after: response.target_sections.saturating_add(sections),
+                name: plan.to,
+                id: plan.to_set_id,
+            },
+            runs: plan.runs.iter().map(run).collect(),
+            sections,
+            uids: response.uids,
+            unowned: response.unowned,
+            target_allocs: response.target_allocs,
+            target_allocs_leased: None,
+            writes: response.writes,
+            seconds: response.seconds,
+            rate: if pace.rate == 0 { DEFAULT_RATE } else { pace.rate },
+            max_pause_ms: if pace.max_pause_ms == 0 { DEFAULT_MAX_PAUSE_MS } else { pace.max_pause_ms },
+            warnings: response.warnings.clone(),
+            problems: response.problems.clone(),
+            migration: None,
+        })
+    }
+
+    /// Notes how many AllocSvrs of the target respond with a lease: the store counts one that was lost as live until
+    /// its lease is over.
+    pub(super) fn count_leased(&mut self, leased: u32) {
+        self.target_allocs_leased = Some(leased.min(self.target_allocs));
+        if leased < self.target_allocs {
+            self.warnings.push(format!(
+                "{leased} of the {} allocators of set {:?} that can own sections respond here with a lease: sections for the others \
+                 wait, or are not served; start them, or plan again in a few seconds",
+                self.target_allocs, self.to.name
+            ));
+        }
+    }
+
+    pub(super) fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// What the command would do, for the confirmation.
+    pub(super) fn effect(&self) -> String {
+        format!("migrate {} from set {} to set {}", sections_text(self.sections), self.from.name, self.to.name)
+    }
+
+    /// The plan as text. `then` is what the command does after the migration.
+    pub(super) fn render(&self, wide: bool, then: Option<&str>) -> String {
+        let mut text = String::new();
+        let mut sets = Table::new(&["set", "sections", "after", "restores"]).right(&[1, 2, 3]);
+        for side in [&self.from, &self.to] {
+            let numbers = [side.sections.into(), side.sections_after.into(), side.restores].map(grouped);
+            sets.row([side.name.clone()].into_iter().chain(numbers));
+        }
+        text.push_str(&sets.render());
+        let mut line = |name: &str, value: std::fmt::Arguments<'_>| {
+            writeln!(text, "{name:<12} {value}").expect("a String takes every write");
+        };
+        let shown = if wide { self.runs.len() } else { RUNS_SHOWN };
+        for (index, run) in self.runs.iter().take(shown).enumerate() {
+            line(if index == 0 { "sections" } else { "" }, format_args!("{}", run.text));
+        }
+        if self.runs.len() > shown {
+            line("", format_args!("and {} more runs; -o wide lists them", self.runs.len() - shown));
+        }
+        line("in all", format_args!("{}, {} uids", sections_text(self.sections), grouped(self.uids)));
+        if self.unowned > 0 {
+            line("no owner", format_args!("{}: without exact values, at the ceiling", sections_text(self.unowned)));
+        }
+        line("target", format_args!("allocators that can own sections: {}", self.target_allocs));
+        line(
+            "time",
+            format_args!(
+                "about {} s at {} sections/s, pauses of a section up to {} ms",
+                grouped(self.seconds),
+                grouped(self.rate.into()),
+                grouped(self.max_pause_ms.into())
+            ),
+        );
+        line("log entries", format_args!("up to {} in set {}", grouped(self.writes), self.from.name));
+        if let Some(then) = then {
+            line("then", format_args!("{then}"));
+        }
+        for warning in &self.warnings {
+            line("warning", format_args!("{warning}"));
+        }
+        for problem in &self.problems {
+            line("problem", format_args!("{problem}"));
+        }
+        if let Some(fingerprint) = &self.fingerprint {
+            line("plan", format_args!("{fingerprint}"));
+        }
+        text
+    }
+}

@@ -1,0 +1,121 @@
+//! Waits until the sets of a cluster know of a change: they exchange messages every two seconds, and the next command
+//! of an operator may go to any of them.
+
+use std::time::{Duration, Instant};
+
+use seq_command::exit::{Exit, Failure};
+use seq_command::output::{Output, note};
+use seq_command::set_file::SetFile;
+use seq_command::store_client::StoreClient;
+use seq_proto::v1::{SetInfo, SetState};
+
+/// Interval of requests.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long a closed set is waited for at each other set, which may not respond.
+const CLOSED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Returns the first of these sets that a list lacks.
+fn missing<'a>(sets: &[SetInfo], names: &'a [String]) -> Option<&'a str> {
+    let lacks = |name: &&String| !sets.iter().any(|set| set.name == **name);
+    names.iter().find(lacks).map(String::as_str)
+}
+
+/// Whether a list has a set as something else than closed.
+fn is_open(sets: &[SetInfo], name: &str) -> bool {
+    sets.iter().any(|set| set.name == name && set.state() != SetState::Closed)
+}
+
+/// Waits until the stores of these files know all of these sets.
+///
+/// # Errors
+/// [`Exit::Deadline`]: a store does not, in time.
+pub(super) async fn until_known(
+    files: &[&SetFile],
+    names: &[String],
+    timeout: Duration,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let stores = files.iter().map(|file| (file.spec.name.clone(), StoreClient::of_file(file, timeout)));
+    until_all_know(stores.collect(), names, timeout, output).await
+}
+
+/// Waits until these stores, each with its name, know all of these sets.
+///
+/// # Errors
+/// [`Exit::Deadline`]: a store does not, in time.
+pub(super) async fn until_all_know(
+    stores: Vec<(String, StoreClient)>,
+    names: &[String],
+    timeout: Duration,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let line = output.progress_line();
+    let since = Instant::now();
+    for (of, mut store) in stores {
+        loop {
+            store.restart_time();
+            let sets = store.sets().await?.unwrap_or_default();
+            let Some(name) = missing(&sets, names) else { break };
+            if since.elapsed() > timeout {
+                line.finish_and_clear();
+                let message = format!("set {name} is defined, and {of} does not know it within {timeout:?}");
+                let hint = "their stores exchange messages every two seconds: `seqsvr set list` shows what a set knows";
+                return Err(Failure::new(Exit::Deadline, message).hint(hint).into());
+            }
+            line.set_message(format!("waiting until {of} knows set {name}"));
+            line.tick();
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+    line.finish_and_clear();
+    Ok(())
+}
+
+/// Waits until the other sets have a set as closed. One that does not respond is named, and not waited for: the set is
+/// closed whatever it knows.
+pub(super) async fn until_closed(others: &[SetInfo], name: &str, output: &Output) {
+    let line = output.progress_line();
+    for other in others.iter().filter(|other| other.state() == SetState::Open && !other.stores.is_empty()) {
+        let mut store = StoreClient::at("", &other.stores, CLOSED_TIMEOUT);
+        let since = Instant::now();
+        loop {
+            match store.sets().await {
+                Ok(Some(sets)) if is_open(&sets, name) && since.elapsed() < CLOSED_TIMEOUT => {}
+                Ok(Some(sets)) if is_open(&sets, name) => {
+                    note(format_args!("set {} does not know yet that set {name} is closed", other.name));
+                    break;
+                }
+                Ok(_) => break,
+                Err(error) => {
+                    note(format_args!(
+                        "whether set {} knows that set {name} is closed is not known: {error:#}",
+                        other.name
+                    ));
+                    break;
+                }
+            }
+            store.restart_time();
+            line.set_message(format!("waiting until set {} knows that set {name} is closed", other.name));
+            line.tick();
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+    line.finish_and_clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_known_when_every_set_states_it() {
+        let set =
+            |name: &str, state: SetState| SetInfo { name: name.to_owned(), state: state.into(), ..SetInfo::default() };
+        let sets = [set("a", SetState::Open), set("b", SetState::Closing), set("c", SetState::Closed)];
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(missing(&sets, &names(&["a", "b"])), None);
+        assert_eq!(missing(&sets, &names(&["a", "d", "e"])), Some("d"));
+        assert_eq!(["a", "b", "c", "d"].map(|name| is_open(&sets, name)), [true, true, false, false]);
+    }
+}

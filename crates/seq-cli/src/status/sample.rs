@@ -1,0 +1,92 @@
+//! Responses of the nodes of a cluster, and the nodes that they name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use seq_command::store_client::NodeRole;
+use seq_core::clock_offset::{self, ClockOffset};
+use seq_proto::v1::status_response::Role;
+use seq_proto::v1::{RouteSet, Routes, SetInfo, SetState, StatusResponse};
+
+use super::StatusResult;
+
+/// Responses of nodes, and the nodes and sets that they name.
+#[derive(Debug, Default)]
+pub(super) struct Sample {
+    /// By address.
+    pub(super) responses: BTreeMap<String, StatusResult>,
+    /// Sets of the cluster that others name, by name.
+    pub(super) sets: BTreeMap<String, NamedSet>,
+    /// Set and role of nodes that others name, by address.
+    pub(super) nodes: BTreeMap<String, (String, NodeRole)>,
+    /// Clocks of nodes that respond, by address.
+    pub(super) clocks: BTreeMap<String, ClockOffset>,
+}
+
+/// A set as another set knows it.
+#[derive(Debug, Default)]
+pub(super) struct NamedSet {
+    /// Whether it is closed for good.
+    pub(super) closed: bool,
+    /// Uids of the layout; empty where they are not known.
+    pub(super) uids: (u64, u64),
+}
+
+impl Sample {
+    /// Adds the nodes and sets that a node's status names; with `all_sets` also of other sets.
+    pub(super) fn learn_status(&mut self, response: &StatusResponse, all_sets: bool) {
+        let set = &response.set;
+        match &response.role {
+            Some(Role::Store(store)) => {
+                let stores = store.members.iter().map(|member| (&member.addr, NodeRole::Store));
+                let allocs = store.allocs.iter().map(|alloc| (&alloc.addr, NodeRole::Alloc));
+                stores.chain(allocs).for_each(|(addr, role)| self.add(addr, set, role));
+                store.sets.iter().filter(|_| all_sets).for_each(|info| self.learn_set(info));
+            }
+            Some(Role::Alloc(alloc)) => {
+                alloc.store_addrs.iter().for_each(|addr| self.add(addr, set, NodeRole::Store));
+            }
+            // A proxy: it has routes and nothing else.
+            None => {}
+        }
+    }
+
+    fn learn_set(&mut self, info: &SetInfo) {
+        let closed = info.state() == SetState::Closed;
+        let named = self.sets.entry(info.name.clone()).or_default();
+        named.closed |= closed;
+        named.uids = (info.uid_start, info.uid_end);
+        info.stores.iter().for_each(|addr| self.add(addr, &info.name, NodeRole::Store));
+        info.allocs.iter().for_each(|addr| self.add(addr, &info.name, NodeRole::Alloc));
+    }
+
+    /// Adds the nodes and sets of a route table; with `all_sets` also of other sets.
+    pub(super) fn learn_routes(&mut self, routes: &Routes, all_sets: bool) {
+        routes.nodes.iter().for_each(|node| self.add(&node.addr, &routes.set, NodeRole::Alloc));
+        for RouteSet { name, allocs, .. } in routes.sets.iter().filter(|_| all_sets) {
+            self.sets.entry(name.clone()).or_default();
+            allocs.iter().for_each(|addr| self.add(addr, name, NodeRole::Alloc));
+        }
+    }
+
+    fn add(&mut self, addr: &str, set: &str, role: NodeRole) {
+        self.nodes.entry(addr.to_owned()).or_insert_with(|| (set.to_owned(), role));
+    }
+
+    /// Addresses that were named and not asked yet. Closed sets are not asked: their machines may be gone.
+    pub(super) fn unasked(&self) -> BTreeSet<String> {
+        let closed = |set: &String| self.sets.get(set).is_some_and(|set| set.closed);
+        let unasked =
+            |(addr, (set, _)): &(&String, &(String, NodeRole))| !closed(set) && !self.responses.contains_key(*addr);
+        self.nodes.iter().filter(unasked).map(|(addr, _)| addr.clone()).collect()
+    }
+
+    /// Nodes whose clocks differ by more than a second from the middle of all, by address, with the milliseconds that
+    /// they are ahead. A clock of this machine that is wrong differs from all alike.
+    pub(super) fn clocks_off(&self) -> BTreeMap<&str, i64> {
+        let middle = clock_offset::middle(self.clocks.values().map(|clock| clock.ahead_ms));
+        let Some(middle) = middle else { return BTreeMap::new() };
+        let differs = |clock: &ClockOffset| (clock.ahead_ms - middle).abs() > 1_000 + clock.error_ms;
+        let wrong = self.clocks.iter().filter(|(_, clock)| differs(clock));
+        wrong.map(|(addr, clock)| (addr.as_str(), clock.ahead_ms - middle)).collect()
+    }
+}

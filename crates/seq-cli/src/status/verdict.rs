@@ -1,0 +1,212 @@
+//! The state of a set in one sentence: whether its sections are served, whether its store can commit, and what to do
+//! next.
+//!
+//! [`CONDITIONS`] is the table of all verdicts, the worst first; the first that holds is the verdict on a set.
+//! [`REMARKS`] are lines behind a verdict, which do not change it. Both are functions of [`Facts`] alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use seq_command::output::grouped;
+
+use super::view::Expiry;
+
+mod conditions;
+mod remarks;
+
+pub(super) use conditions::CONDITIONS;
+pub(super) use remarks::REMARKS;
+
+/// The state of a set, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    /// An allocator has detected that the store lost committed entries: numbers may be allocated twice.
+    RolledBack,
+    /// Two processes respond as the same store, or stores of two sets under one name: one of the two is a copy.
+    Cloned,
+    /// Stores of the set are of several lineages: they were restored otherwise, and may allocate the same numbers.
+    Split,
+    /// Members of the store have different states behind the same entry of its log.
+    Differs,
+    /// Sections are in no set of the cluster.
+    Unplaced,
+    /// The store has no majority of its voters: nothing can be committed, and leases expire.
+    NoQuorum,
+    /// A majority of the voters responds, and has elected no leader yet.
+    Election,
+    /// The store has no set yet.
+    Undefined,
+    /// The set was restored from a backup and serves nothing yet.
+    Quarantined,
+    /// The store has a quorum, and some sections are not served.
+    Unserved,
+    /// All sections are served, and a node does not respond, has no lease, or has an expired certificate, or a disk is
+    /// about full.
+    Degraded,
+    /// All sections are served and all nodes respond.
+    Ok,
+    /// The set is closed for good: its processes need not run.
+    Closed,
+}
+
+/// A condition of a set.
+pub(super) struct Condition {
+    /// The state that it is.
+    pub(super) state: State,
+    /// Its name in the table of `docs/operations.md`.
+    pub(super) name: &'static str,
+    /// Whether it holds, where none before it does.
+    pub(super) holds: fn(&Facts) -> bool,
+    /// The sentence.
+    pub(super) text: fn(&Facts) -> String,
+}
+
+/// Addresses of nodes by name; a node without a known name has its address as name and none beside.
+pub(super) type Nodes = BTreeMap<String, BTreeSet<String>>;
+
+/// The input of the verdict, from the responses of the nodes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    /// Whether the set, or another one that knows it, states that it is closed.
+    pub(super) closed: bool,
+    /// Nodes of the set that respond.
+    pub(super) responding: usize,
+    /// Every voter by name, and whether it responded under any address; empty if no store responded.
+    pub(super) voters: Vec<(String, bool)>,
+    /// Stores that respond and list no members: the store was never formed.
+    pub(super) unformed: Vec<String>,
+    /// Whether a responding store sees a majority.
+    pub(super) quorum: bool,
+    /// Milliseconds since a responding store last saw one; 0 if unknown.
+    pub(super) quorum_lost_ms: u64,
+    /// Milliseconds since the first of the responding stores started.
+    pub(super) store_uptime_ms: u64,
+    /// Whether a responding store has the set's definition.
+    pub(super) defined: bool,
+    /// Why the set was restored and serves nothing yet; empty if it is not in quarantine.
+    pub(super) quarantine: String,
+    /// Sections of the set, delayed ones included; `None` if no store responded.
+    pub(super) sections: Option<u32>,
+    /// Sections whose owner has a lease that has not expired.
+    pub(super) served: u32,
+    /// Sections that departed to another set and have not arrived for a while, and the milliseconds of the longest.
+    pub(super) delayed: u32,
+    pub(super) delayed_ms: u64,
+    /// Allocators that serve nothing because the store lost entries, by name, with what showed it.
+    pub(super) halted: Vec<(String, String)>,
+    /// Allocators that callers cannot reach, by name, with the cause and the next step.
+    pub(super) withdrawn: Vec<(String, String)>,
+    /// Allocators that another one does not reach at their addresses for callers: each with the name of that other one.
+    pub(super) unreached: Vec<(String, String)>,
+    /// Allocators that respond.
+    pub(super) present: Vec<String>,
+    /// Evidence in the store that committed entries are gone; empty without.
+    pub(super) entries_lost: String,
+    /// Stores that respond more than once, each time as another process.
+    pub(super) copies: Nodes,
+    /// Ids of the set, by the stores that respond with them.
+    pub(super) set_ids: BTreeMap<u64, Vec<String>>,
+    /// Members of the store whose states differ; empty where none do.
+    pub(super) difference: String,
+    /// The lineages that stores respond with, and the names of those stores.
+    pub(super) lineages: BTreeMap<u64, Vec<String>>,
+    /// Allocators that respond.
+    pub(super) allocs: usize,
+    /// Allocators without a lease, by name.
+    pub(super) unleased: Vec<String>,
+    /// Milliseconds left of the longest lease; 0 if there is none.
+    pub(super) lease_left_ms: u64,
+    /// Milliseconds since the last lease expired; 0 if one is held, or none ever was.
+    pub(super) lease_ended_ms: u64,
+    /// Stores that respond under no address.
+    pub(super) silent_stores: Nodes,
+    /// Allocators that respond under no address.
+    pub(super) silent_allocs: Nodes,
+    /// Highest count of a restore that a store knows, of any set of the cluster.
+    pub(super) restores: u32,
+    /// The count of the lineage that the set began by itself; 0 where it did not.
+    pub(super) begun: u32,
+    /// Nodes by the expiry of their certificates.
+    pub(super) expiry: Expiry,
+    /// Stores with their disks: bytes that are left, and bytes of the file system.
+    pub(super) disks: Vec<(String, u64, u64)>,
+    /// Nodes whose clocks differ from most others, with the milliseconds that they are ahead.
+    pub(super) clocks: Vec<(String, i64)>,
+    /// The pause of balancing; empty without one.
+    pub(super) paused: String,
+    /// Sections that operators moved to an allocator.
+    pub(super) moved: u32,
+    /// Allocators that operators drained, with the sections that are left.
+    pub(super) drained: Vec<(String, u32)>,
+    /// Nodes that respond, by version and revision of the program.
+    pub(super) releases: BTreeMap<String, Vec<String>>,
+    /// Allocators whose leases expired in the last ten minutes, with how often.
+    pub(super) lapses: Vec<(String, u32)>,
+}
+
+impl Facts {
+    /// The condition that holds.
+    pub(super) fn condition(&self) -> &'static Condition {
+        CONDITIONS.iter().find(|condition| (condition.holds)(self)).expect("the last condition always holds")
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.condition().state
+    }
+
+    /// The verdict as a sentence, with the remarks.
+    pub(super) fn text(&self) -> String {
+        let verdict = (self.condition().text)(self);
+        let remarks = REMARKS.iter().filter_map(|remark| (remark.text)(self));
+        std::iter::once(verdict).chain(remarks).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Stores that do not respond, also voters without a known address; without those whose certificates have expired.
+    fn missing_stores(&self) -> Vec<String> {
+        let silent =
+            |(name, _): &&(String, bool)| !self.silent_stores.contains_key(name) && !self.expiry.is_cause(name);
+        let unknown = self.voters.iter().filter(|(_, responds)| !responds).filter(silent).map(|(name, _)| name.clone());
+        listed(&self.silent_stores).chain(unknown).collect()
+    }
+
+    /// Voters that respond, and all of them.
+    fn voters_responding(&self) -> (usize, usize) {
+        (self.voters.iter().filter(|(_, responds)| *responds).count(), self.voters.len())
+    }
+
+    fn served(&self) -> String {
+        match self.sections {
+            Some(0) => "it has no sections".to_owned(),
+            Some(all) => format!("{} of {} sections are served", grouped(self.served.into()), grouped(all.into())),
+            None => format!("{} of ? sections are served", grouped(self.served.into())),
+        }
+    }
+
+    fn voters(&self) -> String {
+        match self.voters_responding() {
+            (_, 0) => "no store responds".to_owned(),
+            (1, all) => format!("1 of {all} voters responds"),
+            (responding, all) => format!("{responding} of {all} voters respond"),
+        }
+    }
+}
+
+/// Nodes with their addresses: `s1 (h:1)`.
+fn listed(nodes: &Nodes) -> impl Iterator<Item = String> {
+    nodes.iter().map(|(name, addrs)| {
+        let addrs = addrs.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        if addrs.is_empty() { name.clone() } else { format!("{name} ({addrs})") }
+    })
+}
+
+/// Formats a time span for people.
+pub(super) fn age(ms: u64) -> String {
+    match ms {
+        0..10_000 => format!("{:.1} s", ms as f64 / 1_000.0),
+        10_000..120_000 => format!("{} s", ms / 1_000),
+        _ => format!("{} min", ms / 60_000),
+    }
+}
+
+#[cfg(test)]
+mod tests;

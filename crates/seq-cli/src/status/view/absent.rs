@@ -1,0 +1,113 @@
+//! Nodes that do not respond: their identities, and whether they are missing.
+
+use std::collections::BTreeMap;
+
+use seq_command::store_client::{Node, NodeRole};
+use serde::Serialize;
+
+use super::set_view::SetView;
+use crate::status::sample::Sample;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Unreachable {
+    pub(super) addr: String,
+    /// Name of the node, if a response or the set file has it.
+    pub(super) name: Option<String>,
+    /// Name of its set, if a response has it.
+    pub(super) set: Option<String>,
+    /// Why it may not respond.
+    pub(super) state: Absence,
+    pub(super) removed: bool,
+    /// Milliseconds since it last acknowledged the leader of the store, if that is known.
+    pub(super) silent_ms: Option<u64>,
+    pub(super) why: String,
+}
+
+/// Why a node may not respond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Absence {
+    /// It is missing.
+    Silent,
+    /// Its certificate has expired.
+    Expired,
+    /// An operator drained it before it ended.
+    Stopped,
+    /// Its set's store does not list it any more.
+    Removed,
+    /// It responds at another address.
+    Moved,
+    /// Its set is closed.
+    Closed,
+    /// No set knows it.
+    Unknown,
+}
+
+impl Absence {
+    /// The word in a column.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Absence::Silent => "silent",
+            Absence::Expired => "expired",
+            Absence::Stopped => "stopped",
+            Absence::Removed => "removed",
+            Absence::Moved => "moved",
+            Absence::Closed => "closed",
+            Absence::Unknown => "unknown",
+        }
+    }
+}
+
+/// A node that does not respond, as the sets know it.
+pub(super) struct Absent {
+    pub(super) state: Absence,
+    pub(super) set: Option<String>,
+    pub(super) role: Option<NodeRole>,
+    pub(super) name: Option<String>,
+}
+
+impl Absent {
+    /// Finds out which node has an address; `seed` is set if the user named it.
+    pub(super) fn of(addr: &str, seed: Option<&Node>, sample: &Sample, sets: &BTreeMap<&str, SetView>) -> Absent {
+        let listed = sets.iter().find_map(|(set, view)| Some(((*set).to_owned(), view.node_at(addr)?)));
+        let is_listed = listed.is_some();
+        let stated = || seed.and_then(|seed| seed.of.clone()).or_else(|| sample.nodes.get(addr).cloned());
+        let (set, role, name) = match listed {
+            Some((set, (role, name))) => (Some(set), Some(role), Some(name)),
+            None => match stated() {
+                Some((set, role)) => (Some(set), Some(role), seed.and_then(|seed| seed.name.clone())),
+                None => (None, None, seed.and_then(|seed| seed.name.clone())),
+            },
+        };
+        let view = set.as_deref().and_then(|set| sets.get(set));
+        let state = match (view, role, &name) {
+            (None, ..) if seed.is_some() => Absence::Unknown,
+            (None, ..) => Absence::Removed,
+            (Some(view), ..) if view.facts.closed => Absence::Closed,
+            (Some(view), Some(role), Some(name)) if view.responding.contains_key(&(role, name.clone())) => {
+                Absence::Moved
+            }
+            (Some(view), Some(NodeRole::Alloc), Some(name)) if view.is_stopped(name) => Absence::Stopped,
+            // An allocator of a set file that has not registered was never started.
+            (Some(_), Some(NodeRole::Alloc), Some(_)) => Absence::Silent,
+            // The list of a store with a majority is the newest one.
+            (Some(view), ..) if !is_listed && view.facts.quorum && !view.lists(name.as_deref()) => Absence::Removed,
+            _ => Absence::Silent,
+        };
+        Absent { state, set, role, name }
+    }
+
+    pub(super) fn unreachable(self, addr: &str, why: &str, sets: &BTreeMap<&str, SetView>) -> Unreachable {
+        let view = self.set.as_deref().and_then(|set| sets.get(set));
+        let name = self.name.as_deref();
+        Unreachable {
+            silent_ms: view.zip(name).and_then(|(view, name)| view.silent_ms(self.role, name)),
+            removed: self.state == Absence::Removed,
+            addr: addr.to_owned(),
+            name: self.name,
+            set: self.set,
+            state: self.state,
+            why: why.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Expiry of the certificates of nodes, by the clock of this machine.
+
+use std::time::{Duration, SystemTime};
+
+use seq_proto::v1::StatusResponse;
+use serde::Serialize;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Remaining validity below which the verdict warns: two weeks leave time for a rotation by hand.
+const WARN_BELOW: Duration = Duration::from_secs(14 * 86_400);
+
+/// The last second of the year 9999, the largest time with a text.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// The certificate of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct CertificateView {
+    /// End of its validity, in UTC.
+    pub(super) expires: String,
+    /// `valid`, `expiring` (within 14 days) or `expired`.
+    pub(super) state: Validity,
+    #[serde(skip)]
+    days_left: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Validity {
+    Valid,
+    Expiring,
+    Expired,
+}
+
+impl CertificateView {
+    /// The certificate in a response; `None` for a node without TLS, or of a version without the field.
+    pub(super) fn of(response: &StatusResponse, now: SystemTime) -> Option<CertificateView> {
+        let not_after = response.certificate_not_after?.min(LAST_SECOND);
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(not_after);
+        let (state, left) = match at.duration_since(now) {
+            Ok(left) if left < WARN_BELOW => (Validity::Expiring, left),
+            Ok(left) => (Validity::Valid, left),
+            Err(_) => (Validity::Expired, Duration::ZERO),
+        };
+        Some(CertificateView { expires: seq_command::utc::text(at), state, days_left: left.as_secs() / DAY.as_secs() })
+    }
+}
+
+/// Nodes whose certificates expire soon or have expired.
+#[derive(Clone, Debug, Default)]
+pub(in crate::status) struct Expiry {
+    expired: Vec<String>,
+    expiring: Vec<String>,
+}
+
+impl Expiry {
+    /// Counts the certificate of a node in, where it has one.
+    pub(super) fn add(&mut self, node: &str, certificate: Option<&CertificateView>) {
+        let Some(certificate) = certificate else { return };
+        match (certificate.state, certificate.days_left) {
+            (Validity::Valid, _) => {}
+            (Validity::Expired, _) => self.expired.push(format!("{node} ({})", certificate.expires)),
+            (Validity::Expiring, 0) => self.expiring.push(format!("{node} (within a day)")),
+            (Validity::Expiring, 1) => self.expiring.push(format!("{node} (in 1 day)")),
+            (Validity::Expiring, days) => self.expiring.push(format!("{node} (in {days} days)")),
+        }
+    }
+
+    /// Counts a node in that does not respond because its certificate has expired.
+    pub(in crate::status) fn add_expired(&mut self, node: &str) {
+        self.expired.push(node.to_owned());
+    }
+
+    /// Whether a node does not respond because its certificate has expired.
+    pub(in crate::status) fn is_cause(&self, node: &str) -> bool {
+        self.expired.iter().any(|expired| expired == node)
+    }
+
+    pub(in crate::status) fn has_expired(&self) -> bool {
+        !self.expired.is_empty()
+    }
+
+    /// The warning, which follows a verdict; `None` if no certificate is expired or expiring.
+    pub(in crate::status) fn warning(&self) -> Option<String> {
+        let expired = (!self.expired.is_empty()).then(|| format!("certificate expired: {}", self.expired.join(", ")));
+        let expiring =
+            (!self.expiring.is_empty()).then(|| format!("certificate expires soon: {}", self.expiring.join(", ")));
+        let parts: Vec<String> = expired.into_iter().chain(expiring).collect();
+        (!parts.is_empty()).then(|| format!("{}; next: `seqsvr cert rotate`", parts.join("; ")))
+    }
+}

@@ -1,0 +1,353 @@
+//! One set: the merged responses of its nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use seq_command::output::digits;
+use seq_command::store_client::NodeRole;
+use seq_command::utc;
+use seq_core::Lineage;
+use seq_proto::v1::{
+    AllocMember, AllocStatus, BalancingPause, MigrationStatus, SetState, StatusResponse, StoreMember, StoreStatus,
+};
+use serde::Serialize;
+
+use super::{AllocView, StoreView};
+use crate::alloc_state::AllocState;
+use crate::migration::view::MigrationView;
+use crate::section::balance;
+use crate::status::verdict::{Facts, State};
+
+/// Shortest uptime of a node of which a statement of peers counts: they check it three times, every five seconds, so a
+/// statement about a younger process is about the process before it.
+pub(super) const UNREACHED_AFTER_MS: u64 = 10_000;
+
+#[derive(Debug, Default, Serialize)]
+pub(super) struct SetView {
+    pub(super) name: String,
+    #[serde(serialize_with = "digits")]
+    pub(super) uid_start: u64,
+    #[serde(serialize_with = "digits")]
+    pub(super) uid_end: u64,
+    pub(super) section_size: u32,
+    /// 0 for a set without sections, or if no store responded.
+    pub(super) sections: u32,
+    /// Sections whose owner has a lease.
+    pub(super) sections_served: u32,
+    /// Highest count of a restore that the set's log knows, of any set.
+    pub(super) restores: u32,
+    /// Sections that departed to another set and have not arrived for a second or longer.
+    pub(super) sections_delayed: u32,
+    /// The pause of balancing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) balancing_paused: Option<Pause>,
+    /// Sections that operators moved to an allocator.
+    pub(super) sections_moved: u32,
+    /// A word of [`State`].
+    pub(super) state: Option<State>,
+    /// The condition of the verdict, as `docs/operations.md` names it.
+    pub(super) condition: &'static str,
+    pub(super) verdict: String,
+    pub(super) stores: usize,
+    pub(super) allocs: usize,
+    pub(super) route_version: u64,
+    /// Since the allocators started.
+    pub(super) allocations: u64,
+    /// Since the allocators started.
+    pub(super) raises: u64,
+    /// Between this sample and the one before, with `--watch`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) numbers_per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) raises_per_second: Option<f64>,
+    /// Sections that departed and have not arrived.
+    #[serde(skip)]
+    pub(super) on_their_way: u32,
+    #[serde(skip)]
+    pub(super) layout_sections: u32,
+    /// Sets of the cluster that its store knows, itself included.
+    #[serde(skip)]
+    pub(super) open_sets: u32,
+    /// Migrations that began in this set and are not over.
+    pub(super) migrations: Vec<MigrationView>,
+    #[serde(skip)]
+    pub(super) moves: Vec<MigrationStatus>,
+    #[serde(skip)]
+    pub(super) facts: Facts,
+    /// The members as listed by the most up-to-date store, with its rank.
+    #[serde(skip)]
+    pub(super) members: Option<((bool, u64, u64), Vec<Voter>)>,
+    /// The allocators by name, as listed by the same store.
+    #[serde(skip)]
+    pub(super) registered: BTreeMap<String, Registered>,
+    /// Addresses of the nodes that respond, by role and name.
+    #[serde(skip)]
+    pub(super) responding: BTreeMap<(NodeRole, String), BTreeSet<String>>,
+}
+
+/// A pause of balancing.
+#[derive(Debug, Serialize)]
+pub(super) struct Pause {
+    by: String,
+    at: String,
+}
+
+impl Pause {
+    fn new(pause: &BalancingPause) -> Pause {
+        Pause { by: pause.principal.clone(), at: utc::text_of_ms(pause.since_unix_ms) }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Voter {
+    pub(super) name: String,
+    pub(super) addr: String,
+    pub(super) voter: bool,
+    pub(super) silent_ms: u64,
+}
+
+/// An allocator's record in the store.
+#[derive(Debug)]
+pub(super) struct Registered {
+    pub(super) addr: String,
+    pub(super) drained: bool,
+    pub(super) leaving: bool,
+    pub(super) sections: u32,
+    /// Whether it responds, and has a lease.
+    pub(super) is_leased: bool,
+}
+
+impl SetView {
+    /// Whether a store of the set responded.
+    pub(super) fn is_known(&self) -> bool {
+        self.stores > 0
+    }
+
+    fn member(&self, is_it: impl Fn(&Voter) -> bool) -> Option<&Voter> {
+        self.members.iter().flat_map(|(_, members)| members).find(|member| is_it(member))
+    }
+
+    /// Role and name of the node at an address, as the set's store knows it.
+    pub(super) fn node_at(&self, addr: &str) -> Option<(NodeRole, String)> {
+        let store = self.member(|member| member.addr == addr).map(|member| (NodeRole::Store, member.name.clone()));
+        let registered = || self.registered.iter().find(|(_, alloc)| alloc.addr == addr);
+        store.or_else(|| registered().map(|(name, _)| (NodeRole::Alloc, name.clone())))
+    }
+
+    /// Whether the store lists a node of this name.
+    pub(super) fn lists(&self, name: Option<&str>) -> bool {
+        name.is_some_and(|name| self.member(|member| member.name == name).is_some())
+    }
+
+    /// Milliseconds since a store last acknowledged the leader, if that is known.
+    pub(super) fn silent_ms(&self, role: Option<NodeRole>, name: &str) -> Option<u64> {
+        let member = self.member(|member| role == Some(NodeRole::Store) && member.name == name);
+        member.map(|member| member.silent_ms).filter(|silent| *silent > 0)
+    }
+
+    /// Whether an operator drained an allocator before it stopped: its absence is no fault.
+    pub(super) fn is_stopped(&self, name: &str) -> bool {
+        let record = self.registered.get(name).filter(|alloc| alloc.drained);
+        record.is_some_and(|alloc| {
+            AllocState::of_silent(alloc.drained, alloc.leaving, alloc.sections) == AllocState::Stopped
+        })
+    }
+
+    /// Notes that a node responds under no address.
+    pub(super) fn miss(&mut self, role: NodeRole, name: Option<&str>, addr: &str) {
+        let nodes = match role {
+            NodeRole::Store => &mut self.facts.silent_stores,
+            NodeRole::Alloc => &mut self.facts.silent_allocs,
+        };
+        let addrs = nodes.entry(name.unwrap_or(addr).to_owned()).or_default();
+        addrs.extend(name.map(|_| addr.to_owned()));
+    }
+
+    /// Adds what follows from all responses of the set.
+    pub(super) fn counted(mut self, name: &str) -> SetView {
+        let responds = |member: &Voter| self.responding.contains_key(&(NodeRole::Store, member.name.clone()));
+        let voters = self.members.iter().flat_map(|(_, members)| members).filter(|member| member.voter);
+        self.facts.voters = voters.map(|member| (member.name.clone(), responds(member))).collect();
+        let copies = self.responding.iter().filter(|((role, _), addrs)| *role == NodeRole::Store && addrs.len() > 1);
+        self.facts.copies = copies.map(|((_, name), addrs)| (name.clone(), addrs.clone())).collect();
+        self.migrations = self.moves.iter().map(MigrationView::new).collect();
+        self.facts.restores = self.restores;
+        SetView { name: name.to_owned(), ..self }
+    }
+
+    /// Adds the verdict.
+    pub(super) fn judge(&mut self) {
+        self.sections_delayed = self.facts.delayed;
+        let all = self.sections + self.facts.delayed;
+        // The allocators count at other moments than the store, which has given them no more than these.
+        let granted: u32 = self.registered.values().filter(|alloc| alloc.is_leased).map(|alloc| alloc.sections).sum();
+        if self.is_known() {
+            let most = if self.registered.is_empty() { self.sections } else { granted.min(self.sections) };
+            self.sections_served = self.sections_served.min(most);
+        }
+        self.facts.sections = self.is_known().then_some(all);
+        let drained = self.registered.iter().filter(|(_, alloc)| alloc.drained);
+        self.facts.drained = drained.map(|(name, alloc)| (name.clone(), alloc.sections)).collect();
+        self.facts.served = self.sections_served;
+        (self.state, self.condition) = (Some(self.facts.state()), self.facts.condition().name);
+        self.verdict = self.facts.text();
+    }
+
+    pub(super) fn store(&mut self, addr: &str, response: &StatusResponse, store: &StoreStatus) -> StoreView {
+        self.uid_start = store.uid_start;
+        self.uid_end = store.uid_end;
+        self.section_size = store.section_size;
+        self.sections = store.sections;
+        self.stores += 1;
+        if store.members.is_empty() {
+            self.facts.unformed.push(response.node.clone());
+        }
+        self.route_version = self.route_version.max(store.route_version);
+        let leads = store.leader == store.id && store.id != 0;
+        // The leader of a majority is authoritative; otherwise the store with the newest log.
+        let rank = (leads && store.quorum, store.term, store.last_log_index);
+        if self.members.as_ref().is_none_or(|(known, _)| rank > *known) && !store.members.is_empty() {
+            let member = |member: &StoreMember| Voter {
+                name: member.name.clone(),
+                addr: member.addr.clone(),
+                voter: member.voter,
+                silent_ms: member.silent_ms,
+            };
+            self.members = Some((rank, store.members.iter().map(member).collect()));
+            let registered = |alloc: &AllocMember| Registered {
+                addr: alloc.addr.clone(),
+                is_leased: false,
+                drained: alloc.drained,
+                leaving: alloc.leaving,
+                sections: alloc.sections,
+            };
+            self.registered = store.allocs.iter().map(|alloc| (alloc.name.clone(), registered(alloc))).collect();
+        }
+        self.note(response, store, leads);
+        let trips = store.members.iter().filter(|member| member.round_trip_us > 0);
+        StoreView {
+            set: response.set.clone(),
+            name: response.node.clone(),
+            addr: addr.to_owned(),
+            id: store.id,
+            leader: leads,
+            quorum: store.quorum,
+            quorum_lost_ms: store.quorum_lost_ms,
+            max_round_trip_ms: store.max_round_trip_ms,
+            round_trip_us: trips.map(|member| (member.name.clone(), member.round_trip_us)).collect(),
+            term: store.term,
+            last_log_index: store.last_log_index,
+            applied_index: store.applied_index,
+            snapshot_index: store.snapshot_index,
+            raises_applied: store.raises_applied,
+            http: None,
+            certificate: None,
+            uptime_ms: response.uptime_ms,
+            version: response.version.clone(),
+            revision: response.revision.clone(),
+        }
+    }
+
+    /// Notes the statements of a store about the set.
+    fn note(&mut self, response: &StatusResponse, store: &StoreStatus, leads: bool) {
+        // A follower with a leader counts: the leader may be unreachable only from here.
+        self.facts.quorum |= store.quorum;
+        if store.quorum {
+            // The leader knows the awaited sets.
+            if leads || self.facts.quarantine.is_empty() {
+                self.facts.quarantine.clone_from(&store.quarantine);
+            }
+            self.facts.lineages.entry(store.lineage).or_default().push(response.node.clone());
+        }
+        self.facts.defined |= store.layout_sections > 0;
+        self.facts.closed |= store.set_state() == SetState::Closed;
+        self.facts.store_uptime_ms = self.facts.store_uptime_ms.max(response.uptime_ms);
+        if store.set_id != 0 {
+            self.facts.set_ids.entry(store.set_id).or_default().push(response.node.clone());
+        }
+        if let (Some(free), Some(all)) = (store.data_free_bytes, store.data_disk_bytes) {
+            self.facts.disks.push((response.node.clone(), free, all));
+        }
+        if leads && store.quorum {
+            (self.facts.delayed, self.facts.delayed_ms) = (store.sections_delayed, store.delayed_ms);
+            self.moves.clone_from(&store.migrations);
+            (self.on_their_way, self.layout_sections) = (store.sections_on_their_way, store.layout_sections);
+            self.open_sets = store.open_sets;
+            (self.balancing_paused, self.sections_moved) =
+                (store.balancing_paused.as_ref().map(Pause::new), store.sections_moved);
+            self.facts.paused = store.balancing_paused.as_ref().map(balance::paused).unwrap_or_default();
+            self.facts.moved = store.sections_moved;
+        }
+        self.restores = self.restores.max(store.restores);
+        let lineage = Lineage(store.lineage);
+        if lineage.is_of_set() {
+            self.facts.begun = self.facts.begun.max(lineage.restores());
+        }
+        if !store.entries_lost.is_empty() {
+            self.facts.entries_lost.clone_from(&store.entries_lost);
+        }
+        if !store.difference.is_empty() {
+            self.facts.difference.clone_from(&store.difference);
+        }
+        let lost = store.quorum_lost_ms;
+        if lost > 0 && (self.facts.quorum_lost_ms == 0 || lost < self.facts.quorum_lost_ms) {
+            self.facts.quorum_lost_ms = lost;
+        }
+    }
+
+    pub(super) fn alloc(&mut self, addr: &str, response: &StatusResponse, alloc: &AllocStatus) -> AllocView {
+        self.allocs += 1;
+        self.facts.allocs += 1;
+        if alloc.leases_expired > 0 {
+            self.facts.lapses.push((response.node.clone(), alloc.leases_expired));
+        }
+        if response.uptime_ms >= UNREACHED_AFTER_MS {
+            self.facts.present.push(response.node.clone());
+        }
+        self.facts.unreached.extend(alloc.unreached.iter().map(|name| (name.clone(), response.node.clone())));
+        if !alloc.withdrawn.is_empty() {
+            self.facts.withdrawn.push((response.node.clone(), alloc.withdrawn.clone()));
+        }
+        if !alloc.halted.is_empty() {
+            self.facts.halted.push((response.node.clone(), alloc.halted.clone()));
+        }
+        match alloc.lease_remaining_ms {
+            0 => {
+                self.facts.unleased.push(response.node.clone());
+                let ended = alloc.lease_ended_ms;
+                if ended > 0 && (self.facts.lease_ended_ms == 0 || ended < self.facts.lease_ended_ms) {
+                    self.facts.lease_ended_ms = ended;
+                }
+            }
+            left => {
+                self.sections_served += alloc.sections;
+                self.facts.lease_left_ms = self.facts.lease_left_ms.max(left);
+            }
+        }
+        self.allocations += alloc.allocations;
+        self.raises += alloc.raises;
+        self.route_version = self.route_version.max(alloc.route_version);
+        AllocView {
+            set: response.set.clone(),
+            name: response.node.clone(),
+            addr: addr.to_owned(),
+            // Of the record in the store, once all responses are merged.
+            state: AllocState::Serves,
+            incarnation: alloc.incarnation,
+            sections: alloc.sections,
+            lease_remaining_ms: alloc.lease_remaining_ms,
+            lease_ended_ms: alloc.lease_ended_ms,
+            allocations: alloc.allocations,
+            forwarded: alloc.forwarded,
+            raises: alloc.raises,
+            raises_refused: alloc.raises_refused,
+            route_version: alloc.route_version,
+            slot_bytes: alloc.slot_bytes,
+            http: None,
+            redis: None,
+            certificate: None,
+            uptime_ms: response.uptime_ms,
+            version: response.version.clone(),
+            revision: response.revision.clone(),
+        }
+    }
+}

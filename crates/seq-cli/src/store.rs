@@ -1,0 +1,52 @@
+//! The command `store`: changes the membership of a set's store.
+
+use clap::Subcommand;
+use seq_command::client_runtime;
+use seq_command::exit::Exit;
+use seq_command::output::Output;
+
+mod change;
+mod terms;
+mod upgrade;
+mod wait;
+
+use change::{AddArgs, LeadArgs, MembersArgs, RemoveArgs, ReplaceArgs};
+use terms::TermsArgs;
+use upgrade::UpgradeArgs;
+
+/// The commands for the members of a store.
+#[derive(Debug, Subcommand)]
+pub enum StoreCommand {
+    /// Lists the members as their leader sees them.
+    Members(MembersArgs),
+    /// Makes stores members: each gets the log first, then a vote.
+    Add(AddArgs),
+    /// Takes members out for good.
+    Remove(RemoveArgs),
+    /// Puts a new member in the place of one, in one change.
+    Replace(ReplaceArgs),
+    /// Transfers the leadership to a member.
+    Lead(LeadArgs),
+    /// Shows the set's lease terms, or changes them.
+    Terms(TermsArgs),
+    /// Raises the format of the log and the state, after all members run a new release.
+    Upgrade(UpgradeArgs),
+}
+
+/// Runs a command for the members of a store.
+///
+/// # Errors
+/// The command failed; the error has the exit code.
+pub fn run(command: StoreCommand, output: &Output) -> anyhow::Result<Exit> {
+    client_runtime()?.block_on(async {
+        match command {
+            StoreCommand::Members(args) => change::members(&args, output).await,
+            StoreCommand::Add(args) => change::add(args, output).await,
+            StoreCommand::Remove(args) => change::remove(args, output).await,
+            StoreCommand::Replace(args) => change::replace(args, output).await,
+            StoreCommand::Lead(args) => change::lead(&args, output).await,
+            StoreCommand::Terms(args) => terms::run(&args, output).await,
+            StoreCommand::Upgrade(args) => upgrade::run(&args, output).await,
+        }
+    })
+}

@@ -1,0 +1,77 @@
+//! Migrations that a restore ends: migrations of the restored set that were open in its backup.
+
+use seq_core::state::{Phase, Scope, State};
+use serde::Serialize;
+
+use crate::output::digits;
+use crate::selection::sections_text;
+
+/// A migration that was open in the backup.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct EndedMigration {
+    #[serde(serialize_with = "digits")]
+    id: u64,
+    /// The other set.
+    to: String,
+    sections: u32,
+    /// `rolled_back`: what arrived there returns by itself; or `completed`: a way back, whose sections stay where they
+    /// are.
+    becomes: &'static str,
+}
+
+/// Returns the migrations that a restore of this state ends.
+pub fn ended_migrations(state: &State) -> Vec<EndedMigration> {
+    let open = state.migrations.iter().filter(|(_, migration)| migration.phase == Phase::Open);
+    let ended = open.map(|(id, migration)| {
+        let named = state.sets.get(&migration.to).and_then(|peer| Some(peer.facts.as_ref()?.name.to_string()));
+        let (sections, becomes) = match &migration.scope {
+            Scope::Runs(runs) => (runs.iter().map(|run| run.sections).sum(), "rolled_back"),
+            Scope::Return { .. } => (0, "completed"),
+        };
+        EndedMigration { id: id.0, to: named.unwrap_or_else(|| migration.to.0.to_string()), sections, becomes }
+    });
+    ended.collect()
+}
+
+impl EndedMigration {
+    /// Describes what becomes of it, in a line.
+    pub fn text(&self) -> String {
+        let EndedMigration { id, to, sections, becomes } = self;
+        match *becomes {
+            "completed" => format!("{id} from set {to} ends: what returned stays"),
+            _ => format!("{id} of {} to set {to} is rolled back: what arrived there returns", sections_text(*sections)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use seq_core::layout::SectionRun;
+    use seq_core::state::{Migration, Pace};
+    use seq_core::{MigrationId, Revision, SectionId, SetId};
+
+    use super::*;
+
+    #[test]
+    fn open_migrations_are_named_with_what_becomes_of_them() {
+        let mut state = State::default();
+        let mut begin = |id: u64, scope: Scope, phase: Phase| {
+            let (to, pace, began) = (SetId(2), Pace { rate: 1, max_pause: Duration::ZERO, paused: true }, Revision(1));
+            state.migrations.insert(MigrationId(id), Migration { to, scope, pace, phase, began });
+        };
+        let runs = || Scope::Runs(vec![SectionRun { first: SectionId(3), sections: 7 }]);
+        begin(10, runs(), Phase::Open);
+        begin(11, runs(), Phase::Completed { noted: true });
+        begin(12, Scope::Return { of: MigrationId(9), settled: false }, Phase::Open);
+        let texts: Vec<String> = ended_migrations(&state).iter().map(EndedMigration::text).collect();
+        assert_eq!(
+            texts,
+            [
+                "10 of 7 sections to set 2 is rolled back: what arrived there returns",
+                "12 from set 2 ends: what returned stays"
+            ]
+        );
+    }
+}

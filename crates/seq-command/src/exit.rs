@@ -1,0 +1,222 @@
+//! Exit codes, and errors that carry one.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use seq_load::outcome::without_os_error;
+use serde::Serialize;
+
+use crate::output::{Color, Output, heading, note};
+
+/// A problem of a set file or of the settings, as JSON. A problem of the settings has its file and line in the text.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProblemView {
+    /// The set file; `None` for settings, whose text names their file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The line in the file, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// The key, with the indexes of the file: `alloc[1].addr`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The problem alone, without file, line and key.
+    pub what: String,
+    /// The whole message, as plain output prints it.
+    pub text: String,
+}
+
+/// The exit code of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Ok = 0,
+    /// The command failed, or a check did not hold.
+    Failed = 1,
+    /// The command line or a file is wrong; nothing was changed.
+    Usage = 2,
+    /// A node responded and is unhealthy.
+    Unhealthy = 3,
+    /// No node responded.
+    CannotConnect = 4,
+    /// What a plan rests on has changed since it was made; nothing was changed.
+    StalePlan = 5,
+    /// The user declined.
+    Declined = 6,
+    /// The deadline passed; the work may continue on the server.
+    Deadline = 7,
+    /// Some items succeeded and some failed.
+    Partial = 8,
+    /// A server's configuration is wrong; no socket was opened. Distinct from [`Exit::Usage`], so a supervisor can
+    /// refrain from restarting it.
+    Config = 64,
+    /// This store member was removed and its id is retired: it must not be restarted.
+    Removed = 65,
+    /// Another process took over this AllocSvr's name and serves in its place.
+    Evicted = 66,
+    /// Ctrl-C ended a measurement early; the code that a shell reports for SIGINT.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// Every exit code, as the documentation lists them.
+    pub const ALL: [Exit; 13] = [
+        Exit::Ok,
+        Exit::Failed,
+        Exit::Usage,
+        Exit::Unhealthy,
+        Exit::CannotConnect,
+        Exit::StalePlan,
+        Exit::Declined,
+        Exit::Deadline,
+        Exit::Partial,
+        Exit::Config,
+        Exit::Removed,
+        Exit::Evicted,
+        Exit::Interrupted,
+    ];
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// An error with an exit code, a hint, and the reason of the refusal behind it.
+#[derive(Debug)]
+pub struct Failure {
+    exit: Exit,
+    message: String,
+    hint: Option<String>,
+    reason: Option<String>,
+    /// Each problem of the files that are wrong.
+    problems: Vec<ProblemView>,
+    /// Whether the JSON that the command printed states it already.
+    in_result: bool,
+}
+
+impl Failure {
+    /// A failure without a hint. The message is a fragment that starts in lower case.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure { exit, message: message.into(), hint: None, reason: None, problems: Vec::new(), in_result: false }
+    }
+
+    /// The exit code.
+    pub fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Replaces the exit code.
+    pub fn ending(mut self, exit: Exit) -> Failure {
+        self.exit = exit;
+        self
+    }
+
+    /// Marks a failure that the result of the command states: no object of its own is printed for it.
+    pub fn in_result(mut self) -> Failure {
+        self.in_result = true;
+        self
+    }
+
+    /// Names the reason, in capitals as in `docs/reference/reasons.md`; the message has it too.
+    pub fn reason(mut self, reason: impl Into<String>) -> Failure {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// Lists the problems that the message joins, for programs.
+    pub fn problems(mut self, problems: Vec<ProblemView>) -> Failure {
+        self.problems = problems;
+        self
+    }
+
+    /// Adds a hint: what the user can do.
+    pub fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Prints an error with its causes on one line and its hint on the next, and as one JSON object if the command prints
+/// JSON; returns the exit code.
+pub fn report(error: &anyhow::Error, output: &Output) -> Exit {
+    // A bare I/O error comes only from stdout.
+    let stdout = error.downcast_ref::<std::io::Error>();
+    if stdout.is_some_and(|stdout| stdout.kind() == std::io::ErrorKind::BrokenPipe) {
+        // The reader of the pipe has exited, as `head` does.
+        return Exit::Ok;
+    }
+    if stdout.is_none() {
+        print_json(error, output);
+    }
+    report_error(&without_os_error(&format!("{error:#}")));
+    let Some(failure) = error.downcast_ref::<Failure>() else { return Exit::Failed };
+    if let Some(hint) = &failure.hint {
+        note(format_args!("{} {hint}", heading("hint:", Color::Green)));
+    }
+    failure.exit
+}
+
+/// An error as a JSON object.
+#[derive(Serialize)]
+struct ErrorView<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    /// Of files, each with its file, line and key where it has them.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    problems: &'a [ProblemView],
+    exit: u8,
+}
+
+/// Prints the error of a command as one JSON object with `error`, if the command prints JSON: the last line, behind a
+/// result where the command has got that far; none where the result states it. A program reads either.
+pub fn print_json(error: &anyhow::Error, output: &Output) {
+    #[derive(Serialize)]
+    struct Refused<'a> {
+        error: ErrorView<'a>,
+    }
+    let failure = error.downcast_ref::<Failure>();
+    if !output.is_json() || failure.is_some_and(|failure| failure.in_result) {
+        return;
+    }
+    let error = ErrorView {
+        reason: failure.and_then(|failure| failure.reason.as_deref()),
+        message: without_os_error(&format!("{error:#}")),
+        hint: failure.and_then(|failure| failure.hint.as_deref()),
+        problems: failure.map_or(&[], |failure| &failure.problems),
+        exit: failure.map_or(Exit::Failed, Failure::exit) as u8,
+    };
+    // A closed stdout hides neither the error on stderr nor the exit code.
+    let _ = output.json(&Refused { error });
+}
+
+/// Prints an error in the style of clap's.
+pub fn report_error(error: &dyn fmt::Display) {
+    note(format_args!("{} {error}", heading("error:", Color::Red)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_documented() {
+        let docs = include_str!("../../../docs/operations.md");
+        for exit in Exit::ALL {
+            let code = exit as u8;
+            assert!(docs.contains(&format!("\n| {code} |")), "{exit:?}, {code}, is not in docs/operations.md");
+        }
+    }
+}

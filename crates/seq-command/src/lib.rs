@@ -1,0 +1,30 @@
+//! What every command of the program uses: exit codes and errors, output, the set file, credentials, signals, and clients of
+//! the store.
+
+pub mod ended_migrations;
+pub mod environment;
+pub mod exit;
+pub mod output;
+pub mod panic;
+pub mod plan;
+pub mod port_kind;
+pub mod process;
+pub mod security;
+pub mod selection;
+pub mod set_file;
+pub mod signals;
+pub mod store_client;
+pub mod survey;
+pub mod target;
+pub mod time_limit;
+pub mod utc;
+pub mod version;
+pub mod whole_file;
+
+/// Makes the runtime of a client: one thread, which costs half the CPU time of several for each call.
+///
+/// # Errors
+/// The system refuses the runtime its resources.
+pub fn client_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}

@@ -1,0 +1,102 @@
+//! CPU time, open-file limit and memory of this process.
+
+use std::time::Duration;
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+/// CPU time of all threads of the process since its start.
+#[must_use]
+pub fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// [`cpu_time`] in whole microseconds, as in `StatusResponse`.
+#[must_use]
+pub fn cpu_us() -> u64 {
+    u64::try_from(cpu_time().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Draws the random number of a start of a node, not 0: `instance` of its status.
+#[must_use]
+pub fn draw_instance() -> u64 {
+    fastrand::u64(1..)
+}
+
+/// Keeps the memory of this process, with its keys and numbers, out of core dumps, and from other processes of its user:
+/// they can attach no debugger. A limit of core files alone would not hold where the kernel pipes them to a program.
+///
+/// # Errors
+/// When the system refuses.
+pub fn hide_memory() -> std::io::Result<()> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into)
+}
+
+/// Smallest open-file limit that a server starts with: its own files, connections to other nodes, its metrics port, and
+/// a few clients.
+pub const MIN_FILES: u64 = 512;
+
+/// Open-file limit below which a server logs a warning: a thousand clients with a few connections each do not fit.
+pub const GOOD_FILES: u64 = 4_096;
+
+/// The open-file limit of the process is too low.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the process may open {most} files and a server needs {MIN_FILES}: raise the hard limit (LimitNOFILE, ulimit -Hn)"
+)]
+pub struct TooFewFiles {
+    /// The limit.
+    pub most: u64,
+}
+
+/// Raises the open-file limit of the process from the soft to the hard limit, and returns it. Otherwise connections,
+/// data and snapshots would share the usual soft limit of 1,024.
+///
+/// # Errors
+/// [`TooFewFiles`] when it stays below [`MIN_FILES`].
+pub fn raise_file_limit() -> Result<u64, TooFewFiles> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // `None` means unlimited.
+    let most = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
+    let raised =
+        most(current) < most(maximum) && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+    let files = most(if raised { maximum } else { current });
+    if files < MIN_FILES {
+        return Err(TooFewFiles { most: files });
+    }
+    if files < GOOD_FILES {
+        tracing::warn!(files, good = GOOD_FILES, "low open-file limit: it bounds the connections; raise LimitNOFILE");
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soft_limit_of_files_becomes_the_hard_one() {
+        let before = getrlimit(Resource::Nofile);
+        let files = raise_file_limit().unwrap();
+        let after = getrlimit(Resource::Nofile);
+        assert_eq!(after.current, before.maximum);
+        assert_eq!(after.current.unwrap_or(u64::MAX), files);
+    }
+
+    #[test]
+    fn the_memory_of_a_server_is_hidden() {
+        hide_memory().unwrap();
+        assert_eq!(rustix::process::dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
+    }
+
+    #[test]
+    fn work_uses_cpu_time() {
+        let before = cpu_time();
+        let mut sum = 0_u64;
+        while cpu_time() < before + Duration::from_millis(2) {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(sum > 0);
+    }
+}

@@ -1,0 +1,226 @@
+//! TLS of this process: a server's own certificate, or the one that a command shows to servers.
+//!
+//! Which of a cluster's connections are secured is stated once: by its set file, or by the scheme of the address that a
+//! command is given. A command speaks to one cluster, so what its first address states is kept for the process.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use clap::Args;
+use seq_api::metrics::handshake_metrics;
+use seq_auth::{Authorities, ClientCertificate, Credentials, CredentialsError, Files, Identity, Role, Trust};
+use seq_channel::{Access, Bearer, Dial, Pool};
+use seq_kit::connection::Tls;
+
+use crate::exit::{Exit, Failure};
+use crate::set_file::SetFile;
+
+/// The heading of the options that every command has.
+pub const OF_EVERY_COMMAND: &str = "Options of every command";
+
+/// Which certificate this process has.
+#[derive(Clone, Args)]
+pub struct CertificateArgs {
+    /// The directory with the certificates, as `seqsvr cert` writes them.
+    #[arg(
+        long,
+        value_name = "DIR",
+        global = true,
+        display_order = 901, help_heading = OF_EVERY_COMMAND,
+        hide_short_help = true,
+        default_value = "certs",
+        env = "SEQSVR_CERTS"
+    )]
+    certs: PathBuf,
+    /// Whose certificate a command shows to servers.
+    #[arg(long, value_name = "ROLE/NAME", global = true, display_order = 902, help_heading = OF_EVERY_COMMAND, hide_short_help = true,
+          default_value = "operator/admin", env = "SEQSVR_IDENTITY", value_parser = holder)]
+    identity: String,
+    /// Token of a tenant; a command that sends one shows no certificate. Prefer the variable: others see a command
+    /// line.
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        global = true,
+        display_order = 903, help_heading = OF_EVERY_COMMAND,
+        hide_short_help = true,
+        env = "SEQSVR_TOKEN",
+        hide_env_values = true
+    )]
+    token: Option<String>,
+}
+
+impl fmt::Debug for CertificateArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CertificateArgs { certs, identity, token: _ } = self;
+        f.debug_struct("CertificateArgs").field("certs", certs).field("identity", identity).finish_non_exhaustive()
+    }
+}
+
+fn holder(text: &str) -> Result<String, String> {
+    // Any cluster's: the directory has only one.
+    Identity::in_cluster("any", text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+static ARGS: OnceLock<CertificateArgs> = OnceLock::new();
+
+/// What this command makes connections with; `None` once it is known to speak to a cluster without TLS.
+static SHOWN: OnceLock<Option<Trust>> = OnceLock::new();
+
+/// Keeps the arguments of the process. Called once, before any command runs.
+pub fn init(args: CertificateArgs) {
+    ARGS.set(args).expect("the command line is read once");
+}
+
+fn args() -> &'static CertificateArgs {
+    ARGS.get().expect("the command line is read first")
+}
+
+/// The directory with the certificates.
+pub fn dir() -> &'static Path {
+    &args().certs
+}
+
+/// Whose certificate this command shows, as `operator/admin`.
+pub fn identity() -> &'static str {
+    &args().identity
+}
+
+/// Variables with which another process of this program shows the same certificate.
+pub fn variables() -> [(&'static str, &'static std::ffi::OsStr); 2] {
+    [("SEQSVR_CERTS", dir().as_os_str()), ("SEQSVR_IDENTITY", args().identity.as_ref())]
+}
+
+/// Reads the credentials that a command shows, where the cluster needs them.
+///
+/// # Errors
+/// They are missing or damaged, or an earlier address of this command had the other scheme.
+pub fn use_tls(secure: bool) -> Result<(), Failure> {
+    let shown = match SHOWN.get() {
+        Some(shown) => shown.as_ref(),
+        None => {
+            let hint = "`seqsvr cert issue` makes them; --certs and --identity name others";
+            let files = || Files::in_dir(dir(), &args().identity);
+            let load = || match args().token {
+                Some(_) => {
+                    Authorities::load(&files()).map(Trust::from).map_err(|error| unusable(&error, Exit::Usage, hint))
+                }
+                None => load(files(), Exit::Usage, hint).map(Trust::from),
+            };
+            let loaded = secure.then(load).transpose()?;
+            SHOWN.get_or_init(|| loaded).as_ref()
+        }
+    };
+    if shown.is_some() == secure {
+        return Ok(());
+    }
+    let what = "one address needs TLS and another has none: the nodes of one cluster are alike";
+    Err(Failure::new(Exit::Usage, what).hint("write https:// before all of them, or http://"))
+}
+
+/// What this command makes its connections with, and the token that its requests carry. Without an earlier [`use_tls`]
+/// they have no TLS, and a later one fails.
+///
+/// # Errors
+/// The token is none.
+pub fn access() -> Result<Access, Failure> {
+    let token = ARGS.get().and_then(|args| args.token.as_deref()).filter(|token| !token.is_empty());
+    let bearer = token.map(Bearer::new).transpose();
+    let bearer = bearer.map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", origin_of_token())))?;
+    Ok(Access { bearer, ..without_token() })
+}
+
+/// Returns the flag or the variable that gave the token: its value, a secret, is in no message.
+fn origin_of_token() -> &'static str {
+    let is_flag =
+        |word: std::ffi::OsString| word.to_str().is_some_and(|word| word == "--token" || word.starts_with("--token="));
+    if std::env::args_os().any(is_flag) { "--token" } else { "$SEQSVR_TOKEN" }
+}
+
+/// What this command makes its connections with, for requests that carry no token.
+pub fn without_token() -> Access {
+    Access { trust: SHOWN.get_or_init(|| None).clone(), bearer: None }
+}
+
+/// Makes the connections of this command, as [`access`] does.
+pub fn dial() -> Dial {
+    without_token().dial()
+}
+
+/// Whether this command's connections are over TLS.
+pub fn is_tls() -> bool {
+    matches!(SHOWN.get(), Some(Some(_)))
+}
+
+/// A pool of this command, with one connection to each node.
+pub fn pool() -> Pool {
+    Pool::with_dial(1, dial())
+}
+
+/// The credentials of a set's node; `None` for a set without TLS.
+pub fn of_node(set: &SetFile, role: Role, node: &str) -> Result<Option<Credentials>, Failure> {
+    if !set.is_secure() {
+        return Ok(None);
+    }
+    let identity = Identity::of_node(&set.cluster(), role, &set.spec.name, node);
+    let identity = identity.map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
+    let hint = format!(
+        "`seqsvr cert issue --set {}` makes them; `plaintext = true` in the set file runs it without TLS, on loopback only",
+        set.path.display()
+    );
+    of(&identity, &hint).map(Some)
+}
+
+/// The credentials of a proxy.
+pub fn of_proxy(name: &str) -> Result<Credentials, Failure> {
+    let files = Files::in_dir(dir(), &format!("{}/{name}", Role::Proxy));
+    load(files, Exit::Config, &format!("`seqsvr cert issue {}/{name} --host HOST` makes them", Role::Proxy))
+}
+
+fn of(identity: &Identity, hint: &str) -> Result<Credentials, Failure> {
+    let credentials = load(Files::in_dir(dir(), &identity.short()), Exit::Config, hint)?;
+    let found = credentials.certificate().identity;
+    if found == *identity {
+        return Ok(credentials);
+    }
+    let path = credentials.files().certificate.display();
+    Err(Failure::new(Exit::Config, format!("{path}: the certificate is of {found}, and this process is {identity}")))
+}
+
+fn load(files: Files, exit: Exit, hint: &str) -> Result<Credentials, Failure> {
+    let credentials = Credentials::load(files).map_err(|error| unusable(&error, exit, hint))?;
+    let (certificate, now) = (credentials.certificate(), crate::utc::now());
+    let path = credentials.files().certificate.display();
+    if certificate.left(now).is_zero() {
+        return Err(
+            Failure::new(exit, format!("{path}: the certificate has expired")).hint("`seqsvr cert rotate` renews it")
+        );
+    }
+    if now < certificate.not_before {
+        let what = format!("{path}: the certificate is not valid before {}", crate::utc::text(certificate.not_before));
+        return Err(
+            Failure::new(exit, what).hint("is the clock of this machine right? `seqsvr cert issue` makes new ones")
+        );
+    }
+    Ok(credentials)
+}
+
+fn unusable(error: &CredentialsError, exit: Exit, hint: &str) -> Failure {
+    Failure::new(exit, error.to_string()).hint(hint)
+}
+
+/// TLS of a port that takes connections with certificates only.
+pub fn certified(credentials: Option<&Credentials>, node: &str) -> Option<Tls> {
+    tls(credentials, ClientCertificate::Required, node)
+}
+
+/// TLS of a port that probes reach as well, which have no certificate.
+pub fn open(credentials: Option<&Credentials>, node: &str) -> Option<Tls> {
+    tls(credentials, ClientCertificate::Optional, node)
+}
+
+fn tls(credentials: Option<&Credentials>, clients: ClientCertificate, node: &str) -> Option<Tls> {
+    let metrics = handshake_metrics(node);
+    credentials.map(|credentials| Tls::new(credentials.clone(), clients, metrics))
+}

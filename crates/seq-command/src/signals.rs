@@ -1,0 +1,151 @@
+//! SIGINT and SIGTERM: the first ends the process in order, the second at once. SIGHUP has a server read its settings
+//! again, and ends a process of a terminal that is closed.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use seq_kit::tasks::{Kind, TaskGroup};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// Exit code after a second signal; the code that a shell reports for SIGINT.
+const EXIT_INTERRUPTED: i32 = 130;
+
+/// Signals within this time of one are its duplicates: `timeout` and wrappers that forward signals send them to
+/// the process and to its group. Shorter than the time between two presses of Ctrl-C.
+const REPEAT_WINDOW: Duration = Duration::from_millis(100);
+
+/// The signals that end a process, without duplicates.
+pub struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Time of the last signal; any further signal within [`REPEAT_WINDOW`] is a duplicate.
+    last: Option<Instant>,
+}
+
+impl Interrupts {
+    /// Handles SIGINT and SIGTERM from now on.
+    ///
+    /// # Errors
+    /// When the system refuses the handlers.
+    pub fn new() -> io::Result<Interrupts> {
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(Interrupts { interrupt, terminate, last: None })
+    }
+
+    /// The name of the next signal; duplicates of the one before are skipped. Cancel safe.
+    pub async fn next(&mut self) -> &'static str {
+        loop {
+            let name = tokio::select! {
+                _ = self.interrupt.recv() => "SIGINT",
+                _ = self.terminate.recv() => "SIGTERM",
+            };
+            if self.last.is_none_or(|last| last.elapsed() >= REPEAT_WINDOW) {
+                self.last = Some(Instant::now());
+                return name;
+            }
+        }
+    }
+}
+
+/// Handles SIGHUP from now on: it ends no process any more.
+///
+/// # Errors
+/// When the system refuses the handler.
+pub fn hangups() -> io::Result<Signal> {
+    signal(SignalKind::hangup())
+}
+
+/// Ends the process at a second signal, without an orderly shutdown.
+pub fn exit_at_once() -> ! {
+    std::process::exit(EXIT_INTERRUPTED)
+}
+
+/// A wait that a signal ends. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Wait(Arc<Mutex<Option<oneshot::Sender<()>>>>);
+
+impl Wait {
+    /// Completes at the next signal, which then has no other effect.
+    pub async fn until_signal(&self) {
+        let (ended, end) = oneshot::channel();
+        *self.0.lock() = Some(ended);
+        let _ = end.await;
+    }
+
+    /// Ends the wait; returns whether there was one.
+    fn end(&self) -> bool {
+        self.0.lock().take().is_some_and(|wait| wait.send(()).is_ok())
+    }
+}
+
+/// Cancels `process` at the first signal, of which `hangups` may be another kind. Exits at the second signal, which is
+/// SIGINT or SIGTERM, or at the third where the second ended the wait. The handler runs on the current runtime, in the
+/// group `signals`, which must be shut down last: the second signal ends a shutdown that hangs.
+///
+/// # Errors
+/// When the system refuses the handlers.
+pub fn watch(process: &TaskGroup, wait: &Wait, signals: &TaskGroup, mut hangups: Option<Signal>) -> io::Result<()> {
+    let mut interrupts = Interrupts::new()?;
+    let (process, wait, end) = (process.clone(), wait.clone(), signals.token());
+    let handler = async move {
+        let hangup = async {
+            match &mut hangups {
+                Some(hangups) => hangups.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        let name = tokio::select! {
+            // A hangup never counts as the second signal, so of two signals that arrive together the other comes first.
+            biased;
+            name = interrupts.next() => name,
+            _ = hangup => {
+                interrupts.last = Some(Instant::now());
+                "SIGHUP"
+            }
+        };
+        tracing::info!(signal = name, "shutting down; a second signal exits at once");
+        process.cancel();
+        let mut name = interrupts.next().await;
+        if wait.end() {
+            tracing::info!(signal = name, "serving on no longer; the next signal exits at once");
+            name = interrupts.next().await;
+        }
+        tracing::warn!(signal = name, "exiting at once");
+        exit_at_once();
+    };
+    signals.spawn("signals", Kind::Disposable, async move {
+        let _: Option<()> = end.run_until_cancelled(handler).await;
+    });
+    Ok(())
+}
+
+/// Handles SIGHUP from now on as the end of the terminal; `None` under `nohup`, which has it ignored.
+///
+/// # Errors
+/// When the system refuses the handler.
+pub fn closed_terminal() -> io::Result<Option<Signal>> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    if ignores_hangup(&status) { Ok(None) } else { hangups().map(Some) }
+}
+
+/// Whether a process ignores SIGHUP, by its `/proc/self/status`: bit 0 of a mask in hexadecimal digits.
+fn ignores_hangup(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nohup_is_respected() {
+        assert!(ignores_hangup("Name:\tseqsvr\nSigIgn:\t0000000000001001\n"));
+        assert!(!ignores_hangup("SigIgn:\t0000000000001000\nSigCgt:\t0000000000000001\n"));
+        assert!(!ignores_hangup(""));
+    }
+}

@@ -1,0 +1,496 @@
+//! Client of a store: finds an admin port from any address of the set and sends it requests, which the leader handles.
+//!
+//! Every request is idempotent. A member that does not lead forwards to the one that does. Any other port of the set
+//! returns the addresses of its admin ports; a member that does not respond is skipped. A refusal that is neither
+//! transient nor about the leader is final.
+//!
+//! **Invariant:** no command outlasts its own deadline, whatever hangs; a command that needs a majority the store does
+//! not have ends at once with NO_MAJORITY.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use seq_channel::Pool;
+use seq_load::outcome::Chain;
+use seq_proto::reason::{Reason, key};
+use seq_proto::status;
+use seq_proto::v1::audit_service_client::AuditServiceClient as AuditClient;
+use seq_proto::v1::backup_service_client::BackupServiceClient as BackupClient;
+use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;
+use seq_proto::v1::status_service_client::StatusServiceClient;
+use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
+use seq_proto::v1::{
+    AuditEvent, CreateBackupRequest, CreateBackupResponse, ListEventsRequest, ListMembersRequest, ListMembersResponse,
+    ListNodesRequest, ListNodesResponse, StatusRequest,
+};
+use tonic::transport::Channel;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use crate::exit::{Exit, Failure};
+use crate::port_kind::{self, Needed};
+use crate::security;
+use crate::set_file::SetFile;
+use crate::target::{self, load_set};
+use crate::target::{DEFAULT_ADDR, host_port, node_url};
+use crate::time_limit::time;
+
+mod changes;
+mod sets;
+
+/// Bound on the search for a leader while members respond: several elections, and a leader transfer in progress.
+const LEADER_SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long all responding members may report no leader: longer than an election. After that there is no majority.
+const ELECTION_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Bound on the search while no member responds: a starting store responds within it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Timeout of a read request. A member that hangs must not block the command: the next one is tried.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Timeout of a change: it waits for two log entries, and a leader transfer may precede it.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Pause between attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Seed addresses of a set.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Addrs {
+    /// Address of a node of the set to start from, as http://host:port; repeat it for more.
+    #[arg(long = "addr", value_name = "URL", env = "SEQSVR_ADDR", value_delimiter = ',', value_parser = node_url)]
+    pub addrs: Vec<String>,
+}
+
+/// A set, named by its file or by an address.
+#[derive(Debug, clap::Args)]
+pub struct SetAddress {
+    /// The set file, which has the addresses of its nodes.
+    #[arg(long, value_name = "FILE", env = "SEQSVR_SET")]
+    set: Option<PathBuf>,
+    #[command(flatten)]
+    addrs: Addrs,
+}
+
+impl SetAddress {
+    /// Whether the nodes are those of a set file.
+    pub fn is_set_file(&self) -> bool {
+        self.set.is_some()
+    }
+}
+
+/// A node that the command line names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name, where a set file has it.
+    pub name: Option<String>,
+    /// Its gRPC port, as `host:port`.
+    pub addr: String,
+    /// Its port for metrics and probes, where a set file has it.
+    pub http: Option<String>,
+    /// Its Redis port, where a set file has it.
+    pub redis: Option<String>,
+    /// Its set and its role there, where a set file has them.
+    pub of: Option<(String, NodeRole)>,
+}
+
+/// The role of a node in its set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeRole {
+    /// A StoreSvr.
+    Store,
+    /// An AllocSvr.
+    Alloc,
+}
+
+impl Node {
+    /// A node of which only the address is known.
+    pub fn at(addr: &str) -> Node {
+        Node { name: None, addr: addr.to_owned(), http: None, redis: None, of: None }
+    }
+}
+
+/// The nodes of a set file.
+pub fn nodes_of(set: &SetFile) -> impl Iterator<Item = Node> {
+    let stores = set.spec.stores.iter().map(|store| Node {
+        name: Some(store.name.clone()),
+        http: Some(store.http.clone()),
+        of: Some((set.spec.name.clone(), NodeRole::Store)),
+        ..Node::at(&store.addr)
+    });
+    let allocs = set.spec.allocs.iter().map(|alloc| Node {
+        name: Some(alloc.name.clone()),
+        http: Some(alloc.http.clone()),
+        redis: alloc.redis.clone(),
+        of: Some((set.spec.name.clone(), NodeRole::Alloc)),
+        ..Node::at(&alloc.addr)
+    });
+    stores.chain(allocs)
+}
+
+impl SetAddress {
+    /// The nodes of the set file and the given addresses, or else the first allocator of a development cluster.
+    pub fn nodes(&self) -> anyhow::Result<Vec<Node>> {
+        let set = self.set.as_deref().map(load_set).transpose()?;
+        let mut nodes: Vec<Node> = set.iter().flat_map(nodes_of).collect();
+        let mut add = |addr: &str| {
+            let addr = host_port(addr);
+            if !nodes.iter().any(|node| node.addr == addr) {
+                nodes.push(Node::at(addr));
+            }
+        };
+        target::use_scheme_of(&self.addrs.addrs)?;
+        self.addrs.addrs.iter().for_each(|addr| add(addr));
+        if set.is_none() && self.addrs.addrs.is_empty() {
+            add(DEFAULT_ADDR);
+        }
+        Ok(nodes)
+    }
+
+    /// The flags that name the same set in another command, each after a space.
+    pub fn flags(&self) -> String {
+        let set = self.set.iter().map(|set| format!(" --set {}", set.display()));
+        set.chain(self.addrs.addrs.iter().map(|addr| format!(" --addr {addr}"))).collect()
+    }
+
+    /// A client of the set's leader, for a command that may take up to `timeout`.
+    pub fn client(&self, timeout: Duration) -> anyhow::Result<StoreClient> {
+        let set = self.set.as_deref().map(load_set).transpose()?;
+        target::use_scheme_of(&self.addrs.addrs)?;
+        Ok(StoreClient::new(set.as_ref(), &self.addrs, timeout))
+    }
+}
+
+/// The time limit of a command.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct TimeoutArgs {
+    /// Time limit of the whole command.
+    #[arg(long, value_name = "TIME", alias = "timeout-s", default_value = "20s", value_parser = time)]
+    timeout: Duration,
+}
+
+impl TimeoutArgs {
+    /// The default, for commands that have a time limit of another kind.
+    pub const DEFAULT: Duration = Duration::from_secs(20);
+
+    /// Returns the time limit.
+    pub fn duration(self) -> Duration {
+        self.timeout
+    }
+}
+
+/// Sends requests to the leader of a store.
+pub struct StoreClient {
+    pool: Pool,
+    /// Known addresses, tried in turn from `next`.
+    known: Vec<String>,
+    next: usize,
+    /// Name of the set, once it is known.
+    set: String,
+    /// Whether the leader compares plans, once it has stated that.
+    plans: Option<bool>,
+    since: Instant,
+    /// Time limit of the command.
+    timeout: Duration,
+}
+
+/// Responses about the leader since a member last named one.
+#[derive(Default)]
+struct Search {
+    /// When a member first reported no leader.
+    leaderless_since: Option<Instant>,
+    leaderless: BTreeSet<usize>,
+    silent: BTreeSet<usize>,
+    /// Ports of other kinds: they return the addresses of admin ports.
+    others: BTreeSet<usize>,
+}
+
+impl Search {
+    /// Whether none of the `known` addresses has reported a leader for longer than an election takes.
+    fn is_over(&self, known: usize) -> bool {
+        let tried = &(&self.leaderless | &self.silent) | &self.others;
+        tried.len() >= known && self.leaderless_since.is_some_and(|since| since.elapsed() >= ELECTION_TIMEOUT)
+    }
+}
+
+impl StoreClient {
+    /// A client of the stores of a set file and of the given addresses, or else of the development cluster.
+    pub fn new(set: Option<&SetFile>, addrs: &Addrs, timeout: Duration) -> StoreClient {
+        let stores = set.map(admin_addrs).unwrap_or_default().into_iter();
+        let mut known: Vec<String> = stores.chain(addrs.addrs.iter().map(|addr| host_port(addr).to_owned())).collect();
+        if known.is_empty() {
+            known.push(host_port(DEFAULT_ADDR).to_owned());
+        }
+        let set = set.map_or_else(String::new, |set| set.spec.name.clone());
+        StoreClient { pool: security::pool(), known, next: 0, set, plans: None, since: Instant::now(), timeout }
+    }
+
+    /// A client of the stores of a set file, whose set need not be defined yet.
+    pub fn of_file(set: &SetFile, timeout: Duration) -> StoreClient {
+        let known = admin_addrs(set);
+        StoreClient {
+            pool: security::pool(),
+            known,
+            next: 0,
+            set: String::new(),
+            plans: None,
+            since: Instant::now(),
+            timeout,
+        }
+    }
+
+    /// A client of the store of a set, by addresses of its admin ports or any others.
+    pub fn at(set: &str, stores: &[String], timeout: Duration) -> StoreClient {
+        let (known, set) = (stores.to_vec(), set.to_owned());
+        StoreClient { pool: security::pool(), known, next: 0, set, plans: None, since: Instant::now(), timeout }
+    }
+
+    /// Lists the members. Takes the set's name from the response where no file gave it.
+    pub async fn list(&mut self) -> anyhow::Result<ListMembersResponse> {
+        let list =
+            self.call(READ_TIMEOUT, async |to| StoreAdmin::new(to).list_members(ListMembersRequest {}).await).await?;
+        self.learn_set(&list.set)?;
+        self.plans = Some(list.plans);
+        Ok(list)
+    }
+
+    /// Whether the leader compares plans. An older one carries out a dry run whose field it does not know.
+    pub async fn compares_plans(&mut self) -> anyhow::Result<bool> {
+        match self.plans {
+            Some(plans) => Ok(plans),
+            None => Ok(self.list().await?.plans),
+        }
+    }
+
+    fn learn_set(&mut self, stored: &str) -> anyhow::Result<()> {
+        if self.set.is_empty() {
+            stored.clone_into(&mut self.set);
+        }
+        if stored != self.set {
+            let message = format!("the store holds set {stored}, but the file describes set {}", self.set);
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
+        Ok(())
+    }
+
+    /// Lists the AllocSvrs. Takes the set's name from the response where no file gave it.
+    pub async fn nodes(&mut self) -> anyhow::Result<ListNodesResponse> {
+        let list = self.call(READ_TIMEOUT, async |to| NodeAdmin::new(to).list_nodes(ListNodesRequest {}).await).await?;
+        self.learn_set(&list.set)?;
+        Ok(list)
+    }
+
+    /// Requests the events of the audit log that are kept, and whether operations are recorded.
+    pub async fn events(&mut self) -> anyhow::Result<(Vec<AuditEvent>, bool)> {
+        let mut events: Vec<AuditEvent> = Vec::new();
+        loop {
+            let after = events.last().map_or(0, |event| event.index);
+            let list = async |to| AuditClient::new(to).list_events(ListEventsRequest { after }).await;
+            let page = self.call(READ_TIMEOUT, list).await?;
+            self.learn_set(&page.set)?;
+            let is_last = page.events.is_empty();
+            events.extend(page.events);
+            if is_last || events.last().is_some_and(|event| event.index >= page.last) {
+                return Ok((events, page.recorded));
+            }
+        }
+    }
+
+    /// Requests a backup; returns its parts.
+    pub async fn backup(&mut self) -> anyhow::Result<Streaming<CreateBackupResponse>> {
+        let request = CreateBackupRequest { set: self.set.clone() };
+        let limit = self.left();
+        self.call(limit, async |to| BackupClient::new(to).create_backup(timed(request.clone(), limit)).await).await
+    }
+
+    /// Restarts the command's time limit, after a confirmation.
+    pub fn restart_time(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// The time left for the command.
+    fn left(&self) -> Duration {
+        self.timeout.saturating_sub(self.since.elapsed())
+    }
+
+    /// Sends a request until the leader responds. `limit` is the timeout of one attempt.
+    async fn call<T>(
+        &mut self,
+        limit: Duration,
+        send: impl AsyncFn(Channel) -> Result<Response<T>, Status>,
+    ) -> anyhow::Result<T> {
+        let (since, mut responded, mut search) = (Instant::now(), false, Search::default());
+        loop {
+            let (place, addr) = (self.next, self.known[self.next].clone());
+            let channel = self.pool.get(&addr).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+            let limit = limit.min(self.left());
+            let status = match tokio::time::timeout(limit, send(channel.clone())).await {
+                Ok(Ok(response)) => return Ok(response.into_inner()),
+                Ok(Err(status)) => status,
+                Err(_) => Status::deadline_exceeded(format!("{addr} did not respond within {limit:?}")),
+            };
+            let reason = status::reason(&status);
+            responded |= reason.is_some() || status.code() == Code::Unimplemented;
+            match (reason.as_deref(), status.code()) {
+                (Some(reason), _) if *reason == Reason::NotLeader => {
+                    if status::metadata(&status, key::LEADER).is_some() {
+                        search = Search::default();
+                    }
+                    // It forwards the next attempt, or another member does.
+                    self.next_member();
+                }
+                // A follower that reaches no leader has lost it, or is cut off from it.
+                (Some(reason), _) if *reason == Reason::NoLeader || *reason == Reason::LeaderUnreachable => {
+                    search.leaderless.insert(place);
+                    search.leaderless_since.get_or_insert_with(Instant::now);
+                    self.next_member();
+                }
+                (None, Code::Unimplemented) => {
+                    // A port of another kind.
+                    let is_first = search.others.insert(place);
+                    if is_first && let Some(failure) = wrong_port(&addr, &status).await {
+                        return Err(failure.into());
+                    }
+                    let states_none = !self.learn_admin_ports(channel).await;
+                    if states_none && search.others.len() == self.known.len() {
+                        return Err(no_admin_port(&addr).into());
+                    }
+                }
+                // The leader has decided: the same request would be refused, and recorded, again.
+                (Some(reason), _) if *reason == Reason::MemberNotReached => {
+                    return Err(refused(reason, &status).into());
+                }
+                (Some(_), Code::Unavailable | Code::Aborted | Code::DeadlineExceeded) => self.next_member(),
+                (None, _) => {
+                    let is_first = search.silent.insert(place);
+                    if is_first && let Some(failure) = wrong_port(&addr, &status).await {
+                        return Err(failure.into());
+                    }
+                    self.next_member();
+                }
+                (Some(reason), _) => return Err(refused(reason, &status).into()),
+            }
+            // A pause that leaves no time for another attempt is not made.
+            if self.left() <= RETRY_INTERVAL {
+                return Err(timed_out(self.timeout, &addr, &status).into());
+            }
+            if search.is_over(self.known.len()) {
+                return Err(no_majority(&search, &status).into());
+            }
+            if since.elapsed() > if responded { LEADER_SEARCH_TIMEOUT } else { CONNECT_TIMEOUT } {
+                return Err(no_leader(responded, &addr, &status).into());
+            }
+            tokio::time::sleep(RETRY_INTERVAL).await;
+        }
+    }
+
+    /// Selects the next known address.
+    fn next_member(&mut self) {
+        self.next = (self.next + 1) % self.known.len();
+    }
+
+    /// Adds the admin ports that a node states, and selects the first new one. Returns whether it states any, or does
+    /// not respond.
+    async fn learn_admin_ports(&mut self, channel: Channel) -> bool {
+        let known = self.known.len();
+        let mut node = StatusServiceClient::new(channel);
+        let response = tokio::time::timeout(READ_TIMEOUT.min(self.left()), node.status(StatusRequest {})).await;
+        let stated = response.ok().and_then(Result::ok).map(|response| response.into_inner().admin_addrs);
+        stated.iter().flatten().for_each(|addr| self.add_addr(addr));
+        match known < self.known.len() {
+            true => self.next = known,
+            false => self.next_member(),
+        }
+        stated.is_none_or(|stated| !stated.is_empty())
+    }
+
+    fn add_addr(&mut self, addr: &str) {
+        if !self.known.iter().any(|known| known == addr) {
+            self.known.push(addr.to_owned());
+        }
+    }
+}
+
+/// The admin ports of a set file, or where it has none, the ports that may state others.
+fn admin_addrs(set: &SetFile) -> Vec<String> {
+    let stores = &set.spec.stores;
+    let mut admins: Vec<String> = stores.iter().filter_map(|store| store.admin.clone()).collect();
+    // On machines of their own, all may have the same address on loopback.
+    admins.dedup();
+    if admins.is_empty() { stores.iter().map(|store| store.addr.clone()).collect() } else { admins }
+}
+
+/// Sets the request's deadline, so the server gives up when the client does.
+fn timed<T>(request: T, limit: Duration) -> Request<T> {
+    let mut request = Request::new(request);
+    request.set_timeout(limit);
+    request
+}
+
+/// A refusal as a failure of the command, with a hint.
+fn refused(reason: &str, status: &Status) -> Failure {
+    let known = Reason::parse(reason);
+    let exit = match known {
+        Some(Reason::NotCaughtUp | Reason::NoMajority | Reason::NoSet | Reason::MemberNotReached) => Exit::Unhealthy,
+        Some(Reason::SetUnavailable | Reason::NoCandidate | Reason::Quarantined) => Exit::Unhealthy,
+        Some(Reason::StalePlan) => Exit::StalePlan,
+        _ => Exit::Failed,
+    };
+    let failure = Failure::new(exit, format!("{} ({reason})", status.message())).reason(reason);
+    match known {
+        Some(Reason::EvenVoters) => failure.hint("name two members in one command, or pass --allow-even"),
+        Some(Reason::UnknownNode) => failure.hint("`seqsvr node list` lists them"),
+        Some(Reason::LastNode) => failure.hint("start another allocator, or undrain one, first"),
+        Some(Reason::UnknownMember) => failure.hint("`seqsvr store members` lists them"),
+        Some(Reason::NoMajority) => failure.hint(START_SILENT_MEMBERS),
+        Some(Reason::StalePlan) => failure.hint("the change was not made: run the command again for a new plan"),
+        Some(Reason::UnknownSet) => failure.hint("`seqsvr set list` lists them"),
+        Some(Reason::UnknownMigration) => failure.hint("`seqsvr migration list` lists them"),
+        Some(Reason::SetNotEmpty) => failure.hint("`seqsvr set merge` migrates them into another set and closes it"),
+        _ => failure,
+    }
+}
+
+/// The hint for a store without a majority.
+const START_SILENT_MEMBERS: &str =
+    "restart the silent members, `seqsvr status` lists them; a change of members needs a majority that responds";
+
+/// The failure for an address that is no gRPC port of a node, as the response shows.
+async fn wrong_port(addr: &str, status: &Status) -> Option<Failure> {
+    if status.code() == Code::DeadlineExceeded {
+        return None;
+    }
+    port_kind::identify(addr).await?.failure(addr, Needed::Node)
+}
+
+fn no_admin_port(addr: &str) -> Failure {
+    let message = format!("{addr} is no admin port, and states none of its set");
+    Failure::new(Exit::Usage, message).hint(
+        "`admin` of a [[store]] in the set file gives the store one; with TLS, a node states it to operators only",
+    )
+}
+
+fn no_majority(search: &Search, status: &Status) -> Failure {
+    let (some, none) = (search.leaderless.len(), search.silent.len());
+    let message = format!(
+        "the store has no leader: {some} members respond and {none} do not; last error: {} (NO_MAJORITY)",
+        Chain(status)
+    );
+    Failure::new(Exit::Unhealthy, message).hint(START_SILENT_MEMBERS)
+}
+
+fn timed_out(timeout: Duration, addr: &str, status: &Status) -> Failure {
+    let message = format!("not done within {timeout:?}; last error of {addr}: {}", Chain(status));
+    Failure::new(Exit::Deadline, message).hint(
+        "the change may continue at the store: repeat the command, with a longer --timeout; `seqsvr status` shows which nodes respond",
+    )
+}
+
+fn no_leader(responded: bool, addr: &str, status: &Status) -> Failure {
+    let exit = if responded { Exit::Unhealthy } else { Exit::CannotConnect };
+    let message = format!("no leader of the store responded; last error of {addr}: {}", Chain(status));
+    Failure::new(exit, message)
+        .hint("`seqsvr status` shows which nodes respond; an admin port on loopback is reached on its machine only; --set FILE or --addr URL names the store")
+}

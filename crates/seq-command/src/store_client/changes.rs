@@ -1,0 +1,122 @@
+//! Changes of a set's members, nodes and terms: each is requested as a dry run, or with the plan that it requires.
+//!
+//! **Invariant:** a request is sent again when its response is lost, with the same plan: the leader finds its own
+//! change made and responds that nothing was to be done.
+
+use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;
+use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
+use seq_proto::v1::{
+    AddLearnersRequest, AddLearnersResponse, ChangeVotersRequest, ChangeVotersResponse, DrainNodeRequest,
+    DrainNodeResponse, MoveSectionsRequest, MoveSectionsResponse, NewMember, PauseBalancingRequest,
+    PauseBalancingResponse, RaiseFormatRequest, RaiseFormatResponse, SetTermsRequest, SetTermsResponse,
+    TransferLeaderRequest, TransferLeaderResponse,
+};
+
+use super::{CHANGE_TIMEOUT, READ_TIMEOUT, StoreClient, timed};
+use crate::plan::{Mode, PlanArgs, no_plans};
+
+/// Sends a request with a limit of its own.
+macro_rules! send {
+    ($self:ident, $limit:expr, $client:ident . $method:ident, $request:expr) => {{
+        let (request, limit) = ($request, $limit);
+        $self.call(limit, async |to| $client::new(to).$method(timed(request.clone(), limit)).await).await
+    }};
+}
+
+impl StoreClient {
+    /// Whether the store can be sent dry runs of requests that an older release would carry out: it does not know the
+    /// field. There the change is made without a plan.
+    ///
+    /// # Errors
+    /// The store compares no plans, and the command is for a dry run or requires a plan.
+    pub async fn can_show(&mut self, args: PlanArgs) -> anyhow::Result<bool> {
+        let can = self.compares_plans().await?;
+        if !can && (args.dry_run || args.required.is_some()) { Err(no_plans().into()) } else { Ok(can) }
+    }
+
+    /// Adds members without a vote.
+    pub async fn add_learners(&mut self, members: &[NewMember], mode: Mode) -> anyhow::Result<AddLearnersResponse> {
+        let (dry_run, plan) = mode.fields();
+        let request = AddLearnersRequest { set: self.set.clone(), members: members.to_vec(), dry_run, plan };
+        send!(self, self.change_limit(), StoreAdmin.add_learners, request)
+    }
+
+    /// Gives and takes votes.
+    pub async fn change_voters(
+        &mut self,
+        request: &ChangeVotersRequest,
+        mode: Mode,
+    ) -> anyhow::Result<ChangeVotersResponse> {
+        let (dry_run, plan) = mode.fields();
+        let request = ChangeVotersRequest { set: self.set.clone(), dry_run, plan, ..request.clone() };
+        send!(self, self.change_limit(), StoreAdmin.change_voters, request)
+    }
+
+    /// Transfers leadership.
+    pub async fn transfer(&mut self, to: u64, mode: Mode) -> anyhow::Result<TransferLeaderResponse> {
+        let (dry_run, plan) = mode.fields();
+        let request = TransferLeaderRequest { set: self.set.clone(), to, dry_run, plan };
+        send!(self, self.change_limit(), StoreAdmin.transfer_leader, request)
+    }
+
+    /// Raises the format of the store's log and state.
+    pub async fn raise_format(&mut self, mode: Mode) -> anyhow::Result<RaiseFormatResponse> {
+        let (dry_run, plan) = mode.fields();
+        let request = RaiseFormatRequest { set: self.set.clone(), dry_run, plan };
+        send!(self, self.change_limit(), StoreAdmin.raise_format, request)
+    }
+
+    /// Drains a node, or ends that. `together`: further nodes that the same change drains.
+    pub async fn drain(
+        &mut self,
+        node: &str,
+        drained: bool,
+        together: &[String],
+        mode: Mode,
+    ) -> anyhow::Result<DrainNodeResponse> {
+        let (dry_run, plan) = mode.fields();
+        let (set, node, together) = (self.set.clone(), node.to_owned(), together.to_vec());
+        let request = DrainNodeRequest { set, node, drained, dry_run, plan, together };
+        let limit = if dry_run { READ_TIMEOUT } else { self.change_limit() };
+        send!(self, limit, NodeAdmin.drain_node, request)
+    }
+
+    /// Moves sections to a node, or has them balanced again with an empty name.
+    pub async fn move_sections(
+        &mut self,
+        sections: &[u32],
+        node: &str,
+        mode: Mode,
+    ) -> anyhow::Result<MoveSectionsResponse> {
+        let (dry_run, plan) = mode.fields();
+        let (set, node, sections) = (self.set.clone(), node.to_owned(), sections.to_vec());
+        let request = MoveSectionsRequest { set, sections, node, dry_run, plan };
+        let limit = if dry_run { READ_TIMEOUT } else { self.change_limit() };
+        send!(self, limit, NodeAdmin.move_sections, request)
+    }
+
+    /// Begins or ends a pause of balancing.
+    pub async fn pause_balancing(&mut self, paused: bool, mode: Mode) -> anyhow::Result<PauseBalancingResponse> {
+        let (dry_run, plan) = mode.fields();
+        let request = PauseBalancingRequest { set: self.set.clone(), paused, dry_run, plan };
+        let limit = if dry_run { READ_TIMEOUT } else { self.change_limit() };
+        send!(self, limit, NodeAdmin.pause_balancing, request)
+    }
+
+    /// The set's lease terms.
+    pub async fn terms(&mut self) -> anyhow::Result<SetTermsResponse> {
+        let request = SetTermsRequest { set: self.set.clone(), ..SetTermsRequest::default() };
+        send!(self, READ_TIMEOUT, NodeAdmin.set_terms, request)
+    }
+
+    /// Changes the set's lease terms.
+    pub async fn set_terms(&mut self, lease_wait_ms: u64, mode: Mode) -> anyhow::Result<SetTermsResponse> {
+        let (dry_run, plan) = mode.fields();
+        let request = SetTermsRequest { set: self.set.clone(), lease_wait_ms, dry_run, plan };
+        send!(self, self.change_limit(), NodeAdmin.set_terms, request)
+    }
+
+    fn change_limit(&self) -> std::time::Duration {
+        self.left().min(CHANGE_TIMEOUT)
+    }
+}

@@ -1,0 +1,105 @@
+//! Responses of the nodes of a set, for commands: whether it is alive, and which ceilings its allocators know. All
+//! nodes are asked at once; a node that does not respond is named and not waited for.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use seq_channel::Pool;
+use seq_load::outcome::Chain;
+use seq_proto::v1::status_response::Role;
+use seq_proto::v1::status_service_client::StatusServiceClient;
+use seq_proto::v1::{ListCeilingsRequest, SectionCeiling, StatusRequest};
+use tonic::Status;
+
+use crate::exit::{Exit, Failure};
+use crate::security;
+use crate::set_file::SetFile;
+
+/// Timeout of one request: a node in the same network responds in a fraction of it.
+pub const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Most pages of ceilings that one node is asked for: more than the largest set has.
+const MAX_PAGES: usize = 1_000;
+
+/// A store of the set file, as it responds.
+pub struct StoreState {
+    /// Its name.
+    pub name: String,
+    /// Whether it sees a majority of the set.
+    pub alive: bool,
+}
+
+/// The ceilings that one allocator knows, or why it does not respond.
+pub struct Ceilings {
+    /// Its name.
+    pub name: String,
+    /// The ceilings of all sections that it owns, or an error.
+    pub outcome: Result<Vec<SectionCeiling>, String>,
+}
+
+/// The stores of a set that respond.
+pub async fn stores(set: &SetFile) -> Vec<StoreState> {
+    let pool = security::pool();
+    let ask = async |name: &str, addr: &str| {
+        let mut node = StatusServiceClient::new(pool.get(addr).ok()?);
+        let response = tokio::time::timeout(TIMEOUT, node.status(StatusRequest {})).await.ok()?.ok()?.into_inner();
+        let alive = match response.role {
+            Some(Role::Store(store)) => store.quorum && response.set == set.spec.name,
+            _ => false,
+        };
+        Some(StoreState { name: name.to_owned(), alive })
+    };
+    let asked = set.spec.stores.iter().map(|store| ask(&store.name, &store.addr));
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
+/// Counts the AllocSvrs of a set at these addresses that respond and have a lease.
+pub async fn leased(set: &str, allocs: &[String]) -> u32 {
+    let pool = security::pool();
+    let ask = async |addr: &String| {
+        let mut node = StatusServiceClient::new(pool.get(addr).ok()?);
+        let response = tokio::time::timeout(TIMEOUT, node.status(StatusRequest {})).await.ok()?.ok()?.into_inner();
+        let Some(Role::Alloc(alloc)) = response.role.filter(|_| response.set == set) else { return None };
+        (alloc.lease_remaining_ms > 0).then_some(())
+    };
+    join_all(allocs.iter().map(ask)).await.into_iter().flatten().count() as u32
+}
+
+/// Refuses a set of which a store sees a majority: it lost nothing that a copy could bring back.
+pub fn refuse_alive(set: &SetFile, stores: &[StoreState]) -> Result<(), Failure> {
+    let Some(alive) = stores.iter().find(|store| store.alive) else { return Ok(()) };
+    let message = format!("set {} is alive: its store {} sees a majority", set.spec.name, alive.name);
+    let hint = "nothing was changed: a store that lost its disk is replaced with `seqsvr store replace`; stop all stores of the \
+                set before you restore it";
+    Err(Failure::new(Exit::Failed, message).hint(hint))
+}
+
+/// The ceilings of all allocators of a set.
+pub async fn ceilings(set: &SetFile) -> Vec<Ceilings> {
+    let pool = security::pool();
+    let ask = async |name: &str, addr: &str| {
+        let outcome = ceilings_of(&pool, addr, &set.spec.name).await;
+        Ceilings { name: name.to_owned(), outcome }
+    };
+    join_all(set.spec.allocs.iter().map(|alloc| ask(&alloc.name, &alloc.addr))).await
+}
+
+async fn ceilings_of(pool: &Pool, addr: &str, set: &str) -> Result<Vec<SectionCeiling>, String> {
+    let mut node = StatusServiceClient::new(pool.get(addr).map_err(|error| error.to_string())?);
+    let (mut ceilings, mut first_section) = (Vec::new(), 0);
+    for _ in 0..MAX_PAGES {
+        let request = node.list_ceilings(ListCeilingsRequest { first_section });
+        let late = |_| Status::deadline_exceeded(format!("no response within {TIMEOUT:?}"));
+        let response = tokio::time::timeout(TIMEOUT, request).await.map_err(late).and_then(|response| response);
+        let page = response.map_err(|status| Chain(&status).to_string())?.into_inner();
+        if page.set != set {
+            return Err(format!("it is of set {:?}", page.set));
+        }
+        ceilings.extend(page.ceilings);
+        match page.next_section {
+            0 => return Ok(ceilings),
+            next => first_section = next,
+        }
+    }
+    Err("its list of ceilings does not end".to_owned())
+}

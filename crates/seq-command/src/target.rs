@@ -1,0 +1,198 @@
+//! The cluster that a client command connects to.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use seq_channel::Access;
+use seq_client::{Client, ClientBuilder, ConnectError};
+use seq_load::endpoint::{self, AnyTransport, Endpoint, EndpointOptions, OpenError};
+use seq_load::outcome::Chain;
+use seq_load::raises::RaiseWatch;
+use seq_proto::reason::code_name;
+use seq_proto::status;
+use tonic::Code;
+
+use crate::exit::{Exit, Failure};
+use crate::port_kind::{self, Needed, PortKind};
+use crate::security;
+use crate::set_file::{self, SetFile};
+
+pub use seq_load::endpoint::host_port;
+
+/// The first allocator of a development cluster.
+pub const DEFAULT_ADDR: &str = "http://127.0.0.1:7100";
+
+/// Addresses of the cluster.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Target {
+    /// The set file: the command starts from its allocators.
+    #[arg(long, value_name = "FILE", env = "SEQSVR_SET")]
+    set: Option<PathBuf>,
+    /// Address of a node, as http://host:port, or https:// for TLS; repeat it for more nodes to start from
+    /// [default: http://127.0.0.1:7100]
+    #[arg(long = "addr", value_name = "URL", env = "SEQSVR_ADDR", value_delimiter = ',', value_parser = node_url)]
+    addrs: Vec<String>,
+}
+
+/// Reads a set file for a client command, whose connections are secured as it states from here on.
+pub fn load_set(path: &Path) -> anyhow::Result<SetFile> {
+    let set = set_file::read(path)?;
+    security::use_tls(set.is_secure())?;
+    Ok(set)
+}
+
+impl Target {
+    /// The addresses; connections made from here on have TLS where these have https://.
+    pub fn addrs(&self) -> anyhow::Result<Vec<String>> {
+        let mut addrs = self.addrs.clone();
+        if let Some(path) = &self.set {
+            let set = load_set(path)?;
+            let scheme = if set.is_secure() { "https" } else { "http" };
+            addrs.extend(set.spec.allocs.iter().map(|alloc| format!("{scheme}://{}", alloc.addr)));
+        }
+        if addrs.is_empty() {
+            addrs.push(DEFAULT_ADDR.to_owned());
+        }
+        use_scheme_of(&addrs)?;
+        Ok(addrs)
+    }
+
+    /// Connects through the first nodes that respond.
+    pub async fn connect(&self, deadline: Duration) -> anyhow::Result<Client> {
+        let addrs = self.addrs()?;
+        let Access { bearer, .. } = security::access()?;
+        let settings = Client::builder().deadline(deadline).dial(security::dial());
+        let settings = bearer.into_iter().fold(settings, ClientBuilder::token);
+        let settings = addrs.iter().fold(settings, |settings, addr| settings.seed(host_port(addr)));
+        match settings.connect().await {
+            Ok(client) => Ok(client),
+            Err(error) => Err(connect_failure(&error, deadline).await.into()),
+        }
+    }
+}
+
+/// Secures this command's connections by the schemes of its addresses; an address without one has no TLS.
+pub fn use_scheme_of(addrs: &[String]) -> Result<(), Failure> {
+    addrs.iter().try_for_each(|addr| security::use_tls(addr.starts_with("https://")))
+}
+
+/// Validates the syntax of an address to connect to, without a scheme.
+pub fn host_and_port(text: &str) -> Result<String, String> {
+    if is_address(text) { Ok(text.to_owned()) } else { Err("it is not of the form host:port".to_owned()) }
+}
+
+fn is_address(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains(['/', '@', '?', '#']) && port.parse::<u16>().is_ok_and(|port| port > 0)
+    })
+}
+
+/// Validates the syntax of a node's URL.
+pub fn node_url(text: &str) -> Result<String, String> {
+    let addr = match text.split_once("://") {
+        None => text,
+        Some(("http" | "https", rest)) => rest.strip_suffix('/').unwrap_or(rest),
+        Some(_) => return Err("only http:// and https:// are understood".to_owned()),
+    };
+    if is_address(addr) { Ok(text.to_owned()) } else { Err("it is not of the form http://host:port".to_owned()) }
+}
+
+async fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
+    let message = format!("{:#}", Chain(error));
+    match error {
+        ConnectError::Unreachable { addr, source }
+            if matches!(source.code(), Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted) =>
+        {
+            let reason = status::reason(source).unwrap_or_else(|| code_name(source.code()));
+            let what = format!("{addr} refused this command: {reason}: {}", source.message());
+            Failure::new(Exit::Failed, what).hint(format!("`seqsvr explain {reason}`"))
+        }
+        // `Cancelled` is how the transport reports its own timeout.
+        ConnectError::Unreachable { addr, source }
+            if matches!(source.code(), Code::DeadlineExceeded | Code::Cancelled) =>
+        {
+            // The transport dials again and again where a server ends each connection because of the certificate.
+            let refusal = port_kind::refusal(addr).await;
+            refusal.and_then(|kind| kind.failure(addr, Needed::Alloc)).unwrap_or_else(|| {
+                Failure::new(Exit::Deadline, format!("no response from {addr} within the deadline of {deadline:?}"))
+                    .hint("--timeout gives it more time; `seqsvr status` shows which nodes respond")
+            })
+        }
+        ConnectError::Unreachable { addr, .. } => {
+            let kind = port_kind::identify(addr).await;
+            kind.and_then(|kind| kind.failure(addr, Needed::Alloc)).unwrap_or_else(|| {
+                Failure::new(Exit::CannotConnect, message)
+                    .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
+            })
+        }
+        ConnectError::NoRoutes { .. } => Failure::new(Exit::Deadline, message)
+            .hint("the cluster is starting, or its store has no leader: `seqsvr status`"),
+        ConnectError::BadRoutes { .. } => Failure::new(Exit::Failed, message),
+        _ => Failure::new(Exit::Usage, message),
+    }
+}
+
+/// Opens the transports of a load, after a check that the addresses have the endpoint.
+pub async fn open(endpoint: Endpoint, options: &EndpointOptions, workers: usize) -> Result<Vec<AnyTransport>, Failure> {
+    check_ports(endpoint, options).await?;
+    match endpoint::open(endpoint, options, workers).await {
+        Ok(transports) => Ok(transports),
+        Err(OpenError::Address(error)) => Err(Failure::new(Exit::Usage, error.to_string())),
+        Err(OpenError::Connect(error)) => Err(connect_failure(&error, options.deadline).await),
+        Err(error @ OpenError::Refused { .. }) => Err(Failure::new(Exit::CannotConnect, Chain(&error).to_string())
+            .hint("is the server running? --help names the addresses")),
+    }
+}
+
+/// Refuses an address that is known to have another port: each call to it would fail. Servers that are not known are
+/// loaded as they are, and the SDK checks its seeds itself.
+async fn check_ports(endpoint: Endpoint, options: &EndpointOptions) -> Result<(), Failure> {
+    let (addrs, needed): (Vec<&str>, Needed) = match endpoint {
+        Endpoint::Sdk => return Ok(()),
+        Endpoint::Resp => (vec![&options.redis], Needed::Redis),
+        _ => (options.addrs.iter().map(|addr| host_port(addr)).collect(), Needed::Alloc),
+    };
+    for addr in addrs {
+        if needed == Needed::Redis && port_kind::speaks_redis(addr).await {
+            continue;
+        }
+        match port_kind::identify(addr).await {
+            None | Some(PortKind::Http | PortKind::Grpc | PortKind::Other) => {}
+            Some(known) => known.failure(addr, needed).map_or(Ok(()), Err)?,
+        }
+    }
+    Ok(())
+}
+
+/// Counts the ceiling raises of a cluster, over its own connections.
+pub fn raise_watch(addrs: &[String]) -> RaiseWatch {
+    RaiseWatch::new(security::pool(), addrs.iter().map(|addr| host_port(addr).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_checked_before_anything_is_sent() {
+        for good in ["127.0.0.1:7100", "http://h:1", "http://h:1/", "http://[::1]:7100", "https://h:1"] {
+            assert_eq!(node_url(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "h", "h:0", "h:65536", ":1", "http://h:1/path", "h:port", "http://a@h:1"] {
+            assert_eq!(node_url(bad), Err("it is not of the form http://host:port".to_owned()), "{bad:?}");
+        }
+        assert!(host_and_port("h:1").is_ok() && host_and_port("http://h:1").is_err() && host_and_port("h").is_err());
+        assert_eq!(node_url("redis://h:1"), Err("only http:// and https:// are understood".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_is_one_short_line() {
+        // No TCP port is likely to listen where the system just gave a UDP one.
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let addr = format!("127.0.0.1:{}", socket.local_addr().unwrap().port());
+        let target = Target { set: None, addrs: vec![addr.clone()] };
+        let error = target.connect(Duration::from_secs(5)).await.unwrap_err();
+        let expected = format!("no seed answered; {addr} failed last: tcp connect error: Connection refused");
+        assert_eq!(error.to_string(), expected);
+    }
+}

@@ -1,0 +1,52 @@
+//! Times of the command line: a number with its unit, in the same form for every command.
+
+use std::time::Duration;
+
+/// The longest time that a command takes.
+const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+
+/// Reads a time of the command line: `500ms`, `2s`, `1.5m`, `1h`; a bare number is seconds.
+///
+/// # Errors
+/// It is not of that form, or is not above 0 and up to 7 days.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let time = time_or_none(text)?;
+    if time.is_zero() { Err("it must be above 0".to_owned()) } else { Ok(time) }
+}
+
+/// Reads a time that may be 0.
+///
+/// # Errors
+/// It is not of that form, or above 7 days.
+pub fn time_or_none(text: &str) -> Result<Duration, String> {
+    let unit_at = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "s" | "" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        _ => return Err("it must be a time such as 500ms, 2s, 5m or 1h".to_owned()),
+    };
+    let number: f64 = number.parse().map_err(|_| "it must be a time such as 500ms, 2s, 5m or 1h".to_owned())?;
+    let time = Duration::try_from_secs_f64(number * seconds).ok().filter(|time| *time <= LONGEST);
+    time.ok_or_else(|| "it must be 7 days or less".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit_and_seconds_without_one() {
+        let ms = |text| time(text).map(|time| time.as_millis());
+        assert_eq!(
+            ["500ms", "2s", "1.5m", "1h", "20", "0.5"].map(ms),
+            [500, 2_000, 90_000, 3_600_000, 20_000, 500].map(Ok)
+        );
+        for wrong in ["", "s", "-1s", "2 s", "2d", "1e3s", "..s", "8000h", "0", "0ms"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(time_or_none("0s"), Ok(Duration::ZERO));
+    }
+}

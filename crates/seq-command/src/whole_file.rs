@@ -1,0 +1,36 @@
+//! Writes files that are complete wherever they are visible: under another name first, then renamed once all of it is
+//! on the disk. Only the owner may read them.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+/// Writes a file that must not exist.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`], or it cannot be written; nothing is there then.
+pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (unfinished, dir) = unfinished(path, bytes)?;
+    unfinished.persist_noclobber(path).map_err(|error| error.error)?;
+    File::open(dir)?.sync_all()
+}
+
+/// Writes a file, in the place of another where there is one.
+///
+/// # Errors
+/// It cannot be written; what was there is there still.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (unfinished, dir) = unfinished(path, bytes)?;
+    unfinished.persist(path).map_err(|error| error.error)?;
+    File::open(dir)?.sync_all()
+}
+
+fn unfinished<'a>(path: &'a Path, bytes: &[u8]) -> io::Result<(NamedTempFile, &'a Path)> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut unfinished = NamedTempFile::new_in(dir)?;
+    unfinished.write_all(bytes)?;
+    unfinished.as_file().sync_all()?;
+    Ok((unfinished, dir))
+}

@@ -1,0 +1,387 @@
+//! The command `dev`: a whole cluster in one process, from the embedded set file.
+//!
+//! The cluster reports ready once every section is served, so a request sent after that succeeds.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use seq_alloc::AllocConfig;
+use seq_api::clock::Clock;
+use seq_channel::Dial;
+use seq_command::exit::{Exit, Failure};
+use seq_command::output::{Output, note};
+use seq_command::process;
+use seq_command::set_file::{self, SetFile};
+use seq_command::store_client::StoreClient;
+use seq_command::version::revision;
+use seq_core::set_spec::SetSpec;
+use seq_kit::http::Checks;
+use seq_kit::listen;
+use seq_store::{DataDir, Store, StoreConfig};
+
+use crate::member::start_failure;
+use crate::serve::{Process, Stage, alloc_node, bind_one};
+use crate::settings::{Settings, SettingsArgs};
+
+mod banner;
+
+use banner::Banner;
+
+/// Threads of the runtime shared by the stores and the port for metrics and probes.
+const STORE_THREADS: usize = 2;
+
+/// Interval of the readiness checks; a cluster is ready about a second after its start.
+const READY_POLL: Duration = Duration::from_millis(5);
+
+/// Interval of the notices about what is missing while the cluster is not ready.
+const WAIT_NOTICE: Duration = Duration::from_secs(10);
+
+/// Bound on the definition of a further set, with an election of its store.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Default log filter of a development cluster. The Raft library is off: when all members of a store stop together, it
+/// reports each as lost to the others; the store logs the relevant events itself.
+const DEV_LOG_FILTER: &str = "warn,openraft=off";
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr dev\n  seqsvr dev --data ./data\n  seqsvr dev --ports random -o json\n  \
+                        seqsvr dev --sets 2\n\n\
+                        Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 wrong settings or data, 130 a \
+                        second signal.")]
+pub struct DevArgs {
+    /// Directory of the data; without it, a temporary directory that is removed on exit.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Address of the first allocator's gRPC port.
+    #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
+    grpc: Option<String>,
+    /// Address of the first allocator's Redis port.
+    #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
+    redis: Option<String>,
+    /// Address of the port for metrics and probes.
+    #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
+    http: Option<String>,
+    /// The ports of the set, or free ones chosen by the system.
+    #[arg(long, value_enum, default_value_t = Ports::Fixed)]
+    ports: Ports,
+    /// Number of sets: 2 adds one without sections, to split the first one into. The addresses above are those of the
+    /// first set.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    sets: u8,
+    /// Serving threads of each allocator; 0: one for each core [key: alloc.cores, here 1]
+    #[arg(long, value_name = "N")]
+    cores: Option<usize>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+/// Validates a listen address; with port 0 the system chooses one.
+fn listen_addr(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some(("", port)) if port.parse::<u16>().is_ok() => {
+            Err(format!("it has no host: 127.0.0.1:{port} is for this machine, 0.0.0.0:{port} for all"))
+        }
+        Some((_, port)) if port.parse::<u16>().is_ok() => Ok(text.to_owned()),
+        _ => Err("it is not of the form host:port".to_owned()),
+    }
+}
+
+/// Which ports a development cluster listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Ports {
+    Fixed,
+    Random,
+}
+
+/// The data directory.
+enum Data {
+    /// Removed on drop.
+    Temporary(tempfile::TempDir),
+    Kept(PathBuf),
+}
+
+pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
+    let started = Instant::now();
+    let mut defaults = Settings::default();
+    defaults.log.filter = DEV_LOG_FILTER.to_owned();
+    defaults.threads.cores = 1;
+    let settings = args.settings.load(&defaults, |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
+    let files = [("sets/dev.toml", set_file::DEV), ("sets/dev-b.toml", set_file::DEV_B)];
+    let sets = files.iter().take(usize::from(args.sets)).map(|(path, text)| set_file::parse(path.as_ref(), text));
+    let sets = sets.collect::<Result<Vec<_>, _>>().map_err(|problems| set_file::failure(Exit::Config, &problems))?;
+    if let Some(dir) = args.data.as_ref().filter(|dir| dir.exists() && !dir.is_dir()) {
+        return Err(Failure::new(Exit::Usage, format!("--data {}: it is not a directory", dir.display())).into());
+    }
+    let data = match &args.data {
+        Some(dir) => Data::Kept(dir.clone()),
+        None => Data::Temporary(tempfile::Builder::new().prefix("seqsvr-dev-").tempdir()?),
+    };
+
+    let data_dir = match &data {
+        Data::Kept(dir) => dir.as_path(),
+        Data::Temporary(dir) => dir.path(),
+    };
+    let is = crate::serve::Banner { role: "dev", set: &sets[0].spec.name, node: "all", data: Some(data_dir) };
+    let (mut process, recorder) = Process::new(settings.clone(), &is)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(STORE_THREADS).enable_all().build()?;
+    let exit = runtime.block_on(async {
+        process.watch_terminal()?;
+        let sockets = Sockets::open(sets, args, &settings)?;
+        let specs: Vec<&SetSpec> = sockets.sets.iter().map(|set| &set.spec).collect();
+        let mut banner = Banner::new(&specs, &settings.redis.prefix, &sockets.http, &data)?;
+        if !output.is_json() {
+            warn_on_print_error(output.line(banner.title()));
+        }
+        let started_up = tokio::select! {
+            started_up = start(sockets, &data, &settings) => started_up?,
+            () = process.stop_requested() => return Ok(Exit::Ok),
+        };
+        let StartedUp { stages, checks, http } = started_up;
+        stages.into_iter().for_each(|stage| process.push(stage));
+        process.open(http, None, recorder, checks.clone())?;
+        tokio::select! {
+            () = process.ending() => {}
+            () = ready(&checks) => {
+                banner.ready(started.elapsed(), process.leader());
+                warn_on_print_error(if output.is_json() { output.json(&banner) } else { output.text(&banner.render()) });
+                process.ending().await;
+            }
+        }
+        anyhow::Ok(process.shutdown().await)
+    })?;
+    runtime.shutdown_timeout(process.shutdown_timeout());
+    process.join();
+    if let Data::Temporary(dir) = data {
+        dir.close().context("cannot remove the temporary data")?;
+    }
+    Ok(exit)
+}
+
+/// Logs a failed print and continues: `seqsvr dev | head -1` closes stdout after a line.
+fn warn_on_print_error(printed: std::io::Result<()>) {
+    if let Err(error) = printed {
+        tracing::warn!(%error, "cannot print to stdout; the cluster runs on");
+    }
+}
+
+/// Every socket of the cluster, bound before any node starts.
+struct Sockets {
+    sets: Vec<SetSockets>,
+    http: listen::Sockets,
+}
+
+/// The sockets of one set, and the set with the bound addresses.
+struct SetSockets {
+    spec: SetSpec,
+    cluster: String,
+    /// Of each store.
+    stores: Vec<StoreSockets>,
+    allocs: Vec<alloc_node::Ports>,
+}
+
+/// The ports of a store for peers and for Raft, and its admin port.
+type StoreSockets = (listen::Sockets, listen::Sockets, Option<listen::Sockets>);
+
+impl Sockets {
+    fn open(mut files: Vec<SetFile>, args: &DevArgs, settings: &Settings) -> anyhow::Result<Sockets> {
+        let anywhere = || "127.0.0.1:0".to_owned();
+        let is_random = args.ports == Ports::Random;
+        let first = &mut files[0].spec.allocs[0];
+        if is_random {
+            first.http = anywhere();
+        }
+        first.http = args.http.clone().unwrap_or_else(|| first.http.clone());
+        let http = bind_one(&first.http)?;
+        first.http = http.local_addr()?.to_string();
+        if is_random {
+            for spec in files.iter_mut().map(|file| &mut file.spec) {
+                for store in &mut spec.stores {
+                    store.addr = anywhere();
+                    store.raft = anywhere();
+                    store.admin = Some(anywhere());
+                }
+                for alloc in &mut spec.allocs {
+                    alloc.addr = anywhere();
+                    alloc.peer = anywhere();
+                    alloc.redis = alloc.redis.take().map(|_| anywhere());
+                }
+            }
+        }
+        let first = &mut files[0].spec.allocs[0];
+        first.addr = args.grpc.clone().unwrap_or_else(|| first.addr.clone());
+        first.redis = args.redis.clone().or_else(|| first.redis.clone());
+        let sets = files.into_iter().map(|file| SetSockets::open(file, settings)).collect::<anyhow::Result<_>>()?;
+        Ok(Sockets { sets, http })
+    }
+}
+
+impl SetSockets {
+    fn open(file: SetFile, settings: &Settings) -> anyhow::Result<SetSockets> {
+        let (cluster, mut spec) = (file.cluster(), file.spec);
+        let mut stores = Vec::new();
+        for store in &mut spec.stores {
+            let listener = bind_one(&store.addr)?;
+            store.addr = listener.local_addr()?.to_string();
+            let raft = bind_one(&store.raft)?;
+            store.raft = raft.local_addr()?.to_string();
+            let admin = store.admin.as_deref().map(bind_one).transpose()?;
+            store.admin = admin.as_ref().map(listen::Sockets::local_addr).transpose()?.map(|addr| addr.to_string());
+            stores.push((listener, raft, admin));
+        }
+        let mut allocs = Vec::new();
+        for alloc in &mut spec.allocs {
+            let ports = alloc_node::Ports::of_alloc(alloc, None, settings.serving_threads(), settings)?;
+            alloc.addr = ports.grpc[0].local_addr()?.to_string();
+            alloc.peer = ports.peer_addr()?.expect("an AllocSvr has the port");
+            alloc.redis = ports.redis_addr()?;
+            allocs.push(ports);
+        }
+        Ok(SetSockets { spec, cluster, stores, allocs })
+    }
+}
+
+/// A cluster whose nodes are started, ready or not.
+struct StartedUp {
+    /// In start order.
+    stages: Vec<Stage>,
+    /// Readiness of all nodes.
+    checks: Checks,
+    http: listen::Sockets,
+}
+
+/// Starts every node: the allocators after the stores are ready, which saves them failed requests.
+async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Result<StartedUp> {
+    let Sockets { sets, http } = sockets;
+    let (mut checks, mut stages) = (Checks::new(), Vec::new());
+    let sections = banner::sections(&sets[0].spec);
+    let (mut specs, mut ports): (Vec<SetSpec>, Vec<Vec<alloc_node::Ports>>) = (Vec::new(), Vec::new());
+    for SetSockets { spec, cluster, stores, allocs } in sets {
+        stages.push(start_stores(&spec, &cluster, stores, data, settings, &mut checks).await?);
+        // The first set exists by then.
+        if let Some(first) = specs.first() {
+            create_set(&spec, first).await?;
+        }
+        ready(&checks).await;
+        specs.push(spec);
+        ports.push(allocs);
+    }
+
+    let (mut background, mut endpoints) = (Stage::new("allocators"), Stage::new("endpoints"));
+    let mut allocators = Vec::new();
+    let ports =
+        specs.iter().zip(ports).flat_map(|(spec, ports)| spec.allocs.iter().zip(ports).map(move |both| (spec, both)));
+    for (spec, (alloc, ports)) in ports {
+        let config = AllocConfig {
+            spec: spec.clone(),
+            name: alloc.name.clone(),
+            advertise: alloc.addr.clone(),
+            advertise_to_peers: Some(alloc.peer.clone()),
+            replace: false,
+            options: settings.alloc,
+            clock: Clock::System,
+        };
+        let allocator = alloc_node::start(
+            config,
+            (ports, Dial::tcp()),
+            Checks::new(),
+            (&mut background, &mut endpoints),
+            settings.shutdown.timeout,
+        )
+        .with_context(|| format!("allocator {} cannot start", alloc.name))?;
+        let mut own = Checks::new();
+        allocator.add_checks(&mut own);
+        checks.add_all(&alloc.name, own);
+        allocators.push(allocator);
+    }
+    // In whichever of the sets they are.
+    checks.add("served", move || {
+        let served: u32 = allocators.iter().map(|allocator| allocator.status().sections).sum();
+        if served >= sections { Ok(()) } else { Err(format!("{served} of {sections} sections are served")) }
+    });
+    stages.extend([background, endpoints]);
+    Ok(StartedUp { stages, checks, http })
+}
+
+/// Defines a further set in the cluster of the first one, unless kept data has it.
+async fn create_set(spec: &SetSpec, first: &SetSpec) -> anyhow::Result<()> {
+    let addrs = |spec: &SetSpec| spec.stores.iter().map(|store| store.addr.clone()).collect::<Vec<_>>();
+    let admins: Vec<String> = spec.stores.iter().filter_map(|store| store.admin.clone()).collect();
+    let mut store = StoreClient::at("", &admins, CREATE_TIMEOUT);
+    if store.sets().await?.is_none() {
+        store.create_set(&spec.name, addrs(first)).await?;
+    }
+    Ok(())
+}
+
+/// Starts the stores of a set concurrently, because a new member first probes the others.
+async fn start_stores(
+    spec: &SetSpec,
+    cluster: &str,
+    listeners: Vec<StoreSockets>,
+    data: &Data,
+    settings: &Settings,
+    checks: &mut Checks,
+) -> anyhow::Result<Stage> {
+    let mut stage = Stage::new("stores");
+    let starting = spec.stores.iter().zip(listeners).map(|(store, (listener, raft, admin))| {
+        let config = StoreConfig {
+            spec: spec.clone(),
+            cluster: cluster.to_owned(),
+            id: store.id,
+            data: DataDir::Path(data.path().join(&store.name)),
+            join: false,
+            // Development data: `dev` forms a new store when its directory is gone.
+            form: true,
+            sockets: seq_store::Sockets {
+                peers: listener.into(),
+                raft: Some(raft.into()),
+                admin: admin.map(Into::into),
+            },
+            options: settings.store.clone(),
+            clock: Clock::System,
+            revision: revision().to_owned(),
+            cpu_us: process::cpu_us,
+        };
+        let tasks = stage.tasks().clone();
+        async {
+            Store::start_with(config, Dial::tcp(), tasks).await.map_err(|error| start_failure(&store.name, &error))
+        }
+    });
+    let stores = futures::future::try_join_all(starting).await?;
+    for (store, handle) in spec.stores.iter().zip(stores) {
+        checks.add_all(&store.name, handle.readiness());
+        stage.store(handle);
+    }
+    Ok(stage)
+}
+
+/// Completes when every check passes. Prints to stderr what is missing while it takes long.
+async fn ready(checks: &Checks) {
+    let mut poll = tokio::time::interval(READY_POLL);
+    let mut notice = tokio::time::interval_at(tokio::time::Instant::now() + WAIT_NOTICE, WAIT_NOTICE);
+    loop {
+        tokio::select! {
+            _ = poll.tick() => {
+                if checks.ask().is_ok() {
+                    return;
+                }
+            }
+            _ = notice.tick() => {
+                for (check, reason) in checks.ask().err().into_iter().flatten() {
+                    note(format_args!("waiting for {check}: {reason}"));
+                }
+            }
+        }
+    }
+}
+
+impl Data {
+    fn path(&self) -> &std::path::Path {
+        match self {
+            Data::Temporary(dir) => dir.path(),
+            Data::Kept(dir) => dir,
+        }
+    }
+}

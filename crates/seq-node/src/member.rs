@@ -1,0 +1,132 @@
+//! One member of a set's store, as a process of its own.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use seq_api::clock::Clock;
+use seq_api::metrics::unfinished_dropped;
+use seq_auth::Role;
+use seq_command::exit::{Exit, Failure};
+use seq_command::process;
+use seq_command::version::revision;
+use seq_command::{security, set_file, signals};
+use seq_core::set_spec::SetSpec;
+use seq_kit::connection::Listener;
+use seq_kit::unfinished::{CALLERS, FEW, Unfinished};
+use seq_load::outcome::Chain;
+use seq_store::{DataDir, RaftStartError, Sockets, StartError, Store, StoreConfig};
+
+use crate::serve::reload::{LiveSet, Reload};
+use crate::serve::{Banner, Process, Stage, bind_one};
+use crate::settings::{Loaded, Settings, SettingsArgs};
+
+/// Threads of the runtime: one can block on the disk while the other responds to heartbeats.
+const THREADS: usize = 2;
+
+/// Arguments of a member; they are optional in the type because a subcommand replaces them.
+#[derive(Debug, Args)]
+pub struct MemberArgs {
+    /// The set file.
+    #[arg(long, value_name = "FILE", required = true)]
+    set: Option<PathBuf>,
+    /// Which of the set's stores this process is.
+    #[arg(long, value_name = "N", required = true)]
+    id: Option<u64>,
+    /// Directory of this member's data; it belongs to this id for good.
+    #[arg(long, value_name = "DIR", required = true)]
+    data: Option<PathBuf>,
+    /// Waits until `store add` or `store replace` makes it a member; never forms a new store.
+    #[arg(long)]
+    join: bool,
+    /// Forms a new store from an empty directory, unless another store of the set already has data.
+    #[arg(long, conflicts_with = "join")]
+    form: bool,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
+    let (Some(file), Some(id), Some(data)) = (args.set, args.id, args.data) else {
+        return Err(Failure::new(Exit::Usage, "name --set, --id and --data".to_owned()).into());
+    };
+    let load = move || args.settings.load(&Settings::default(), Ok);
+    let Loaded { value: settings, keys, .. } = load()?;
+    let set = set_file::load_for_server(&file)?;
+    let Some(spec) = set.spec.stores.iter().find(|store| store.id == id) else {
+        let known: Vec<String> = set.spec.stores.iter().map(|store| store.id.to_string()).collect();
+        let message = format!("{}: set {} has no store with id {}", file.display(), set.spec.name, id);
+        return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
+    };
+    let at = spec.listening();
+    let name = at.name;
+    let (options, running) = (settings.store.clone(), set.spec.clone());
+    let credentials = security::of_node(&set, Role::Store, &name)?;
+
+    let (mut process, recorder) =
+        Process::new(settings, &Banner { role: "store", set: &set.spec.name, node: &name, data: Some(&data) })?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
+    let exit = runtime.block_on(async {
+        let (listener, http) = (bind_one(&at.addr)?, bind_one(&at.http)?);
+        let raft = bind_one(&at.raft)?;
+        let admin = at.admin.as_deref().map(bind_one).transpose()?;
+        let tls = security::certified(credentials.as_ref(), &name);
+        let known: Vec<_> = set.spec.ips().collect();
+        let unfinished = |most| Unfinished::new(most, known.iter().copied(), unfinished_dropped(&name));
+        process.watch_signals()?;
+        let hangups = signals::hangups()?;
+        let config = StoreConfig {
+            cluster: set.cluster(),
+            spec: set.spec,
+            id,
+            data: DataDir::Path(data),
+            sockets: Sockets {
+                peers: Listener::socket(listener, tls.clone()).of_port(&unfinished(CALLERS)),
+                raft: Some(Listener::socket(raft, tls.clone()).of_port(&unfinished(FEW))),
+                admin: admin.map(|admin| Listener::socket(admin, tls).of_port(&unfinished(FEW))),
+            },
+            join: args.join,
+            form: args.form,
+            options,
+            clock: Clock::System,
+            revision:revision().to_owned(),
+            cpu_us: process::cpu_us,
+        };
+        let mut stage = Stage::new("store");
+        let dial = process.secure(credentials.as_ref(), &name);
+        let handle = Store::start_with(config, dial, stage.tasks().clone())
+            .await
+            .map_err(|error| start_failure(&name, &error))?;
+        let (checks, removal) = (handle.readiness(), handle.removal());
+        let declare = handle.declarer();
+        let live = LiveSet {
+            path: file,
+            running,
+            // An allocator is none of a store's; its name and its weight are applied.
+            fixed: Box::new(|set| SetSpec { step: 1, allocs: Vec::new(), ..set.clone() }),
+            apply: Box::new(move |set| declare(&set.allocs)),
+        };
+        process.reload_at(hangups, Reload { running: keys, load: Box::new(load), set: Some(live) });
+        stage.store(handle);
+        process.push(stage);
+        tracing::info!(name, peers = at.addr, raft = at.raft, admin = at.admin, http = %http.local_addr()?, "listening");
+        process.open(http, credentials.as_ref(), recorder, checks)?;
+        process.ending().await;
+        let exit = process.shutdown().await;
+        anyhow::Ok(if removal() && exit == Exit::Ok { Exit::Removed } else { exit })
+    })?;
+    runtime.shutdown_timeout(process.shutdown_timeout());
+    process.join();
+    Ok(exit)
+}
+
+/// Maps a start error to an exit code; errors that a restart cannot cure have codes of their own.
+pub(crate) fn start_failure(name: &str, error: &StartError) -> Failure {
+    let exit = match error {
+        StartError::Raft(RaftStartError::Removed { .. }) => Exit::Removed,
+        StartError::Listen(_) | StartError::Raft(RaftStartError::Raft { .. }) => Exit::Failed,
+        // Its supervisor starts it again until there is room.
+        StartError::Raft(RaftStartError::Storage(error)) if error.may_pass() => Exit::Failed,
+        _ => Exit::Config,
+    };
+    Failure::new(exit, format!("store {name} cannot start: {}", Chain(error)))
+}

@@ -1,0 +1,288 @@
+//! The command `proxy`: the endpoints of an allocator over the SDK. It has no sections and no state.
+//!
+//! Each serving thread has a client of its own: a request stays on the thread that received it. The main thread has
+//! another one, for readiness.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use seq_api::metrics::connection_metrics;
+use seq_auth::Credentials;
+use seq_channel::Dial;
+use seq_client::{Client, ConnectError};
+use seq_command::exit::{Exit, Failure};
+use seq_command::target::{host_and_port, host_port, node_url};
+use seq_command::version::{VERSION, revision};
+use seq_command::{process, security, set_file, signals, utc};
+use seq_gateway::grpc;
+use seq_gateway::resp::{self, RespNode};
+use seq_kit::admission::{Admission, OwnFiles};
+use seq_kit::connection::{Listener, Tls};
+use seq_kit::cores::Cores;
+use seq_kit::http::Checks;
+use seq_kit::tasks::{Kind, TaskGroup};
+use seq_proto::v1;
+
+use crate::serve::alloc_node::{Ports, Sockets};
+use crate::serve::reload::Reload;
+use crate::serve::{Banner, Process, Stage, bind_one, run_until_shutdown};
+use crate::settings::{Loaded, Settings, SettingsArgs};
+
+mod readiness;
+mod service;
+
+use readiness::Readiness;
+use service::ProxyService;
+
+/// Backend nodes for whose connections files are reserved before clients get any: several sets of usual size. More of
+/// them are served as well, from the files of clients.
+const PLANNED_NODES: usize = 64;
+
+/// Pause before another attempt to connect to the cluster.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(250);
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  seqsvr proxy --seeds 10.0.0.1:7100,10.0.0.2:7100 --listen 127.0.0.1:7600 --http 127.0.0.1:7680\n\n\
+                        Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 wrong settings, 130 a second signal."
+)]
+pub struct ProxyArgs {
+    /// Allocators of any set of the cluster; their routes name the others. As host:port, or as a URL: http:// is
+    /// --plaintext.
+    #[arg(long, value_name = "URL", value_delimiter = ',', value_parser = node_url,
+          required_unless_present = "set", conflicts_with = "set")]
+    seeds: Vec<String>,
+    /// A set file: its allocators are the seeds.
+    #[arg(long, value_name = "FILE")]
+    set: Option<PathBuf>,
+    /// Address of the port for gRPC and JSON.
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    listen: String,
+    /// Address of the port for Redis clients; none without it.
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    redis: Option<String>,
+    /// Address of the port for metrics and probes.
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    http: String,
+    /// Neither the seeds nor the own ports have TLS; a set file states it itself.
+    #[arg(long, conflicts_with = "set")]
+    plaintext: bool,
+    /// Allows --plaintext for addresses that are not on loopback.
+    #[arg(long, conflicts_with = "set")]
+    plaintext_on_network: bool,
+    /// Name of the process, in its log, its metrics and its certificate.
+    #[arg(long, value_name = "NAME", default_value = "proxy")]
+    name: String,
+    /// Serving threads; 0: one for each core [key: alloc.cores]
+    #[arg(long, value_name = "N")]
+    cores: Option<usize>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+impl ProxyArgs {
+    /// The seeds, and the own credentials.
+    fn backends(&self) -> anyhow::Result<(Vec<String>, Option<Credentials>)> {
+        let (seeds, secure) = match &self.set {
+            Some(path) => {
+                let set = set_file::load_for_server(path)?;
+                let secure = set.is_secure();
+                (set.spec.allocs.into_iter().map(|alloc| alloc.addr).collect(), secure)
+            }
+            None => {
+                let secure = seeds_are_secure(&self.seeds, self.plaintext)?;
+                (self.seeds.iter().map(|seed| host_port(seed).to_owned()).collect(), secure)
+            }
+        };
+        let own = [&self.listen, &self.http].into_iter().chain(&self.redis);
+        let reachable = own.chain(&seeds).find(|addr| !set_file::is_loopback(addr));
+        let is_plaintext = self.set.is_none() && !secure;
+        if let Some(addr) = reachable.filter(|_| is_plaintext && !self.plaintext_on_network) {
+            let what = format!("without TLS others can reach {addr}, and read and change what is sent");
+            return Err(Failure::new(Exit::Usage, what).hint("use https://, or add --plaintext-on-network").into());
+        }
+        let credentials = secure.then(|| security::of_proxy(&self.name)).transpose();
+        let hint = format!(
+            "`seqsvr cert issue proxy/{} --host HOST` makes them; seeds without TLS, as those of `seqsvr dev`, are named with http:// or \
+             --plaintext",
+            self.name
+        );
+        let credentials =
+            credentials.map_err(|failure| if self.set.is_none() { failure.hint(hint) } else { failure })?;
+        Ok((seeds, credentials))
+    }
+}
+
+/// Whether the seeds have TLS, by their schemes and `--plaintext`.
+///
+/// # Errors
+/// They state both.
+fn seeds_are_secure(seeds: &[String], plaintext: bool) -> Result<bool, Failure> {
+    let has = |scheme: &str| seeds.iter().find(|seed| seed.starts_with(scheme));
+    match (has("https://"), has("http://")) {
+        (Some(secure), Some(other)) => {
+            let what = format!("{secure} has TLS and {other} has none: the nodes of one cluster are alike");
+            Err(Failure::new(Exit::Usage, what))
+        }
+        (Some(secure), None) if plaintext => {
+            Err(Failure::new(Exit::Usage, format!("{secure} has TLS, and --plaintext states that it has none")))
+        }
+        (secure, open) => Ok(secure.is_some() || (open.is_none() && !plaintext)),
+    }
+}
+
+pub fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
+    let (settings_args, cores) = (args.settings.clone(), args.cores);
+    let load = move || settings_args.load(&Settings::default(), |layers| layers.flag("--cores", "alloc.cores", cores));
+    let Loaded { value: settings, keys, .. } = load()?;
+    let (seeds, credentials) = args.backends()?;
+    settings.check_secure(credentials.is_some())?;
+    let seeds: Arc<[String]> = seeds.into();
+    let threads = settings.serving_threads();
+    let (mut process, recorder) =
+        Process::new(settings.clone(), &Banner { role: "proxy", set: "", node: &args.name, data: None })?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let exit = runtime.block_on(async {
+        let ports = Ports::bind(&args.listen, args.redis.as_deref(), threads, &settings)?;
+        let ports = ports.secured(credentials.as_ref(), &args.name, process.tenants(&args.name)?);
+        let http = bind_one(&args.http)?;
+        let dial = process.secure(credentials.as_ref(), &args.name);
+        process.watch_signals()?;
+        process.reload_at(signals::hangups()?, Reload { running: keys, load: Box::new(load), set: None });
+        let readiness = Arc::new(Readiness::new(threads));
+        let (mut checks, timeout) = (process.checks(), process.shutdown_timeout());
+        readiness.add_checks(&mut checks);
+        let (backends, mut endpoints) = (Stage::new("backends"), Stage::new("endpoints"));
+        let watch = readiness::watch(readiness.clone(), (seeds.clone(), dial.clone()), backends.tasks().clone());
+        backends.tasks().spawn("backend probe", Kind::Critical, watch);
+        let node = Node { name: args.name.clone(), seeds, dial, readiness, checks: checks.clone() };
+        start(&node, ports, &mut endpoints, timeout)?;
+        process.push(backends);
+        process.push(endpoints);
+        tracing::info!(name = args.name, grpc = args.listen, redis = args.redis, http = %http.local_addr()?, threads, "listening");
+        process.open(http, credentials.as_ref(), recorder, checks)?;
+        process.ending().await;
+        process.serve_on().await;
+        anyhow::Ok(process.shutdown().await)
+    })?;
+    process.join();
+    Ok(exit)
+}
+
+/// What the serving threads share.
+#[derive(Clone)]
+struct Node {
+    name: String,
+    seeds: Arc<[String]>,
+    dial: Dial,
+    readiness: Arc<Readiness>,
+    checks: Checks,
+}
+
+/// Starts one serving thread for each socket of a port. Each accepts connections once its client has routes; until then
+/// they wait in the socket's queue.
+fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) -> anyhow::Result<()> {
+    let threads = ports.grpc.len();
+    // One connection to each node from each thread, and from the probe.
+    let own = OwnFiles { dials: PLANNED_NODES * (threads + 1), threads };
+    let admission = Admission::new(&node.name, own, connection_metrics(&node.name))
+        .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
+    let (allocate_on_get, tenants, tls) = (ports.allocate_on_get, ports.tenants.clone(), ports.tls.clone());
+    let memory = ports.memory(&admission, endpoints.tasks());
+    let (sockets, resp) = ports.by_thread(&node.name, &[]);
+    let departure = node.checks.departure();
+    let of_redis =
+        |config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone(), departure.clone());
+    let resp = resp.map(of_redis);
+    let grpc_node = grpc::Node {
+        admin: admin_view(node.name.clone(), tls),
+        ready: node.checks.clone(),
+        beside: tonic::service::Routes::default(),
+        admission,
+        allocate_on_get,
+        tenants,
+        memory,
+    };
+    let (node, tasks) = (node.clone(), endpoints.tasks().clone());
+    let name = node.name.clone();
+    let cores = Cores::start(&name, sockets, move |Sockets { grpc: listener, redis, .. }| {
+        let endpoint =
+            Endpoint { node: node.clone(), grpc: grpc_node.clone(), listener, redis: redis.zip(resp.clone()) };
+        let tasks = tasks.clone();
+        async move {
+            tasks.spawn("endpoints", Kind::Critical, endpoint.serve(tasks.clone()));
+            run_until_shutdown(tasks, timeout).await;
+        }
+    });
+    endpoints.threads(cores.context("cannot start the serving threads")?);
+    Ok(())
+}
+
+/// The endpoints of one serving thread.
+struct Endpoint {
+    node: Node,
+    grpc: grpc::Node,
+    listener: Listener,
+    redis: Option<(Listener, RespNode)>,
+}
+
+impl Endpoint {
+    /// Serves until the group shuts down. An error ends the task, and with it the process.
+    async fn serve(self, tasks: TaskGroup) {
+        let Endpoint { node, grpc, listener, redis } = self;
+        let client = tokio::select! {
+            client = connect(&node.seeds, &node.dial, |_| {}) => client,
+            () = tasks.shutting_down() => return,
+        };
+        let open = || {
+            let service = ProxyService::new(client.context("cannot connect to the cluster")?);
+            if let Some((listener, resp)) = redis {
+                resp::serve(service.clone(), &resp, "", listener, &tasks)?;
+            }
+            anyhow::Ok(grpc::serve(service, grpc, listener, &tasks)?)
+        };
+        match open() {
+            Ok(()) => {
+                node.readiness.thread_serves();
+                tasks.shutting_down().await;
+            }
+            Err(error) => tracing::error!("cannot serve: {error:#}"),
+        }
+    }
+}
+
+/// Connects a client, again and again while no seed has routes. `failed` gets each such error.
+async fn connect(seeds: &[String], dial: &Dial, failed: impl Fn(&ConnectError)) -> Result<Client, ConnectError> {
+    loop {
+        let builder = Client::builder().connections(1).dial(dial.clone()).allocs_only();
+        let error = match seeds.iter().fold(builder, |builder, seed| builder.seed(seed)).connect().await {
+            Ok(client) => return Ok(client),
+            Err(error) if error.is_retryable() => error,
+            Err(error) => return Err(error),
+        };
+        failed(&error);
+        tokio::time::sleep(CONNECT_INTERVAL).await;
+    }
+}
+
+/// The status of a proxy: it is of no set and has no role.
+fn admin_view(node: String, tls: Option<Tls>) -> grpc::AdminView {
+    let (started, instance) = (Instant::now(), process::draw_instance());
+    Arc::new(move || v1::StatusResponse {
+        version: VERSION.to_owned(),
+        revision: revision().to_owned(),
+        set: String::new(),
+        node: node.clone(),
+        uptime_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        pid: std::process::id(),
+        cpu_us: process::cpu_us(),
+        certificate_not_after: tls.as_ref().map(Tls::certificate_not_after),
+        admin_addrs: Vec::new(),
+        instance,
+        clock_ms: utc::now_ms(),
+        role: None,
+    })
+}

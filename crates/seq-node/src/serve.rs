@@ -1,0 +1,366 @@
+//! Lifecycle of a server process: stages that start in one order and stop in the reverse order.
+//!
+//! Shutdown: readiness turns false, a node with a load balancer serves on for a while, the allocators hand their
+//! sections over while requests are still served, the endpoints stop accepting and finish requests in flight, the
+//! allocators stop, the stores stop Raft and flush, the port for metrics and probes closes. Tasks that do not end in
+//! time are logged and abandoned.
+//!
+//! Invariant: a stage is cancelled only after every later one has ended, so no request loses a dependency.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use seq_alloc::{Allocator, Halt};
+use seq_api::metrics;
+use seq_auth::Credentials;
+use seq_channel::Dial;
+use seq_command::exit::{Exit, Failure};
+use seq_command::signals::Wait;
+use seq_command::version::{VERSION, revision};
+use seq_command::{environment, panic, process, security, signals};
+use seq_kit::cores::Cores;
+use seq_kit::departure::Departure;
+use seq_kit::http::Checks;
+use seq_kit::listen::{self, Sockets};
+use seq_kit::metrics::Recorder;
+use seq_kit::tasks::{CancelOnDrop, Hung, Kind, TaskGroup};
+use seq_kit::telemetry::LogFilter;
+use seq_kit::{cgroup, http, telemetry};
+use seq_store::StoreHandle;
+use seq_tenant::Tenants;
+use tokio::signal::unix::Signal;
+
+use reload::Reload;
+
+use crate::settings::Settings;
+
+pub(crate) mod alloc_node;
+mod credentials;
+mod memory;
+pub(crate) mod reload;
+mod supervisor;
+mod tenants;
+
+/// Identity of a process; its first log line.
+pub(crate) struct Banner<'a> {
+    /// `store`, `alloc` or `dev`.
+    pub(crate) role: &'static str,
+    pub(crate) set: &'a str,
+    /// Name of the node in the set file.
+    pub(crate) node: &'a str,
+    /// Its data directory, where it has one.
+    pub(crate) data: Option<&'a Path>,
+}
+
+impl Banner<'_> {
+    fn log(&self) {
+        let Banner { role, set, node, data } = self;
+        let (pid, data) = (std::process::id(), data.map(|data| tracing::field::display(data.display())));
+        tracing::info!(version = VERSION, revision = revision(), role, set, node, data, pid, "seqsvr starts");
+    }
+}
+
+/// A part of a process that starts and stops as a whole.
+pub(crate) struct Stage {
+    name: &'static str,
+    tasks: TaskGroup,
+    threads: Vec<Cores>,
+    /// Members of the store; they end before the rest of the stage.
+    stores: Vec<StoreHandle>,
+    /// Allocators; they hand their sections over before any stage ends.
+    allocators: Vec<Allocator>,
+    /// A stage that is given up before it is one of a process', as by a signal during the start, ends in order.
+    _end: CancelOnDrop,
+}
+
+impl Stage {
+    /// A stage without tasks.
+    pub(crate) fn new(name: &'static str) -> Stage {
+        let tasks = TaskGroup::new();
+        let end = tasks.cancel_on_drop();
+        Stage { name, tasks, threads: Vec::new(), stores: Vec::new(), allocators: Vec::new(), _end: end }
+    }
+
+    /// Its tasks, on any runtime.
+    pub(crate) fn tasks(&self) -> &TaskGroup {
+        &self.tasks
+    }
+
+    /// Adds threads that end with the stage.
+    pub(crate) fn threads(&mut self, threads: Cores) {
+        self.threads.push(threads);
+    }
+
+    /// Adds a member of the store, whose tasks are among the stage's.
+    pub(crate) fn store(&mut self, store: StoreHandle) {
+        self.stores.push(store);
+    }
+
+    /// Adds an allocator, whose tasks are among the stage's.
+    pub(crate) fn allocator(&mut self, allocator: Allocator) {
+        self.allocators.push(allocator);
+    }
+
+    /// Cancels all tasks and waits for them.
+    async fn shutdown(&mut self, timeout: Duration) -> Result<(), Hung> {
+        let stores = futures::future::join_all(self.stores.drain(..).map(StoreHandle::shutdown)).await;
+        let tasks = self.tasks.shutdown(timeout).await;
+        stores.into_iter().collect::<Result<(), Hung>>().and(tasks)
+    }
+}
+
+/// Keeps the runtime of a thread alive until all tasks of its stage have ended.
+pub(crate) async fn run_until_shutdown(tasks: TaskGroup, timeout: Duration) {
+    tasks.shutting_down().await;
+    // The main thread logs hung tasks; here they only end with their runtime.
+    let _ = tasks.shutdown(timeout).await;
+}
+
+/// A server process: its port for metrics and probes, and its stages in start order.
+pub(crate) struct Process {
+    settings: Settings,
+    filter: LogFilter,
+    /// Cancelled when a stop is requested: the node is not ready from then on.
+    root: TaskGroup,
+    /// Begins with the end of `root`.
+    departure: Departure,
+    /// The wait of a node with a load balancer.
+    wait: Wait,
+    /// The port for metrics and probes.
+    probes: TaskGroup,
+    /// The signal handler and the notifications to the supervisor; they end last, because a second signal must end a
+    /// shutdown that hangs, and its watchdog runs throughout.
+    signals: TaskGroup,
+    stages: Vec<Stage>,
+}
+
+impl Process {
+    /// Sets up the process-wide parts: logging, the panic hook, the limits of files and memory, metrics. Opens no
+    /// socket.
+    pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, Recorder)> {
+        let color = !environment::refuses_color();
+        let filter = telemetry::init(settings.log.format, &settings.log.filter, color)?;
+        is.log();
+        panic::abort_on_panic();
+        if !settings.limits.core_dumps {
+            process::hide_memory().context("limits.core_dumps: the system does not turn them off")?;
+        }
+        process::raise_file_limit().map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
+        memory::check(is.role, &settings.limits, cgroup::memory_limit().as_ref())?;
+        let recorder = metrics::install()?;
+        metrics::build_info(VERSION, revision());
+        let (root, probes, signals) = (TaskGroup::new(), TaskGroup::new(), TaskGroup::new());
+        let departure = Departure::at(root.token());
+        let (wait, stages) = (Wait::default(), Vec::new());
+        Ok((Process { settings, filter, root, departure, wait, probes, signals, stages }, recorder))
+    }
+
+    /// Timeout of each step of the shutdown.
+    pub(crate) fn shutdown_timeout(&self) -> Duration {
+        self.settings.shutdown.timeout
+    }
+
+    /// No checks, of a node that is not ready once a stop is requested.
+    pub(crate) fn checks(&self) -> Checks {
+        Checks::until(self.departure.clone())
+    }
+
+    /// Installs the signal handlers, on the current runtime.
+    pub(crate) fn watch_signals(&self) -> anyhow::Result<()> {
+        signals::watch(&self.root, &self.wait, &self.signals, None).context("cannot listen for signals")
+    }
+
+    /// As [`Process::watch_signals`], for a process of a terminal: it ends with it.
+    pub(crate) fn watch_terminal(&self) -> anyhow::Result<()> {
+        let hangups = signals::closed_terminal();
+        hangups
+            .and_then(|hangups| signals::watch(&self.root, &self.wait, &self.signals, hangups))
+            .context("cannot listen for signals")
+    }
+
+    /// Applies what it reads again at each SIGHUP of `hangups`, on the current runtime.
+    pub(crate) fn reload_at(&self, hangups: Signal, reload: Reload) {
+        let (end, reloading) = (self.signals.token(), reload.watch(hangups, self.filter.clone()));
+        self.signals.spawn("reload", Kind::Disposable, async move {
+            end.run_until_cancelled(reloading).await;
+        });
+    }
+
+    /// Completes when a signal requests a stop.
+    pub(crate) fn stop_requested(&self) -> impl Future<Output = ()> + use<> {
+        self.root.token().cancelled_owned()
+    }
+
+    /// The dial of the process; keeps its credentials as new as their files, on the current runtime.
+    pub(crate) fn secure(&self, credentials: Option<&Credentials>, node: &str) -> Dial {
+        let Some(credentials) = credentials else { return Dial::tcp() };
+        let renewing = credentials::renew(credentials.clone(), node.to_owned());
+        let stopping = self.root.token();
+        self.root.spawn("credentials", Kind::Disposable, async move {
+            stopping.run_until_cancelled(renewing).await;
+        });
+        seq_channel::tls::dial(credentials.clone())
+    }
+
+    /// The tenants of the process' callers, where there are some; keeps them as new as their file, on the current
+    /// runtime.
+    pub(crate) fn tenants(&self, node: &str) -> anyhow::Result<Option<Tenants>> {
+        let (Some(path), Some(specs)) = (self.settings.tenants.path(), self.settings.tenants.load()?) else {
+            return Ok(None);
+        };
+        let tenants = Tenants::new(node, specs.clone());
+        let renewing = tenants::renew(tenants.clone(), path.to_owned(), specs, node.to_owned());
+        let stopping = self.root.token();
+        self.root.spawn("tenants", Kind::Disposable, async move {
+            stopping.run_until_cancelled(renewing).await;
+        });
+        Ok(Some(tenants))
+    }
+
+    /// Opens the port for metrics and probes, and notifies the supervisor of the same checks, on the current runtime.
+    pub(crate) fn open(
+        &self,
+        sockets: Sockets,
+        credentials: Option<&Credentials>,
+        recorder: Recorder,
+        checks: Checks,
+    ) -> anyhow::Result<()> {
+        let (end, notifying) = (self.signals.token(), supervisor::notify(checks.clone(), self.stop_requested()));
+        self.signals.spawn("supervisor", Kind::Disposable, async move {
+            end.run_until_cancelled(notifying).await;
+        });
+        let connections = (metrics::connection_metrics(http::NODE), metrics::unfinished_dropped(http::NODE));
+        http::serve(sockets, security::open(credentials, http::NODE), recorder, checks, connections, &self.probes)
+            .context("cannot serve metrics and probes")
+    }
+
+    /// Adds a stage, started after all present ones.
+    pub(crate) fn push(&mut self, stage: Stage) {
+        self.stages.push(stage);
+    }
+
+    /// Raft id of the leader, where a store of this process knows one.
+    pub(crate) fn leader(&self) -> Option<u64> {
+        self.stages.iter().flat_map(|stage| &stage.stores).find_map(StoreHandle::leader)
+    }
+
+    /// Completes when the process must stop: on a signal, or when a required task of a stage has failed.
+    pub(crate) async fn ending(&self) {
+        let stages = self.stages.iter().map(|stage| Box::pin(stage.tasks.token().cancelled_owned()));
+        let own = [&self.root, &self.probes].map(|group| Box::pin(group.token().cancelled_owned()));
+        futures::future::select_all(stages.chain(own)).await;
+    }
+
+    /// Waits for `shutdown.delay_ms` after a requested stop, where somebody probes the readiness of this node: it is
+    /// not ready, and everything is served on. Ends early at a second signal, or when a task fails.
+    pub(crate) async fn serve_on(&self) {
+        let delay = self.settings.shutdown.delay;
+        if !self.departure.has_begun() || !self.departure.is_watched() || delay.is_zero() {
+            return;
+        }
+        tracing::info!(?delay, "not ready, and serving on for load balancers to notice; a second signal ends the wait");
+        let failed = self.stages.iter().map(|stage| Box::pin(stage.tasks.token().cancelled_owned()));
+        let failed = futures::future::select_all(failed);
+        let waiting = async {
+            tokio::time::sleep(delay / 2).await;
+            self.departure.end_connections();
+            tokio::time::sleep(delay / 2).await;
+        };
+        tokio::select! {
+            () = waiting => {}
+            () = self.wait.until_signal() => {}
+            _ = failed => {}
+        }
+    }
+
+    /// Stops every stage, the last one first. Returns the exit code of the process.
+    pub(crate) async fn shutdown(&mut self) -> Exit {
+        // From here on `/readyz` fails.
+        self.root.cancel();
+        let mut exit = Exit::Ok;
+        let timeout = self.shutdown_timeout();
+        self.hand_over().await;
+        for stage in self.stages.iter_mut().rev() {
+            if let Some(task) = stage.tasks.failed() {
+                tracing::error!(stage = stage.name, task, "stage stopped: a required task failed");
+                exit = Exit::Failed;
+            }
+            if let Err(hung) = stage.shutdown(timeout).await {
+                tracing::error!(stage = stage.name, "{hung}");
+                exit = Exit::Failed;
+                // Threads with hung tasks cannot be joined.
+                stage.threads.clear();
+            }
+        }
+        if self.root.failed().or(self.probes.failed()).is_some() {
+            exit = Exit::Failed;
+        }
+        let halt = self.stages.iter().flat_map(|stage| &stage.allocators).find_map(Allocator::halt);
+        match halt.filter(|_| exit == Exit::Ok) {
+            Some(Halt::Evicted { addr }) => {
+                tracing::error!(addr, "evicted; if restarted, this process waits until the one at that address ends");
+                exit = Exit::Evicted;
+            }
+            Some(Halt::OtherSet { what }) => {
+                tracing::error!("{what}; a restart does not help before the set file is that of the store");
+                exit = Exit::Config;
+            }
+            Some(Halt::StoreBehind { .. }) | None => {}
+        }
+        for (group, name) in [(&self.root, "process"), (&self.probes, "probes"), (&self.signals, "signals")] {
+            if let Err(hung) = group.shutdown(timeout).await {
+                tracing::error!(stage = name, "{hung}");
+            }
+        }
+        exit
+    }
+
+    /// Hands over the sections of every allocator while its endpoints and background tasks still run.
+    async fn hand_over(&self) {
+        let running = self.stages.iter().filter(|stage| !stage.tasks.token().is_cancelled());
+        let leaving =
+            running.flat_map(|stage| &stage.allocators).map(|allocator| allocator.drain(self.shutdown_timeout()));
+        if !futures::future::join_all(leaving).await.into_iter().all(|drained| drained) {
+            tracing::warn!("sections not handed over; they are taken over when their lease expires");
+        }
+    }
+
+    /// Joins the threads of the stages that ended. Blocks: call it after [`Process::shutdown`], outside of a runtime.
+    pub(crate) fn join(self) {
+        for cores in self.stages.into_iter().flat_map(|stage| stage.threads) {
+            cores.join();
+        }
+    }
+}
+
+/// Binds the sockets of a port for `threads` threads. Its host may be a name: it is listened at all addresses of it
+/// that are of this machine.
+pub(crate) fn bind(addr: &str, threads: usize) -> anyhow::Result<Vec<Sockets>> {
+    let resolved: Vec<SocketAddr> =
+        addr.to_socket_addrs().with_context(|| format!("cannot find the host of {addr:?}"))?.collect();
+    anyhow::ensure!(!resolved.is_empty(), "the host of {addr:?} has no address");
+    let left_out = |other: SocketAddr| {
+        tracing::warn!(addr, other = %other.ip(), "its host has an address that is not one of this machine: not listened at");
+    };
+    let sockets = listen::bind_all(&resolved, threads, left_out).map_err(|error| {
+        let failure = Failure::new(Exit::Failed, error.to_string());
+        match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                failure.hint("another process has the port: stop it, or choose another port")
+            }
+            std::io::ErrorKind::AddrNotAvailable => failure.hint(
+                "the address is not one of this machine; where others dial another one than the node has, the key \
+                 listen states where it listens",
+            ),
+            _ => failure,
+        }
+    })?;
+    Ok(sockets)
+}
+
+/// Binds the sockets of a port for one thread.
+pub(crate) fn bind_one(addr: &str) -> anyhow::Result<Sockets> {
+    Ok(bind(addr, 1)?.remove(0))
+}

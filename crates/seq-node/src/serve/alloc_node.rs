@@ -1,0 +1,341 @@
+//! One AllocSvr: its background tasks on one thread, its endpoints on one thread for each core.
+//!
+//! The background tasks renew the lease and raise ceilings; on a busy serving thread they would queue behind requests,
+//! and ceilings would be raised late just under the highest load.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use metrics::{counter, gauge};
+use seq_alloc::{AllocConfig, Allocator};
+use seq_api::metrics::{REQUEST_MEMORY_BYTES, REQUESTS_OUT_OF_MEMORY_TOTAL, connection_metrics, unfinished_dropped};
+use seq_auth::Credentials;
+use seq_channel::Dial;
+use seq_command::exit::{Exit, Failure};
+use seq_command::version::{VERSION, revision};
+use seq_command::{process, security, utc};
+use seq_core::SectionId;
+use seq_core::set_spec::AllocSpec;
+use seq_gateway::grpc::{self, AdminView, NodeView};
+use seq_gateway::peers::{self, PeerNode};
+use seq_gateway::resp::{self, RespConfig, RespNode};
+use seq_kit::admission::{Admission, OwnFiles};
+use seq_kit::connection::{Listener, Tls};
+use seq_kit::cores::Cores;
+use seq_kit::http::Checks;
+use seq_kit::listen;
+use seq_kit::memory::{MemoryBudget, MemoryMetrics};
+use seq_kit::proxy_protocol::Headers;
+use seq_kit::tasks::{Kind, TaskGroup};
+use seq_kit::unfinished::{CALLERS, FEW, Unfinished};
+use seq_proto::v1;
+use seq_tenant::Tenants;
+use tonic::service::Routes;
+
+use crate::serve::{Stage, bind, run_until_shutdown};
+use crate::settings::Settings;
+
+/// Interval at which the gauge of the memory is brought up to date.
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The sockets of the ports of an AllocSvr or a proxy: one of each for every serving thread.
+pub(crate) struct Ports {
+    /// The port for callers.
+    pub(crate) grpc: Vec<listen::Sockets>,
+    /// The port for peers, if the node has one: a proxy has none.
+    peers: Vec<listen::Sockets>,
+    /// The Redis port, if the node has one.
+    redis: Option<(Vec<listen::Sockets>, RespConfig)>,
+    /// Whether GET requests may allocate numbers.
+    pub(crate) allocate_on_get: bool,
+    /// TLS of the ports for callers.
+    pub(crate) tls: Option<Tls>,
+    peer_tls: Option<Tls>,
+    /// How the node dials itself, where it does not listen at the address that others dial.
+    own_dial: Option<Dial>,
+    /// The tenants of the callers.
+    pub(crate) tenants: Option<Tenants>,
+    /// The memory that requests may hold, in bytes.
+    memory: usize,
+    headers: Headers,
+}
+
+impl Ports {
+    /// Binds the ports of a node for `threads` threads.
+    pub(crate) fn bind(grpc: &str, redis: Option<&str>, threads: usize, settings: &Settings) -> anyhow::Result<Ports> {
+        let grpc = bind(grpc, threads)?;
+        let redis = redis.map(|addr| anyhow::Ok((bind(addr, threads)?, settings.redis.clone())));
+        Ok(Ports {
+            grpc,
+            peers: Vec::new(),
+            redis: redis.transpose()?,
+            allocate_on_get: settings.http.allocate_on_get,
+            tls: None,
+            peer_tls: None,
+            own_dial: None,
+            tenants: None,
+            memory: settings.limits.memory_bytes(),
+            headers: Headers::from(settings.proxy_protocol.networks()?),
+        })
+    }
+
+    /// Binds the ports of an AllocSvr: those of its callers and that of its peers.
+    pub(crate) fn of_alloc(
+        alloc: &AllocSpec,
+        credentials: Option<&Credentials>,
+        threads: usize,
+        settings: &Settings,
+    ) -> anyhow::Result<Ports> {
+        let at = alloc.listening();
+        let ports = Ports::bind(&at.addr, at.redis.as_deref(), threads, settings)?;
+        let own_dial = if at.addr == alloc.addr {
+            None
+        } else {
+            let local = to_dial(ports.grpc[0].local_addr()?).to_string();
+            Some(seq_channel::tls::via(credentials.cloned(), &local))
+        };
+        Ok(Ports { peers: bind(&at.peer, threads)?, own_dial, ..ports })
+    }
+
+    /// The address of the port for peers.
+    pub(crate) fn peer_addr(&self) -> anyhow::Result<Option<String>> {
+        let addr = self.peers.first().map(listen::Sockets::local_addr).transpose()?;
+        Ok(addr.map(|addr| addr.to_string()))
+    }
+
+    /// The same ports with TLS, where the node has credentials. Callers of tenants may come without a certificate;
+    /// peers may not.
+    pub(crate) fn secured(self, credentials: Option<&Credentials>, node: &str, tenants: Option<Tenants>) -> Ports {
+        let peer_tls = security::certified(credentials, node);
+        let tls = if tenants.is_some() { security::open(credentials, node) } else { peer_tls.clone() };
+        Ports { tls, peer_tls, tenants, ..self }
+    }
+
+    /// The memory of the node's requests; its gauge is kept up to date in `tasks`.
+    pub(crate) fn memory(&self, admission: &Admission, tasks: &TaskGroup) -> MemoryBudget {
+        let node = admission.node();
+        let metrics = MemoryMetrics {
+            used: gauge!(REQUEST_MEMORY_BYTES, "node" => node.to_owned()),
+            refused: counter!(REQUESTS_OUT_OF_MEMORY_TOTAL, "node" => node.to_owned()),
+        };
+        let memory = MemoryBudget::new(self.memory, admission.most_callers(), metrics);
+        let (published, stopping) = (memory.clone(), tasks.token());
+        let publishing = async move {
+            loop {
+                published.publish();
+                tokio::time::sleep(PUBLISH_INTERVAL).await;
+            }
+        };
+        tasks.spawn("memory gauge", Kind::Disposable, async move {
+            stopping.run_until_cancelled(publishing).await;
+        });
+        memory
+    }
+
+    /// The address of the Redis port.
+    pub(crate) fn redis_addr(&self) -> anyhow::Result<Option<String>> {
+        let addr = self.redis.as_ref().and_then(|(listeners, _)| listeners.first()).map(listen::Sockets::local_addr);
+        Ok(addr.transpose()?.map(|addr| addr.to_string()))
+    }
+
+    /// The sockets of each thread, and the configuration of the Redis port.
+    pub(crate) fn by_thread(self, node: &str, known: &[IpAddr]) -> (Vec<Sockets>, Option<RespConfig>) {
+        let Ports { grpc, peers, redis, tls, peer_tls, tenants, headers, .. } = self;
+        let (listeners, config) = redis.unzip();
+        let unfinished = |most| Unfinished::new(most, known.iter().copied(), unfinished_dropped(node));
+        let asks = tenants.is_some() || config.as_ref().is_some_and(|config| config.password.is_some());
+        let proved = |port: Unfinished, asks| if asks { port.until_proved() } else { port };
+        let of_callers = proved(unfinished(CALLERS), tenants.is_some());
+        let (of_redis, of_peers) = (proved(unfinished(CALLERS), asks), unfinished(FEW));
+        let socket = |listener, port| Listener::socket(listener, tls.clone()).of_port(port).with_headers(&headers);
+        let mut redis = listeners.into_iter().flatten().map(|listener| socket(listener, &of_redis));
+        let mut peers =
+            peers.into_iter().map(|listener| Listener::socket(listener, peer_tls.clone()).of_port(&of_peers));
+        let of_thread = |grpc| Sockets { grpc: socket(grpc, &of_callers), peers: peers.next(), redis: redis.next() };
+        (grpc.into_iter().map(of_thread).collect(), config)
+    }
+}
+
+/// An address at which a socket of this machine can be dialled from it.
+fn to_dial(bound: SocketAddr) -> SocketAddr {
+    let ip = match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, bound.port())
+}
+
+/// The sockets of one serving thread.
+pub(crate) struct Sockets {
+    pub(crate) grpc: Listener,
+    peers: Option<Listener>,
+    pub(crate) redis: Option<Listener>,
+}
+
+/// Starts an AllocSvr with one serving thread for each socket of a port. Adds its background tasks and its endpoints to
+/// the given stages. Its ports report `ready` and the checks of the allocator.
+pub(crate) fn start(
+    config: AllocConfig,
+    (ports, dial): (Ports, Dial),
+    mut ready: Checks,
+    (background, endpoints): (&mut Stage, &mut Stage),
+    timeout: Duration,
+) -> anyhow::Result<Allocator> {
+    let (node, set) = (config.name.clone(), config.spec.name.clone());
+    let admission = Admission::new(&node, own_files(&config, ports.grpc.len()), connection_metrics(&node))
+        .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
+    let known: Vec<IpAddr> = config.spec.ips().collect();
+    let identity = Identity {
+        set: set.clone(),
+        node: node.clone(),
+        store_addrs: config.spec.stores.iter().map(|store| store.addr.clone()).collect(),
+        admin_addrs: config.spec.stores.iter().filter_map(|store| store.admin.clone()).collect(),
+    };
+    let (tls, own_dial) = (ports.tls.clone(), ports.own_dial.clone());
+    let allocator = start_background(config, dial.clone(), background, timeout)?;
+    let admin = admin_view(allocator.clone(), identity, ports.tls.clone());
+    allocator.add_checks(&mut ready);
+    let services = allocator.handover_service();
+    let of_peers = PeerNode { services, admin: admin.clone(), ready: ready.clone(), admission: admission.clone() };
+    let (allocate_on_get, tenants) = (ports.allocate_on_get, ports.tenants.clone());
+    let memory = ports.memory(&admission, endpoints.tasks());
+    let (sockets, resp) = ports.by_thread(&node, &known);
+    let departure = ready.departure();
+    let of_redis =
+        |config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone(), departure.clone());
+    let resp = resp.map(of_redis);
+    let grpc_node = grpc::Node { admin, ready, beside: Routes::default(), admission, allocate_on_get, tenants, memory };
+    let (tasks, serving) = (endpoints.tasks().clone(), allocator.clone());
+    let (opened, outcomes) = mpsc::channel();
+    let count = sockets.len();
+    let threads = Cores::start(&node, sockets, move |Sockets { grpc: listener, peers, redis }| {
+        let (tasks, opened) = (tasks.clone(), opened.clone());
+        let (serving, grpc_node, resp, set) = (serving.clone(), grpc_node.clone(), resp.clone(), set.clone());
+        let of_peers = of_peers.clone();
+        async move {
+            let allocator = serving.for_endpoints_of_this_thread();
+            let open = || {
+                if let (Some(listener), Some(node)) = (redis, &resp) {
+                    resp::serve(allocator.clone(), node, &set, listener, &tasks)?;
+                }
+                if let Some(listener) = peers {
+                    peers::serve(of_peers, listener, &tasks)?;
+                }
+                grpc::serve(allocator, grpc_node, listener, &tasks)
+            };
+            let outcome = open();
+            let open = outcome.is_ok();
+            // `start` receives every outcome; its receiver is dropped only when another thread failed.
+            let _ = opened.send(outcome);
+            if open {
+                run_until_shutdown(tasks, timeout).await;
+            }
+        }
+    })
+    .context("cannot start the serving threads")?;
+    endpoints.threads(threads);
+    for outcome in outcomes.iter().take(count) {
+        outcome.context("cannot open the ports")?;
+    }
+    allocator.check_itself(
+        &dial,
+        own_dial.as_ref(),
+        move || tls.as_ref().map(Tls::certificate_not_after),
+        endpoints.tasks(),
+    );
+    background.allocator(allocator.clone());
+    Ok(allocator)
+}
+
+/// What a node needs files for beside its clients. Each thread, and that of the background tasks, has connections of
+/// its own to every other AllocSvr.
+fn own_files(config: &AllocConfig, serving: usize) -> OwnFiles {
+    let threads = serving + 1;
+    let peers = config.spec.allocs.len().saturating_sub(1);
+    // Handovers, to the ports for peers, are sent by the background tasks alone.
+    let connections = peers * config.options.connections;
+    OwnFiles { dials: connections * (threads + 1) + config.spec.stores.len(), threads }
+}
+
+fn start_background(
+    config: AllocConfig,
+    dial: Dial,
+    stage: &mut Stage,
+    timeout: Duration,
+) -> anyhow::Result<Allocator> {
+    let tasks = stage.tasks().clone();
+    let name = format!("{}-background", config.name);
+    let (started, outcome) = mpsc::channel();
+    let threads = Cores::start(&name, vec![config], move |config| {
+        let (tasks, started, dial) = (tasks.clone(), started.clone(), dial.clone());
+        async move {
+            let allocator = Allocator::start_with(config, &dial, &tasks);
+            let running = allocator.is_ok();
+            // The receiver is dropped only if `start` was, and then the stage is too.
+            let _ = started.send(allocator);
+            if running {
+                run_until_shutdown(tasks, timeout).await;
+            }
+        }
+    })
+    .context("cannot start the allocator's thread")?;
+    stage.threads(threads);
+    let allocator = outcome.recv().context("the allocator's thread ended")??;
+    Ok(allocator)
+}
+
+/// The parts of a node's status that its allocator does not have.
+struct Identity {
+    set: String,
+    node: String,
+    store_addrs: Vec<String>,
+    /// Addresses of the set's admin ports.
+    admin_addrs: Vec<String>,
+}
+
+/// An allocator with the parts of its node's status that it does not have.
+struct View {
+    allocator: Allocator,
+    identity: Identity,
+    tls: Option<Tls>,
+    started: Instant,
+    /// Random number of this start.
+    instance: u64,
+}
+
+fn admin_view(allocator: Allocator, identity: Identity, tls: Option<Tls>) -> AdminView {
+    Arc::new(View { allocator, identity, tls, started: Instant::now(), instance: process::draw_instance() })
+}
+
+impl NodeView for View {
+    fn status(&self) -> v1::StatusResponse {
+        let View { identity, tls, started, instance, .. } = self;
+        let mut status = self.allocator.status();
+        if status.store_addrs.is_empty() {
+            // No response of the store has listed its members yet.
+            status.store_addrs.clone_from(&identity.store_addrs);
+        }
+        v1::StatusResponse {
+            version: VERSION.to_owned(),
+            revision: revision().to_owned(),
+            set: identity.set.clone(),
+            node: identity.node.clone(),
+            uptime_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            pid: std::process::id(),
+            cpu_us: process::cpu_us(),
+            certificate_not_after: tls.as_ref().map(Tls::certificate_not_after),
+            admin_addrs: identity.admin_addrs.clone(),
+            instance: *instance,
+            clock_ms: utc::now_ms(),
+            role: Some(v1::status_response::Role::Alloc(status)),
+        }
+    }
+
+    fn ceilings(&self, first: SectionId) -> v1::ListCeilingsResponse {
+        self.allocator.ceilings(first)
+    }
+}

@@ -1,0 +1,46 @@
+//! Keeps the credentials of a server as new as their files.
+
+use std::time::{Duration, SystemTime};
+
+use metrics::{counter, gauge};
+use seq_api::metrics::{CERTIFICATE_EXPIRY_SECONDS, CERTIFICATE_RELOADS_TOTAL};
+use seq_auth::Credentials;
+
+/// Pause between two looks at the files: a certificate that was copied counts after it.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Reads the files again whenever they have changed, until it is dropped. A damaged file changes nothing, and neither
+/// does a certificate that has expired, is not valid yet, or is another holder's: the one in use stays. A fault that
+/// lasts is logged once.
+pub(super) async fn renew(credentials: Credentials, node: String) {
+    let mut fault = None;
+    let reloads = |outcome| counter!(CERTIFICATE_RELOADS_TOTAL, "node" => node.clone(), "outcome" => outcome);
+    let expiry = gauge!(CERTIFICATE_EXPIRY_SECONDS, "node" => node.clone());
+    let (loaded, failed) = (reloads("loaded"), reloads("failed"));
+    let mut tick = tokio::time::interval(INTERVAL);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        match credentials.reload() {
+            Ok(changed) => {
+                fault = None;
+                let certificate = credentials.certificate();
+                let at = certificate.not_after.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                expiry.set(at.as_secs_f64());
+                if changed {
+                    loaded.increment(1);
+                    let (identity, serial) = (certificate.identity, certificate.serial);
+                    tracing::info!(%identity, serial, not_after = seq_command::utc::text(certificate.not_after), "certificate reloaded");
+                }
+            }
+            Err(error) => {
+                failed.increment(1);
+                let lasting = Some(std::mem::discriminant(&error));
+                if fault != lasting {
+                    tracing::warn!(%error, "certificate not reloaded; the one in use stays");
+                }
+                fault = lasting;
+            }
+        }
+    }
+}

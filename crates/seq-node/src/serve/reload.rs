@@ -1,0 +1,92 @@
+//! SIGHUP: reads the settings and the set file again, and applies what needs no restart.
+
+use std::path::PathBuf;
+
+use seq_command::exit::Failure;
+use seq_command::set_file;
+use seq_core::set_spec::SetSpec;
+use seq_kit::config::Key;
+use seq_kit::telemetry::LogFilter;
+use tokio::signal::unix::Signal;
+
+use crate::settings::Loaded;
+
+/// The key that is applied while a process runs; the certificates and the tenants are read again without a signal.
+const LIVE: &str = "log.filter";
+
+/// What a process reads again.
+pub(crate) struct Reload {
+    /// The settings that it started with.
+    pub(crate) running: Vec<Key>,
+    /// Reads the settings as at the start.
+    pub(crate) load: Box<dyn Fn() -> Result<Loaded, Failure> + Send + Sync>,
+    /// The set file, where the process has one.
+    pub(crate) set: Option<LiveSet>,
+}
+
+/// The set file of a running node.
+pub(crate) struct LiveSet {
+    pub(crate) path: PathBuf,
+    /// The set as the process started with it.
+    pub(crate) running: SetSpec,
+    /// A set without what [`LiveSet::apply`] applies and without what is no concern of this node: a restart applies the
+    /// rest.
+    pub(crate) fixed: Box<dyn Fn(&SetSpec) -> SetSpec + Send + Sync>,
+    pub(crate) apply: Box<dyn Fn(&SetSpec) + Send + Sync>,
+}
+
+impl Reload {
+    /// Applies settings and set file at each SIGHUP until it is dropped. Wrong ones change nothing: those in use stay.
+    pub(super) async fn watch(self, mut hangups: Signal, filter: LogFilter) {
+        let mut live = self.running.clone();
+        while hangups.recv().await.is_some() {
+            match (self.load)() {
+                Ok(loaded) => {
+                    apply(&live, &loaded, &filter);
+                    let pending: Vec<&str> =
+                        changed(&self.running, &loaded.keys).filter(|name| *name != LIVE).collect();
+                    if !pending.is_empty() {
+                        tracing::warn!(keys = pending.join(", "), "settings changed that a restart applies");
+                    }
+                    live = loaded.keys;
+                }
+                Err(error) => tracing::error!(%error, "settings not reloaded; those in use stay"),
+            }
+            if let Some(set) = &self.set {
+                set.reload();
+            }
+        }
+    }
+}
+
+impl LiveSet {
+    fn reload(&self) {
+        let (spec, path) = match set_file::load_for_server(&self.path) {
+            Ok(file) => (file.spec, self.path.display()),
+            Err(error) => return tracing::error!(%error, "set file not reloaded; the one in use stays"),
+        };
+        if (self.fixed)(&spec) != (self.fixed)(&self.running) {
+            tracing::warn!(%path, "the set file changed in what a restart applies");
+        }
+        (self.apply)(&spec);
+        tracing::info!(%path, step = spec.step, allocs = spec.allocs.len(), "set file reloaded");
+    }
+}
+
+/// Applies what can be applied, where it differs from what is in use.
+fn apply(live: &[Key], loaded: &Loaded, filter: &LogFilter) {
+    if !changed(live, &loaded.keys).any(|name| name == LIVE) {
+        tracing::info!("settings reloaded");
+        return;
+    }
+    // Checked when the settings were read.
+    match filter.set(&loaded.value.log.filter) {
+        Ok(()) => tracing::info!(log.filter = loaded.value.log.filter, "settings reloaded"),
+        Err(error) => tracing::error!(%error, "log filter not applied"),
+    }
+}
+
+/// The names of the keys whose values differ. Both lists have all keys, in one order.
+fn changed<'a>(from: &'a [Key], to: &'a [Key]) -> impl Iterator<Item = &'a str> {
+    from.iter().zip(to).filter(|(from, to)| from.value != to.value).map(|(from, _)| from.name.as_str())
+}

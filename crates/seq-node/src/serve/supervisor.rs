@@ -1,0 +1,139 @@
+//! Notifications to systemd: ready, stopping, a line of status, and the watchdog (`sd_notify(3)`).
+//!
+//! Without NOTIFY_SOCKET in the environment, as outside of a unit of `Type=notify`, nothing is sent.
+//!
+//! Invariant: a supervisor that reads nothing delays nothing here. A notification that its socket has no room for is
+//! lost, which is why this is no library's: theirs wait.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::pin::pin;
+use std::time::Duration;
+use std::{ffi, io};
+
+use seq_command::environment;
+use seq_kit::http::Checks;
+use tokio::time::MissedTickBehavior;
+
+/// Longest interval between two evaluations of the readiness checks.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Notifies the supervisor of the state of the process, also during its stop, until it is dropped. `stopping` completes
+/// when a stop is requested.
+///
+/// The watchdog is fed by the runtime that this runs on: it detects a main thread that makes no progress, and not a
+/// store without a majority, which a restart would not bring back.
+pub(super) async fn notify(checks: Checks, stopping: impl Future<Output = ()>) {
+    let Some(socket) = environment::notify_socket() else { return };
+    let supervisor = match Supervisor::at(&socket) {
+        Ok(supervisor) => supervisor,
+        Err(error) => return tracing::warn!(?socket, %error, "the supervisor cannot be notified"),
+    };
+    let watchdog = environment::watchdog();
+    let watched = || watchdog.map(|_| "WATCHDOG=1".to_owned());
+    // Half of the timeout, as sd_watchdog_enabled(3) recommends.
+    let mut tick = tokio::time::interval(watchdog.map_or(INTERVAL, |timeout| INTERVAL.min(timeout / 2)));
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut stopping = pin!(stopping);
+    let mut reported = Reported::default();
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {
+                let (former, update) = (reported.clone(), reported.update(checks.ask()));
+                if !supervisor.send(update) {
+                    // It is repeated at the next tick.
+                    reported = former;
+                }
+            }
+            () = &mut stopping => break,
+        }
+        supervisor.send(watched());
+    }
+    supervisor.send(Some("STOPPING=1\nSTATUS=stopping".to_owned()));
+    loop {
+        tick.tick().await;
+        supervisor.send(watched());
+    }
+}
+
+/// The socket of a supervisor.
+struct Supervisor {
+    socket: UnixDatagram,
+    addr: SocketAddr,
+}
+
+impl Supervisor {
+    /// A socket by its path, or by its abstract name after a `@`.
+    fn at(name: &ffi::OsStr) -> io::Result<Supervisor> {
+        let addr = match name.as_bytes() {
+            [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+            _ => SocketAddr::from_pathname(name)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        Ok(Supervisor { socket, addr })
+    }
+
+    /// Sends a notification, if there is one. Returns whether none was lost.
+    fn send(&self, notification: Option<String>) -> bool {
+        let Some(notification) = notification else { return true };
+        let sent = self.socket.send_to_addr(notification.as_bytes(), &self.addr);
+        if let Err(error) = &sent {
+            tracing::debug!(%error, notification, "the supervisor was not notified");
+        }
+        sent.is_ok()
+    }
+}
+
+/// What the supervisor was last notified of.
+#[derive(Clone, Debug, Default)]
+struct Reported {
+    /// Whether the process was ready once: systemd takes no notice of later ones.
+    ready: bool,
+    status: String,
+}
+
+impl Reported {
+    /// The notification that a result of the readiness checks requires, if any.
+    fn update(&mut self, checks: Result<(), Vec<(String, String)>>) -> Option<String> {
+        let is_ready = checks.is_ok();
+        let status = match checks {
+            Ok(()) => "ready".to_owned(),
+            Err(failed) => {
+                let failed: Vec<String> = failed.iter().map(|(check, reason)| format!("{check}: {reason}")).collect();
+                format!("not ready: {}", failed.join("; "))
+            }
+        };
+        let becomes_ready = is_ready && !self.ready;
+        if status == self.status && !becomes_ready {
+            return None;
+        }
+        self.ready |= is_ready;
+        // The protocol has one assignment a line.
+        self.status.clone_from(&status);
+        let status = status.replace('\n', " ");
+        Some(if becomes_ready { format!("READY=1\nSTATUS={status}") } else { format!("STATUS={status}") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(check: &str, reason: &str) -> Result<(), Vec<(String, String)>> {
+        Err(vec![(check.to_owned(), reason.to_owned())])
+    }
+
+    #[test]
+    fn a_process_is_ready_once_and_every_change_of_its_status_is_sent() {
+        let mut reported = Reported::default();
+        let mut update = |checks| reported.update(checks);
+        assert_eq!(update(failed("lease", "no store")).as_deref(), Some("STATUS=not ready: lease: no store"));
+        assert_eq!(update(failed("lease", "no store")), None);
+        assert_eq!(update(Ok(())).as_deref(), Some("READY=1\nSTATUS=ready"));
+        assert_eq!(update(Ok(())), None);
+        assert_eq!(update(failed("lease", "two\nlines")).as_deref(), Some("STATUS=not ready: lease: two lines"));
+        assert_eq!(update(Ok(())).as_deref(), Some("STATUS=ready"));
+    }
+}

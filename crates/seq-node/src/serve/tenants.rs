@@ -1,0 +1,44 @@
+//! Keeps the tenants of a server as new as their file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use metrics::counter;
+use seq_api::metrics::TENANT_RELOADS_TOTAL;
+use seq_command::set_file;
+use seq_kit::repeats::Repeats;
+use seq_tenant::{TenantSpec, Tenants};
+
+use crate::tenant;
+
+/// Pause between two readings of the file.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Reads the file again and again until it is dropped. A damaged file changes nothing: the tenants in use stay.
+pub(super) async fn renew(tenants: Tenants, path: PathBuf, mut loaded: Vec<TenantSpec>, node: String) {
+    let mut failures = Repeats::default();
+    let reloads = |outcome| counter!(TENANT_RELOADS_TOTAL, "node" => node.clone(), "outcome" => outcome);
+    let (replaced, failed) = (reloads("loaded"), reloads("failed"));
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        match tenant::load(&path) {
+            Ok(specs) if specs == loaded => {
+                failures.end();
+            }
+            Ok(specs) => {
+                failures.end();
+                replaced.increment(1);
+                tracing::info!(tenants = specs.len(), "tenants reloaded");
+                tenants.replace(specs.clone());
+                loaded = specs;
+            }
+            Err(problems) => {
+                failed.increment(1);
+                let error = set_file::lines(&problems);
+                if let Some(suppressed) = failures.admit() {
+                    tracing::error!(error, suppressed, "tenants not reloaded; those in use stay");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The command `unsafe`: what can lose data or lower a guard. Each command says before what it costs, and is confirmed
+//! by the name of the set.
+
+use clap::Subcommand;
+use seq_command::exit::Exit;
+use seq_command::output::Output;
+
+use crate::recover::{self, RecoverArgs};
+
+/// Commands that are confirmed by the name of the set.
+#[derive(Debug, Subcommand)]
+pub enum UnsafeCommand {
+    /// Makes a backup from what is left of a set that lost the majority of its stores for good.
+    Recover(RecoverArgs),
+}
+
+pub fn run(command: &UnsafeCommand, output: &Output) -> anyhow::Result<Exit> {
+    match command {
+        UnsafeCommand::Recover(args) => recover::run(args, output),
+    }
+}
