@@ -1,9 +1,9 @@
-//! The arbiter's shell: beside the leader, it commits the changes of owner that `seq_core::arbiter` plans, and
-//! publishes the planned handovers to the control service.
+//! The arbiter's shell: on the leader, it commits the changes of owner that `seq_core::arbiter` plans, and publishes
+//! the planned handovers to the control service.
 //!
-//! It evaluates the state, not events: whatever wakes it, it evaluates afresh, and a proposal that was lost is made
-//! again. Two arbiters, one beside a leader that was deposed and does not know it yet, do no harm: each change names
-//! the record it was made for.
+//! The shell evaluates the state, not events: every wakeup evaluates it afresh, and a lost proposal is made again. A
+//! second arbiter on a deposed leader that does not know it yet does no harm, because each change names the record it
+//! was made for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(5);
 /// Pause before a failed proposal is made again: about an election.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Evaluates and proposes while this member leads.
+/// Evaluates the state and proposes changes while this member leads.
 pub(crate) struct ArbiterShell {
     set: ReplicatedSet,
     /// The allocators of the set file. A sender, so that the channel stays open.
@@ -36,7 +36,8 @@ pub(crate) struct ArbiterShell {
 }
 
 impl ArbiterShell {
-    /// A shell with these timeouts, by that clock; and its plan, updated after each evaluation.
+    /// Creates a shell with these timeouts and that clock; also returns its plan, which is updated after each
+    /// evaluation.
     pub(crate) fn new(
         set: ReplicatedSet,
         allocs: watch::Sender<Arc<[AllocSpec]>>,
@@ -46,11 +47,11 @@ impl ArbiterShell {
         (ArbiterShell { set, allocs, timeouts, clock, plan }, published)
     }
 
-    /// Runs until it is dropped, or the Raft library has stopped.
+    /// Runs until it is dropped, or until the Raft library has stopped.
     pub(crate) async fn run(self) {
         let mut declared = self.allocs.subscribe();
         let mut changes = self.set.raft().changes();
-        // Made when leadership begins and dropped when it ends: no timer outlives a term.
+        // Created when leadership begins and dropped when it ends, so no timer outlives a term.
         let mut machine: Option<Arbiter> = None;
         let mut failures = Repeats::default();
         let origin = self.clock.now();
@@ -89,7 +90,7 @@ impl ArbiterShell {
         }
     }
 
-    /// Evaluates the state and reads the clock, in that order: nothing is applied between the two, because the state is
+    /// Evaluates the state and reads the clock, in that order. Nothing is applied between the two, because the state is
     /// locked.
     fn evaluate(&self, machine: &mut Arbiter, origin: Clocks) -> Arc<Plan> {
         let allocs = self.allocs.borrow().clone();

@@ -2,11 +2,11 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `recorder` | records an operation around what carries it out |
+//! | `recorder` | records an operation around its execution |
 //! | `services` | the services of operators, with every change recorded |
 //! | `service` | reads the log, and takes the ends of operations from other members |
-//! | `lines` | events as JSON lines, and the check of such a file |
-//! | `file` | the file in the data directory that has them |
+//! | `lines` | events as JSON lines, and the check of a file of them |
+//! | `file` | the file of events in the data directory |
 //!
 //! The rules are in [`seq_core::state::Audit`].
 

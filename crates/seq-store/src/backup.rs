@@ -1,17 +1,18 @@
-//! Backups of a set: its committed state as of one entry of the log, in a file; and members that are restored from one.
+//! Backups of a set (its committed state as of one entry of the log, in a file), and members restored from a backup.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `file` | format of the file |
-//! | `header` | what a file is of |
-//! | `service` | makes one, beside the leader |
-//! | `recovery` | makes one without a leader, from what a lost majority left |
-//! | `restore` | forms the data directory of a member from one, offline |
+//! | `header` | subject, time and source of a backup |
+//! | `service` | makes a backup, on the leader |
+//! | `recovery` | makes a backup without a leader, from a surviving data directory after a loss of the majority |
+//! | `restore` | forms the data directory of a member from a backup, offline |
 //!
-//! A restored set is of another lineage, in quarantine until all other sets have fenced the lineages before: see
+//! A restored set has another lineage, and is in quarantine until all other sets have fenced the earlier lineages: see
 //! [`seq_core::state::State::restore`].
 //!
-//! **Invariant:** members of one restored group begin with the same state: their identities depend on all of it.
+//! **Invariant:** members of one restored group begin with the same state, because their identities depend on all of
+//! it.
 
 mod file;
 mod header;

@@ -1,22 +1,22 @@
-//! Between sets: what this set's store sends the stores of other sets, and what it takes from them.
+//! Between sets: the requests that this set's store sends to the stores of other sets, and the requests it takes.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `service` | requests of other sets' stores |
-//! | `link` | the way to the leader of another set's store |
+//! | `link` | connection to the leader of another set's store |
 //! | `exchange` | facts and directories, exchanged with every other set; records of closing sets |
-//! | `confirm` | asks the sets that a request is about, before anything is proposed |
-//! | `migrations` | drives the coordinator of migrations, beside the leader |
+//! | `confirm` | confirms a request with the sets that it names, before anything is proposed |
+//! | `migrations` | drives the coordinator of migrations, on the leader |
 //! | `arrivals` | departures that another set has confirmed |
-//! | `quarantine` | ends the quarantine of a restored set, beside the leader |
-//! | `progress` | what operators see of migrations that are under way |
+//! | `quarantine` | ends the quarantine of a restored set, on the leader |
+//! | `progress` | progress of migrations, for operators |
 //!
-//! **Invariant:** no step of serving, failover or a change of owner inside the set waits for another set. What is sent
-//! is read from the applied state, and what is taken is a permanent fact, committed before the response: so requests
-//! may be late, repeated, or from a leader that was deposed.
+//! **Invariant:** no step of serving, failover or a change of owner inside the set waits for another set. This set
+//! sends facts that it reads from its applied state. Facts that it receives are permanent and are committed before the
+//! response, so requests may be late, repeated, or from a deposed leader.
 //!
-//! **Invariant:** a request is a hint. A fact of another set is committed once a store of that set has stated it over a
-//! connection that this member opened, or under a certificate of that set.
+//! **Invariant:** a request is a hint. A fact of another set is committed only after a store of that set has stated it,
+//! over a connection that this member opened or under a certificate of that set.
 
 use std::sync::Arc;
 
@@ -36,13 +36,13 @@ pub(crate) mod progress;
 pub(crate) mod quarantine;
 pub(crate) mod service;
 
-/// What the services and tasks between sets share on one member. Clones share it.
+/// State shared by the services and tasks between sets on one member. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Between {
     /// Name of the cluster.
     pub(crate) cluster: Arc<str>,
     pub(crate) replicated: ReplicatedSet,
-    /// The plan of the arbiter beside the leader.
+    /// Newest plan of the arbiter; empty while this member does not lead.
     pub(crate) plan: watch::Receiver<Arc<Plan>>,
     pub(crate) links: Arc<link::SetLinks>,
     pub(crate) arrivals: Arc<arrivals::Arrivals>,
@@ -54,7 +54,7 @@ impl Between {
         Between { cluster: cluster.into(), replicated, plan, links, arrivals: Arc::default() }
     }
 
-    /// The head of a request to another set; `None` while this one is not defined.
+    /// Returns the header of a request to another set, or `None` while this set is not defined.
     pub(crate) fn head(&self, to: SetId) -> Option<v1::Between> {
         let (from, lineage) = self.replicated.read(|state| Some((state.set.as_ref()?.id, state.lineage)))?;
         Some(v1::Between {

@@ -1,6 +1,6 @@
 //! Configuration of a store member.
 //!
-//! Everything is checked before a file or a socket is touched: the error of [`StoreConfig::validate`] names the
+//! Everything is checked before a file or a socket is touched. The error of [`StoreConfig::validate`] names the
 //! relation that does not hold, and why it must.
 
 use std::time::Duration;
@@ -17,44 +17,45 @@ use seq_raft::{DataDir, InvalidOptions, RaftOptions};
 
 use crate::definition::DeclaredSet;
 
-/// Sizes of a store. Two members would stop with either of them; past five, a write waits for more disks and is no
-/// safer in practice.
+/// Supported sizes of a store. Two or four members tolerate no more failures than one or three; with more than five, a
+/// write waits for more disks without being safer in practice.
 const STORE_SIZES: [usize; 3] = [1, 3, 5];
 
-/// One store member.
+/// Configuration of one store member.
 #[derive(Debug)]
 pub struct StoreConfig {
     /// The set, as its file describes it.
     pub spec: SetSpec,
-    /// Name of the cluster; every member has the same, and a data directory belongs to one cluster for good.
+    /// Name of the cluster. Every member has the same name, and a data directory belongs to one cluster permanently.
     pub cluster: String,
-    /// Which of the set's stores this member is.
+    /// Raft id of this member among the set's stores.
     pub id: u64,
-    /// Where its data lies.
+    /// Place of its data.
     pub data: DataDir,
-    /// Waits to be added to a group that exists; never forms one.
+    /// Whether the member waits to be added to an existing group, and never forms one.
     pub join: bool,
-    /// Forms a store out of an empty data directory although no other store of the set could report whether it ever
-    /// held data. Required for a store of one member only.
+    /// Whether the member forms a store from an empty data directory although no other store of the set could report
+    /// whether it ever held data. Required only for a store of one member.
     pub form: bool,
-    /// Where its gRPC ports listen; bound before anything else starts.
+    /// Listeners of its gRPC ports; bound before anything else starts.
     pub sockets: Sockets,
     /// Times and sizes.
     pub options: StoreOptions,
-    /// The clocks that the arbiter waits by.
+    /// Clock of the arbiter's timeouts.
     pub clock: Clock,
-    /// Source revision of the program, for operators; "unknown" where it is not known.
+    /// Source revision of the program, for operators; "unknown" if it is not known.
     pub revision: String,
     /// Returns the CPU time of the process, in microseconds, for operators.
     pub cpu_us: fn() -> u64,
 }
 
-/// Where the gRPC ports of a member listen.
+/// Listeners of a member's gRPC ports.
 #[derive(Debug)]
 pub struct Sockets {
     /// The port for peers.
     pub peers: Listener,
-    /// The port for Raft; `None`: the port for peers has Raft as well, as in a simulation, where a host has one socket.
+    /// The port for Raft. If `None`, the port for peers serves Raft too, as in a simulation, where a host has one
+    /// socket.
     pub raft: Option<Listener>,
     /// The admin port, if the member has one.
     pub admin: Option<Listener>,
@@ -87,8 +88,8 @@ seq_kit::options! {
         pub snapshot_interval_entries: u64,
         /// Log entries retained behind a snapshot, so a follower that was briefly away needs no snapshot.
         pub log_retained_entries: u64,
-        /// Interval at which members compare digests of their states, where entries were applied meanwhile. A member
-        /// that the majority contradicts stops.
+        /// Interval at which members compare digests of their states, if entries were applied since the last
+        /// comparison. A member that the majority contradicts stops.
         #[serde(rename = "comparison_interval_ms", with = "durations::ms")]
         pub comparison_interval: Duration,
         /// How long sections wait for allocators that have not registered, from the first registration.
@@ -125,7 +126,7 @@ impl StoreOptions {
         ..StoreOptions::with_raft(RaftOptions::WAN)
     };
 
-    /// The options of the replicated log, beside zeros.
+    /// Returns the options of the replicated log, with zeros for the other options.
     const fn with_raft(raft: RaftOptions) -> StoreOptions {
         StoreOptions {
             heartbeat: raft.heartbeat,
@@ -143,7 +144,7 @@ impl StoreOptions {
         }
     }
 
-    /// The part that the replicated log takes.
+    /// Returns the options of the replicated log.
     #[must_use]
     pub fn raft(&self) -> RaftOptions {
         RaftOptions {
@@ -158,13 +159,13 @@ impl StoreOptions {
         }
     }
 
-    /// The longest round trip between two members that these times allow, see [`RaftOptions::max_round_trip`].
+    /// Returns the longest round trip between two members that these times allow, see [`RaftOptions::max_round_trip`].
     #[must_use]
     pub fn max_round_trip(&self) -> Duration {
         self.raft().max_round_trip()
     }
 
-    /// Timeouts of the arbiter.
+    /// Returns the timeouts of the arbiter.
     pub(crate) fn arbiter_timeouts(&self) -> ArbiterTimeouts {
         ArbiterTimeouts { registration_grace: self.registration_grace, stable_for: self.rebalance_after }
     }
@@ -190,10 +191,10 @@ impl Default for StoreOptions {
 }
 
 impl StoreConfig {
-    /// Checks what can be checked without touching anything, and gives the set as declared.
+    /// Checks the configuration as far as is possible without I/O, and returns the set as declared.
     ///
     /// # Errors
-    /// [`ConfigError`] names what is wrong, and why it matters.
+    /// [`ConfigError`] names the invalid value, and why it matters.
     pub fn validate(&self) -> Result<DeclaredSet, ConfigError> {
         self.options.validate()?;
         if self.cluster.is_empty() || self.cluster.len() > limits::MAX_NAME_BYTES {
@@ -212,10 +213,10 @@ impl StoreConfig {
         Ok(DeclaredSet { name: self.spec.name.clone(), layout, genesis: self.spec.genesis })
     }
 
-    /// This member's part of the set file.
+    /// Returns this member's part of the set file.
     ///
     /// # Errors
-    /// [`ConfigError::UnknownStore`] when the set file has no such store.
+    /// [`ConfigError::UnknownStore`] if the set file has no such store.
     pub fn me(&self) -> Result<&StoreSpec, ConfigError> {
         let unknown = || ConfigError::UnknownStore {
             set: self.spec.name.clone(),
@@ -226,24 +227,24 @@ impl StoreConfig {
     }
 }
 
-/// Why a member cannot start as configured.
+/// Error: a member cannot start with its configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// Two values contradict each other.
     #[error(transparent)]
     Relation(#[from] InvalidOptions),
-    /// The cluster has no name, or too long a one.
+    /// The name of the cluster is empty or too long.
     #[error("cluster name {name:?} does not have 1..={} bytes", limits::MAX_NAME_BYTES)]
     ClusterName {
         /// The name given.
         name: String,
     },
-    /// A store of a size that is not supported.
+    /// A store has an unsupported size.
     #[error("set {set:?} has {stores} stores; have 1, 3 or 5: an even one more only adds a disk that can fail")]
     StoreSize {
         /// Name of the set.
         set: String,
-        /// How many stores its file has.
+        /// Number of stores in its file.
         stores: usize,
     },
     /// The set file does not have this member.
@@ -256,7 +257,7 @@ pub enum ConfigError {
         /// The ids in the set file.
         known: Vec<u64>,
     },
-    /// A member that is to join itself.
+    /// A member is to join a group of which it is the only store.
     #[error("set {set:?} has no other store to join; name the members of the group in the set file, too")]
     NothingToJoin {
         /// Name of the set.
@@ -267,7 +268,7 @@ pub enum ConfigError {
     Layout {
         /// Name of the set.
         set: String,
-        /// What is wrong.
+        /// Violated rule of the layout.
         source: LayoutError,
     },
 }

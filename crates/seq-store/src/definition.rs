@@ -1,5 +1,5 @@
-//! The set's definition and lease terms: set once, by the first leader or by command, and compared with the set file
-//! from then on.
+//! The set's definition and lease terms: stored once, by the first leader or by a command, and compared with the set
+//! file from then on.
 
 use std::time::Duration;
 
@@ -10,22 +10,23 @@ use tokio::time::Instant;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Pause before a definition that could not be proposed is retried.
+/// Pause before a failed proposal of a definition is retried.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The set as its file declares it. It has no id: that is drawn where the set is defined, and is in the applied state.
+/// The set as its file declares it. It has no id yet: the id is drawn when the set is defined, and is in the applied
+/// state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredSet {
     /// Name of the set.
     pub name: String,
-    /// Its uids and sections: those of its cluster.
+    /// Its uids and sections, which are the layout of its cluster.
     pub layout: Layout,
-    /// How it comes into being.
+    /// How the set is created.
     pub genesis: Genesis,
 }
 
 impl DeclaredSet {
-    /// Its definition under a new id.
+    /// Returns its definition under a new random id.
     pub(crate) fn define(&self) -> SetDefinition {
         let id = SetId(draw_nonce());
         match self.genesis {
@@ -34,7 +35,7 @@ impl DeclaredSet {
         }
     }
 
-    /// Why there is no such set yet, with what to do.
+    /// Returns why the set is not defined yet, and what an operator has to do.
     pub(crate) fn undefined(&self) -> &'static str {
         match self.genesis {
             Genesis::Start => "the set is not defined yet",
@@ -44,10 +45,10 @@ impl DeclaredSet {
     }
 }
 
-/// A random number, not 0: the id of a set or of a migration.
+/// Draws a random number other than 0, for the id of a set or of a migration.
 ///
 /// # Panics
-/// When the operating system gives no random numbers.
+/// When the operating system provides no random numbers.
 pub(crate) fn draw_nonce() -> u64 {
     let mut nonce = 0;
     while nonce == 0 {
@@ -56,7 +57,7 @@ pub(crate) fn draw_nonce() -> u64 {
     nonce
 }
 
-/// The set file describes another set than the one that is stored.
+/// Error: the set file describes another set than the stored set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the set file has set {:?} with uids {:?} in sections of {}, but the store holds set {:?} with uids {:?} in \
@@ -65,13 +66,13 @@ pub(crate) fn draw_nonce() -> u64 {
     stored.name, stored.layout.uids(), stored.layout.section_size()
 )]
 pub struct SetMismatch {
-    /// The stored one.
+    /// The stored definition.
     pub stored: Box<SetDefinition>,
-    /// That of the set file.
+    /// The declaration of the set file.
     pub given: Box<DeclaredSet>,
 }
 
-/// Compares a set file with the applied state; `Ok(false)` while no set is defined.
+/// Compares a set file with the applied state. Returns `Ok(false)` while no set is defined.
 pub(crate) fn check_set(state: &State, given: &DeclaredSet) -> Result<bool, SetMismatch> {
     match &state.set {
         None => Ok(false),
@@ -80,11 +81,11 @@ pub(crate) fn check_set(state: &State, given: &DeclaredSet) -> Result<bool, SetM
     }
 }
 
-/// How long a member that knows a leader may hold other terms than the set's before it ends: a member that was away
-/// receives the entries that it lacks well within it.
+/// How long a member that knows a leader may have terms that differ from the set's before it stops. A member that was
+/// away receives its missing entries well within this time.
 const TERMS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// This member's settings are not the terms of the set.
+/// Error: this member's settings differ from the terms of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "store.lease_wait_ms is {} here, and the set was defined with {}: all members of a store have the same; write {} into \
@@ -92,14 +93,14 @@ const TERMS_TIMEOUT: Duration = Duration::from_secs(5);
     given.lease_wait.as_millis(), stored.lease_wait.as_millis(), stored.lease_wait.as_millis()
 )]
 pub(crate) struct TermsMismatch {
-    /// What is committed.
+    /// The committed terms.
     pub(crate) stored: Terms,
-    /// What this member was configured with.
+    /// The terms of this member's configuration.
     pub(crate) given: Terms,
 }
 
-/// Waits until the set's lease terms are those of this member's settings, setting them where this member leads and
-/// there are none. Terms that are changed later, by command, hold whatever the settings are.
+/// Waits until the set's lease terms match this member's settings; sets them if there are none and this member leads.
+/// Terms that a command changes later hold regardless of the settings.
 pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<(), TermsMismatch> {
     let mut changes = set.raft().changes();
     let mut differ_since = None;
@@ -115,43 +116,44 @@ pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<
             }
             Some(_) => differ_since = None,
             None if set.raft().is_leader() => {
-                // The state shows whether these or another leader's terms were set.
+                // The state then shows whether these terms or another leader's were stored.
                 if let Err(error) = set.propose(SetTerms { replaces: None, terms: given }).await {
                     tracing::debug!(%error, "the lease terms could not be set yet");
-                    // A member that was elected and cannot write yet would otherwise propose in a tight loop.
+                    // An elected member that cannot write yet would otherwise propose in a tight loop.
                     tokio::time::sleep(RETRY).await;
                 }
             }
             None => {}
         }
-        // Woken by a timer as well: a member whose leader is lost sees no change of its own.
+        // The timer matters too: a member that lost its leader sees no change of its own.
         let changed = tokio::time::timeout(RETRY, changes.changed()).await;
         if matches!(changed, Ok(Err(_))) {
-            // The Raft library has stopped, and its task logs why.
+            // The Raft library has stopped, and its own task logs the reason.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Waits until the set is defined. By [`Genesis::Start`] this member defines it where it leads, else a command does.
+/// Waits until the set is defined. With [`Genesis::Start`] this member defines it if it leads; otherwise a command
+/// does.
 pub(crate) async fn define_set(set: &ReplicatedSet, given: &DeclaredSet) -> Result<(), SetMismatch> {
     let mut changes = set.raft().changes();
     while !set.read(|state| check_set(state, given))? {
         if set.raft().is_leader() {
-            // A former release wrote nothing here that it could return to. A member that reads only older formats, or
-            // is silent, leaves the raise to an operator.
+            // The group is new: no former release wrote data here that it might have to read again. If a member reads
+            // only older formats, or is silent, an operator has to raise the format.
             if let Err(error) = set.raft().raise_format().await {
                 tracing::debug!(%error, "the new group does not begin with the newest format");
             }
         }
         if given.genesis == Genesis::Start && set.raft().is_leader() {
-            // The state shows whether this or another leader's definition was stored.
+            // The state then shows whether this definition or another leader's was stored.
             if let Err(error) = set.propose(given.define()).await {
                 tracing::debug!(%error, "the set could not be defined yet");
                 tokio::time::sleep(RETRY).await;
             }
         } else if changes.changed().await.is_err() {
-            // The Raft library has stopped, and its task logs why.
+            // The Raft library has stopped, and its own task logs the reason.
             std::future::pending::<()>().await;
         }
     }

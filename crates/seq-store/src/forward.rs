@@ -1,11 +1,10 @@
-//! Requests of operators at the admin port of a follower: forwarded to the leader over the ports for peers.
+//! Requests of operators at the admin port of a follower, forwarded to the leader over the ports for peers.
 //!
-//! An admin port is on loopback or a network of operators, so the leader's may be out of reach where a follower's is
-//! not. One layer before all services of the port does it, with the messages still encoded.
+//! An admin port is on loopback or a network of operators, so the leader's may be out of reach while a follower's is
+//! reachable. One layer in front of all services of the port forwards the requests, with their messages still encoded.
 //!
-//! **Invariant:** the port for peers has no service of operators. What a follower forwards arrives in
-//! [`ForwardService`], from a store of the own set only, and the rights of the sender that it states are checked once
-//! more.
+//! **Invariant:** the port for peers has no service of operators. A forwarded request arrives in [`ForwardService`],
+//! only from a store of the same set, and the rights of its stated sender are checked again.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -32,13 +31,13 @@ use tonic::{Request, Response, Status};
 use crate::leader_link::LeaderHop;
 use crate::sender::sender;
 
-/// Bytes that a [`ForwardRequest`] or [`ForwardResponse`] has beside the message in it.
+/// Bytes of a [`ForwardRequest`] or [`ForwardResponse`] in addition to the message in it.
 pub(crate) const ENVELOPE_BYTES: usize = 1024;
 
-/// The messages of a response, encoded.
+/// Encoded messages of a response.
 type Messages = BoxStream<'static, Result<Bytes, Status>>;
 
-/// The services of an admin port, before which requests are forwarded where another member leads.
+/// The services of an admin port, behind a layer that forwards requests if another member leads.
 #[derive(Clone)]
 pub(crate) struct AdminPort {
     pub(crate) services: Routes,
@@ -67,7 +66,7 @@ impl Service<http::Request<Body>> for AdminPort {
     }
 }
 
-/// One request, handled by the leader.
+/// Handler of one request: forwards it to the leader, or dispatches it locally.
 struct AtLeader {
     port: AdminPort,
     /// Path of its method.
@@ -95,7 +94,7 @@ impl ServerStreamingService<Bytes> for AtLeader {
     }
 }
 
-/// Handles an encoded request by the services of this member.
+/// Dispatches an encoded request to the services of this member.
 async fn dispatch(services: Routes, method: &str, request: Request<Bytes>) -> Result<Response<Messages>, Status> {
     let path: PathAndQuery =
         method.parse().map_err(|_| Reason::Malformed.status(format!("{method:?} is no path of a method")))?;
@@ -107,10 +106,10 @@ async fn dispatch(services: Routes, method: &str, request: Request<Bytes>) -> Re
     Ok(services.server_streaming(request, path, Encoded).await?.map(StreamExt::boxed))
 }
 
-/// The service at the port for peers.
+/// The forwarding service, at the port for peers.
 #[derive(Clone)]
 pub(crate) struct ForwardServer {
-    /// Those of the admin port.
+    /// The services of the admin port.
     pub(crate) services: Routes,
     pub(crate) set: Arc<str>,
 }
@@ -135,7 +134,7 @@ impl ForwardService for ForwardServer {
     }
 }
 
-/// Messages that stay encoded.
+/// Codec of messages that stay encoded.
 #[derive(Clone, Copy, Default)]
 struct Encoded;
 

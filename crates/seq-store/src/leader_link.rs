@@ -1,15 +1,15 @@
-//! Requests that reach a follower: forwarded to the leader, once, with what is left of their deadline.
+//! Requests that reach a follower, forwarded to the leader once, within the rest of their deadline.
 //!
 //! An AllocSvr, an operator or another set's store can be cut off from the leader while both reach the same follower.
-//! Without a hop nothing would be served until leadership is moved, although a majority of the store is well.
+//! Without this hop nothing would be served until leadership moves, although a majority of the store is healthy.
 //!
-//! **Invariant:** a response is the leader's own, made after the entry was applied there. A follower never responds
-//! from its own state; where it cannot reach the leader it refuses with LEADER_UNREACHABLE and does not name the
-//! leader, because a caller that cannot reach it either would alternate between the two. A forwarded request carries
-//! [`FORWARDED_BY`] and is never forwarded again. A copy of a request may arrive late, or twice, as on any network:
+//! **Invariant:** a response is the leader's own, made after the leader applied the entry. A follower never responds
+//! from its own state. If it cannot reach the leader, it refuses with LEADER_UNREACHABLE and does not name the leader,
+//! because a caller that cannot reach the leader either would alternate between the two. A forwarded request carries
+//! [`FORWARDED_BY`] and is never forwarded again. A copy of a request may arrive late or twice, as on any network;
 //! every command can be repeated.
 //!
-//! Any service forwards by this:
+//! A service forwards a request like this:
 //!
 //! ```ignore
 //! match self.leader.hop(request.metadata())? {
@@ -37,30 +37,31 @@ use crate::sender::state_sender;
 /// Metadata of a forwarded request: the Raft id of the member that forwards it.
 const FORWARDED_BY: &str = "seqsvr-forwarded-by";
 
-/// Requests that one member forwards at a time: at 128 KiB each they hold 128 MiB at the very worst. A set of 400
-/// AllocSvrs renews and raises with a few hundred.
+/// Number of requests that one member forwards concurrently. At 128 KiB each they hold at most 128 MiB. A set of 400
+/// AllocSvrs needs a few hundred for its renewals and raises.
 const MAX_FORWARDED: usize = 1_024;
 
-/// Metadata in which a gRPC caller states its deadline.
+/// Metadata of a gRPC caller's deadline.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
-/// The way from a member to the leader, opened once the member is loaded. Clones share the connection and the bound.
+/// The connection from a member to the leader, opened once the member is loaded. Clones share the connection and the
+/// bound.
 #[derive(Clone)]
 pub(crate) struct LeaderHop(pub(crate) Gate<LeaderLink>);
 
 /// Connection of a follower to the leader.
 pub(crate) struct LeaderLink {
     raft: RaftHandle<SetState>,
-    /// Names in metrics: of the set, and of the member.
+    /// Names of the set and of the member in metrics.
     names: (String, String),
-    /// How long a request without a deadline may take.
+    /// Timeout of a request without a deadline.
     timeout: Duration,
-    /// To the leader of the last request, with its address.
+    /// Connection to the leader of the last request, with its address.
     channel: Mutex<Option<(String, Channel)>>,
     permits: Arc<Semaphore>,
 }
 
-/// One request on its way to the leader.
+/// One request that is to be forwarded to the leader.
 pub(crate) struct Hop<'a> {
     link: &'a LeaderLink,
     leader: u64,
@@ -71,8 +72,8 @@ pub(crate) struct Hop<'a> {
 }
 
 impl LeaderHop {
-    /// The hop that a request with this metadata takes; `None` where this member responds itself: it leads, knows no
-    /// leader, is starting, or the request was forwarded before.
+    /// Returns the hop that a request with this metadata takes, or `None` if this member responds itself: it leads,
+    /// knows no leader, is starting, or received a forwarded request.
     ///
     /// # Errors
     /// `LEADER_UNREACHABLE` or `NOT_LEADER`.
@@ -82,7 +83,7 @@ impl LeaderHop {
             return Ok(None);
         }
         let Some((leader, addr)) = link.raft.other_leader() else { return Ok(None) };
-        // A silent leader does not respond: the caller's time is better spent at another member.
+        // A silent leader does not respond; the caller better retries at another member.
         if let quorum @ QuorumStatus::Leaderless { .. } = link.raft.quorum() {
             link.count("unreachable");
             return Err(link.unreachable(leader, &addr, Code::Unavailable, &quorum.to_string()));
@@ -95,7 +96,7 @@ impl LeaderHop {
         Ok(Some(Hop { link, leader, addr, channel, timeout, _permit: permit }))
     }
 
-    /// Addresses of the store's members, this one first; none while the member is starting.
+    /// Returns the addresses of the store's members, starting with this member; empty while the member is starting.
     pub(crate) fn stores(&self) -> Vec<String> {
         self.0.peek().map(|link| link.raft.member_addrs()).unwrap_or_default()
     }
@@ -117,7 +118,7 @@ impl LeaderLink {
         Ok(channel)
     }
 
-    /// Does not name the leader's address in the metadata; see the head of the file.
+    /// Returns the refusal. It does not name the leader's address in the metadata; see the documentation of the module.
     fn unreachable(&self, leader: u64, addr: &str, code: Code, why: &str) -> Status {
         let text = format!("store {leader} at {addr} leads, and this follower cannot forward the request to it: {why}");
         Reason::LeaderUnreachable.status_as(code, text)
@@ -132,7 +133,7 @@ impl LeaderLink {
 
 impl Hop<'_> {
     /// Forwards a request by `call`, which sends it on the channel to the leader. Returns the leader's response or
-    /// refusal, and a refusal of this member where none came.
+    /// refusal, or a refusal of this member if the leader sent none.
     ///
     /// # Errors
     /// The leader's refusal, or `LEADER_UNREACHABLE`.
@@ -152,9 +153,9 @@ impl Hop<'_> {
         forwarded.metadata_mut().insert(FORWARDED_BY, me.parse().expect("a number is a metadata value"));
         let Hop { link, leader, addr, channel, timeout, _permit } = self;
         let outcome = match tokio::time::timeout(timeout, call(channel, forwarded)).await {
-            // The message only: the leader's headers belong to the hop.
+            // Only the message is passed on: the leader's headers belong to the hop.
             Ok(Ok(response)) => Ok(Response::new(response.into_inner())),
-            // A status with a reason is the leader's; one without comes from the connection.
+            // A status with a reason comes from the leader, a status without a reason from the connection.
             Ok(Err(refusal)) if status::reason(&refusal).is_some() => Err(refusal),
             Ok(Err(refusal)) => Err(link.unreachable(leader, &addr, Code::Unavailable, refusal.message())),
             Err(_) => {
@@ -167,11 +168,11 @@ impl Hop<'_> {
     }
 }
 
-/// The deadline in the caller's gRPC metadata; `None` where there is none that can be parsed.
+/// Parses the deadline in the caller's gRPC metadata; returns `None` if there is none, or it is malformed.
 fn stated_timeout(metadata: &MetadataMap) -> Option<Duration> {
     let stated = metadata.get(GRPC_TIMEOUT)?.to_str().ok()?;
     let (number, unit) = stated.split_at_checked(stated.len().checked_sub(1)?)?;
-    // At most eight digits by the gRPC specification: no product below overflows.
+    // At most eight digits by the gRPC specification, so no product below overflows.
     let number = (number.len() <= 8).then(|| number.parse::<u64>().ok())??;
     Some(match unit {
         "H" => Duration::from_secs(number * 3_600),
@@ -202,7 +203,7 @@ mod tests {
             assert_eq!(stated(unreadable), None, "{unreadable}");
         }
         assert_eq!(stated_timeout(&MetadataMap::new()), None);
-        // What this program's own clients send.
+        // The form that tonic clients send.
         let mut request = Request::new(());
         request.set_timeout(Duration::from_millis(250));
         assert_eq!(stated_timeout(request.metadata()), Some(Duration::from_millis(250)));

@@ -1,7 +1,7 @@
 //! StoreSvr: the ceilings and owners of a set, replicated by [`seq_raft`].
 //!
-//! A request of an AllocSvr takes one way: `control::service` checks it, `replicated_set` proposes it as one entry of
-//! the log, every member applies it with [`seq_core::state::State::apply`], and the member that proposed it responds
+//! A request of an AllocSvr takes one path: `control::service` checks it, `replicated_set` proposes it as one entry of
+//! the log, every member applies the entry with [`seq_core::state::State::apply`], and the proposing member responds
 //! with the output.
 //!
 //! | module | subject |
@@ -9,18 +9,18 @@
 //! | `store` | a member from its configuration to its end |
 //! | `control` | requests of AllocSvrs |
 //! | `leader_link` | requests that reach a follower, forwarded to the leader |
-//! | `arbiter` | proposes owners, beside the leader |
+//! | `arbiter` | proposes owners, on the leader |
 //! | `forward` | requests of operators at the admin port of a follower, forwarded to the leader |
 //! | `admin` | requests of operators |
-//! | `preconditions` | what plans of operators rest on |
+//! | `preconditions` | preconditions of operators' plans |
 //! | `set_admin` | requests of operators about sets and migrations |
-//! | `backup` | backups of a set, and members that are restored from one |
-//! | `between` | what stores of different sets send each other, and migrations |
+//! | `backup` | backups of a set, and members restored from a backup |
+//! | `between` | requests between the stores of different sets, and migrations |
 //! | `definition` | the set and its lease terms, compared with the set file |
 //! | `encoding` | formats of commands and states |
 //!
-//! **Architecture Invariant:** every response is from a committed and applied entry. No service responds from what a
-//! member merely expects, and no clock decides what is applied.
+//! **Architecture Invariant:** every response is from a committed and applied entry. No service responds from a state
+//! that a member merely expects, and no clock decides which entries are applied.
 
 mod admin;
 mod arbiter;

@@ -1,8 +1,9 @@
-//! What plans of operators rest on, of the changes that are commands of the set's log; those of members are the
-//! replicated log's own (`seq_raft`).
+//! Preconditions of operators' plans for the changes that are commands of the set's log. The preconditions of changes
+//! of members belong to the replicated log (`seq_raft`).
 //!
-//! **Invariant:** a leader compares while it holds [`seq_raft::RaftHandle::begin_change`] and proposes before it lets
-//! go, so what was compared holds when the command is applied (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
+//! **Invariant:** a leader compares while it holds [`seq_raft::RaftHandle::begin_change`] and proposes before it
+//! releases it, so the compared values still hold when the command is applied
+//! (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use tonic::Status;
 
 use crate::replicated_set::SetState;
 
-/// A change that an operator requests: whether it is only to be shown, and the plan that it requires.
+/// A change that an operator requests: whether it is a dry run, and the fingerprint of the plan that it requires.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Required {
     pub(crate) dry_run: bool,
@@ -27,56 +28,61 @@ impl Required {
         Required { dry_run, plan: Fingerprint(plan) }
     }
 
-    /// Begins the change; nothing is begun for a dry run.
+    /// Begins the change, unless it is a dry run.
     pub(crate) async fn begin<'a>(&self, raft: &'a RaftHandle<SetState>) -> Result<Option<ChangeGuard<'a>>, Status> {
         if self.dry_run { Ok(None) } else { raft.begin_change().await.map(Some) }
     }
 
-    /// Refuses with `STALE_PLAN` where the plan would be another one now.
+    /// Refuses with `STALE_PLAN` if the plan has another fingerprint now.
     pub(crate) fn check(&self, now: Fingerprint) -> Result<(), Status> {
         self.plan.check(now).map_err(|stale| Reason::StalePlan.status(stale.to_string()))
     }
 }
 
-/// The set and its history: its id, and its lineage, which a restore from a backup moves.
+/// Returns the fingerprint of the set and its history: its id, and its lineage, which a restore from a backup changes.
 pub(crate) fn history(state: &State) -> u64 {
     of("history", state).fingerprint().0
 }
 
-/// Of a drain: the set and its lineage, the node, whether it is drained, and the nodes that could own its sections.
+/// Returns the fingerprint of a drain: the set, its lineage, the node, whether it is drained, and the nodes that could
+/// own its sections.
 pub(crate) fn drain(state: &State, name: &str, was: bool, left: &BTreeSet<NodeId>) -> Fingerprint {
     of("drain", state).text(name).flag(was).numbers(left.iter().map(|id| id.0.into())).fingerprint()
 }
 
-/// Of the end of a drain: the set and its lineage, the node, and whether it is drained.
+/// Returns the fingerprint of the end of a drain: the set, its lineage, the node, and whether it is drained.
 pub(crate) fn undrain(state: &State, name: &str, was: bool) -> Fingerprint {
     of("undrain", state).text(name).flag(was).fingerprint()
 }
 
-/// Of a move of sections: the set and its lineage, the node, and where operators moved each section before.
+/// Returns the fingerprint of a move of sections: the set, its lineage, the node, and the node to which operators moved
+/// each section before.
 pub(crate) fn move_sections(state: &State, node: &str, sections: &BTreeSet<SectionId>) -> Fingerprint {
     let moved = |section: &SectionId| [section.0, state.balancing.moved(*section).map_or(0, |node| node.0)];
     let numbers = sections.iter().flat_map(moved).map(u64::from);
     of("move sections", state).text(node).numbers(numbers).fingerprint()
 }
 
-/// Of a pause of balancing, or its end: the set and its lineage, and whether it is paused.
+/// Returns the fingerprint of a pause of balancing, or of its end: the set, its lineage, and whether balancing is
+/// paused.
 pub(crate) fn pause_balancing(state: &State, wanted: bool) -> Fingerprint {
     of("pause balancing", state).flag(wanted).flag(state.balancing.paused().is_some()).fingerprint()
 }
 
-/// Of a change of the lease terms: the set and its lineage, the terms in force, and those requested.
+/// Returns the fingerprint of a change of the lease terms: the set, its lineage, the terms in force, and the requested
+/// terms.
 pub(crate) fn terms(state: &State, wanted: Option<Terms>) -> Fingerprint {
     let ms = |terms: Terms| u64::try_from(terms.lease_wait.as_millis()).unwrap_or(u64::MAX);
     of("terms", state).number(ms(state.terms())).numbers(wanted.map(ms)).fingerprint()
 }
 
-/// Of closing a set: the set and its lineage, whether it is open, and how many sections are in it.
+/// Returns the fingerprint of closing a set: the set, its lineage, whether it is open, and its number of sections.
 pub(crate) fn close(state: &State) -> Fingerprint {
     of("close", state).number(state.closing as u64).number(state.sections.residents().count() as u64).fingerprint()
 }
 
-/// Of forgetting another set: the set and its lineage, the other set, and the lineage and name that it has stated.
+/// Returns the fingerprint of forgetting another set: the set, its lineage, and the other set with the lineage and name
+/// that it has stated.
 pub(crate) fn forget(state: &State, set: SetId) -> Fingerprint {
     let facts = state.sets.get(&set).and_then(|peer| peer.facts.as_ref());
     let (name, lineage) = facts.map_or(("", 0), |facts| (&facts.name, facts.lineage.0));

@@ -9,12 +9,12 @@ use seq_raft::{AppliedState, Malformed, Observer, ProposeError, RaftHandle, Stat
 
 use crate::{encoding, preconditions};
 
-/// [`State`] as the replicated log applies and encodes it. Usable without a log: by benches, simulations and fuzzers.
+/// [`State`] as the replicated log applies and encodes it. Benches, simulations and fuzzers use it without a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetState(pub State);
 
 impl Default for SetState {
-    /// That of a group which has never raised its format, with the rules of that format.
+    /// Returns the state of a group that has never raised its format, with the rules of that format.
     fn default() -> SetState {
         SetState(State { rules: Rules::of_format(SetState::FIRST_FORMAT), ..State::default() })
     }
@@ -66,12 +66,12 @@ impl StateMachine for SetState {
     }
 }
 
-/// Counts the raises that were accepted by entries applied since the start. Clones count together.
+/// Counter of accepted raises in the entries applied since the start. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RaisesApplied(Arc<AtomicU64>);
 
 impl RaisesApplied {
-    /// Counts the output of each command.
+    /// Returns an observer that counts the accepted raises in the output of each command.
     pub(crate) fn observer(&self) -> Observer<SetState> {
         let count = self.0.clone();
         Box::new(move |answer| {
@@ -98,8 +98,8 @@ impl ReplicatedSet {
         ReplicatedSet { raft, raises }
     }
 
-    /// Proposes a command and waits until this member has applied it. Cancel safe; a cancelled proposal may be
-    /// committed.
+    /// Proposes a command and waits until this member has applied it. Cancel safe, but a cancelled proposal may still
+    /// be committed.
     ///
     /// # Errors
     /// [`ProposeError`]; every command can be repeated.
@@ -107,17 +107,17 @@ impl ReplicatedSet {
         Ok(C::output(self.raft.propose(&command.into()).await?))
     }
 
-    /// Reads the applied state. Applying waits meanwhile, so keep it short.
+    /// Reads the applied state. No entry is applied during `read`, so keep it short.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
         read_state(self.raft.state(), read)
     }
 
-    /// Ceiling raises that entries applied since the start have made.
+    /// Returns the number of ceilings raised by the entries applied since the start.
     pub(crate) fn raises_applied(&self) -> u64 {
         self.raises.get()
     }
 
-    /// The member of the group.
+    /// Returns the handle of the group's member.
     pub(crate) fn raft(&self) -> &RaftHandle<SetState> {
         &self.raft
     }
@@ -129,7 +129,7 @@ impl fmt::Debug for ReplicatedSet {
     }
 }
 
-/// Reads a state that no handle exists for yet.
+/// Reads a state for which no handle exists yet.
 pub(crate) fn read_state<T>(state: &AppliedState<SetState>, read: impl FnOnce(&State) -> T) -> T {
     state.read(|state| read(&state.0))
 }

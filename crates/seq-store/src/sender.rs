@@ -1,20 +1,21 @@
-//! The identity that a request acts with: its sender's, and where a follower forwarded it, that of the first sender.
+//! The identity with which a request acts: the identity of its sender, or, if a follower forwarded it, of its first
+//! sender.
 
 use seq_auth::{Identity, Role};
 use seq_kit::connection::Peer;
 use seq_proto::Reason;
 use tonic::{Request, Status};
 
-/// Metadata of a forwarded request: the identity of its first sender. Only a store's is believed.
+/// Metadata of a forwarded request: the identity of its first sender. It is only accepted from a store.
 const SENDER: &str = "seqsvr-sender";
 
-/// The principal where ports have no TLS.
+/// Name of the principal on ports without TLS.
 const UNAUTHENTICATED: &str = "unauthenticated";
 
-/// The identity that a request acts with; `None` without TLS.
+/// Returns the identity with which a request acts; `None` without TLS.
 ///
 /// # Errors
-/// A store forwarded it with a text that is no identity.
+/// A store forwarded the request with a malformed identity.
 pub(crate) fn sender<T>(request: &Request<T>) -> Result<Option<Identity>, Status> {
     let Some(peer) = peer(request) else { return Ok(None) };
     match request.metadata().get(SENDER).filter(|_| peer.role() == Role::Store) {
@@ -26,7 +27,7 @@ pub(crate) fn sender<T>(request: &Request<T>) -> Result<Option<Identity>, Status
     }
 }
 
-/// The identity that a request acts with, for people.
+/// Returns the identity with which a request acts, in its form for people.
 ///
 /// # Errors
 /// The errors of [`sender`].
@@ -34,7 +35,7 @@ pub(crate) fn principal<T>(request: &Request<T>) -> Result<String, Status> {
     Ok(sender(request)?.map_or_else(|| UNAUTHENTICATED.to_owned(), |identity| identity.short()))
 }
 
-/// States in a forwarded request the identity of its sender.
+/// Adds the identity of a request's sender to the forwarded request.
 pub(crate) fn state_sender<T, U>(of: &Request<T>, forwarded: &mut Request<U>) {
     if let Some(identity) = peer(of) {
         let text = identity.to_string().parse().expect("an identity is ASCII");
@@ -42,7 +43,7 @@ pub(crate) fn state_sender<T, U>(of: &Request<T>, forwarded: &mut Request<U>) {
     }
 }
 
-/// The identity of the certificate that a request came with; `None` without TLS.
+/// Returns the identity in the certificate of a request's connection; `None` without TLS.
 pub(crate) fn peer<T>(request: &Request<T>) -> Option<&Identity> {
     request.extensions().get::<Peer>().and_then(Peer::identity)
 }

@@ -1,4 +1,4 @@
-//! The gRPC ports of a member: for peers, for Raft and for operators. [`seq_proto::ports`] has what is on each.
+//! The gRPC ports of a member: for peers, for Raft and for operators. [`seq_proto::ports`] lists the services of each.
 
 use std::io;
 use std::time::Duration;
@@ -41,14 +41,14 @@ use crate::forward::{AdminPort, ENVELOPE_BYTES, ForwardServer};
 use crate::leader_link::LeaderHop;
 use crate::set_admin::SetAdminServer;
 
-/// Unread bytes of one call in transit: a batch of entries arrives without waiting for the window.
+/// Unread bytes of one call in transit, so that a batch of entries arrives without waiting for the window.
 const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// Limits of one connection.
 const BOUNDS: Bounds = Bounds {
     streams: 8_192,
     stream_window: STREAM_WINDOW,
-    // Several batches.
+    // Space for several batches.
     connection_window: 4 * STREAM_WINDOW,
     drain: Duration::from_secs(1),
 };
@@ -66,14 +66,14 @@ pub(crate) struct Services {
     pub(crate) sets: SetAdminServer,
     pub(crate) backup: BackupServer,
     pub(crate) audit: AuditServer,
-    /// Records what operators change.
+    /// Records the changes of operators.
     pub(crate) recorder: Gate<Recorder>,
-    /// The way to the leader, for every service whose requests a follower forwards.
+    /// Connection to the leader, for every service whose requests a follower forwards.
     pub(crate) leader: LeaderHop,
 }
 
 impl Services {
-    /// The services of a member that is not loaded yet: only the probes of other members get a response.
+    /// Returns the services of a member that is not loaded yet: only the probes of other members get a response.
     pub(crate) fn closed(node: &RaftNode<SetState>, admission: Admission) -> Services {
         let leader = LeaderHop(Gate::closed());
         Services {
@@ -92,7 +92,7 @@ impl Services {
         }
     }
 
-    /// Checks of the health service: the member is loaded, and ready by the checks of its handle.
+    /// Returns the checks of the health service: the member is loaded, and the checks of its handle hold.
     fn readiness(&self) -> Checks {
         let mut checks = Checks::new();
         let admin = self.admin.clone();
@@ -104,8 +104,8 @@ impl Services {
     }
 }
 
-/// Serves on the current runtime until the group shuts down: the ports for peers and for Raft and, if it has one, the
-/// admin port.
+/// Serves on the current runtime until the group shuts down: the ports for peers, for Raft (if it is separate) and for
+/// operators (if there is an admin port).
 pub(crate) fn serve(services: Services, set: &str, sockets: Sockets, tasks: &TaskGroup) -> io::Result<()> {
     let of_operators = services.of_operators();
     let forward = ForwardServer { services: of_operators.clone().prepare(), set: set.into() };
@@ -158,7 +158,7 @@ impl Services {
         StatusServiceServer::new(self.admin.clone()).max_decoding_message_size(limits::MAX_REQUEST_BYTES)
     }
 
-    /// The services of [`ports::Port::StorePeers`].
+    /// Returns the services of [`ports::Port::StorePeers`].
     fn of_peers(&self, forward: ForwardServer) -> Routes {
         let control = ControlServiceServer::new(self.control.clone())
             .max_decoding_message_size(limits::MAX_REQUEST_BYTES)
@@ -172,7 +172,7 @@ impl Services {
         Routes::new(control).add_service(inter_set).add_service(forward).add_service(self.status())
     }
 
-    /// Those of [`ports::Port::Admin`] that the leader handles.
+    /// Returns the services of [`ports::Port::Admin`] that the leader handles.
     fn of_operators(&self) -> Routes {
         let members = StoreAdminServiceServer::new(self.audited(&self.members));
         let nodes = NodeAdminServiceServer::new(self.audited(&self.nodes));
@@ -189,13 +189,13 @@ impl Services {
             .add_service(audit.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
     }
 
-    /// A service whose changes are recorded.
+    /// Returns a service whose changes are recorded.
     fn audited<S: Clone>(&self, service: &S) -> Audited<S> {
         Audited { inner: service.clone(), recorder: self.recorder.clone() }
     }
 }
 
-/// The guard of a member's ports.
+/// Returns the guard of a member's ports.
 fn guard(node: &str, set: String) -> Guard {
     let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => node.to_owned());
     let decide = move |path: &str, caller: Option<&Identity>| Called::by_path(path).check(caller, &set);

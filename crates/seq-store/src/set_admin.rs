@@ -7,8 +7,8 @@
 //! | `migrations` | starting and ending migrations, and their progress |
 //! | `sections` | records of sections |
 //!
-//! **Invariant:** the leader responds, while a majority acknowledges it. Every change is one entry of the log; a
-//! request that is refused changed nothing, and its refusal names what is in the way.
+//! **Invariant:** only a leader that a majority acknowledges responds. Every change is one entry of the log. A refused
+//! request has changed nothing, and its refusal names the obstacle.
 
 use std::sync::Arc;
 
@@ -36,13 +36,13 @@ mod plan;
 mod sections;
 pub(crate) mod sets;
 
-/// The open service. Clones are one.
+/// The open service. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct SetAdmin {
     /// The set as its file declares it.
     declared: Arc<DeclaredSet>,
     between: Between,
-    /// What the driver of migrations observes on this member.
+    /// Progress of migrations, as this member's driver observes it.
     progress: watch::Receiver<Arc<Progress>>,
 }
 
@@ -55,7 +55,7 @@ impl SetAdmin {
         SetAdmin { declared, between, progress }
     }
 
-    /// Refuses on a member that does not lead a majority: what it would read may be out of date.
+    /// Refuses on a member that does not lead a majority, because its state may be out of date.
     fn check_leads(&self) -> Result<(), Status> {
         let raft = self.between.replicated.raft();
         raft.check_quorum()?;
@@ -73,14 +73,14 @@ impl SetAdmin {
         Err(Reason::OtherSet.status(text))
     }
 
-    /// Reads the applied state of a set that is defined.
+    /// Reads the applied state, if the set is defined.
     fn read<T>(&self, read: impl FnOnce(&State, &SetDefinition) -> T) -> Result<T, Status> {
         let read = self.between.replicated.read(|state| state.set.as_ref().map(|set| read(state, set)));
         read.ok_or_else(|| Reason::NoSet.status(self.declared.undefined()))
     }
 }
 
-/// The name of a set; its id in decimal where the name is not known.
+/// Returns the name of a set, or its id in decimal if the name is not known.
 fn name_of(state: &State, set: SetId) -> String {
     let own = state.set.as_ref().filter(|own| own.id == set).map(|own| own.name.clone());
     let known = || Some(state.sets.get(&set)?.facts.as_ref()?.name.clone());
@@ -95,7 +95,7 @@ fn refused(refusal: &CommandRefusal) -> Status {
 #[derive(Clone)]
 pub(crate) struct SetAdminServer(pub(crate) Gate<SetAdmin>);
 
-/// The response of the open service.
+/// Calls the open service, and wraps its response.
 macro_rules! respond {
     ($self:ident, $request:ident, $method:ident) => {
         $self.0.get()?.$method($request.into_inner()).await.map(Response::new)

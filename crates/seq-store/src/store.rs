@@ -1,4 +1,4 @@
-//! A member of the store, from its configuration to its end: the replicated log, and the services and tasks beside it.
+//! A member of the store, from its configuration to its end: the replicated log with its services and tasks.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -35,28 +35,28 @@ use crate::set_admin::SetAdmin;
 /// Most connections to one other member: for Raft's messages, for control calls, and for the probes of a start.
 const CONNECTIONS_PER_MEMBER: usize = 4;
 
-/// How often a member that waits to be ready is checked.
+/// Interval at which a waiting caller checks whether the member is ready.
 const READY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A member of the store.
+/// Entry point of a member of the store.
 #[derive(Debug)]
 pub struct Store;
 
 impl Store {
-    /// Starts a member on the current runtime. It listens when this returns; it is ready when
-    /// [`StoreHandle::readiness`] reports no failure. When the member cannot go on, the group shuts down.
+    /// Starts a member on the current runtime. The member listens when this returns; it is ready when
+    /// [`StoreHandle::readiness`] reports no failure. If the member fails later, the group shuts down.
     ///
     /// # Errors
-    /// [`StartError`]; the group shuts down then, too.
+    /// [`StartError`]; in this case the group shuts down, too.
     pub async fn start(config: StoreConfig, tasks: TaskGroup) -> Result<StoreHandle, StartError> {
         Store::start_with(config, Dial::tcp(), tasks).await
     }
 
-    /// Starts a member that reaches the others by `dial`. It expects members of its own set's store, and at the
-    /// addresses of another set the members of that one's.
+    /// Starts a member that reaches the others by `dial`. It expects members of its own set's store, and members of
+    /// another set's store at that set's addresses.
     ///
     /// # Errors
-    /// [`StartError`]; the group shuts down then, too.
+    /// [`StartError`]; in this case the group shuts down, too.
     pub async fn start_with(config: StoreConfig, dial: Dial, tasks: TaskGroup) -> Result<StoreHandle, StartError> {
         let started = start(config, dial, &tasks).await;
         if started.is_err() {
@@ -75,8 +75,8 @@ pub struct StoreHandle {
 }
 
 impl StoreHandle {
-    /// Replaces the AllocSvrs of the set file, with their weights, from now on. While this member leads, sections are
-    /// distributed by them; one that is not among them cannot register.
+    /// Returns a function that replaces the AllocSvrs of the set file, with their weights. While this member leads, it
+    /// distributes sections among them; an AllocSvr that is not listed cannot register.
     pub fn declarer(&self) -> impl Fn(&[AllocSpec]) + Send + Sync + use<> {
         let allocs = self.allocs.clone();
         move |declared| {
@@ -90,24 +90,25 @@ impl StoreHandle {
         }
     }
 
-    /// Raft id of the leader, where this member knows one.
+    /// Returns the Raft id of the leader, if this member knows one.
     #[must_use]
     pub fn leader(&self) -> Option<u64> {
         self.node.handle().leader()
     }
 
-    /// Whether this member leads.
+    /// Returns whether this member leads.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.node.handle().is_leader()
     }
 
-    /// Returns, at any time and after the end too, whether this member was removed from its store: it stops then.
+    /// Returns a function that reports, at any time and also after the end, whether this member was removed from its
+    /// store. A removed member stops.
     pub fn removal(&self) -> impl Fn() -> bool + Send + Sync + 'static + use<> {
         self.node.removal()
     }
 
-    /// Named checks of whether this member takes part and is current.
+    /// Returns named checks of whether this member takes part and is current.
     #[must_use]
     pub fn readiness(&self) -> Checks {
         self.view.readiness()
@@ -120,27 +121,27 @@ impl StoreHandle {
         while checks.ask().is_err() {
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() {
-                    // The Raft library has stopped: the member never gets ready, and its group shuts down.
+                    // The Raft library has stopped, so the member never gets ready, and its group shuts down.
                     std::future::pending::<()>().await;
                 },
-                // The last message that a follower received is no such change.
+                // A message that a follower receives is no such change.
                 () = tokio::time::sleep(READY_INTERVAL) => {}
             }
         }
     }
 
-    /// Stops the member: transfers leadership where it has it, ends the group's tasks, stops the Raft library, and
-    /// returns when everything is written and the data directory is free.
+    /// Stops the member: transfers its leadership, ends the group's tasks, stops the Raft library, and returns when
+    /// everything is written and the data directory is released.
     ///
     /// # Errors
-    /// [`Hung`] when storage did not end in time.
+    /// [`Hung`] if the storage did not stop in time.
     pub async fn shutdown(self) -> Result<(), Hung> {
         let StoreHandle { node, view, tasks, .. } = self;
         node.shutdown(&tasks, || drop(view)).await
     }
 }
 
-/// Why a member does not start.
+/// Error: a member does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration is invalid.
@@ -193,7 +194,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let admission = Admission::new(&name, OwnFiles { dials, threads: 1 }, connection_metrics(&name))?;
     let services = Services::closed(&node, admission);
     let tls = sockets.peers.tls().cloned();
-    // The other members may be starting too, and probe this one.
+    // Other members may be starting too, and probe this member.
     server::serve(services.clone(), &spec.name, sockets, tasks).map_err(StartError::Listen)?;
 
     let raises = RaisesApplied::default();
@@ -242,7 +243,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     Ok(StoreHandle { node, view, allocs, tasks: tasks.clone() })
 }
 
-/// Runs what decides on the owners of sections.
+/// Runs the tasks that decide on the owners of sections.
 fn run_owners(tasks: &TaskGroup, arbiter: ArbiterShell, reach: impl Future<Output = ()> + Send + 'static) {
     spawn(tasks, "store reach", Kind::Critical, reach);
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
@@ -254,14 +255,14 @@ fn run_gauges(tasks: &TaskGroup, view: &View) {
     spawn(tasks, "top sections", Kind::Disposable, top_sections::update(view.clone()));
 }
 
-/// Runs what this set's store does with those of other sets.
+/// Runs the tasks that communicate with the stores of other sets.
 fn run_between(tasks: &TaskGroup, between: Between, migrations: Migrations, awaits: watch::Sender<String>) {
     spawn(tasks, "store migrations", Kind::Critical, migrations.run());
     spawn(tasks, "store exchange", Kind::Critical, exchange::run(between.clone()));
     spawn(tasks, "store quarantine", Kind::Critical, quarantine::run(between, awaits));
 }
 
-/// Opens what records operations, before the services whose operations it records.
+/// Opens the recorder of operations, before the services that record.
 fn open_audit(
     services: &Services,
     replicated: &ReplicatedSet,
@@ -279,7 +280,7 @@ fn open_audit(
     }
 }
 
-/// The members of the set file; `apart`: Raft has a port of its own.
+/// Returns the members of the set file. `apart`: Raft has a port of its own.
 fn peers(spec: &SetSpec, apart: bool) -> Vec<Peer> {
     let peer = |store: &StoreSpec| Peer {
         id: store.id,
@@ -290,13 +291,14 @@ fn peers(spec: &SetSpec, apart: bool) -> Vec<Peer> {
     spec.stores.iter().map(peer).collect()
 }
 
-/// The admin ports of the set, the one of this member first.
+/// Returns the admin ports of the set, starting with this member's.
 fn admin_addrs(spec: &SetSpec, id: u64) -> Vec<String> {
     let (own, others): (Vec<_>, Vec<_>) = spec.stores.iter().partition(|store| store.id == id);
     own.into_iter().chain(others).filter_map(|store| store.admin.clone()).collect()
 }
 
-/// The only store of a set may have lost its data, and no other one could report it.
+/// Checks that an empty data directory is not formed by the only store of a set without `form`: no other store could
+/// report whether it ever held data.
 fn check_form(node: &RaftNode<SetState>, data: &DataDir, spec: &SetSpec, form: bool) -> Result<(), StartError> {
     if form || !node.is_fresh() || spec.stores.len() > 1 {
         return Ok(());
@@ -312,7 +314,7 @@ fn check_form(node: &RaftNode<SetState>, data: &DataDir, spec: &SetSpec, form: b
 fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Output = ()> + Send + 'static) {
     let stopping = tasks.token();
     tasks.spawn(name, kind, async move {
-        // In this order, because a shutdown also ends what the task watches, and that is no fault then.
+        // Shutdown first: it also ends the channels that the task watches, and such an end is no fault.
         tokio::select! {
             biased;
             () = stopping.cancelled() => {}
@@ -321,7 +323,7 @@ fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Ou
     });
 }
 
-/// Defines the set and its lease terms where that is due, or ends when the stored ones differ.
+/// Defines the set and its lease terms if this is due, or returns if the stored ones differ.
 async fn agree_on_definition(replicated: ReplicatedSet, set: Arc<DeclaredSet>, terms: Terms) {
     if let Err(mismatch) = definition::define_set(&replicated, &set).await {
         return tracing::error!(error = %mismatch, "the set file does not match the store");

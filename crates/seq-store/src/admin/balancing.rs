@@ -1,6 +1,6 @@
 //! Moves of sections to a node, and pauses of balancing.
 //!
-//! **Invariant:** a section is moved only to a node that can own it: a node that the arbiter gives sections to.
+//! **Invariant:** a section is moved only to a node to which the arbiter gives sections.
 
 use std::collections::BTreeSet;
 
@@ -19,15 +19,15 @@ use tonic::Status;
 use super::nodes::{NodeAdmin, refused, unknown};
 use crate::preconditions::{self, Required};
 
-/// The pause of balancing, for people.
+/// Returns the pause of balancing, for people.
 pub(crate) fn pause(state: &State) -> Option<BalancingPause> {
     let pause = state.balancing.paused()?;
     Some(BalancingPause { principal: pause.principal.clone(), since_unix_ms: pause.since_unix_ms })
 }
 
 impl NodeAdmin {
-    /// Moves sections to a node, or has them balanced again, if the plan of the request is the required plan. Where all
-    /// of them are as requested already, it requires none.
+    /// Moves sections to a node, or has them balanced again, if the request's plan matches the current plan. No plan is
+    /// required if all sections are as requested already.
     pub(super) async fn move_sections(&self, request: MoveSectionsRequest) -> Result<MoveSectionsResponse, Status> {
         let MoveSectionsRequest { set, sections, node, dry_run, plan } = request;
         if sections.is_empty() || sections.len() > limits::MAX_MOVED {
@@ -42,7 +42,7 @@ impl NodeAdmin {
             return Ok(now.response(false));
         }
         let change = required.begin(self.replicated.raft()).await?;
-        // Another change may have been made meanwhile.
+        // Another change may have been made before the begin.
         let now = self.foresee_move(&sections, &node)?;
         if now.is_made || change.is_none() {
             return Ok(now.response(false));
@@ -114,7 +114,7 @@ impl NodeAdmin {
         Ok(PauseBalancingResponse { changed: true, ..now })
     }
 
-    /// Refuses a change that the group's format does not have, on the leader.
+    /// Refuses a change that the group's format lacks. Runs on the leader.
     fn check_format(&self) -> Result<(), Status> {
         self.plan()?;
         let format = self.replicated.raft().state().format();
@@ -131,12 +131,12 @@ impl NodeAdmin {
     }
 }
 
-/// What a move of sections would meet.
+/// Foreseen result of a move of sections.
 struct ForeseenMove {
-    /// `None`: they are balanced again.
+    /// New node of the sections; `None` if they are balanced again.
     to: Option<NodeId>,
     sections: Vec<MovedSection>,
-    /// Whether all sections are as requested.
+    /// Whether all sections are as requested already.
     is_made: bool,
     plan: Fingerprint,
 }
@@ -147,7 +147,7 @@ impl ForeseenMove {
     }
 }
 
-/// The refusal of a node that the arbiter gives no sections to.
+/// Returns the refusal of a node to which the arbiter gives no sections.
 fn unfit(node: &NodeRecord, living: bool) -> Status {
     let (name, drained) = (&node.name, format!("it is drained (`seqsvr node undrain {}`)", node.name));
     let why = match () {

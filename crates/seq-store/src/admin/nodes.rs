@@ -1,7 +1,7 @@
 //! The service through which operators list and drain the AllocSvrs of a set.
 //!
-//! **Invariant:** the last node that could own sections is not drained, by two requests at once neither. Which nodes
-//! live is as old as the arbiter's last evaluation; which are drained is read while no other change is under way.
+//! **Invariant:** the last node that could own sections is not drained, not even by two concurrent requests. The live
+//! nodes are read from the arbiter's last evaluation, the drained nodes while no other change is in progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::sender::principal;
 pub(crate) struct NodeAdmin {
     pub(super) set: Arc<DeclaredSet>,
     pub(super) replicated: ReplicatedSet,
-    /// The plan of the arbiter beside the leader.
+    /// Newest plan of the arbiter; empty while this member does not lead.
     plan: watch::Receiver<Arc<Plan>>,
 }
 
@@ -39,7 +39,7 @@ impl NodeAdmin {
         NodeAdmin { set, replicated, plan }
     }
 
-    /// The arbiter's plan, on the member that leads a majority: without one the plan is out of date.
+    /// Returns the arbiter's plan, on a member that leads a majority; without a majority the plan is out of date.
     pub(super) fn plan(&self) -> Result<Arc<Plan>, Status> {
         let raft = self.replicated.raft();
         raft.check_quorum()?;
@@ -71,7 +71,7 @@ impl NodeAdminService for NodeServer {
 
     async fn set_terms(&self, request: Request<SetTermsRequest>) -> Result<Response<SetTermsResponse>, Status> {
         let (admin, request) = (self.0.get()?, request.into_inner());
-        // On the leader only: another member's terms may be old.
+        // On the leader only, because another member's terms may be old.
         admin.plan()?;
         admin.check_set(&request.set)?;
         let wanted =
@@ -114,8 +114,8 @@ impl NodeAdmin {
         Err(Reason::OtherSet.status(text))
     }
 
-    /// Drains a node, or ends that, if the plan of the request is the one that it requires. Where the node is as
-    /// requested already, it requires none: a repeat finds its own change.
+    /// Begins or ends a drain of a node, if the request's plan matches the current plan. No plan is required if the
+    /// node is as requested already, so a repeated request finds its own change.
     async fn drain(&self, request: DrainNodeRequest) -> Result<DrainNodeResponse, Status> {
         let DrainNodeRequest { set, node: name, drained, dry_run, plan, together } = request;
         let required = Required::new(dry_run, plan);
@@ -124,7 +124,7 @@ impl NodeAdmin {
             return Ok(now.response(false));
         }
         let change = required.begin(self.replicated.raft()).await?;
-        // Another change may have been made meanwhile.
+        // Another change may have been made before the begin.
         let now = self.foresee(&name, drained, &together)?;
         if now.was == drained {
             return Ok(now.response(false));
@@ -144,7 +144,8 @@ impl NodeAdmin {
         Ok(now.response(true))
     }
 
-    /// What a drain of a node rests on, by the applied state and the arbiter's last evaluation of which nodes live.
+    /// Returns the preconditions and the result of a drain, by the applied state and the live nodes of the arbiter's
+    /// last evaluation.
     fn foresee(&self, name: &str, drained: bool, together: &[String]) -> Result<Foreseen, Status> {
         let living = self.plan()?.living.clone();
         let foreseen = self.replicated.read(|state| {
@@ -164,8 +165,8 @@ impl NodeAdmin {
         foreseen.ok_or_else(|| unknown(name))
     }
 
-    /// Replaces the terms in force; returns those in force then, whether anything changed, and the plan as it was
-    /// before.
+    /// Replaces the terms in force. Returns the terms that are then in force, whether anything changed, and the plan as
+    /// it was before.
     async fn set_terms(&self, terms: Terms, required: Required) -> Result<(Terms, bool, Fingerprint), Status> {
         let read = || self.replicated.read(|state| (state.terms, preconditions::terms(state, Some(terms))));
         if let (Some(in_force), plan) = read()
@@ -194,14 +195,14 @@ impl NodeAdmin {
     }
 }
 
-/// What a drain of a node, or its end, would meet.
+/// Foreseen result of a drain of a node, or of its end.
 struct Foreseen {
     id: NodeId,
-    /// Whether it is drained.
+    /// Whether the node is drained already.
     was: bool,
     /// The other live nodes that could own its sections.
     left: BTreeSet<NodeId>,
-    /// Number of sections that it owns.
+    /// Number of sections that the node owns.
     sections: u32,
     plan: Fingerprint,
 }
@@ -212,7 +213,7 @@ impl Foreseen {
     }
 }
 
-/// The refusal of a name that no node of the set has.
+/// Returns the refusal of a name that no node of the set has.
 pub(super) fn unknown(name: &str) -> Status {
     let text = CommandRefusal::UnknownName { name: name.to_owned() }.to_string();
     Reason::UnknownNode.status_as(Code::NotFound, text)
@@ -222,7 +223,7 @@ pub(super) fn refused(refusal: &CommandRefusal) -> Status {
     Reason::of_command(refusal).status(refusal.to_string())
 }
 
-/// Number of sections that each node owns, in any incarnation.
+/// Returns the number of sections that each node owns, in any incarnation.
 fn owned(state: &State) -> BTreeMap<NodeId, u32> {
     let mut owned = BTreeMap::new();
     for owner in state.sections.residents().filter_map(|(_, record)| record.owner) {

@@ -30,7 +30,7 @@ mod on_their_way;
 
 pub(crate) use on_their_way::OnTheirWay;
 
-/// How far the applied entries may lag behind the committed ones on a member that is ready.
+/// Number of entries by which a ready member's applied entries may lag behind the committed entries.
 const READY_LAG: u64 = 10_000;
 
 /// Interval at which gauges are set.
@@ -41,26 +41,26 @@ const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct View {
     pub(crate) replicated: ReplicatedSet,
     pub(crate) set: Arc<DeclaredSet>,
-    /// What a quarantine waits for, where this member leads.
+    /// Condition that a quarantine waits for; empty unless this member leads.
     pub(crate) awaited: Awaited,
     pub(crate) node: Arc<str>,
-    /// Addresses of the set's admin ports, this member's first.
+    /// Addresses of the set's admin ports, starting with this member's.
     pub(crate) admin_addrs: Vec<String>,
     pub(crate) revision: Arc<str>,
     pub(crate) started: Instant,
-    /// CPU time of the process so far, in microseconds.
+    /// Returns the CPU time of the process so far, in microseconds.
     pub(crate) cpu_us: fn() -> u64,
     /// TLS of the member's port.
     pub(crate) tls: Option<Tls>,
-    /// Random number of this start.
+    /// Random number of this start of the process.
     pub(crate) instance: u64,
-    /// What operators see of sets and migrations.
+    /// Sets and migrations, as operators see them.
     pub(crate) sets: SetAdmin,
     pub(crate) on_their_way: OnTheirWay,
 }
 
 impl View {
-    /// Named checks of whether this member takes part and is current.
+    /// Returns named checks of whether this member takes part and is current.
     pub(crate) fn readiness(&self) -> Checks {
         let mut checks = Checks::new();
         let view = self.clone();
@@ -74,13 +74,13 @@ impl View {
         checks
     }
 
-    /// This member leads a majority that acknowledged it, or follows a leader that it receives from.
+    /// Checks that this member leads a majority that acknowledged it, or receives from the leader that it follows.
     fn check_leader(&self) -> Result<(), String> {
         let quorum = self.replicated.raft().quorum();
         if quorum.has_quorum() { Ok(()) } else { Err(quorum.to_string()) }
     }
 
-    /// This member has applied about everything that it knows to be committed.
+    /// Checks that this member has applied nearly all entries that it knows to be committed.
     fn check_applied(&self) -> Result<(), String> {
         let status = self.replicated.raft().status();
         let (committed, applied) = (status.committed_index, status.applied_index);
@@ -93,7 +93,7 @@ impl View {
         Ok(())
     }
 
-    /// The set is defined as in the set file.
+    /// Checks that the set is defined as in the set file.
     fn check_set(&self) -> Result<(), String> {
         match self.replicated.read(|state| definition::check_set(state, &self.set)) {
             Ok(true) => Ok(()),
@@ -102,7 +102,7 @@ impl View {
         }
     }
 
-    /// The set is not in quarantine.
+    /// Checks that the set is not in quarantine.
     fn check_quarantine(&self) -> Result<(), String> {
         match self.replicated.read(State::is_quarantined) {
             false => Ok(()),
@@ -110,12 +110,12 @@ impl View {
         }
     }
 
-    /// Why a restored set serves nothing.
+    /// Returns why a restored set serves nothing.
     fn quarantine(&self) -> String {
         quarantine::text(&self.set.name, &self.awaited.borrow())
     }
 
-    /// The status; `is_shown`: with what only operators see.
+    /// Returns the status. `is_shown`: including the fields for operators only.
     fn status(&self, is_shown: bool) -> StoreStatus {
         let raft = self.replicated.raft().status();
         let uids = self.set.layout.uids();
@@ -189,7 +189,7 @@ impl View {
         metrics::gauge!(ROUTE_VERSION, "node" => node.clone()).set(version as f64);
     }
 
-    /// Sets the gauges until it is dropped.
+    /// Updates the gauges until it is dropped.
     pub(crate) async fn update_gauges(self) {
         let mut tick = tokio::time::interval(GAUGE_INTERVAL);
         loop {
@@ -236,7 +236,7 @@ impl StatusService for StatusServer {
     }
 }
 
-/// Closed sets have no sections, and need not respond.
+/// Returns the number of sets that are not closed. Closed sets have no sections, and need not respond.
 fn open_sets(state: &State) -> u32 {
     let is_open = |peer: &&PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.closing < Closing::Closed);
     u32::from(state.closing < Closing::Closed) + state.sets.values().filter(is_open).count() as u32
@@ -247,7 +247,7 @@ fn ms(duration: Duration) -> u64 {
 }
 
 fn member(member: MemberStatus) -> StoreMember {
-    // At least one microsecond: 0 stands for an unknown round trip.
+    // At least one microsecond, because 0 stands for an unknown round trip.
     let us = |trip: Duration| u64::try_from(trip.as_micros()).unwrap_or(u64::MAX).max(1);
     StoreMember {
         id: member.id,

@@ -1,7 +1,7 @@
-//! The sections with the most section writes, as gauges of the leader.
+//! The sections whose ceilings rise most, as gauges of the leader.
 //!
-//! **Invariant:** the series are as many as there are ranks, whichever sections come and go: the index of a section is
-//! a value, and no label.
+//! **Invariant:** there is one series per rank, regardless of which sections come and go: the index of a section is a
+//! value, and no label.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use seq_core::{SectionId, Seq};
 
 use super::status::View;
 
-/// Sections that are shown.
+/// Number of sections that are shown.
 const RANKS: usize = 10;
 
-/// Over how long rises of ceilings are counted: the state of the largest set is read in milliseconds.
+/// Interval over which rises of ceilings are counted. The state of the largest set is read in milliseconds.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Sets the gauges until it is dropped.
+/// Updates the gauges until it is dropped.
 pub(crate) async fn update(view: View) {
     let mut tick = tokio::time::interval(INTERVAL);
     let mut before = None;
@@ -39,7 +39,8 @@ fn ceilings(state: &State) -> Ceilings {
     state.sections.residents().map(|(section, record)| (section, record.max_seq)).collect()
 }
 
-/// The sections whose ceilings rose most, with by how much, the first one most. One that came since is left out.
+/// Returns the sections whose ceilings rose most, in descending order, with their rises. A section that is new in `now`
+/// is left out.
 fn top(before: &Ceilings, now: &Ceilings) -> Vec<(SectionId, u64)> {
     let rise =
         |(section, ceiling): (&SectionId, &Seq)| Some((*section, ceiling.0.saturating_sub(before.get(section)?.0)));

@@ -1,6 +1,6 @@
-//! Since when sections are on their way to another set, as this member observes it: for operators alone.
+//! How long sections have been on their way to another set, as this member observes it; only for operators.
 //!
-//! Each section of a migration is on its way for milliseconds. One that stays there is served by no set.
+//! Each section of a migration is on its way for milliseconds. If it stays there, no set serves it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +10,17 @@ use parking_lot::Mutex;
 use seq_core::SectionId;
 use seq_core::state::{SectionRecord, State};
 
-/// How long a section is on its way before it counts as delayed: many times the longest pause of a migration that
-/// advances.
+/// Time after which a section on its way counts as delayed: many times the longest pause of a migration that makes
+/// progress.
 const DELAYED_AFTER: Duration = Duration::from_secs(1);
 
-/// Sections on their way, with the time since which this member has known it. Clones are one.
+/// Sections on their way, with the time at which this member first observed them. Clones share the map.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OnTheirWay(Arc<Mutex<BTreeMap<SectionId, Instant>>>);
 
 impl OnTheirWay {
-    /// Looks at the state, and returns how many sections are delayed, and the milliseconds of the longest delay.
+    /// Updates the map from the state; returns the number of delayed sections, and the milliseconds of the longest
+    /// delay.
     pub(crate) fn delayed(&self, state: &State) -> (u32, u64) {
         self.delayed_at(all(state), Instant::now())
     }
@@ -35,7 +36,7 @@ impl OnTheirWay {
     }
 }
 
-/// The sections that departed and are not known to have arrived.
+/// Returns the sections that departed and are not known to have arrived.
 pub(super) fn all(state: &State) -> impl Iterator<Item = SectionId> {
     let departed = |record: &SectionRecord| matches!(record, SectionRecord::Departed(one) if !one.arrived);
     state.sections.known().filter(move |(_, record)| departed(record)).map(|(section, _)| section)
