@@ -1,7 +1,8 @@
-//! The file `audit.jsonl` in a member's data directory: the audit log as JSON lines, longer than the state keeps it.
+//! The file `audit.jsonl` in a member's data directory: the audit log as JSON lines, kept for longer than in the state.
 //!
-//! **Invariant:** every file is an intact chain. What an interrupted write left is removed at the start; where the log
-//! does not continue the file, as after this member was away for long, the file gets another name and a new one begins.
+//! **Invariant:** every file is an intact chain. The rest of an interrupted write is removed at the start. If the log
+//! does not continue the file, for example after this member was away for long, the file is renamed and a new file is
+//! begun.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,31 +16,31 @@ use seq_kit::wall_clock;
 use super::lines;
 use crate::replicated_set::ReplicatedSet;
 
-/// The file that is written.
+/// Name of the file that is being written.
 const NAME: &str = "audit.jsonl";
 
-/// Names of files that are complete begin with this, before the index of their first event.
+/// Prefix of the names of complete files, before the index of their first event.
 const COMPLETE: &str = "audit-";
 
-/// Length from which on another file is begun: some ten thousand operations.
+/// Length in bytes above which a new file is begun: some ten thousand operations.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// Most complete files that are kept: with [`MAX_BYTES`], 64 MiB of a data directory.
+/// Most complete files that are kept: together with [`MAX_BYTES`], 64 MiB of a data directory.
 const MAX_FILES: usize = 8;
 
-/// Interval at which the applied state is compared with the file. An operation is in the committed state at once.
+/// Interval at which the applied state is compared with the file. The committed state has an operation immediately.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Shortest time between two warnings about a disk that does not take the file, in intervals.
+/// Shortest time between two warnings about a failing write, in intervals.
 const WARN_INTERVALS: u32 = 240;
 
-/// Writes the file.
+/// Writer of the file.
 pub(crate) struct AuditFile {
     dir: PathBuf,
     replicated: ReplicatedSet,
 }
 
-/// The end of the file.
+/// End of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct End {
     index: u64,
@@ -60,7 +61,7 @@ impl AuditFile {
         let (mut end, mut failures) = (None, 0u32);
         loop {
             let (dir, replicated) = (self.dir.clone(), self.replicated.clone());
-            // Behind what is applied by now, so the events of before a shutdown are written.
+            // The file may lag behind the applied state, so the events before a shutdown are still written.
             let is_last = stopping.is_cancelled();
             let due = replicated.read(|state| end.is_none_or(|end: End| end.index != state.audit.last().0));
             if due {
@@ -69,7 +70,8 @@ impl AuditFile {
                 match written.map_err(io::Error::other).flatten() {
                     Ok(written) => (end, failures) = (Some(written), 0),
                     Err(error) => {
-                        // Read again at the next attempt: what was written is not known.
+                        // The end is read again at the next attempt, because the extent of the failed write is not
+                        // known.
                         end = None;
                         if failures % WARN_INTERVALS == 0 {
                             tracing::warn!(dir = %self.dir.display(), %error, "the audit log is not written to its file");
@@ -89,14 +91,15 @@ impl AuditFile {
     }
 }
 
-/// What the file lacks.
+/// Part of the log that the file lacks.
 #[derive(Debug, PartialEq, Eq)]
 enum Lacks {
-    /// Nothing yet: the state has not applied again what the file has, as after a start.
+    /// Nothing yet: the state has not reached the end of the file, as after a start.
     Waits,
     /// These events, from its end on.
     Events(Vec<AuditEvent>),
-    /// Its continuation is no longer kept, or is another one: these events are the beginning of another file.
+    /// These events, as the beginning of a new file: the log no longer keeps the events that continue the file, or
+    /// differs from it.
     Anew(AuditHash, Vec<AuditEvent>),
 }
 
@@ -111,7 +114,7 @@ fn lacks(audit: &Audit, end: End) -> Lacks {
     if continues { Lacks::Events(after(end.index)) } else { Lacks::Anew(base, after(0)) }
 }
 
-/// Appends what the file lacks. Blocks while it writes.
+/// Appends the events that the file lacks. Blocks while it writes.
 fn step(dir: &Path, end: Option<End>, read: impl FnOnce(End) -> Lacks) -> io::Result<End> {
     let end = match end {
         Some(end) => end,
@@ -122,7 +125,7 @@ fn step(dir: &Path, end: Option<End>, read: impl FnOnce(End) -> Lacks) -> io::Re
         Lacks::Events(events) => append(dir, end, &events)?,
         Lacks::Anew(base, events) => {
             if end.index > 0 {
-                tracing::warn!(dir = %dir.display(), last = end.index, "the audit log does not continue its file: another one is begun");
+                tracing::warn!(dir = %dir.display(), last = end.index, "the audit log does not continue its file: a new file is begun");
             }
             rotate(dir, end)?;
             append(dir, End { hash: base, ..End::default() }, &events)?
@@ -135,8 +138,8 @@ fn step(dir: &Path, end: Option<End>, read: impl FnOnce(End) -> Lacks) -> io::Re
     Ok(end)
 }
 
-/// Reads the end of the file, and removes what an interrupted write left. Where there is none, the last complete file
-/// goes on.
+/// Reads the end of the file, and removes the rest of an interrupted write. If there is no file, continues from the end
+/// of the last complete file.
 fn open(dir: &Path) -> io::Result<End> {
     let path = dir.join(NAME);
     let mut file = match fs::read(&path) {
@@ -162,15 +165,15 @@ fn open(dir: &Path) -> io::Result<End> {
             Ok(End { index: last.index, hash: last.hash, first: first.index, bytes: file.len() as u64 })
         }
         Err(damage) => {
-            // Kept for an investigation; it is not continued.
-            tracing::error!(path = %path.display(), %damage, "the file of the audit log was changed: another one is begun");
+            // The file is kept for an investigation, but not continued.
+            tracing::error!(path = %path.display(), %damage, "the file of the audit log was changed: a new file is begun");
             fs::rename(&path, dir.join(format!("{COMPLETE}damaged-{}.jsonl", wall_clock::now_ms())))?;
             Ok(End::default())
         }
     }
 }
 
-/// Names of the complete files, the oldest first.
+/// Returns the names of the complete files, starting with the oldest.
 fn complete(dir: &Path) -> io::Result<Vec<String>> {
     let mut complete = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -206,7 +209,7 @@ fn append(dir: &Path, mut end: End, events: &[AuditEvent]) -> io::Result<End> {
     Ok(end)
 }
 
-/// Gives the file the name of a complete one, and removes the oldest of those.
+/// Renames the file to the name of a complete file, and removes the oldest complete files.
 fn rotate(dir: &Path, end: End) -> io::Result<()> {
     if end.bytes == 0 {
         return Ok(());
@@ -224,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// The log after so many operations that were begun.
+    /// Returns the log after this number of begun operations.
     fn log(events: u64) -> Audit {
         let mut state = State::default();
         for number in 1..=events {
@@ -236,7 +239,7 @@ mod tests {
         state.audit
     }
 
-    /// One attempt of a process that has just started.
+    /// Writes as a process that has just started.
     fn write(dir: &Path, audit: &Audit) -> End {
         step(dir, None, |end| lacks(audit, end)).unwrap()
     }
@@ -252,11 +255,11 @@ mod tests {
         let dir = dir.path();
         write(dir, &log(3));
         assert_eq!(verified(dir, NAME), [1, 2, 3]);
-        // The state is loaded from a snapshot, and has not applied the rest again.
+        // The state is loaded from a snapshot, and has not applied the rest of the log again.
         let whole = fs::read(dir.join(NAME)).unwrap();
         assert_eq!(write(dir, &log(1)).index, 3);
         assert_eq!(fs::read(dir.join(NAME)).unwrap(), whole);
-        // Power is lost within the write of the fourth one.
+        // Power is lost during the write of the fourth event.
         write(dir, &log(4));
         let longer = fs::read(dir.join(NAME)).unwrap();
         for length in whole.len()..longer.len() {
@@ -276,7 +279,7 @@ mod tests {
         let end = write(dir, &log(kept + 10));
         assert_eq!(verified(dir, "audit-00000000000000000001.jsonl"), [1, 2, 3]);
         assert_eq!(verified(dir, NAME), (11..=kept + 10).collect::<Vec<_>>());
-        // It begins where the complete one ended, where that was rotated for its length.
+        // After a rotation for its length, the file begins where the complete file ended.
         rotate(dir, end).unwrap();
         write(dir, &log(kept + 12));
         assert_eq!(verified(dir, NAME), [kept + 11, kept + 12]);

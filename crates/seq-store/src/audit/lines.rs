@@ -1,8 +1,7 @@
-//! Events of the audit log as lines of JSON, and the check of a file that has them.
+//! Events of the audit log as lines of JSON, and the check of a file of such lines.
 //!
-//! A line is the event with the hash before it and its own. There is one form of it: a file is intact only if each of
-//! its lines is written again with the same bytes, so no byte can be changed, not even one that does not matter to
-//! JSON.
+//! A line is the event with the hash before it and its own hash. The form of a line is unique: a file is intact only if
+//! each of its lines is written again with the same bytes. So no byte can be changed, even if JSON ignores it.
 
 use seq_core::state::{AuditEvent, AuditHash, AuditRecord, BeginOperation, EndOperation};
 use serde::{Deserialize, Serialize};
@@ -27,7 +26,7 @@ struct Begun {
     principal: String,
     node: String,
     operation: String,
-    /// In hexadecimal digits; `null`: none.
+    /// In hexadecimal digits; `null` if there is no plan.
     plan: Option<String>,
 }
 
@@ -35,11 +34,11 @@ struct Begun {
 #[serde(deny_unknown_fields)]
 struct Ended {
     operation: u64,
-    /// `null`: it was carried out.
+    /// `null` if the operation was carried out.
     refusal: Option<String>,
 }
 
-/// The line of an event, without its end.
+/// Returns the line of an event, without its line end.
 ///
 /// # Panics
 /// Never: texts and numbers are JSON.
@@ -60,10 +59,10 @@ pub fn line(event: &AuditEvent, previous: AuditHash) -> String {
         .expect("texts and numbers are JSON")
 }
 
-/// The event of a line, with the hash of the one before it.
+/// Parses a line; returns its event, with the hash of the event before it.
 ///
 /// # Errors
-/// What the line is not.
+/// Why the line is no event.
 pub fn event(text: &str) -> Result<(AuditEvent, AuditHash), String> {
     let Line { index, at_unix_ms, begun, ended, previous, hash } =
         serde_json::from_str(text).map_err(|error| format!("it is no event: {error}"))?;
@@ -101,27 +100,27 @@ fn digest(text: &str) -> Result<AuditHash, String> {
 /// A file whose chain is intact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// Hash of the event before the first one; zeros: the file has the log from its beginning.
+    /// Hash of the event before the first event; zeros if the file has the log from its beginning.
     pub base: AuditHash,
     /// The events, at least one.
     pub events: Vec<AuditEvent>,
 }
 
-/// What is wrong with a file, and where.
+/// A defect of a file, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct Damage {
-    /// The line, from 1 on.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The defect.
     pub what: String,
 }
 
 /// Checks the lines of a file and their chain.
 ///
 /// # Errors
-/// The first [`Damage`]. Events that are missing at the end are none: compare the last hash with that of the store, or
-/// of another copy.
+/// The first [`Damage`]. Missing events at the end are not detected: compare the last hash with the hash in the store,
+/// or in another copy.
 pub fn verify(file: &[u8]) -> Result<Verified, Damage> {
     let lines = file.iter().filter(|byte| **byte == b'\n').count();
     let damage = |line: usize, what: String| Damage { line, what };
@@ -198,7 +197,7 @@ mod tests {
                 changed[at] ^= change;
                 let damage = verify(&changed).expect_err(&format!("byte {at} ^ {change}"));
                 let line = whole[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
-                // A line that lost its end is one with the next.
+                // A line that lost its line end runs into the next line.
                 assert!((line..=line + 1).contains(&damage.line), "byte {at} ^ {change}: {damage}");
             }
         }
@@ -215,7 +214,7 @@ mod tests {
         assert_eq!(refused(&[0, 1, 1, 2]).line, 3);
         assert_eq!(verify(&whole.as_bytes()[..whole.len() - 1]).unwrap_err().to_string(), "line 4: it ends early");
         assert_eq!(verify(b"").unwrap_err().to_string(), "line 1: there is no event");
-        // A file that begins later is intact, and shows it.
+        // A file that begins later is intact, and its base shows where it begins.
         let later = verify(lines[2..].concat().as_bytes()).unwrap();
         assert_eq!((later.events[0].index, later.base == AuditHash::default()), (3, false));
     }

@@ -1,7 +1,7 @@
-//! Records operations: a begin is committed before one is carried out, an end after it.
+//! Records operations: the begin is committed before an operation is carried out, and the end after it.
 //!
-//! The end is recorded by a task of the member, so a caller that disconnects does not prevent it; and by the leader of
-//! that time, which a transfer of leadership makes another member.
+//! A task of the member records the end, so a caller that disconnects does not prevent it. The end is committed by the
+//! leader of that time, which can be another member after a transfer of leadership.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,34 +24,34 @@ use crate::leader_link::LeaderHop;
 use crate::replicated_set::{ReplicatedSet, SetState};
 use crate::sender::principal;
 
-/// Most ends that wait to be recorded. More operations than that are not under way at one member.
+/// Most ends that wait to be recorded. A member has no more operations in progress than that.
 const MAX_ENDS: usize = 1_024;
 
-/// How long the end of an operation is tried to be recorded: longer than an election.
+/// Time during which recording the end of an operation is retried: longer than an election.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Interval between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The method by which a member that no longer leads records an end.
+/// Method by which a member that no longer leads records an end.
 const END_METHOD: &str = "/seqsvr.v1.AuditService/EndOperation";
 
 /// An operation to record.
 pub(crate) struct Operation {
-    /// As the command line has it.
+    /// Text of the operation, as in the command line.
     pub(crate) text: String,
-    /// Fingerprint of its plan; 0: none.
+    /// Fingerprint of its plan; 0 if it has none.
     pub(crate) plan: u64,
 }
 
 impl Operation {
-    /// One that rests on no plan.
+    /// Creates an operation without a plan.
     pub(crate) fn new(text: String) -> Operation {
         Operation { text, plan: 0 }
     }
 }
 
-/// Records the operations that this member carries out.
+/// Recorder of the operations that this member carries out.
 pub(crate) struct Recorder {
     replicated: ReplicatedSet,
     node: Arc<str>,
@@ -65,25 +65,25 @@ struct End {
     recorded: oneshot::Sender<()>,
 }
 
-/// What records the ends; run by [`Ends::run`].
+/// Task that records the ends; run by [`Ends::run`].
 pub(crate) struct Ends {
     replicated: ReplicatedSet,
     leader: LeaderHop,
     ends: mpsc::Receiver<End>,
 }
 
-/// A recorder, and the task that it needs.
+/// Creates a recorder, and the task that it needs.
 pub(crate) fn ends(replicated: &ReplicatedSet, leader: LeaderHop, node: &str) -> (Recorder, Ends) {
     let (sender, receiver) = mpsc::channel(MAX_ENDS);
     let recorder = Recorder { replicated: replicated.clone(), node: node.into(), ends: sender };
     (recorder, Ends { replicated: replicated.clone(), leader, ends: receiver })
 }
 
-/// Carries out what the store does by itself between the records of its begin and its end. It is carried out alone
-/// where this member does not lead, or the group's format has no audit log.
+/// Carries out an operation of the store itself between the records of its begin and its end. Nothing is recorded if
+/// this member does not lead, or if the group's format has no audit log.
 ///
 /// # Errors
-/// The errors of `carry_out`.
+/// The error of `carry_out`.
 pub(crate) async fn recorded<R>(
     replicated: &ReplicatedSet,
     node: &str,
@@ -108,11 +108,11 @@ pub(crate) async fn recorded<R>(
 }
 
 impl Recorder {
-    /// Carries an operation out between the records of its begin and its end. On a member that does not lead, and in a
-    /// group whose format has no audit log, it is carried out alone.
+    /// Carries out an operation between the records of its begin and its end. Nothing is recorded on a member that does
+    /// not lead, or in a group whose format has no audit log.
     ///
     /// # Errors
-    /// Those of `carry_out`, and of the begin, which is not carried out then.
+    /// The error of `carry_out`, or of recording the begin; in the second case the operation is not carried out.
     pub(crate) async fn record<Q, R, F>(
         &self,
         request: Request<Q>,
@@ -141,19 +141,20 @@ impl Recorder {
         let outcome = carry_out(request).await;
         open.refusal = outcome.as_ref().err().map(refusal);
         let recorded = open.end();
-        // The response comes after the record, so that a list after it has it.
+        // The response follows the record, so that a later list includes it.
         let _ = tokio::time::timeout(END_TIMEOUT, recorded).await;
         outcome
     }
 }
 
-/// The reason of a refusal, and its text.
+/// Returns the reason of a refusal, and its text.
 fn refusal(status: &Status) -> String {
     let reason = status::reason(status).unwrap_or_else(|| format!("{:?}", status.code()));
     format!("{reason}: {}", status.message())
 }
 
-/// An operation that was begun. Dropping it ends it: the caller disconnected, and it may have been carried out.
+/// An operation that has begun. Dropping it ends it: the caller disconnected, and the operation may have been carried
+/// out.
 struct Open<'a> {
     number: u64,
     ends: &'a mpsc::Sender<End>,
@@ -220,7 +221,7 @@ impl Ends {
     }
 }
 
-/// Whether operations are recorded: the group's format has an audit log.
+/// Returns whether operations are recorded, that is, whether the group's format has an audit log.
 pub(super) fn is_recorded(raft: &RaftHandle<SetState>) -> bool {
     raft.state().format() >= BeginOperation::SINCE
 }

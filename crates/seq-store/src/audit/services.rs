@@ -1,6 +1,7 @@
-//! The services of operators, with every change recorded: what reads, plans or tries without a change is passed on.
+//! The services of operators, with every change recorded. Requests that only read, plan or try are passed on without a
+//! record.
 //!
-//! An operation is one request: `store replace` is two, an addition and a change of voters.
+//! An operation is one request: `store replace` is two operations, an addition and a change of voters.
 
 use std::fmt::Display;
 
@@ -32,7 +33,7 @@ pub(crate) struct Audited<S> {
     pub(crate) recorder: Gate<Recorder>,
 }
 
-/// The numbers or names in a list, with spaces between.
+/// Returns the numbers or names in a list, each after a space.
 fn list(items: impl IntoIterator<Item = impl Display>) -> String {
     items.into_iter().map(|item| format!(" {item}")).collect()
 }

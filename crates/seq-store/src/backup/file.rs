@@ -6,8 +6,8 @@
 //!
 //! Numbers are little-endian; the header is a `BackupHeader` of `backup.proto`, the state a body of [`SetState`].
 //!
-//! **Invariant:** the checksum stands at the end in every format, and is checked before the version: a flipped bit is
-//! reported as damage and never as a newer format.
+//! **Invariant:** the checksum is at the end in every format, and is checked before the version. So a flipped bit is
+//! reported as damage, and never as a newer format.
 
 use prost::Message;
 use seq_proto::v1::BackupHeader;
@@ -18,7 +18,7 @@ use crate::replicated_set::SetState;
 
 const MAGIC: [u8; 8] = *b"SEQSVRBK";
 
-/// The format that is written, and the only one that is read.
+/// Format of written files, and the only format that is read.
 const FORMAT: u32 = 1;
 
 /// Bytes before the header.
@@ -30,10 +30,10 @@ const CHECKSUM_BYTES: usize = 32;
 /// Bytes of the secret in the header.
 pub(crate) const SECRET_BYTES: usize = 32;
 
-/// A backup, whose bytes are intact.
+/// A backup whose bytes are intact.
 #[derive(Clone, PartialEq)]
 pub struct Backup {
-    /// What it is of.
+    /// Subject, time and source of the backup.
     pub header: BackupHeader,
     /// The format of the file.
     pub format: u32,
@@ -43,7 +43,8 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Encodes a file, with the state in the format that `header` names. It has everything but the length of the state.
+    /// Encodes a file, with the state in the format that `header` names. All fields of `header` but the length of the
+    /// state must be set.
     pub(crate) fn encode(header: BackupHeader, state: &SetState) -> Vec<u8> {
         let state = state.encode(header.state_format as u16);
         let header = BackupHeader { state_bytes: state.len() as u64, ..header };
@@ -63,7 +64,7 @@ impl Backup {
     /// Decodes a file and checks all of it.
     ///
     /// # Errors
-    /// [`BackupError`]: it is no backup, damaged, or of a newer format.
+    /// [`BackupError`]: the file is no backup, damaged, or of a newer format.
     pub fn decode(file: &[u8]) -> Result<Backup, BackupError> {
         if !file.starts_with(&MAGIC[..file.len().min(MAGIC.len())]) || file.is_empty() {
             return Err(BackupError::NoBackup);
@@ -95,18 +96,18 @@ impl Backup {
         Ok(Backup { header, format, checksum, state })
     }
 
-    /// The checksum in hexadecimal digits.
+    /// Returns the checksum in hexadecimal digits.
     #[must_use]
     pub fn checksum_text(&self) -> String {
         hex(&self.checksum)
     }
 
-    /// The format of the state.
+    /// Returns the format of the state.
     pub(crate) fn state_format(&self) -> u16 {
         self.header.state_format as u16 // Checked when it was decoded.
     }
 
-    /// The state that it is of.
+    /// Returns the state in the backup.
     #[must_use]
     pub fn state(&self) -> &SetState {
         &self.state
@@ -124,48 +125,48 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Why a file is not read as a backup.
+/// Error: a file cannot be read as a backup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackupError {
-    /// It begins with other bytes.
+    /// The file begins with other bytes.
     #[error("is no backup of seqsvr")]
     NoBackup,
-    /// It ends early.
+    /// The file ends early.
     #[error("is truncated: it has {bytes} bytes")]
     Truncated {
-        /// Its length.
+        /// Length of the file.
         bytes: usize,
     },
-    /// Its bytes are not those that were written, or some are missing.
+    /// Bytes of the file were changed, or are missing.
     #[error("is damaged: its SHA-256 is {found}, and should be {stored}")]
     Damaged {
-        /// Computed over the file.
+        /// Checksum computed over the file.
         found: String,
-        /// Stored in the file.
+        /// Checksum stored in the file.
         stored: String,
     },
-    /// It was made by a newer program.
+    /// The file was made by a newer program.
     #[error("has format {found}, newer than {newest}, the newest that this program reads")]
     NewerFormat {
-        /// Its format.
+        /// Format of the file.
         found: u32,
-        /// The newest that is known.
+        /// The newest format that this program knows.
         newest: u32,
     },
-    /// The state in it is of a format that this program does not read.
+    /// The state in the file has a format that this program does not read.
     #[error("has a state of format {found}, and this program reads {oldest} to {newest}")]
     StateFormat {
-        /// Its format.
+        /// Format of the state.
         found: u32,
-        /// The oldest that is read.
+        /// The oldest format that this program reads.
         oldest: u32,
-        /// The newest that is read.
+        /// The newest format that this program reads.
         newest: u32,
     },
-    /// The checksum holds, and the content is not of the format.
+    /// The checksum is right, but the content does not have the form of the format.
     #[error("is malformed: {what}")]
     Malformed {
-        /// What does not hold.
+        /// Violated rule of the format.
         what: String,
     },
 }

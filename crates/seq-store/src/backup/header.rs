@@ -1,4 +1,4 @@
-//! The header of a backup: what it is of, and when and from what it was made.
+//! The header of a backup: its subject, its time and its source.
 
 use seq_core::state::{SetDefinition, State};
 use seq_kit::wall_clock;
@@ -6,7 +6,7 @@ use seq_proto::v1::BackupHeader;
 
 use super::file::SECRET_BYTES;
 
-/// The header of a backup that is made now. It has everything but the length of the state, and a secret of its own.
+/// Returns the header of a backup that is made now, with a new secret. The length of the state is still missing.
 pub(crate) fn of(cluster: &str, set: &SetDefinition, format: u16, state: &State, log_index: u64) -> BackupHeader {
     let mut secret = vec![0; SECRET_BYTES];
     getrandom::fill(&mut secret).expect("the operating system gives random numbers");

@@ -1,9 +1,9 @@
-//! A backup that no leader makes: from the data directory of a member that survived its majority, or from an older
-//! backup, each with the ceilings that running nodes still know.
+//! A backup that is made without a leader: from the data directory of a member that survived its majority, or from an
+//! older backup. In both cases the ceilings that running nodes still know can be added.
 //!
-//! What follows the copy is unknown, as it is for any backup: the restore from it begins a new lineage, with the
-//! quarantine and the margin of one. Ceilings that nodes report only raise those of the copy, so a wrong report skips
-//! numbers and repeats none.
+//! Changes after the copy are lost, as with any backup: a restore begins a new lineage, with the quarantine and the
+//! margin of a restore. Ceilings that nodes report only raise the ceilings of the copy, so a wrong report skips numbers
+//! and repeats none.
 
 use std::path::Path;
 
@@ -26,32 +26,32 @@ pub struct RecoveredCopy {
     format: u16,
     log_index: u64,
     origin: String,
-    /// As in the backup that the copy is of.
+    /// Least count of a restore, as noted in the backup from which the copy is made; 0 if there is none.
     least_restores: u32,
 }
 
-/// What a node's ceilings changed.
+/// Changes that a node's ceilings made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CeilingsRaised {
     /// Sections whose ceiling was raised.
     pub sections: u32,
-    /// Numbers by which all of them were raised together.
+    /// Sum of the numbers by which the ceilings were raised.
     pub numbers: u64,
-    /// Sections that the copy has in another set, or nowhere: they are left alone.
+    /// Sections that the copy has in another set, or in no set. Their ceilings are not changed.
     pub elsewhere: u32,
 }
 
-/// Reads the data directory of a member that is stopped. It is locked until the result is dropped; the member can start
-/// again afterwards. Blocks while it reads.
+/// Reads the data directory of a stopped member. The directory is locked until the result is dropped; the member can
+/// start again afterwards. Blocks while it reads.
 ///
 /// # Errors
-/// The directory is missing, in use, or damaged, and where.
+/// The directory is missing, in use, or damaged; the error names the place.
 pub fn survivor(dir: &Path) -> Result<Survivor<SetState>, OpenError> {
     seq_raft::read_survivor(dir)
 }
 
 impl RecoveredCopy {
-    /// The committed state of a member.
+    /// Creates a copy from the committed state of a member.
     ///
     /// # Errors
     /// [`RecoverError::NoSet`].
@@ -60,7 +60,7 @@ impl RecoveredCopy {
         RecoveredCopy::new(cluster, state.clone(), *format, *committed, format!("the data directory of store {id}"))
     }
 
-    /// The state of a backup.
+    /// Creates a copy from the state of a backup.
     ///
     /// # Errors
     /// [`RecoverError::NoSet`].
@@ -82,34 +82,35 @@ impl RecoveredCopy {
         Ok(RecoveredCopy { cluster: cluster.to_owned(), set, state, format, log_index, origin, least_restores: 0 })
     }
 
-    /// Name of the set.
+    /// Returns the name of the set.
     #[must_use]
     pub fn set(&self) -> &str {
         &self.set.name
     }
 
-    /// Name of the cluster.
+    /// Returns the name of the cluster.
     #[must_use]
     pub fn cluster(&self) -> &str {
         &self.cluster
     }
 
-    /// Sections that the set has, and which are not known to be in another one.
+    /// Returns the number of sections of the set that are not known to be in another set.
     #[must_use]
     pub fn sections(&self) -> u32 {
         self.state().sections.residents().count() as u32
     }
 
-    /// The state.
+    /// Returns the copied state.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state.0
     }
 
-    /// Raises ceilings to those that a node reports. A report that is refused changes nothing.
+    /// Raises ceilings to the ceilings that a node reports. A refused report changes nothing.
     ///
     /// # Errors
-    /// [`RecoverError`]: the report is of another set, of no section of it, or of numbers that no owner can have reached.
+    /// [`RecoverError`]: the report names a section that the set lacks, or a number that no owner can have reached, or
+    /// shows a newer lineage.
     pub fn raise(&mut self, node: &str, reported: &[SectionCeiling]) -> Result<CeilingsRaised, RecoverError> {
         for ceiling in reported {
             self.check(node, ceiling)?;
@@ -142,7 +143,7 @@ impl RecoveredCopy {
         let Some(record) = self.state.0.sections.get(SectionId(section)) else {
             return Err(RecoverError::NoSection { node: node(), section, sections: self.set.layout.sections() });
         };
-        // A section that came from another set may count the restores of that one.
+        // A section that came from another set may count the restores of that set.
         if Epoch(epoch).restores() > self.state.0.most_restores() {
             return Err(RecoverError::NewerLineage { node: node(), section });
         }
@@ -153,7 +154,7 @@ impl RecoveredCopy {
         Ok(())
     }
 
-    /// The least count of a restore that the copy itself knows.
+    /// Returns the least count of a restore that the copy itself requires.
     #[must_use]
     pub fn least_count(&self) -> u32 {
         least_above(&self.state, self.least_restores)
@@ -162,12 +163,12 @@ impl RecoveredCopy {
     /// Checks that a restore of the copy can have this count.
     ///
     /// # Errors
-    /// [`RestoreError`], as the restore itself has it.
+    /// [`RestoreError`], the same error as of the restore itself.
     pub fn check_count(&self, given: u32) -> Result<(), RestoreError> {
         check_count(&self.state, self.least_count(), given)
     }
 
-    /// The file of a backup, whose restore counts so many restores or more.
+    /// Encodes the file of a backup, whose restore must have a count of `least_restores` or more.
     #[must_use]
     pub fn encode(self, least_restores: u32) -> Vec<u8> {
         let header = header::of(&self.cluster, &self.set, self.format, &self.state.0, self.log_index);
@@ -176,13 +177,13 @@ impl RecoveredCopy {
     }
 }
 
-/// Why a copy is not made, or a report is not taken.
+/// Error: a copy cannot be made, or a report cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoverError {
-    /// No set was committed yet.
+    /// The source has no committed definition of a set.
     #[error("{origin} has no set: there is nothing to recover in it")]
     NoSet {
-        /// What was read.
+        /// Source of the copy.
         origin: String,
     },
     /// The report is of a section that the layout does not have.
@@ -192,7 +193,7 @@ pub enum RecoverError {
         node: String,
         /// The section.
         section: u32,
-        /// How many there are.
+        /// Number of sections in the layout.
         sections: u32,
     },
     /// The node owns a section since a restore that the copy does not have.
@@ -203,7 +204,7 @@ pub enum RecoverError {
         /// The section.
         section: u32,
     },
-    /// The ceiling is above the margin of a restore.
+    /// The ceiling is further above the copy's than the margin of a restore.
     #[error(
         "{node} reports ceiling {ceiling} of section {section}, of which the copy has {known}: more than 2^40 numbers \
          cannot have been allocated since"
@@ -213,9 +214,9 @@ pub enum RecoverError {
         node: String,
         /// The section.
         section: u32,
-        /// The ceiling reported.
+        /// The reported ceiling.
         ceiling: u64,
-        /// That of the copy.
+        /// Ceiling in the copy.
         known: u64,
     },
 }

@@ -1,8 +1,8 @@
-//! Forms the data directory of a member from a backup, offline. Each member does so by itself, from the same file.
+//! Forms the data directory of a member from a backup, offline. Each member is restored by itself, from the same file.
 //!
-//! **Invariant:** what the directory begins with depends on the backup, the set file and the count of the restore
-//! alone, and the identity of each member on all of that: members that begin otherwise are of another group, and of
-//! another lineage.
+//! **Invariant:** the initial content of the directory depends only on the backup, the set file and the count of the
+//! restore, and the identity of each member depends on all of them. Members with another initial content belong to
+//! another group, and to another lineage.
 
 use std::path::PathBuf;
 
@@ -16,38 +16,39 @@ use sha2::{Digest, Sha256};
 use super::file::{Backup, hex};
 use crate::replicated_set::SetState;
 
-/// How a member is restored.
+/// Configuration of the restore of one member.
 #[derive(Clone, Debug)]
 pub struct RestoreConfig {
-    /// The set, as its file describes it: its stores are the members.
+    /// The set, as its file describes it. Its stores are the members.
     pub spec: SetSpec,
     /// Name of the cluster.
     pub cluster: String,
-    /// Which of the set's stores the member is.
+    /// Raft id of the member among the set's stores.
     pub id: u64,
-    /// Its data directory; missing or empty.
+    /// Its data directory, which must be missing or empty.
     pub dir: PathBuf,
-    /// The count of the restore: above that of every restore of any set of the cluster, 1 or above. Ceilings and epochs
-    /// are raised once for each count since the backup: two restores under one count allocate the same numbers.
+    /// The count of the restore, at least 1: larger than the count of every earlier restore of any set of the cluster.
+    /// Ceilings and epochs are raised once for each count since the backup, so two restores with the same count
+    /// allocate the same numbers.
     pub count: u32,
 }
 
-/// A member that was restored.
+/// Summary of the restore of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// The lineage that begins.
+    /// The new lineage.
     pub lineage: Lineage,
     /// Lineage of the backup.
     pub backup: Lineage,
     /// Sections in quarantine.
     pub quarantined: u32,
-    /// Numbers by which ceilings rise, or more.
+    /// Number by which each ceiling rises, or more.
     pub margin: u64,
-    /// Hash of all that the group begins with: members that state another one are not of one group.
+    /// Hash of the initial content of the group. Members with different hashes are not of one group.
     pub content: [u8; 32],
 }
 
-/// What a restore of one member forms, before anything is written.
+/// Checked restore of one member, before anything is written.
 #[derive(Debug)]
 pub struct RestorePlan<'a> {
     backup: &'a Backup,
@@ -56,19 +57,19 @@ pub struct RestorePlan<'a> {
     restored: Restored,
 }
 
-/// The least count that a restore of a backup may have, as far as the backup knows.
+/// Returns the least count that a restore of a backup may have, as far as the backup knows.
 #[must_use]
 pub fn least_count(backup: &Backup) -> u32 {
     least_above(backup.state(), backup.header.least_restores)
 }
 
-/// The least count of a restore of a state, where a copy notes that it may not be below `noted`.
+/// Returns the least count of a restore of a state, where a backup notes `noted` as a lower bound.
 pub(super) fn least_above(state: &SetState, noted: u32) -> u32 {
     state.0.most_restores().saturating_add(1).max(noted)
 }
 
 impl<'a> RestorePlan<'a> {
-    /// Compares the backup with the set file, and begins the lineage.
+    /// Compares the backup with the set file, and begins the new lineage.
     ///
     /// # Errors
     /// [`RestoreError`]; nothing is written.
@@ -77,7 +78,7 @@ impl<'a> RestorePlan<'a> {
         check_count(backup.state(), least_count(backup), config.count)?;
         let mut state = backup.state().clone();
         let before = state.0.lineage;
-        // The group begins in the newest format: its rules are what the count rests on.
+        // The group begins in the newest format, because the count relies on its rules.
         state.raise_format(SetState::FORMAT);
         let lineage = lineage(backup, config);
         state.0.restore(lineage)?;
@@ -95,14 +96,14 @@ impl<'a> RestorePlan<'a> {
         Ok(RestorePlan { backup, config, state, restored })
     }
 
-    /// What the restore begins with.
+    /// Returns the summary of the restore.
     #[must_use]
     pub fn restored(&self) -> Restored {
         self.restored
     }
 
-    /// Identifies the member, its directory, and all that the group begins with: a plan of something else has another
-    /// one. Times and running nodes are not in it.
+    /// Returns a hash of the member, its directory, and the initial content of the group, so any other plan has another
+    /// fingerprint. Times and running nodes are not included.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let RestoreConfig { id, dir, .. } = self.config;
@@ -113,7 +114,7 @@ impl<'a> RestorePlan<'a> {
     /// Forms the data directory. Blocks while it writes.
     ///
     /// # Errors
-    /// [`RestoreError::Dir`]; nothing is written where the directory is not empty or in use.
+    /// [`RestoreError::Dir`]; nothing is written if the directory is not empty or in use.
     pub fn carry_out(self) -> Result<Restored, RestoreError> {
         let RestorePlan { backup, config, state, restored } = self;
         let peer = |store: &seq_core::set_spec::StoreSpec| Peer {
@@ -133,12 +134,13 @@ impl<'a> RestorePlan<'a> {
 /// Plans and carries out the restore of a member. Blocks while it writes.
 ///
 /// # Errors
-/// [`RestoreError`]; nothing is written unless it is an error of the directory.
+/// [`RestoreError`]; only after an error of the directory may something have been written.
 pub fn restore(backup: &Backup, config: &RestoreConfig) -> Result<Restored, RestoreError> {
     RestorePlan::new(backup, config)?.carry_out()
 }
 
-/// Records the restore in the audit log that the set begins with, without a time: all members begin alike.
+/// Records the restore in the audit log that the set begins with, without a time, so that all members begin with the
+/// same log.
 fn record(state: &mut SetState, backup: &Backup, config: &RestoreConfig) {
     let checksum = &backup.checksum_text()[..16];
     let begin = BeginOperation {
@@ -153,13 +155,13 @@ fn record(state: &mut SetState, backup: &Backup, config: &RestoreConfig) {
     }
 }
 
-/// Checks that a count is above those that the backup knows, no further than other sets accept, and that numbers are
-/// left.
+/// Checks that a count is larger than the counts that the backup knows, but not larger than other sets accept, and that
+/// it leaves enough numbers.
 pub(super) fn check_count(SetState(state): &SetState, least: u32, given: u32) -> Result<(), RestoreError> {
     if given < least {
         return Err(RestoreError::CountUsed { given, least });
     }
-    // No other set has to accept the count of a set that is alone.
+    // If the set is alone, no other set has to accept the count.
     let step = if state.sets.is_empty() { limits::MAX_RESTORES } else { limits::MAX_RESTORE_STEP };
     let most = least.saturating_add(step - 1).min(limits::MAX_RESTORES);
     if given > most {
@@ -201,14 +203,14 @@ fn check(backup: &Backup, config: &RestoreConfig) -> Result<(), RestoreError> {
     Ok(())
 }
 
-/// The lineage of a restore: members that begin otherwise are of another one.
+/// Returns the lineage of a restore. Members with another initial content get another lineage.
 fn lineage(backup: &Backup, config: &RestoreConfig) -> Lineage {
     let digest = hash(config, b"seqsvr lineage").chain_update(backup.checksum).finalize();
     let random = u32::from_be_bytes(digest[..4].try_into().expect("four bytes"));
     Lineage::of_restore(config.count, random)
 }
 
-/// A hash of the group, to be continued with what it begins from.
+/// Returns a hash of the group, to be continued with its initial content.
 fn hash(config: &RestoreConfig, purpose: &[u8]) -> Sha256 {
     let RestoreConfig { spec, cluster, count, .. } = config;
     let mut hash = Sha256::new().chain_update(purpose).chain_update(SetState::FORMAT.to_be_bytes());
@@ -225,32 +227,32 @@ fn hash(config: &RestoreConfig, purpose: &[u8]) -> Sha256 {
     hash.chain_update(count.to_be_bytes())
 }
 
-/// What only the members of this restore know, which begin with the same content.
+/// Returns a secret of the members of this restore, which begin with the same content.
 fn seed(backup: &Backup, content: &[u8; 32]) -> [u8; 32] {
     let seed = Sha256::new().chain_update(b"seqsvr restore").chain_update(&backup.header.secret);
     seed.chain_update(backup.checksum).chain_update(content).finalize().into()
 }
 
-/// Uids, and how many are a section.
+/// A range of uids, and the number of uids in a section.
 type Uids = (std::ops::Range<u64>, u32);
 
-/// Why a member is not restored.
+/// Error: a member cannot be restored.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// The backup is of another cluster.
     #[error("the backup is of cluster {found:?}, and the set file is of {expected:?}")]
     OtherCluster {
-        /// That of the backup.
+        /// Cluster of the backup.
         found: String,
-        /// That of the set file.
+        /// Cluster of the configuration.
         expected: String,
     },
     /// The backup is of another set.
     #[error("the backup is of set {found:?}, and the set file describes {expected:?}")]
     OtherSet {
-        /// That of the backup.
+        /// Set of the backup.
         found: String,
-        /// That of the set file.
+        /// Set of the set file.
         expected: String,
     },
     /// The backup is of another layout.
@@ -259,9 +261,9 @@ pub enum RestoreError {
         found.0, found.1, expected.0, expected.1
     )]
     OtherLayout {
-        /// That of the backup.
+        /// Layout of the backup.
         found: Uids,
-        /// That of the set file.
+        /// Layout of the set file.
         expected: Uids,
     },
     /// The set file does not have this member.
@@ -274,7 +276,7 @@ pub enum RestoreError {
         /// The ids in the set file.
         known: Vec<u64>,
     },
-    /// The count was used, as the backup knows.
+    /// The count is already used, as the backup knows.
     #[error(
         "the count {given} was used: the backup knows of restores up to {}, so this one counts {least} or more",
         least - 1
@@ -282,17 +284,17 @@ pub enum RestoreError {
     CountUsed {
         /// The count given.
         given: u32,
-        /// The least one.
+        /// The least possible count.
         least: u32,
     },
-    /// The count is further ahead than other sets accept.
+    /// The count is larger than other sets accept.
     #[error(
         "the count {given} is too large: other sets would refuse more than {most}, by what the backup knows of them"
     )]
     CountTooLarge {
         /// The count given.
         given: u32,
-        /// The largest one.
+        /// The largest possible count.
         most: u32,
     },
     /// A ceiling would be above [`limits::MAX_RESTORED_CEILING`].

@@ -1,6 +1,6 @@
-//! The service that makes backups, beside a leader that has a quorum.
+//! The service that makes backups, on a leader that has a quorum.
 //!
-//! The state is copied under its lock and encoded elsewhere, so applying waits for the copy alone.
+//! The state is copied under its lock and encoded afterwards, so applying waits only for the copy.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use super::file::Backup;
 use super::header;
 use crate::replicated_set::{ReplicatedSet, SetState};
 
-/// Bytes of a part: a quarter of the stream's window would hold several.
+/// Bytes of a part of a stream: a quarter of the stream's window would hold several parts.
 const PART_BYTES: usize = 256 * 1024;
 
-/// Backups that are made at a time: each holds its whole file in memory until it is sent.
+/// Most backups that are made concurrently: each holds its whole file in memory until it is sent.
 const MAX_AT_A_TIME: usize = 2;
 
 /// Makes backups of one set.
@@ -40,7 +40,7 @@ impl Backups {
         Backups { cluster: cluster.to_owned(), replicated, permits, started }
     }
 
-    /// Copies the state, on the leader.
+    /// Copies the state; refuses on a member that does not lead.
     fn copy(&self, set: &str) -> Result<(BackupHeader, SetState), Status> {
         let raft = self.replicated.raft();
         if !raft.is_leader() {

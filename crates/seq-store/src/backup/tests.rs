@@ -1,4 +1,4 @@
-//! The format of a backup, and what is refused before anything is written.
+//! The format of a backup, and refusals before anything is written.
 
 use seq_core::set_spec::{Genesis, SetSpec, StoreSpec};
 use seq_core::state::{Command, Registration, SetDefinition};
@@ -28,7 +28,7 @@ fn state() -> SetState {
     SetState(state)
 }
 
-/// The state as a group of this format has it.
+/// Returns the state as in a group with this format.
 fn of_format(format: u16) -> SetState {
     let SetState(state) = state();
     SetState(seq_core::state::State { rules: seq_core::state::Rules::of_format(format), ..state })
@@ -38,7 +38,7 @@ fn file() -> Vec<u8> {
     file_in(SetState::FORMAT)
 }
 
-/// A backup of a group with this format.
+/// Returns a backup of a group with this format.
 fn file_in(format: u16) -> Vec<u8> {
     let header = BackupHeader {
         cluster: "c".into(),
@@ -74,7 +74,7 @@ fn spec() -> SetSpec {
     }
 }
 
-/// The file with a checksum that fits.
+/// Replaces the checksum of a file by the right checksum.
 fn sealed(mut file: Vec<u8>) -> Vec<u8> {
     let end = file.len() - 32;
     let checksum = Sha256::digest(&file[..end]);
@@ -252,7 +252,7 @@ fn a_plan_of_another_restore_has_another_fingerprint() {
     assert_eq!(of(|_| ()), of(|config| config.spec.step = 7), "what a restore does not depend on is not in it");
 }
 
-/// C4: one host restores with another file, and no member takes the two for one group.
+/// C4: a host is restored from another file, and no member takes the two restores for one group.
 #[test]
 fn a_member_that_begins_otherwise_is_of_another_lineage() {
     let backup = Backup::decode(&file()).unwrap();
@@ -288,7 +288,7 @@ fn a_restore_is_in_the_audit_log_and_raises_by_a_margin_for_each_count() {
     }
 }
 
-/// C6: a backup that is made from another one does not begin to count anew.
+/// C6: a backup that is made from another backup continues its count.
 #[test]
 fn a_recovered_backup_keeps_the_count() {
     let copy = RecoveredCopy::of_backup(&Backup::decode(&file()).unwrap()).unwrap();

@@ -1,4 +1,5 @@
-//! Departures that another set has confirmed, as this member's requests found: known one commit before the note of it.
+//! Departures that another set has confirmed to this member. A confirmation is known one commit earlier than the note
+//! of the arrival.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,27 +11,27 @@ use tokio::sync::Notify;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Confirmed departures whose note is not applied here yet.
+/// Confirmed departures whose note is not applied on this member yet.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
-    /// By section, with the epoch that began in the other set. At most as many as are on their way.
+    /// By section, with the epoch that began in the other set. At most as many as there are sections on their way.
     confirmed: Mutex<BTreeMap<SectionId, Epoch>>,
     changed: Notify,
 }
 
 impl Arrivals {
-    /// The other set has these sections, each under this epoch.
+    /// Adds sections that the other set has, each with its epoch there.
     pub(crate) fn confirm(&self, sections: impl IntoIterator<Item = (SectionId, Epoch)>) {
         self.confirmed.lock().extend(sections);
         self.changed.notify_waiters();
     }
 
-    /// Drops what the applied state has.
+    /// Drops the confirmations whose notes are in the applied state.
     pub(crate) fn forget_noted(&self, state: &State) {
         self.confirmed.lock().retain(|section, epoch| !is_noted(state, *section, *epoch));
     }
 
-    /// Waits until the other set has a section that departed under this epoch, for so long at most. Cancel safe.
+    /// Waits until the other set has a section that departed under this epoch, or until the timeout. Cancel safe.
     pub(crate) async fn wait(&self, set: &ReplicatedSet, section: SectionId, epoch: Epoch, timeout: Duration) {
         let arrived = async {
             let mut applied = set.raft().changes();
@@ -46,7 +47,7 @@ impl Arrivals {
                 }
             }
         };
-        // The caller responds either way: the departure is committed.
+        // The caller responds in either case, because the departure is committed.
         let _ = tokio::time::timeout(timeout, arrived).await;
     }
 }

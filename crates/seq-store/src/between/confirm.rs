@@ -1,7 +1,8 @@
-//! Confirms the statements of a request from another set: this member asks the sets that they are about, over its own
+//! Confirms the statements of a request from another set: this member asks the sets that they concern, over its own
 //! links.
 //!
-//! Nothing is proposed before. A set that does not respond leaves the request unconfirmed: the sender repeats it.
+//! Nothing is proposed before the confirmation. If a set does not respond, the request stays unconfirmed and the sender
+//! repeats it.
 
 use std::time::Duration;
 
@@ -16,14 +17,14 @@ use tonic::{Code, Status};
 use super::Between;
 use super::link::Member;
 
-/// How long the other sets may take together: the sender waits for a second.
+/// Timeout of all other sets together; the sender waits for a second.
 const TIMEOUT: Duration = Duration::from_millis(900);
 
 impl Between {
-    /// Confirms that sections departed to this set; the arrival has what their tombstones state.
+    /// Confirms that sections departed to this set. The returned arrival has the values of their tombstones.
     ///
     /// # Errors
-    /// `SET_UNAVAILABLE`: not confirmed now.
+    /// `SET_UNAVAILABLE`: it cannot be confirmed now.
     pub(super) async fn confirm_arrival(&self, arrive: Arrive) -> Result<Arrive, Status> {
         let mut confirmation = self.replicated.read(|state| Confirmation::new(state, arrive));
         let walks = async {
@@ -51,11 +52,11 @@ impl Between {
         confirmation.finish().map_err(|unconfirmed| Reason::SetUnavailable.status(unconfirmed.to_string()))
     }
 
-    /// Confirms that a migration which began in another set has ended so; returns whether all that departed by it has
-    /// arrived.
+    /// Confirms that a migration which began in another set has ended in this way. Returns whether all sections that
+    /// departed by it have arrived.
     ///
     /// # Errors
-    /// `SET_UNAVAILABLE`: not confirmed now.
+    /// `SET_UNAVAILABLE`: it cannot be confirmed now.
     pub(super) async fn confirm_end(&self, set: SetId, id: MigrationId, end: MigrationEnd) -> Result<bool, Status> {
         let Some(response) = self.ask_in_time(set, id).await? else { return Ok(true) };
         if response.end() == end {
@@ -65,11 +66,11 @@ impl Between {
         Err(Reason::SetUnavailable.status(text))
     }
 
-    /// Asks a set whether it knows a migration of its own; returns the lineage that it states, too. A set of a release
-    /// before is taken to know it.
+    /// Asks a set whether it knows a migration of its own; also returns the lineage that the set states. A set of an
+    /// earlier release is assumed to know the migration.
     ///
     /// # Errors
-    /// `SET_UNAVAILABLE`: it did not respond.
+    /// `SET_UNAVAILABLE`: the set did not respond.
     pub(super) async fn knows_migration(&self, set: SetId, id: MigrationId) -> Result<(Lineage, bool), Status> {
         Ok(match self.ask_in_time(set, id).await? {
             Some(response) => (Lineage(response.lineage), response.end() != MigrationEnd::Unspecified),
@@ -77,10 +78,10 @@ impl Between {
         })
     }
 
-    /// Confirms that another set is of a lineage.
+    /// Confirms the lineage of another set.
     ///
     /// # Errors
-    /// `SET_UNAVAILABLE`: not confirmed now.
+    /// `SET_UNAVAILABLE`: it cannot be confirmed now.
     pub(super) async fn confirm_lineage(&self, set: SetId, lineage: Lineage) -> Result<(), Status> {
         match self.ask_in_time(set, MigrationId(0)).await? {
             Some(response) if response.lineage != lineage.0 => {
@@ -92,7 +93,7 @@ impl Between {
         }
     }
 
-    /// `None`: the set is of a release before.
+    /// Returns the response of the set; `None` if the set is of an earlier release.
     async fn ask_in_time(&self, set: SetId, migration: MigrationId) -> Result<Option<ConfirmResponse>, Status> {
         let asked = tokio::time::timeout(TIMEOUT, self.ask(set, &[], migration)).await.unwrap_or_else(|_| late());
         match asked {
@@ -114,7 +115,7 @@ impl Between {
     }
 }
 
-/// Responds to a request to confirm.
+/// Returns the response to a request for confirmation.
 pub(super) fn confirmed(state: &State, request: &ConfirmRequest) -> Result<ConfirmResponse, Status> {
     if request.sections.len() > limits::MAX_MOVES {
         let text = format!("{} sections: name up to {}", request.sections.len(), limits::MAX_MOVES);
@@ -127,7 +128,7 @@ pub(super) fn confirmed(state: &State, request: &ConfirmRequest) -> Result<Confi
         Some(SectionRecord::Departed(tombstone)) => Some((*section, *tombstone)),
         _ => None,
     };
-    // Facts of a backup may be of a history that was given up: other sets state newer ones first.
+    // A quarantined set's facts may be of a history that was given up: other sets state newer facts first.
     let known = sections.iter().filter(|_| !state.is_quarantined());
     let tombstones: Vec<(SectionId, Tombstone)> = known.filter_map(departed).collect();
     let id = MigrationId(request.migration_id);
@@ -152,7 +153,7 @@ fn late<T>() -> Result<T, Status> {
     Err(Reason::SetUnavailable.status(format!("no response within {TIMEOUT:?}")))
 }
 
-/// Whether a set's leader does not have the method: it is trusted as that release did, until it is upgraded.
+/// Returns whether a set's leader lacks the method. Such a set is trusted, as in that release, until it is upgraded.
 fn is_of_release_before(set: SetId, status: &Status) -> bool {
     let before = status.code() == Code::Unimplemented;
     if before {

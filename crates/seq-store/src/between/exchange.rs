@@ -1,10 +1,10 @@
-//! Exchanges facts and directories with every other set, beside the leader: a set that restarts while others are down
-//! can still point at them, and a node of any set finds the set of any uid.
+//! Exchanges facts and directories with every other set, on the leader. A set that restarts while others are down can
+//! still refer callers to them, and a node of any set finds the set of any uid.
 //!
-//! A set is believed what it states of itself. What it states of others shows where to ask: a set that is not known yet
-//! is asked at the address that was named, under the name that was named, and learned from its own response.
+//! A set's statements about itself are accepted. Its statements about other sets show where to ask: an unknown set is
+//! asked at the stated address, under the stated name, and is learned from its own response.
 //!
-//! What is learned routes requests and changes no record.
+//! Learned facts route requests and change no record.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,26 +20,26 @@ use tonic::Status;
 use super::Between;
 use super::link::Member;
 
-/// Interval of the exchange with each set: a section that moved is found by way of its former set meanwhile. Also how
-/// long an exchange may take: a set that does not respond delays the next round with the others by no more.
+/// Interval of the exchange with each set. Until the next exchange a moved section is found through its former set.
+/// Also the timeout of one exchange, so an unresponsive set delays the next round by at most one interval.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Most unknown sets that are asked after one exchange: a new set is learned within some rounds, and a set that names
-/// many that do not exist delays the others by no more than [`INTERVAL`].
+/// Most unknown sets that are asked after one exchange. A new set is learned within a few rounds, and a set that names
+/// many nonexistent sets delays the others by at most [`INTERVAL`].
 const MAX_INTRODUCTIONS: usize = 4;
 
-/// How far the claims of each set are merged: a version of its routes, in its lineage.
+/// How far the claims of each set are merged: a version of its routes, and its lineage.
 type Merged = BTreeMap<SetId, (Lineage, RouteVersion)>;
 
-/// What a set states.
+/// Statements of a set.
 pub(crate) struct Stated {
-    /// Of itself.
+    /// Facts of the set itself.
     pub(crate) facts: SetFacts,
-    /// The claims of its directory that changed.
+    /// Changed claims of its directory.
     claims: Vec<ClaimRun>,
-    /// Version of its routes that has these claims.
+    /// Version of its routes that includes these claims.
     version: RouteVersion,
-    /// The sets that it knows, as it knows them: where to ask.
+    /// Facts of the sets that it knows, which show where to ask.
     pub(crate) others: Vec<SetFacts>,
 }
 
@@ -55,7 +55,8 @@ pub(crate) async fn run(between: Between) {
                 let late = |_| Err(Status::deadline_exceeded(format!("no response within {INTERVAL:?}")));
                 match outcome.unwrap_or_else(late) {
                     Ok((known, claimed)) => {
-                        // A set that is now known to have had a section may have sent it on: that is asked again.
+                        // A set that is now known to have had a section may have sent it on, so its claims are read
+                        // again.
                         merged.retain(|set, _| !claimed.contains(set));
                         merged.insert(*set, known);
                     }
@@ -70,8 +71,8 @@ pub(crate) async fn run(between: Between) {
     }
 }
 
-/// Exchanges with one set, and commits what is new. Returns how far its claims are merged, and the other sets that they
-/// name anew.
+/// Exchanges facts with one set, and commits the new facts. Returns how far its claims are merged, and the other sets
+/// that new claims name.
 async fn exchange(
     between: &Between,
     set: SetId,
@@ -91,7 +92,7 @@ async fn exchange(
 }
 
 impl Between {
-    /// A request to exchange, with this set's facts.
+    /// Returns an exchange request with this set's facts.
     fn exchange_request(&self, to: SetId, since: RouteVersion) -> Result<v1::ExchangeRequest, Status> {
         let stores = self.replicated.raft().member_addrs();
         let own = self.replicated.read(|state| {
@@ -109,7 +110,7 @@ impl Between {
         })
     }
 
-    /// Decodes a response: the first facts are those of the set that responds.
+    /// Decodes a response. Its first facts are those of the responding set.
     fn stated(&self, response: &v1::ExchangeResponse) -> Result<Stated, Status> {
         let sections = self.replicated.read(|state| state.set.as_ref().map(|set| set.layout.sections()));
         let sections = sections.ok_or_else(|| Status::unavailable("this set is not defined yet"))?;
@@ -118,10 +119,10 @@ impl Between {
 }
 
 impl Stated {
-    /// Decodes a response of a set whose layout has so many sections.
+    /// Decodes a response of a set whose layout has `sections` sections.
     ///
     /// # Errors
-    /// The response has no facts of its sender, or any that are none.
+    /// The response lacks the facts of its sender, or has malformed facts.
     pub(crate) fn decode(response: &v1::ExchangeResponse, sections: u32) -> Result<Stated, Status> {
         let mut others = response.sets.iter().map(inter_set::facts).collect::<Result<Vec<SetFacts>, Status>>()?;
         if others.is_empty() {
@@ -134,10 +135,10 @@ impl Stated {
     }
 }
 
-/// Commits what a set stated of itself, as far as it is new here. Returns the other sets that new claims name.
+/// Commits the new statements of a set about itself. Returns the other sets that new claims name.
 ///
 /// # Errors
-/// The proposal failed, or its command is refused: nothing of it is learned then.
+/// The proposal failed, or its command is refused; nothing is learned in this case.
 pub(crate) async fn learn(between: &Between, stated: &Stated) -> Result<Vec<SetId>, Status> {
     let from = stated.facts.id;
     let (claims, facts) = between.replicated.read(|state| {
@@ -167,7 +168,7 @@ pub(crate) async fn learn(between: &Between, stated: &Stated) -> Result<Vec<SetI
     Ok(claimed)
 }
 
-/// Commits the facts that a set sent of itself.
+/// Commits the facts that a set sent about itself.
 ///
 /// # Errors
 /// The proposal failed, or the facts are refused.
@@ -179,7 +180,8 @@ pub(crate) async fn learn_facts(between: &Between, facts: SetFacts) -> Result<()
     outcome.map(drop).map_err(|refusal| super::service::refused(&refusal))
 }
 
-/// Asks sets that are not known here, where another set says that they are, and learns what they state of themselves.
+/// Asks sets that are not known yet, at the addresses that another set states, and learns their statements about
+/// themselves.
 pub(crate) async fn introduce(between: &Between, others: &[SetFacts]) {
     let unknown = |state: &State, facts: &SetFacts| {
         let own = state.set.as_ref().is_some_and(|set| set.id == facts.id);
@@ -212,7 +214,7 @@ pub(crate) async fn introduce(between: &Between, others: &[SetFacts]) {
     }
 }
 
-/// Inherits the records of sets that close, page by page.
+/// Inherits the records of closing sets, page by page.
 async fn inherit(between: &Between) {
     let awaited = |state: &State| match state.rules {
         Rules::Seven => Vec::new(),
@@ -247,12 +249,12 @@ async fn inherit_of(between: &Between, set: SetId, mut first: SectionId) -> Resu
     }
 }
 
-/// Whether a claim is newer than what is known of any of its sections.
+/// Returns whether a claim is newer than the known claim of any of its sections.
 fn is_news(state: &State, run: &ClaimRun) -> bool {
     run.sections.iter().any(|section| state.directory.get(section).is_none_or(|known| known < run.claim))
 }
 
-/// Whether facts differ from those that are known, and are newer. The revision alone is no news: it grows with each
+/// Returns whether facts are newer than the known facts, and differ in more than the revision, which grows with each
 /// command.
 fn state_lacks(state: &State, facts: &SetFacts) -> bool {
     if state.set.as_ref().is_some_and(|set| set.id == facts.id) {

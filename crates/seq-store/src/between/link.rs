@@ -1,7 +1,7 @@
-//! The way to the leader of another set's store: its members as that set states them, tried in turn.
+//! Links to the leader of another set's store: the members are tried in turn, at the addresses that the set states.
 //!
-//! A request is sent only to a store member whose certificate is of the set with the name in the log. Where the log has
-//! no name yet, which is so for an address that an operator typed, any store member of the cluster is accepted.
+//! A request is sent only to a store member whose certificate has the name that the log has for the set. If the log has
+//! no name yet, as for an address that an operator typed, any store member of the cluster is accepted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +21,11 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::replicated_set::{SetState, read_state};
 
-/// How long one member of another set may take to respond: a commit there, and a busy core.
+/// Timeout of one member of another set: enough for a commit there, and a busy core.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Links to all other sets, by id: made on first use, and made anew when a set states other members or another name.
+/// Links to all other sets, by id. A link is created on first use, and created anew when its set states other members
+/// or another name.
 pub(crate) struct SetLinks {
     raft: RaftHandle<SetState>,
     links: Mutex<BTreeMap<SetId, Arc<SetLink>>>,
@@ -33,19 +34,19 @@ pub(crate) struct SetLinks {
 
 /// The link to one set.
 struct SetLink {
-    /// As the set states them.
+    /// Addresses of its members, as the set states them.
     stores: Vec<String>,
-    /// The server that is expected at each of them.
+    /// The expected server at each address.
     expected: ExpectedServer,
     members: Mutex<StoreMembers<String>>,
     channels: Mutex<BTreeMap<String, Channel>>,
-    /// When a member responded last.
+    /// Time of the last response of a member.
     responded: Mutex<Option<Instant>>,
 }
 
 impl SetLink {
     /// # Panics
-    /// Without members.
+    /// If `stores` is empty.
     fn new(stores: Vec<String>, expected: ExpectedServer) -> SetLink {
         let members = Mutex::new(StoreMembers::new(stores.clone()));
         SetLink { stores, expected, members, channels: Mutex::default(), responded: Mutex::default() }
@@ -60,10 +61,11 @@ impl SetLinks {
         SetLinks { raft, links: Mutex::default(), origin: Instant::now() }
     }
 
-    /// Sends a request to the leader of a set's store: each member is tried once, and one more that a member names.
+    /// Sends a request to the leader of a set's store. Each member is tried once, and in addition a leader that a
+    /// member names.
     ///
     /// # Errors
-    /// The leader's refusal; `UNAVAILABLE` without a reason where no leader responded; `UNKNOWN_SET` where no member is
+    /// The leader's refusal; `UNAVAILABLE` without a reason if no leader responded; `UNKNOWN_SET` if no member is
     /// known.
     pub(crate) async fn call<Q: Clone, A>(
         &self,
@@ -77,10 +79,10 @@ impl SetLinks {
         self.call_link(&link, request, method).await
     }
 
-    /// As [`SetLinks::call`], to the expected members of a store whose set is not known yet.
+    /// Sends a request as [`SetLinks::call`] does, to the expected members of a store whose set is not known yet.
     ///
     /// # Errors
-    /// As above.
+    /// The errors of [`SetLinks::call`].
     pub(crate) async fn call_at<Q: Clone, A>(
         &self,
         expected: ExpectedServer,
@@ -98,7 +100,7 @@ impl SetLinks {
         method: impl AsyncFn(Member, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, Status> {
         let mut call = link.members.lock().begin();
-        // The last refusal of the leader: the members that are tried after it refuse only because they do not lead.
+        // The last refusal of the leader. Members that are tried after it refuse only because they do not lead.
         let mut of_leader = None;
         loop {
             let addr = call.member().clone();
@@ -155,7 +157,7 @@ impl SetLinks {
         Ok(member(channel))
     }
 
-    /// The link to a set; `None` while it states no members.
+    /// Returns the link to a set, or `None` while the set states no members.
     fn link(&self, set: SetId) -> Option<Arc<SetLink>> {
         let (stores, name) = read_state(self.raft.state(), |state| {
             let facts = state.sets.get(&set)?.facts.as_ref()?;
@@ -174,7 +176,7 @@ impl SetLinks {
         Some(link)
     }
 
-    /// How long ago a member of a set's store responded to this member; `None`: never.
+    /// Returns how long ago a member of a set's store responded to this member; `None` if it never did.
     pub(crate) fn responded(&self, set: SetId) -> Option<Duration> {
         let link = self.links.lock().get(&set)?.clone();
         let responded = *link.responded.lock();
@@ -182,20 +184,20 @@ impl SetLinks {
     }
 }
 
-/// A client over a channel, with the bounds of messages between sets.
+/// Returns a client over a channel, with the bounds of messages between sets.
 pub(crate) fn member(channel: Channel) -> Member {
     InterSetServiceClient::new(channel)
         .max_decoding_message_size(limits::MAX_RESPONSE_BYTES)
         .max_encoding_message_size(limits::MAX_REQUEST_BYTES)
 }
 
-/// The failure of a call for which no member was the leader.
+/// Returns the error of a call for which no member was the leader.
 fn no_leader(addr: &str, last: &Status) -> Status {
     let why = last.message();
     Status::unavailable(format!("no member of its store responds as the leader; the last one, {addr}: {why}"))
 }
 
-/// Whether another member, or the same one later, may respond.
+/// Returns whether another member, or the same member later, may respond.
 fn is_transient(status: &Status) -> bool {
     matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Aborted)
 }

@@ -1,8 +1,8 @@
-//! The shell of the coordinator of migrations: beside the leader, it sends what `seq_core::migration` decides, commits
-//! what it proposes, and publishes the planned departures to the control service.
+//! The shell of the coordinator of migrations: on the leader, it sends the requests and commits the proposals of
+//! `seq_core::migration`, and publishes the planned departures to the control service.
 //!
-//! It evaluates the state, not events, as the arbiter's shell does. Its requests are under way beside each other: one
-//! set that does not respond delays no other.
+//! Like the arbiter's shell, it evaluates the state, not events. Its requests are concurrent, so an unresponsive set
+//! delays no other set.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,37 +27,37 @@ use super::progress::{Observations, Progress};
 /// Least time between two evaluations: entries are applied far more often than sections move.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Interval of publishing progress while as many sections are in flight.
+/// Interval of publishing progress while the number of sections in flight does not change.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Departures that owners should make now, in order of section.
 pub(crate) type Departures = Arc<Vec<PlannedHandover>>;
 
-/// Drives the coordinator while this member leads.
+/// Driver of the coordinator while this member leads.
 pub(crate) struct Migrations {
     between: Between,
     departures: watch::Sender<Departures>,
     progress: watch::Sender<Arc<Progress>>,
     observed: BTreeMap<MigrationId, Observations>,
-    /// When progress was published, and the sections in flight of each migration then.
+    /// Time of the last publication of progress, and each migration's number of sections in flight at that time.
     published: Option<(Instant, BTreeMap<MigrationId, usize>)>,
 }
 
-/// A request whose response arrived, or that failed.
+/// Outcome of a request: its response, or its failure.
 enum Outcome {
     Armed(MigrationId, Result<Vec<Armed>, Status>),
     Arrived(SetId, Arrive, Result<(Lineage, Vec<Arrival>), Status>),
-    /// The end of a migration at a set.
+    /// Outcome of the end of a migration at a set.
     Ended(SetId, MigrationId, Result<Lineage, Status>),
-    /// Whether a set that was restored knows a migration of its own, with the lineage that it states.
+    /// Whether a restored set knows a migration of its own, with the lineage that the set states.
     Asked(SetId, MigrationId, Result<(Lineage, bool), Status>),
-    /// The end is not settled yet.
+    /// Outcome of a return whose end is not settled yet.
     Returning(MigrationId, Result<(), Status>),
     Proposed(Result<(), ProposeError>),
 }
 
 impl Migrations {
-    /// A driver; the departures that it plans, and the progress that it observes.
+    /// Creates a driver, with its planned departures and its observed progress.
     pub(crate) fn new(between: Between) -> (Migrations, watch::Receiver<Departures>, watch::Receiver<Arc<Progress>>) {
         let (departures, planned) = watch::channel(Departures::default());
         let (progress, observed) = watch::channel(Arc::default());
@@ -65,11 +65,11 @@ impl Migrations {
         (driver, planned, observed)
     }
 
-    /// Runs until it is dropped, or the Raft library has stopped.
+    /// Runs until it is dropped, or until the Raft library has stopped.
     pub(crate) async fn run(mut self) {
         let mut changes = self.between.replicated.raft().changes();
         let mut plan = self.between.plan.clone();
-        // Made when leadership begins and dropped when it ends: no timer outlives a term.
+        // Created when leadership begins and dropped when it ends, so no timer outlives a term.
         let mut machine: Option<Coordinator> = None;
         let mut under_way: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
         let origin = Instant::now();
@@ -102,7 +102,7 @@ impl Migrations {
                     let Some(machine) = machine.as_mut() else { continue };
                     let now = origin.elapsed();
                     under_way.extend(self.on_outcome(machine, outcome, now));
-                    // Those that arrived together are taken together.
+                    // Outcomes that arrived together are handled together.
                     while let Some(Some(outcome)) = futures::FutureExt::now_or_never(under_way.next()) {
                         under_way.extend(self.on_outcome(machine, outcome, now));
                     }
@@ -125,7 +125,7 @@ impl Migrations {
         effects
     }
 
-    /// What follows from the end of a request.
+    /// Handles the outcome of a request; returns the next request, if any.
     fn on_outcome(
         &mut self,
         machine: &mut Coordinator,
@@ -172,7 +172,7 @@ impl Migrations {
             }
             Outcome::Returning(_, Ok(())) | Outcome::Proposed(Ok(())) => return None,
             Outcome::Proposed(Err(error)) => {
-                // It is proposed again: the state still calls for it.
+                // It is proposed again, because the state still calls for it.
                 tracing::debug!(%error, "a step of a migration is not committed yet");
                 return None;
             }
@@ -185,7 +185,7 @@ impl Migrations {
         self.observed.entry(migration).or_default().stuck = Some(status.message().to_owned());
     }
 
-    /// Begins what an effect asks for; `None` where it cannot be.
+    /// Begins the request of an effect; returns `None` if it cannot be sent.
     fn carry_out(&self, effect: Effect) -> Option<BoxFuture<'static, Outcome>> {
         let between = self.between.clone();
         Some(match effect {
@@ -307,7 +307,7 @@ async fn start_return(between: &Between, head: v1::Between, to: SetId, start: St
     }
 }
 
-/// Proposes what the coordinator decided; the state shows what became of it.
+/// Proposes the coordinator's decision. The state then shows the result.
 async fn propose(between: &Between, proposal: Proposal) -> Result<(), ProposeError> {
     let set = &between.replicated;
     match proposal {

@@ -1,4 +1,4 @@
-//! What operators see of migrations that are under way, as this leader observes them. It is lost with the leader.
+//! Progress of the migrations in progress, as this leader observes it, for operators. It is lost with the leader.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use seq_core::MigrationId;
 use tokio::time::Instant;
 
-/// What speed is averaged over.
+/// Time over which the speed is averaged.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Pauses of which the quantiles are kept, for one migration.
+/// Most pauses of one migration that are kept for the quantiles.
 const MOST_PAUSES: usize = 65_536;
 
 /// Progress by migration.
@@ -20,25 +20,25 @@ pub(crate) type Progress = BTreeMap<MigrationId, MigrationProgress>;
 pub(crate) struct MigrationProgress {
     /// Sections that are armed, planned or on their way.
     pub(crate) in_flight: usize,
-    /// Sections a second that arrived over the last ten seconds.
+    /// Sections per second that arrived over the last ten seconds.
     pub(crate) per_second: f64,
-    /// Median, 99 % and longest time from departure to arrival; `None`: none arrived.
+    /// Median, 99 % quantile and longest time from departure to arrival; `None` if no section arrived.
     pub(crate) pauses: Option<[Duration; 3]>,
-    /// Why no section moves, where that is so.
+    /// Reason why no section moves; `None` if sections move.
     pub(crate) stuck: Option<String>,
 }
 
-/// Collects the arrivals of one migration.
+/// Observed arrivals of one migration.
 #[derive(Debug, Default)]
 pub(crate) struct Observations {
     recent: VecDeque<Instant>,
-    /// In order of length.
+    /// Ascending.
     pauses: Vec<Duration>,
     pub(crate) stuck: Option<String>,
 }
 
 impl Observations {
-    /// A section arrived after such a pause.
+    /// Records that a section arrived after this pause.
     pub(crate) fn arrived(&mut self, now: Instant, pause: Duration) {
         self.stuck = None;
         self.recent.push_back(now);
@@ -53,7 +53,7 @@ impl Observations {
             self.recent.pop_front();
         }
         let since = self.recent.front().map_or(Duration::ZERO, |at| now.duration_since(*at));
-        // A migration that began just now is not averaged over time before it.
+        // The speed of a new migration is not averaged over time before its start.
         let per_second = self.recent.len() as f64 / since.as_secs_f64().clamp(1.0, WINDOW.as_secs_f64());
         let quantile =
             |hundredths: usize| self.pauses[(self.pauses.len() * hundredths / 100).min(self.pauses.len() - 1)];

@@ -1,8 +1,8 @@
 //! The service for the stores of other sets. Each request becomes one entry of this set's log, or reads the applied
-//! state beside a leader that has a quorum.
+//! state on a leader that has a quorum.
 //!
-//! **Invariant:** a request of another cluster, for another set, of another layout, or under the certificate of another
-//! set than it names is refused by name before anything is proposed.
+//! **Invariant:** a request is refused with the name of the difference, before anything is proposed, if it is of
+//! another cluster, for another set, of another layout, or under the certificate of another set than it names.
 
 use seq_auth::Identity;
 use seq_core::arbiter::Plan;
@@ -42,7 +42,7 @@ impl InterSetService for InterSetServer {
         let (between, request) = this.check(request)?;
         let arrive = inter_set::arrive(&request, &between)?;
         if this.replicated.read(State::is_quarantined) {
-            // What the other sets' records have is learned first.
+            // The records of the other sets are learned first.
             let outcomes = vec![ArrivalOutcome::Waits.into(); arrive.sections.len()];
             return Ok(Response::new(ArriveResponse { lineage: this.lineage().0, outcomes }));
         }
@@ -62,7 +62,7 @@ impl InterSetService for InterSetServer {
         let (of, to) = (MigrationId(request.of_migration_id), SetId(between.from_set_id));
         let settled = this.confirm_end(to, of, MigrationEnd::RolledBack).await?;
         if request.settled && !settled {
-            // The sender takes the response to one that is settled for the end.
+            // The sender takes the response to a settled request for the end.
             return Err(Reason::SetUnavailable.status(format!("set {to} does not confirm that all has arrived")));
         }
         let start = StartReturn {
@@ -87,7 +87,8 @@ impl InterSetService for InterSetServer {
         let this = self.0.get()?;
         let (between, request) = this.check(request)?;
         if this.replicated.read(State::is_quarantined) {
-            // What came by it gets its record when the quarantine ends: the sender repeats it until then.
+            // A section that came by it gets its record when the quarantine ends; the sender repeats the request until
+            // then.
             return Err(Reason::Quarantined.status("this set was restored and completes no arrival yet"));
         }
         let (id, by) = (MigrationId(request.migration_id), SetId(between.from_set_id));
@@ -104,7 +105,7 @@ impl InterSetService for InterSetServer {
         let page = |state: &State| state.fence_response(set, lineage, SectionId(request.first_section));
         let known = this.replicated.read(page);
         let page = match known {
-            // The first request: another page needs no entry.
+            // This is the first request; a request for another page needs no entry.
             Err(CommandRefusal::BetweenSets(SetRefusal::FenceNotApplied { .. })) => {
                 this.confirm_lineage(set, lineage).await?;
                 match this.replicated.propose(Fence { set, lineage }).await? {
@@ -129,7 +130,7 @@ impl InterSetService for InterSetServer {
         let response = this.replicated.read(|state| exchanged(state, stores, &request))?;
         if let Some(facts) = &request.facts {
             let facts = inter_set::facts(facts)?;
-            // A set that is not known yet becomes so under the name of its certificate.
+            // A set that is not known yet becomes known under the name of its certificate.
             let known = this.known_name(facts.id);
             let named = of_set.is_none_or(|set| set == facts.name && known.is_none_or(|known| set == known));
             if !named || facts.id.0 != between.from_set_id {
@@ -151,7 +152,8 @@ impl InterSetService for InterSetServer {
         let id = MigrationId(request.migration_id);
         let knows = |state: &State| id == MigrationId(0) || state.migrations.contains_key(&id);
         if !this.replicated.read(knows) {
-            // The other set may complete the migration by that: its start must not be an entry that is still to be applied.
+            // The other set may complete the migration after this response, so no entry that starts it may be still
+            // unapplied.
             this.replicated.raft().catch_up().await?;
         }
         this.replicated.read(|state| confirm::confirmed(state, &request)).map(Response::new)
@@ -167,7 +169,7 @@ impl InterSetService for InterSetServer {
     }
 }
 
-/// A request with the sets that it names.
+/// A request that names its sets.
 trait BetweenSets {
     fn between(&self) -> Option<&v1::Between>;
 }
@@ -195,11 +197,12 @@ between_sets!(
 );
 
 impl Between {
-    /// Checks that this member leads the set that a request is for, and that the sender is of the set that it names.
+    /// Checks that this member leads the set that a request is for, and that the sender belongs to the set that it
+    /// names.
     ///
     /// # Errors
-    /// `OTHER_CLUSTER`, `OTHER_SET`, `NOT_LEADER`; `OTHER_HOLDER`: its certificate is of another set; `UNKNOWN_SET`: no
-    /// facts of its set are known.
+    /// `OTHER_CLUSTER`, `OTHER_SET`, `NOT_LEADER`; `OTHER_HOLDER` if the certificate is of another set; `UNKNOWN_SET`
+    /// if no facts of the sender's set are known.
     fn check<M: BetweenSets>(&self, request: Request<M>) -> Result<(v1::Between, M), Status> {
         let peer = sender::peer(&request).cloned();
         let (between, request) = self.check_receiver(request)?;
@@ -213,7 +216,7 @@ impl Between {
         }
     }
 
-    /// Checks that this member leads the set that a request is for, of the sender's cluster.
+    /// Checks that this member leads the set that a request is for, and that the cluster is the sender's.
     fn check_receiver<M: BetweenSets>(&self, request: Request<M>) -> Result<(v1::Between, M), Status> {
         let request = request.into_inner();
         let between = request.between().cloned();
@@ -236,7 +239,7 @@ impl Between {
         Ok((between, request))
     }
 
-    /// The name of another set, `None` while its facts are not known.
+    /// Returns the name of another set, or `None` while its facts are not known.
     fn known_name(&self, set: SetId) -> Option<String> {
         self.replicated.read(|state| Some(state.sets.get(&set)?.facts.as_ref()?.name.clone()))
     }
@@ -246,12 +249,12 @@ impl Between {
     }
 }
 
-/// The response to a fence that nothing came of.
+/// Returns the response to a fence that was refused, with the least number of restores.
 fn too_few_restores((lineage, fenced): (u64, u64), least_restores: u32) -> FenceResponse {
     FenceResponse { lineage, fenced, least_restores, ..FenceResponse::default() }
 }
 
-/// Names the owners that sections would get.
+/// Returns the nodes that would own the sections.
 fn arm(state: &State, plan: &Arc<Plan>, request: &ArmRequest) -> Result<ArmResponse, Status> {
     let sections: Vec<SectionId> = request.sections.iter().copied().map(SectionId).collect();
     let placed = plan.reserve(state, LayoutId(request.layout_id), &sections);
@@ -271,7 +274,7 @@ fn arm(state: &State, plan: &Arc<Plan>, request: &ArmRequest) -> Result<ArmRespo
     })
 }
 
-/// What is known here, as far as it changed since the request's version.
+/// Returns the facts of this set and of the sets known here, with the claims that changed since the request's version.
 fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> Result<ExchangeResponse, Status> {
     let set = state.set.as_ref().ok_or_else(|| Reason::NoSet.status("the set is not defined yet"))?;
     if request.layout_id != 0 && request.layout_id != set.layout.id().0 {

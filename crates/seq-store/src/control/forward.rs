@@ -1,4 +1,4 @@
-//! Control requests at any member: the local service on the leader, a hop to the leader on a follower.
+//! Control requests at any member: handled by the local service on the leader, forwarded to the leader by a follower.
 
 use seq_core::limits;
 use seq_proto::v1::control_service_client::ControlServiceClient;
@@ -20,7 +20,7 @@ pub(crate) struct ControlForward {
     pub(crate) leader: LeaderHop,
 }
 
-/// A client on the connection to the leader.
+/// Returns a client on the connection to the leader.
 fn client(channel: Channel) -> ControlServiceClient<Channel> {
     ControlServiceClient::new(channel)
         .max_decoding_message_size(limits::MAX_RESPONSE_BYTES)
@@ -32,7 +32,7 @@ impl ControlService for ControlForward {
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<RegisterResponse>, Status> {
         let Some(hop) = self.leader.hop(request.metadata())? else {
             let mut response = self.local.register(request).await?;
-            // It has just responded as the leader.
+            // This member has just responded as the leader.
             response.get_mut().stores = self.leader.stores();
             return Ok(response);
         };

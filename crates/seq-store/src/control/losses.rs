@@ -1,12 +1,12 @@
-//! Asks the AllocSvrs that this log knows, before the first of them registers with a member that has just started,
-//! whether they have seen a newer state.
+//! Asks the AllocSvrs that this log knows whether they have seen a newer state, before the first AllocSvr registers
+//! with a member that has just started.
 //!
-//! Where old data directories were put back under a whole store, every member has started since, and no entry shows it.
-//! An AllocSvr that runs on detects it by its next response and reports it ([`seq_core::state::ReportLoss`]); one that
-//! starts at the same moment would be registered before. So a leader whose process has started asks first, once, for a
-//! second at most.
+//! If a whole store is put back to old data directories, every member has started since, and no entry shows the loss. A
+//! running AllocSvr detects it by its next response and reports it ([`seq_core::state::ReportLoss`]), but an AllocSvr
+//! that starts at the same moment would be registered before the report. So a leader whose process has started asks
+//! first, once, for at most a second.
 //!
-//! A node's statement is compared where the report is applied, so a member that has not applied everything yet finds no
+//! A node's statement is compared when the report is applied. So a member that has not applied everything yet finds no
 //! loss where there is none.
 
 use std::time::Duration;
@@ -22,16 +22,16 @@ use tokio::sync::watch;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// How long an AllocSvr may take to respond: a restart is not to wait for nodes that are gone.
+/// Timeout of an AllocSvr: nodes that are gone must not delay a restart.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Longest wait of a registration for [`ask`]: the responses, and the commits of reports.
+/// Longest wait of a registration for [`ask`]: for the responses, and for the commits of reports.
 pub(super) const REGISTRATION_WAITS: Duration = Duration::from_secs(3);
 
-/// Pause between two looks at whether this member leads.
+/// Interval at which the member checks whether it leads.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Runs until this member has led once, and has asked.
+/// Runs until this member has led once, and has asked the AllocSvrs.
 pub(crate) async fn ask(replicated: ReplicatedSet, asked: watch::Sender<bool>) {
     let raft = replicated.raft();
     while !raft.is_leader() || raft.check_quorum().is_err() {
@@ -57,7 +57,8 @@ pub(crate) async fn ask(replicated: ReplicatedSet, asked: watch::Sender<bool>) {
     asked.send_replace(true);
 }
 
-/// What a node has seen, to be compared with this log; `None` where it does not respond.
+/// Returns the newest state that a node has seen, to be compared with this log; `None` if the node does not respond, or
+/// has seen no state.
 async fn seen(replicated: &ReplicatedSet, set: &str, name: String, addr: String) -> Option<ReportLoss> {
     let channel = replicated.raft().connect_expecting(&addr, ExpectedServer::alloc().of_set(set)).ok()?;
     let mut node = StatusServiceClient::new(channel);

@@ -2,13 +2,13 @@
 //! committed ceilings, a warning and a metric.
 //!
 //! **Invariant:** no raise moves a ceiling by more than was taken from the bucket of its section. The distance is
-//! counted from the committed ceiling as read here; ceilings never fall, so an applied raise moves it no further. A
-//! raise whose ownership is not on record here takes nothing, lest a node exhaust the bucket of another one's section,
-//! and moves nothing either: its target is lowered to the ceiling as read, in case that the ownership begins before the
-//! raise is applied.
+//! counted from the committed ceiling as read here; ceilings never fall, so an applied raise moves the ceiling by this
+//! distance at most. A raise whose ownership is not on record takes nothing, so that a node cannot exhaust the bucket
+//! of another node's section. It moves nothing either: its target is lowered to the ceiling as read, in case the
+//! ownership begins before the raise is applied.
 //!
-//! The buckets are those of one term of leadership: the next leader, and this member in its next term, begins with full
-//! ones. Only the leader commits what it admits.
+//! The buckets belong to one term of leadership: the next leader, and this member in its next term, begins with full
+//! buckets. Only the leader commits the raises that it admits.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ use tonic::Status;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Time between two warnings: an AllocSvr may repeat a refused raise hundreds of times a second.
+/// Shortest time between two warnings: an AllocSvr may repeat a refused raise hundreds of times a second.
 const WARN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The buckets of this member, and its warnings.
+/// Buckets of this member, and its warnings.
 #[derive(Debug)]
 pub(crate) struct RaiseGate {
-    /// Names in metrics and logs: of the set, and of this member.
+    /// Name of the set, in metrics and logs.
     set: String,
     node: String,
     /// Origin of the buckets' times.
@@ -40,7 +40,7 @@ pub(crate) struct RaiseGate {
     warnings: Mutex<Warnings>,
 }
 
-/// The buckets of one term.
+/// Buckets of one term.
 #[derive(Debug, Default)]
 struct Buckets {
     /// The last term that this member led, as far as it knows.
@@ -55,12 +55,12 @@ struct Warnings {
     suppressed: u64,
 }
 
-/// Raises of one request whose target was lowered: the position in the request, and the target that was requested.
+/// Raises of one request whose target was lowered, each with its position in the request and its requested target.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lowered(Vec<(usize, Seq)>);
 
 impl RaiseGate {
-    /// Full buckets of a member of this name, in the store of this set.
+    /// Creates full buckets for a member of this name, in the store of this set.
     pub(crate) fn new(set: &str, node: &str) -> RaiseGate {
         RaiseGate {
             set: set.to_owned(),
@@ -71,12 +71,12 @@ impl RaiseGate {
         }
     }
 
-    /// Takes the numbers of all raises of one request from the buckets, or of none. Lowers the targets of raises whose
-    /// ownership is not on record; the request is refused by [`Lowered::check`] where one of them is accepted all the
-    /// same.
+    /// Takes the numbers of all raises of one request from the buckets, or of none of them. Lowers the targets of
+    /// raises whose ownership is not on record; if such a raise is accepted all the same, [`Lowered::check`] refuses
+    /// the request.
     ///
     /// # Errors
-    /// `RAISE_TOO_FAST`; nothing may be proposed then.
+    /// `RAISE_TOO_FAST`; in this case nothing may be proposed.
     pub(crate) fn admit(
         &self,
         replicated: &ReplicatedSet,
@@ -89,17 +89,17 @@ impl RaiseGate {
         Ok(lowered)
     }
 
-    /// Takes the distances of one request from the buckets. `term`: the one that this member leads, `None` while it
-    /// does not.
+    /// Takes the distances of one request from the buckets. `term` is the term that this member leads, or `None` while
+    /// it does not lead.
     ///
     /// # Errors
-    /// The section whose bucket has too few numbers; nothing is taken then.
+    /// The section whose bucket has too few numbers; in this case nothing is taken.
     fn take(&self, term: Option<u64>, distances: &[(SectionId, u64)]) -> Result<(), TooFast> {
         let mut buckets = self.buckets.lock();
         if term.is_some() && term != buckets.term {
             *buckets = Buckets { term, rate: RaiseRate::new() };
         }
-        // Read under the lock, so that it never falls.
+        // Read under the lock, so that the time never goes back.
         buckets.rate.admit(self.origin.elapsed(), distances)
     }
 
@@ -138,10 +138,10 @@ impl RaiseGate {
 }
 
 impl Lowered {
-    /// Compares the committed ceilings of these raises with the requested ones, both in the order of the request.
+    /// Compares the committed ceilings of these raises with their requested targets, both in the order of the request.
     ///
     /// # Errors
-    /// `RAISE_TOO_FAST`, to be repeated soon, where an ownership began after it was looked for.
+    /// `RAISE_TOO_FAST`, to be repeated soon, if an ownership began after it was looked up.
     pub(crate) fn check(&self, sections: &[u32], ceilings: &[Option<Seq>]) -> Result<(), Status> {
         for &(index, requested) in &self.0 {
             if ceilings[index].is_some_and(|ceiling| ceiling < requested) {
@@ -155,7 +155,7 @@ impl Lowered {
 }
 
 impl Warnings {
-    /// Whether a refused request is logged now: the number of those before it that were not, or `None`.
+    /// Returns the number of suppressed requests before this request if it is to be logged now, or `None`.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < WARN_INTERVAL) {
             self.suppressed += 1;
@@ -166,8 +166,8 @@ impl Warnings {
     }
 }
 
-/// Returns how far each raise by the owner on record moves its ceiling at most, and lowers the target of every other
-/// one to the committed ceiling.
+/// Returns the largest distance by which each raise by the owner on record moves its ceiling, and lowers the targets of
+/// all other raises to the committed ceiling.
 fn bound(state: &State, session: Session, raises: &mut [Raise]) -> (Vec<(SectionId, u64)>, Lowered) {
     let (mut distances, mut lowered) = (Vec::with_capacity(raises.len()), Vec::new());
     for (index, raise) in raises.iter_mut().enumerate() {
@@ -187,7 +187,7 @@ fn bound(state: &State, session: Session, raises: &mut [Raise]) -> (Vec<(Section
     (distances, Lowered(lowered))
 }
 
-/// The committed ceiling of a section; 0 where the set has no record of it.
+/// Returns the committed ceiling of a section; 0 if the set has no record of it.
 fn committed(state: &State, section: SectionId) -> Seq {
     state.sections.get(section).map_or(Seq::ZERO, SectionRecord::max_seq)
 }
@@ -202,7 +202,8 @@ mod tests {
     const OWNER: Session = Session { node: NodeId(1), incarnation: Incarnation(1) };
     const OTHER: Session = Session { node: NodeId(2), incarnation: Incarnation(1) };
 
-    /// A set of ten sections and two AllocSvrs, the first of which owns section 3 under epoch 1 with a ceiling of 500.
+    /// Returns a set of ten sections and two AllocSvrs, the first of which owns section 3 under epoch 1 with a ceiling
+    /// of 500.
     fn state() -> State {
         let mut state = State::default();
         state.apply(&Command::DefineSet(SetDefinition::only("im-a", Layout::new(0..1_000, 100).unwrap())));
@@ -261,7 +262,7 @@ mod tests {
             assert_eq!((distances, lowered), (vec![], Lowered(vec![(0, Seq(9_000))])));
             assert_eq!(raises, [raise(epoch, 500)]);
         }
-        // It guessed its epoch, and the ownership begins between the look and the entry.
+        // The node guessed its epoch, and the ownership begins between the lookup and the entry.
         let mut raises = [raise(2, 9_000)];
         let (_, lowered) = bound(&state, OTHER, &mut raises);
         let liveness = state.node(OWNER.node).unwrap().liveness;
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(ceilings, [Some(Seq(500))], "the ceiling is where it was");
         let refusal = lowered.check(&[3], &ceilings).unwrap_err();
         assert_eq!(status::known_reason(&refusal), Some(Reason::RaiseTooFast));
-        // Repeated, it is a raise of the owner.
+        // Now the repeated request is a raise of the owner.
         let mut again = [raise(2, 9_000)];
         assert_eq!(bound(&state, OTHER, &mut again), (vec![(SectionId(3), 8_500)], Lowered::default()));
         assert!(lowered.check(&[3], &[None]).is_ok(), "refused by the log");

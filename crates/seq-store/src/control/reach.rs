@@ -1,4 +1,4 @@
-//! Transfers leadership away from a leader that AllocSvrs do not reach, when `seq_core::leader_reach` decides so.
+//! Transfers leadership away from a leader that AllocSvrs do not reach, if `seq_core::leader_reach` decides so.
 //!
 //! [`watch()`] supplies the clock, the count of calls, the live incarnations of the arbiter's plan, and the transfer.
 
@@ -19,8 +19,8 @@ use crate::replicated_set::ReplicatedSet;
 /// Time between two observations.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Counts control calls of live incarnations that reached this member, from an AllocSvr or by way of a follower. Clones
-/// count together.
+/// Counter of control calls of live incarnations that reached this member, directly or through a follower. Clones share
+/// it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ControlCalls(Arc<AtomicU64>);
 
@@ -34,7 +34,7 @@ impl ControlCalls {
     }
 }
 
-/// Observes a member until it is dropped, and transfers leadership where it is due.
+/// Observes a member until it is dropped, and transfers leadership if this is due.
 pub(crate) async fn watch(
     (set, node): (String, String),
     replicated: ReplicatedSet,

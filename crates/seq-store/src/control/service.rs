@@ -1,9 +1,9 @@
 //! The control service for AllocSvrs: each request is checked, becomes one entry of the log, and gets its response from
 //! the applied state.
 //!
-//! **Invariant:** a malformed request is refused before anything is proposed, and no response reports what is not
-//! committed. The response to a renewal is read from the applied state after the renewal itself was applied, on the
-//! member that proposed it; a response from memory alone could come from a leader that was deposed long ago.
+//! **Invariant:** a malformed request is refused before anything is proposed, and a response reports only committed
+//! values. The response to a renewal is read from the applied state, after the renewal itself was applied on the member
+//! that proposed it; a response from memory alone could come from a leader that was deposed long ago.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,29 +37,29 @@ use crate::definition::DeclaredSet;
 use crate::replicated_set::ReplicatedSet;
 use crate::sender::sender;
 
-/// How long the response to a departure waits for the other set: it has the section a round trip and a commit later,
-/// and the owner there begins at once if it is notified then.
+/// Timeout of a departure's response for the arrival. The other set has the section a round trip and a commit later,
+/// and its owner can begin immediately if it is notified then.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The service.
+/// The open service.
 #[derive(Clone)]
 pub(crate) struct Control {
     pub(crate) set: Arc<DeclaredSet>,
     /// The AllocSvrs in the set file.
     pub(crate) allocs: watch::Receiver<Arc<[AllocSpec]>>,
     pub(crate) replicated: ReplicatedSet,
-    /// The plan of the arbiter beside the leader.
+    /// Newest plan of the arbiter; empty while this member does not lead.
     pub(crate) plan: watch::Receiver<Arc<Plan>>,
     /// Departures of sections to other sets that owners should make.
     pub(crate) departures: watch::Receiver<Departures>,
     pub(crate) arrivals: Arc<Arrivals>,
-    /// What a quarantine waits for.
+    /// Condition that a quarantine waits for.
     pub(crate) awaited: Awaited,
-    /// Calls of live incarnations, for the decision whether this member is reached.
+    /// Calls of live incarnations, by which the member decides whether it is reached.
     pub(crate) calls: ControlCalls,
     /// The bound on how fast ceilings rise.
     rate: Arc<RaiseGate>,
-    /// Whether the AllocSvrs were asked for what they have seen since this process started.
+    /// Whether the AllocSvrs were asked for the state that they have seen since this process started.
     pub(crate) asked: watch::Sender<bool>,
 }
 
@@ -195,19 +195,20 @@ impl Control {
         Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls, rate, asked }
     }
 
-    /// The incarnation that sent a call. A call of the newest one is counted: this member is reached.
+    /// Returns the incarnation that sent a call. A call of the newest incarnation is counted, because it shows that
+    /// this member is reached.
     ///
     /// # Errors
     /// `QUARANTINED` while the set serves nothing; a malformed id; `OTHER_INCARNATION` for a session of an older
-    /// lineage; `OTHER_HOLDER` where the sender's certificate is another node's.
+    /// lineage; `OTHER_HOLDER` if the sender's certificate is another node's.
     fn session(&self, caller: Option<&Identity>, node: u32, incarnation: u64) -> Result<Session, Status> {
         self.check_defined()?;
         let session = control::session(node, incarnation)?;
-        // Before the holder is compared: in an older lineage the id was another node's, which registers again once it
+        // Checked before the holder. In an older lineage the id belonged to another node, which registers again once it
         // learns that its session is over.
         self.check_lineage(session)?;
         let record = |state: &State| state.node(session.node).map(|node| (node.name.clone(), node.incarnation));
-        // An id that the store does not know is refused by what reads it.
+        // An unknown id is refused by the reader of the record.
         if let Some((name, newest)) = self.replicated.read(record) {
             roles::check_acts_as(caller, &name)?;
             if newest == session.incarnation {
@@ -217,19 +218,20 @@ impl Control {
         Ok(session)
     }
 
-    /// Ends a session of an older lineage: incarnations begin above those of all older ones, and the ids of nodes anew.
+    /// Refuses a session of an older lineage. In each lineage, incarnations begin above the older incarnations, and the
+    /// ids of nodes begin anew.
     fn check_lineage(&self, session: Session) -> Result<(), Status> {
         let Session { node, incarnation: given } = session;
         let current = Incarnation(self.replicated.read(|state| state.lineage.first_number()));
         if given >= current {
             return Ok(());
         }
-        // Without an address: the id may be that of another node by now.
+        // Without an address, because the id may belong to another node by now.
         Err(refused(CommandRefusal::OtherIncarnation { node, current, given }, None))
     }
 
-    /// Refuses before anything is proposed: a set may wait for its command for days, and its AllocSvrs retry. One that
-    /// was restored serves nothing for a while: its sessions of before are over, and none begins.
+    /// Refuses requests before anything is proposed. A set may wait for its command for days while its AllocSvrs retry.
+    /// A restored set serves nothing during its quarantine: its former sessions are over, and no session begins.
     fn check_defined(&self) -> Result<(), Status> {
         match self.replicated.read(|state| (state.set.is_some(), state.is_quarantined())) {
             (true, false) => Ok(()),
@@ -245,10 +247,10 @@ impl Control {
         Err(Reason::UndeclaredNode.status(format!("the set file of this store names no AllocSvr {node:?}")))
     }
 
-    /// Waits until the AllocSvrs were asked for what they have seen.
+    /// Waits until the AllocSvrs were asked for the state that they have seen.
     async fn wait_asked(&self) -> Result<(), Status> {
         if !self.replicated.raft().is_leader() {
-            // Refused with the leader's address where it is proposed.
+            // The proposal is refused with the leader's address.
             return Ok(());
         }
         let mut asked = self.asked.subscribe();
@@ -277,9 +279,9 @@ impl Control {
         Ok(())
     }
 
-    /// Refuses a process at another address than the live one of that name: each of the two would end the other's
-    /// incarnation for as long as both run. Decided by the plan of the arbiter here; on a member that does not lead it
-    /// is empty, and the proposal fails.
+    /// Refuses a process at another address than the live process of that name: each of the two would end the other's
+    /// incarnation for as long as both run. The arbiter's plan on this member decides; on a member that does not lead
+    /// the plan is empty, and the proposal fails.
     fn check_alive(&self, request: &RegisterRequest) -> Result<(), Status> {
         let plan = self.plan.borrow().clone();
         let other = self.replicated.read(|state| {
@@ -295,7 +297,7 @@ impl Control {
         Err(Reason::NodeAlive.status_with(text, [(key::ADDR, addr)]))
     }
 
-    /// The refusal of a command, with the metadata that its sender needs to continue.
+    /// Returns the refusal of a command, with the metadata that its sender needs to continue.
     fn refused(&self, refusal: CommandRefusal) -> Status {
         let addr = |node: NodeId| self.replicated.read(|state| state.node(node).map(|record| record.addr.clone()));
         let addr = match &refusal {
@@ -305,7 +307,7 @@ impl Control {
         refused(refusal, addr)
     }
 
-    /// The refusal of a planned handover: a lost target has a reason of its own.
+    /// Returns the refusal of a planned handover. A lost target has a reason of its own.
     fn refused_transfer(&self, refusal: CommandRefusal, target: NodeId) -> Status {
         let RefusedCommit::TargetGone { current } = RefusedCommit::of(&refusal, Some(target)) else {
             return self.refused(refusal);
@@ -313,7 +315,7 @@ impl Control {
         Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
     }
 
-    /// The ownership update, read from the applied state: no older than the entry that was just applied here.
+    /// Returns the ownership update, read from the applied state: no older than the entry that was just applied here.
     fn update(&self, session: Session, since: u64) -> Result<seq_proto::v1::OwnershipUpdate, Status> {
         let (plan, departures) = (self.plan.borrow().clone(), self.departures.borrow().clone());
         let ended = |state: &State| {
@@ -358,7 +360,7 @@ fn registration(request: RegisterRequest) -> Registration {
     }
 }
 
-/// `addr`: the address of the newest incarnation, where the refusal is about that.
+/// Returns the refusal of a command. `addr` is the address of the newest incarnation, if the refusal concerns it.
 fn refused(refusal: CommandRefusal, addr: Option<String>) -> Status {
     let reason = Reason::of_command(&refusal);
     let current = match refusal {

@@ -1,6 +1,7 @@
-//! Starts and ends migrations, and shows how far they are.
+//! Starts and ends migrations, and shows their progress.
 //!
-//! The records of sections are the journal of a migration; only speed and pauses are of this leader's memory.
+//! The records of sections are the journal of a migration. Only its speed and its pauses are kept in the memory of the
+//! leader.
 
 use std::time::Duration;
 
@@ -23,10 +24,11 @@ use tonic::Status;
 use super::{SetAdmin, name_of, refused};
 use crate::between::progress::MigrationProgress;
 
-/// Pace of a migration that states none: 1,000 sections in five seconds, with pauses that callers do not notice.
+/// Default pace of a migration: 1,000 sections in five seconds, with pauses that callers do not notice.
 const DEFAULT_PACE: Pace = Pace { rate: 200, max_pause: Duration::from_millis(100), paused: false };
 
-/// The pace of a request; what it leaves out is as before, or the default for a new migration.
+/// Returns the pace of a request. A field that the request leaves out keeps its former value, or gets the default in a
+/// new migration.
 pub(super) fn pace_of(given: Option<&MigrationPace>, before: Option<Pace>) -> Pace {
     let before = before.unwrap_or(DEFAULT_PACE);
     let Some(MigrationPace { rate, max_pause_ms, paused }) = given.copied() else { return before };
@@ -92,7 +94,7 @@ impl SetAdmin {
     ) -> Result<CompleteMigrationResponse, Status> {
         self.check_leads()?;
         let id = MigrationId(request.id);
-        // Of a migration that began in another set the command means another thing.
+        // For a migration that began in another set, the command has another meaning.
         self.known(id)?;
         let outcome = self.between.replicated.propose(Complete { id, by: None }).await?;
         outcome.map_err(|refusal| refused(&refusal))?;
@@ -117,7 +119,8 @@ impl SetAdmin {
         })
     }
 
-    /// Migrations that began in this set and are not over, the oldest first, with what this member observes of them.
+    /// Returns the migrations that began in this set and are not over, starting with the oldest, as this member
+    /// observes them.
     pub(crate) fn open_migrations(&self, state: &State) -> Vec<MigrationStatus> {
         let progress = self.progress.borrow().clone();
         let ends = |migration: &Migration| matches!(migration.phase, Phase::Completed { .. });
@@ -127,7 +130,7 @@ impl SetAdmin {
         shown.filter(|one| one.phase() != MigrationPhase::RolledBack).take(MOST_OPEN).collect()
     }
 
-    /// A migration that began in this set.
+    /// Returns a migration that began in this set.
     fn known(&self, id: MigrationId) -> Result<Migration, Status> {
         let known = self.read(|state, _| state.migrations.get(&id).cloned())?;
         known.ok_or_else(|| Reason::UnknownMigration.status(format!("no migration {id} began in this set")))
@@ -153,7 +156,7 @@ fn command(plan: &MigrationPlan, pace: Pace) -> StartMigration {
     }
 }
 
-/// The refusal of a plan: whatever held when it was made, and does not any more, makes it stale.
+/// Returns the refusal of a plan. The plan is stale if a condition under which it was made no longer holds.
 fn stale(refusal: &CommandRefusal) -> Status {
     use SetRefusal as Set;
     match refusal {
@@ -170,7 +173,7 @@ fn stale(refusal: &CommandRefusal) -> Status {
     }
 }
 
-/// A migration with its progress.
+/// Returns the status of a migration with its progress.
 fn shown(
     state: &State,
     id: MigrationId,
@@ -195,7 +198,8 @@ fn shown(
     let sections = if is_return { here + departed } else { runs.iter().map(|run| run.sections).sum() };
     let phase = phase(state, id, migration, departed);
     if phase == MigrationPhase::Completed {
-        // Sections may have come back since, by another migration; a closing set ends one before all have arrived.
+        // Sections may have come back since, by another migration; a closing set ends a migration before all sections
+        // have arrived.
         (departed, arrived) = (sections, sections.saturating_sub(departed - arrived));
     }
     let times = Times::of(state, id);
@@ -248,12 +252,12 @@ fn is_over(phase: MigrationPhase) -> bool {
     matches!(phase, MigrationPhase::RolledBack | MigrationPhase::Completed)
 }
 
-/// What an operation that starts a migration has in the audit log.
+/// Returns the text of a migration in the audit log, for the operation that starts it.
 pub(crate) fn migration_text(id: u64) -> String {
     format!("migration {id}")
 }
 
-/// When operators started and ended a migration, in milliseconds since 1970; 0: not kept.
+/// Times at which operators started and ended a migration, in milliseconds since 1970; 0 if they are no longer kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Times {
     started: u64,
@@ -261,7 +265,7 @@ struct Times {
 }
 
 impl Times {
-    /// Finds the operations in the audit log, which is for people alone.
+    /// Finds the operations in the audit log, whose texts are otherwise only for people.
     fn of(state: &State, id: MigrationId) -> Times {
         let started = format!(", {}", migration_text(id.0));
         let ends = ["complete", "rollback"].map(|word| format!("migration {word} {id}"));
@@ -279,19 +283,19 @@ impl Times {
     }
 }
 
-/// Whether sections that came back by the return of a migration are part of it still.
+/// Returns whether sections that came back by the return of a migration are still part of it.
 fn returns(state: &State, id: MigrationId) -> bool {
     let by = return_id(id);
     state.sections.residents().any(|(_, residence)| residence.came_by == by)
 }
 
-/// `departed`: tombstones of the migration.
+/// Returns the phase of a migration with `departed` tombstones.
 fn phase(state: &State, id: MigrationId, migration: &Migration, departed: u32) -> MigrationPhase {
     match migration.phase {
         Phase::Open if state.has_arrived(id, migration) => MigrationPhase::Arrived,
         Phase::Open => MigrationPhase::Open,
-        // What returned has no tombstone any more. Before the other set has noted it, more may be on their way there,
-        // and before the return is complete no other migration can have the sections.
+        // A section that has returned has no tombstone any more. Until the other set has noted the return, more
+        // sections may depart to it; and until the return is complete, no other migration can take the sections.
         Phase::RolledBack { noted: true } if departed == 0 && !returns(state, id) => MigrationPhase::RolledBack,
         Phase::RolledBack { .. } => MigrationPhase::RollingBack,
         Phase::Completed { .. } => MigrationPhase::Completed,
@@ -309,7 +313,7 @@ mod tests {
     const TO: SetId = SetId(2);
     const MIGRATION: MigrationId = MigrationId(6);
 
-    /// A closing set with sections 0 to 3 under a migration, of which section 1 has departed.
+    /// Returns a closing set with sections 0 to 3 in a migration, of which section 1 has departed.
     fn closing_set() -> State {
         let layout = Layout::new(0..400, 100).unwrap();
         let mut state = State::default();

@@ -1,6 +1,7 @@
-//! Checks a migration before it starts: this set by its applied state, the other one by a request that changes nothing.
+//! Checks a migration before it starts: the source set by its applied state, the target set by a request that changes
+//! nothing.
 //!
-//! **Invariant:** a plan with problems has no id, so it cannot be started; each problem names what is in the way.
+//! **Invariant:** a plan with problems has no id, so it cannot be started; each problem names an obstacle.
 
 use seq_core::layout::SectionRun;
 use seq_core::state::{Closing, PeerSet, Phase, Rules, Scope, SetDefinition, State};
@@ -16,7 +17,7 @@ use super::{SetAdmin, name_of};
 use crate::between::link::Member;
 use crate::definition::draw_nonce;
 
-/// What the check of this set found.
+/// Result of the check of this set.
 #[derive(Default)]
 struct Draft {
     plan: MigrationPlan,
@@ -51,7 +52,7 @@ impl SetAdmin {
             unowned: draft.unowned,
             target_allocs: target.nodes.len() as u32,
             target_sections: target.resident,
-            // The start and the end, and of each section the departure and the note of its arrival.
+            // The start and the end, and for each section its departure and the note of its arrival.
             writes: 2 + 2 * u64::from(draft.sections),
             seconds: u64::from(draft.sections.div_ceil(pace.rate).max(1)),
             warnings: draft.warnings,
@@ -65,7 +66,7 @@ impl SetAdmin {
         Ok(fingerprint.ok_or_else(changed)?.0)
     }
 
-    /// What a rollback would need of this set.
+    /// Warns of obstacles to a rollback in this set.
     fn check_way_back(&self, draft: &mut Draft) {
         if self.between.plan.borrow().candidates.is_empty() {
             draft.warnings.push(format!(
@@ -75,7 +76,7 @@ impl SetAdmin {
         }
     }
 
-    /// Asks the other set whether it takes sections.
+    /// Asks the target set whether it takes the sections.
     async fn check_target(&self, draft: &mut Draft, set: SetId) -> Result<Option<ArmResponse>, Status> {
         let request = ArmRequest {
             between: self.between.head(set),
@@ -137,7 +138,7 @@ impl Draft {
         draft
     }
 
-    /// The other set, by its name or by its id.
+    /// Finds the target set by its name or its id.
     fn choose_target(&mut self, state: &State, own: &SetDefinition, to: &str) {
         if to == own.name || to == own.id.to_string() {
             return self.problems.push(format!("set {to:?} is the one that the sections are in"));
@@ -160,7 +161,7 @@ impl Draft {
         }
     }
 
-    /// The sections of the request in order, as few runs.
+    /// Collects the sections of the request in order, in as few runs as possible.
     fn choose_runs(&mut self, state: &State, set: &SetDefinition, request: &PlanMigrationRequest) {
         let count = set.layout.sections();
         let mut given: Vec<(usize, SectionRun)> = Vec::new();
@@ -211,7 +212,7 @@ impl Draft {
         }
     }
 
-    /// Checks that each section is here, and part of no migration.
+    /// Checks that each section is in this set, and in no other migration.
     fn check_sections(&mut self, state: &State, set: &SetDefinition) {
         let open: Vec<_> = state
             .migrations

@@ -1,7 +1,7 @@
 //! Creates, lists and closes sets.
 //!
-//! **Invariant:** a set is defined once, under an id of its own. One that joins a cluster has the cluster's layout, and
-//! a name that none of the sets known there has.
+//! **Invariant:** a set is defined once, under an id of its own. A set that joins a cluster has the layout of the
+//! cluster, and a name that no other known set has.
 
 use seq_auth::ExpectedServer;
 use seq_core::plan::Fingerprint;
@@ -28,7 +28,7 @@ impl SetAdmin {
         let stored = self.between.replicated.read(|state| Some((state.set.as_ref()?.id, state.sets.is_empty())));
         let joins = self.declared.genesis == Genesis::Create && !request.join.is_empty();
         match stored {
-            // A creation whose second half was lost: the set is defined, and knows no other one.
+            // The second half of a creation was lost: the set is defined, but knows no other set.
             Some((id, true)) if joins => {
                 let known = self.join(id, &request.join).await?;
                 self.learn(&known).await?;
@@ -56,7 +56,7 @@ impl SetAdmin {
         }
     }
 
-    /// Learns the set that was joined, and asks those that it knows.
+    /// Learns the facts of the joined set, and asks the sets that it knows.
     async fn learn(&self, known: &Stated) -> Result<(), Status> {
         exchange::learn(&self.between, known).await?;
         exchange::introduce(&self.between, &known.others).await;
@@ -70,7 +70,7 @@ impl SetAdmin {
     fn check_genesis(&self, join: &[String]) -> Result<(), Status> {
         let given = if join.is_empty() { Genesis::Init } else { Genesis::Create };
         let declared = self.declared.genesis;
-        // A set of another genesis that exists is named as what it is.
+        // If the set exists already, its actual genesis is reported.
         if declared == given || self.between.replicated.read(|state| state.set.is_some()) {
             return Ok(());
         }
@@ -79,7 +79,8 @@ impl SetAdmin {
         Err(Reason::OtherGenesis.status(text))
     }
 
-    /// Requests what a cluster knows from the store of one of its sets, and checks that this set fits there.
+    /// Requests the facts of a cluster from the store of one of its sets, and checks that this set fits into the
+    /// cluster.
     async fn join(&self, id: SetId, stores: &[String]) -> Result<Stated, Status> {
         let layout = &self.declared.layout;
         let request = ExchangeRequest {
@@ -112,7 +113,7 @@ impl SetAdmin {
         Ok(stated)
     }
 
-    /// The request names the layout by its hash; the response has its numbers.
+    /// Compares the layouts. The request names the layout by its hash; the response has its numbers.
     fn check_layout(&self, response: &ExchangeResponse) -> Result<(), Status> {
         let (uids, size) = (self.declared.layout.uids(), self.declared.layout.section_size());
         let theirs = (response.uid_start..response.uid_end, response.section_size);
@@ -135,7 +136,7 @@ impl SetAdmin {
         })
     }
 
-    /// The other sets that this one knows, by name.
+    /// Returns the other known sets, ordered by name.
     pub(crate) fn others(&self, state: &State, own: &SetDefinition) -> Vec<SetInfo> {
         let info = |peer: &PeerSet| Some(self.info(state, own, peer.facts.as_ref()?));
         let mut others: Vec<SetInfo> = state.sets.values().filter_map(info).collect();
@@ -143,7 +144,7 @@ impl SetAdmin {
         others
     }
 
-    /// Another set, as this one knows it.
+    /// Returns another set, as this set knows it.
     fn info(&self, state: &State, own: &SetDefinition, facts: &SetFacts) -> SetInfo {
         let claims = state.directory.runs().filter(|run| run.claim.set == facts.id);
         let responded = self.between.links.responded(facts.id);
@@ -207,8 +208,8 @@ impl SetAdmin {
         Ok(ForgetSetResponse { known, fingerprint: plan.0 })
     }
 
-    /// Closes the set, if the plan of the request is the one that it requires; returns its state and the plan as it was
-    /// before. A set that is closing already requires none: a repeat finds its own change.
+    /// Closes the set, if the request's plan matches the current plan. Returns the state of the set, and the plan as it
+    /// was before. No plan is required if the set is closing already, so a repeated request finds its own change.
     async fn close(&self, required: Required) -> Result<(Closing, Fingerprint), Status> {
         let (closing, plan) = self.read(|state, _| (state.closing, preconditions::close(state)))?;
         if required.dry_run {
@@ -229,7 +230,7 @@ impl SetAdmin {
     }
 }
 
-/// The state of a set as operators see it.
+/// Returns the state of a set as operators see it.
 pub(crate) fn set_state(closing: Closing) -> SetState {
     match closing {
         Closing::Open => SetState::Open,
@@ -238,7 +239,7 @@ pub(crate) fn set_state(closing: Closing) -> SetState {
     }
 }
 
-/// The layout, which all sets of a cluster have in common.
+/// Returns the layout, which all sets of a cluster share.
 fn layout_info(set: &SetDefinition) -> SetInfo {
     let uids = set.layout.uids();
     let (layout_id, section_size) = (set.layout.id().0, set.layout.section_size());
