@@ -1,5 +1,5 @@
-//! Cost of a raise on the members of a store beside its transport: its proposer encodes it once, every member decodes
-//! and applies it.
+//! Cost of a raise on the members of a store, without its transport: its proposer encodes it once, and every member
+//! decodes and applies it.
 
 use std::hint::black_box;
 
@@ -9,12 +9,12 @@ use seq_core::{Epoch, Incarnation, Layout, NodeId, SectionId, Seq};
 use seq_raft::StateMachine;
 use seq_store::SetState;
 
-/// Raises in an entry: one section, a busy AllocSvr, the most there may be.
+/// Raises per entry: of one section, of a busy AllocSvr, and the maximum.
 const RAISES: [u32; 3] = [1, 64, 4_096];
-/// All uids of 32 bits.
+/// Sections of all 32-bit uids.
 const SECTIONS: u32 = 42_950;
 
-/// A state in which one node owns everything.
+/// Returns a state in which one node owns all sections.
 fn state() -> State {
     let mut state = State::default();
     let layout = Layout::new(0..u64::from(SECTIONS) * 100_000, 100_000).expect("a good layout");
@@ -31,7 +31,7 @@ fn state() -> State {
     state
 }
 
-/// Raises of sections that lie apart, as those of a busy node do.
+/// Returns raises of scattered sections, as in an entry of a busy node.
 fn command(raises: u32) -> Command {
     let raise = |number| Raise { section: SectionId(number * (SECTIONS / 4_096)), epoch: Epoch(1), to: Seq(10_000) };
     Command::Raise(RaiseCeilings {

@@ -1,4 +1,5 @@
-//! How fast a store commits raises: three members in this process on real disks, callers over gRPC on loopback.
+//! Measures how fast a store commits raises: three members in this process on real disks, callers over gRPC on
+//! loopback.
 //!
 //! `cargo run --release -p seq-store --example propose [SECONDS_EACH [CASES [COMPARISON_MS]]]`, where a case is
 //! `PROPOSERSxRAISES` and `COMPARISON_MS` is the interval at which members compare their states.
@@ -18,18 +19,18 @@ type Control = ControlServiceClient<Channel>;
 type Error = Box<dyn std::error::Error>;
 
 const MEMBERS: u64 = 3;
-/// As many as the widest case raises at once.
+/// As many sections as the widest case raises concurrently.
 const SECTIONS: u64 = 256 * 64;
 const SECTION_SIZE: u32 = 100;
-/// Connections that share the callers, as an AllocSvr's would.
+/// Connections that the callers share, as an AllocSvr's callers do.
 const CONNECTIONS: usize = 4;
 
-/// What a caller needs to know.
+/// Session of a caller, with its epochs.
 #[derive(Clone)]
 struct Session {
     node_id: u32,
     incarnation: u64,
-    /// One for each section, in order.
+    /// Epoch of each section, in order.
     epochs: Arc<Vec<u64>>,
 }
 
@@ -160,7 +161,7 @@ async fn begin(control: &mut Control) -> Result<Session, Error> {
     unreachable!("renewals do not run out")
 }
 
-/// Every proposer raises its own sections, one call after the other; responses how long each call took.
+/// Has every proposer raise its own sections, one call after the other; returns the duration of each call.
 async fn measure(
     channels: &[Channel],
     session: &Session,

@@ -1,4 +1,4 @@
-//! What operators request is recorded once, with its outcome, whichever member receives it.
+//! An operation that an operator requests is recorded once, with its outcome, no matter which member receives it.
 
 use seq_proto::v1::audit_event::Record;
 use seq_proto::v1::audit_service_client::AuditServiceClient;
@@ -12,7 +12,7 @@ async fn events(cluster: &Cluster, id: u64, after: u64) -> Vec<AuditEvent> {
     client.list_events(ListEventsRequest { after }).await.unwrap().into_inner().events
 }
 
-/// Operations and their refusals, by number.
+/// Returns operations and their outcomes, by number.
 fn outcomes(events: &[AuditEvent]) -> Vec<(u64, String, Option<Option<String>>)> {
     let mut outcomes = Vec::new();
     for event in events {
@@ -61,7 +61,7 @@ async fn an_operation_is_recorded_once_with_its_outcome_through_any_member() {
     }
     assert_eq!(events(&cluster, leader, 6).await.len(), 2);
 
-    // The member that transfers leadership has another one record the end.
+    // The member that transfers leadership has another member record the end.
     let to = follower;
     let lead = TransferLeaderRequest { set: "im-a".into(), to, ..TransferLeaderRequest::default() };
     cluster.admin(leader).transfer_leader(lead).await.unwrap();

@@ -14,7 +14,7 @@ fn nodes(cluster: &Cluster, id: u64) -> NodeAdminServiceClient<Channel> {
     NodeAdminServiceClient::new(channel(cluster.admin_addr(id)))
 }
 
-/// Sends to a follower, which forwards to the leader.
+/// Sends a request to a follower, which forwards it to the leader.
 async fn moved(cluster: &Cluster, request: MoveSectionsRequest) -> Result<MoveSectionsResponse, Status> {
     let follower = cluster.follower().await;
     nodes(cluster, follower).move_sections(request).await.map(tonic::Response::into_inner)
@@ -39,7 +39,7 @@ async fn sections_are_moved_to_a_node_that_can_own_them_by_a_plan_that_holds() {
     let leader = cluster.leader().await;
     let drain = DrainNodeRequest { set: "im-a".into(), node: "a3".into(), drained: true, ..Default::default() };
     nodes(&cluster, leader).drain_node(drain).await.unwrap();
-    // The arbiter may not have seen the drain yet.
+    // The arbiter may not have evaluated the drain yet.
     let planned = MoveSectionsRequest { dry_run: true, ..request(&[0], "a3") };
     let refusal = until("the drain is known", async || moved(&cluster, planned.clone()).await.err()).await;
     assert_eq!(refusal.message(), "a3 can own no sections now: it is drained (`seqsvr node undrain a3`)");
@@ -53,7 +53,7 @@ async fn sections_are_moved_to_a_node_that_can_own_them_by_a_plan_that_holds() {
     assert!(made.changed && made.sections.iter().all(|one| one.moved_to.is_empty()), "{made:?}");
     let again = moved(&cluster, MoveSectionsRequest { plan, ..request(&[0, 1], "a2") }).await.unwrap();
     assert!(!again.changed && again.sections.iter().all(|one| one.moved_to == "a2"), "{again:?}");
-    // Another operator moved a section since.
+    // Another operator has moved a section since the plan.
     let stale = moved(&cluster, MoveSectionsRequest { plan, ..request(&[0, 1], "a1") }).await;
     assert_eq!(reason(stale), "STALE_PLAN");
     assert!(moved(&cluster, request(&[0], "")).await.unwrap().changed, "it is balanced again");

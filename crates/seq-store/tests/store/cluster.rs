@@ -24,16 +24,16 @@ use tonic_types::StatusExt;
 
 use crate::links::Links;
 
-/// How long anything may take on a slow, busy machine.
+/// Timeout of any step on a slow, busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long one call may take.
+/// Timeout of one call.
 const CALL: Duration = Duration::from_secs(2);
 
 /// Interval at which a condition is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Where members keep their data.
+/// Kind of place where members keep their data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disk {
     Memory,
@@ -42,29 +42,29 @@ pub(crate) enum Disk {
 
 pub(crate) struct Cluster {
     pub(crate) spec: SetSpec,
-    /// Name of the cluster that the set is of.
+    /// Name of the set's cluster.
     pub(crate) name: String,
     pub(crate) options: StoreOptions,
     pub(crate) data: Vec<DataDir>,
     pub(crate) links: Links,
-    /// The stores that a member's set file names; that of the others names `first`.
+    /// The stores that each member's set file names. The files of all other members name `first`.
     pub(crate) files: BTreeMap<u64, Vec<u64>>,
-    /// Those that are started to join.
+    /// Members that are started to join.
     pub(crate) joins: BTreeSet<u64>,
-    /// Whether a store of one member may form anew.
+    /// Whether a store of one member may form from an empty data directory.
     pub(crate) forms: bool,
-    /// The stores that form the group, unless a test sets others.
+    /// The stores that form the group, unless a test chooses others.
     pub(crate) first: Vec<u64>,
     members: Vec<Option<Member>>,
-    /// Keep the ports ours while a member is stopped.
+    /// Sockets that keep the ports reserved while a member is stopped.
     ports: Vec<Socket>,
     dirs: Vec<tempfile::TempDir>,
 }
 
-/// The lease that the incarnations of these tests register with.
+/// Lease with which the incarnations of these tests register.
 pub(crate) const LEASE_MS: u64 = 500;
 
-/// Longer than any of these tests: their incarnations renew when the test does.
+/// Longer than any of these tests, so an incarnation needs no renewals but the test's.
 const LEASE_WAIT: Duration = Duration::from_secs(600);
 
 pub(crate) struct Member {
@@ -73,7 +73,8 @@ pub(crate) struct Member {
 }
 
 impl Cluster {
-    /// A set with `stores` stores, ten sections of a hundred uids, and the AllocSvrs a1 and a2. Nothing is started.
+    /// Creates a set with `stores` stores, ten sections of a hundred uids, and the AllocSvrs a1 and a2. Nothing is
+    /// started.
     pub(crate) fn new(stores: usize, disk: Disk) -> Cluster {
         let alloc = |name: &str, port| AllocSpec {
             name: name.into(),
@@ -144,7 +145,7 @@ impl Cluster {
         id
     }
 
-    /// A store that is not of the group and not started; its set file names `file` and itself.
+    /// Adds a store that is not in the group and not started; its set file names `file` and itself.
     pub(crate) fn newcomer(&mut self, disk: Disk, file: &[u64]) -> u64 {
         let id = self.place(disk);
         self.files.insert(id, [file, &[id]].concat());
@@ -218,7 +219,7 @@ impl Cluster {
         tasks.shutdown(TIMEOUT).await.unwrap();
     }
 
-    /// Takes a member out of the cluster, as it is.
+    /// Takes a running member out of the cluster.
     pub(crate) fn take(&mut self, id: u64) -> Member {
         self.members[id as usize - 1].take().expect("it runs")
     }
@@ -244,7 +245,7 @@ impl Cluster {
         assert!(ready.is_ok(), "the store gets ready: {:?}", self.states());
     }
 
-    /// The status of each running member.
+    /// Returns the status of each running member.
     fn states(&self) -> Vec<String> {
         let state = |id| {
             let Member { handle, tasks } = self.member(id);
@@ -253,7 +254,7 @@ impl Cluster {
         self.running().into_iter().map(state).collect()
     }
 
-    /// Waits until all running members agree on a leader that runs.
+    /// Waits until all running members agree on a running leader.
     pub(crate) async fn leader(&self) -> u64 {
         until("a leader", async || {
             let leaders: Vec<_> = self.running().iter().map(|id| self.member(*id).handle.leader()).collect();
@@ -276,7 +277,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until all running members have applied the same last entry.
+    /// Waits until all running members have applied the same last entry; returns its index.
     pub(crate) async fn level(&self) -> u64 {
         until("the same applied index", async || {
             let mut seen = Vec::new();
@@ -298,7 +299,7 @@ impl Cluster {
         StoreAdminServiceClient::new(channel(self.admin_addr(id)))
     }
 
-    /// Sends to members in turn until one responds without a retry hint.
+    /// Sends a request to members in turn until one of them responds without a retry hint.
     pub(crate) async fn ask<T, F>(&self, call: impl Fn(ControlServiceClient<Channel>) -> F) -> Result<T, Status>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,
@@ -369,7 +370,7 @@ impl Cluster {
         (renew_seq, owned)
     }
 
-    /// Raises one section; returns its ceiling, 0 when the raise was refused.
+    /// Raises one section; returns its ceiling, or 0 if the raise was refused.
     pub(crate) async fn raise(
         &self,
         session: &RegisterResponse,
@@ -389,7 +390,7 @@ impl Cluster {
     }
 }
 
-/// The newest incarnation, where a registration was refused because it does not follow that one.
+/// Returns the newest incarnation, if a registration was refused because it does not follow that incarnation.
 pub(crate) fn follows(refusal: &Status) -> Option<u64> {
     let details = refusal.get_error_details();
     let info = details.error_info().filter(|info| info.reason == "OTHER_PREDECESSOR")?;
@@ -426,7 +427,7 @@ pub(crate) fn channel(addr: &str) -> Channel {
     Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(CALL).timeout(CALL * 4).connect_lazy()
 }
 
-/// Polls until there is a result.
+/// Polls until `look` returns a result.
 pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let looking = async {
         loop {
@@ -439,13 +440,13 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
     tokio::time::timeout(TIMEOUT, looking).await.unwrap_or_else(|_| panic!("{what} within {TIMEOUT:?}"))
 }
 
-/// The reason that a refusal names.
+/// Returns the reason of a refusal.
 pub(crate) fn reason<T: std::fmt::Debug>(refusal: Result<T, Status>) -> String {
     let refusal = refusal.unwrap_err();
     status::reason(&refusal).unwrap_or_else(|| panic!("no reason in {refusal:?}"))
 }
 
-/// A reserved port without a listener.
+/// Reserves a port without listening on it.
 fn reserve() -> Socket {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
     socket.set_reuse_address(true).unwrap();

@@ -1,4 +1,5 @@
-//! The control service: which member responds, what is refused before it is proposed, and which senders may raise.
+//! The control service: which member responds, which requests are refused before a proposal, and which senders may
+//! raise.
 
 use std::time::Duration;
 
@@ -134,12 +135,12 @@ async fn only_the_owner_under_its_epoch_in_its_life_raises() {
     assert_eq!(cluster.raise(&first, 3, 1, 5_000).await.unwrap(), 5_000);
     assert_eq!(cluster.raise(&first, 3, 1, 4_000).await.unwrap(), 5_000, "a ceiling never falls");
     assert_eq!(cluster.raise(&first, 3, 2, 9_000).await.unwrap(), 0, "an epoch that is not");
-    // The last renewal again is answered again; one that skips a number is out of order.
+    // A repeat of the last renewal gets its response again; a renewal that skips a number is out of order.
     cluster.renew(&first, renewed).await.unwrap();
     assert_eq!(reason(cluster.renew(&first, renewed + 2).await), "OTHER_RENEWAL");
 
-    // The process restarts: a new incarnation, and when the earlier one's lease is over for certain, the same sections
-    // under the next epoch, from the committed ceilings.
+    // The process restarts as a new incarnation. When the earlier incarnation's lease is certainly over, it gets the
+    // same sections under the next epoch, from the committed ceilings.
     let second = cluster.register("a1", 2).await;
     assert_eq!((second.node_id, second.incarnation), (first.node_id, first.incarnation + 1));
     let (_, owned) = cluster.owns(&second, 10).await;
@@ -161,7 +162,8 @@ async fn only_the_owner_under_its_epoch_in_its_life_raises() {
     cluster.stop_all().await;
 }
 
-/// What a broken or hostile caller of the control service sends once, and what used to end the set for good.
+/// Sends the requests of a broken or hostile caller of the control service, some of which used to end the set
+/// permanently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_command_poisons_the_log() {
     let mut cluster = Cluster::new(3, Disk::Memory);
@@ -184,7 +186,7 @@ async fn no_command_poisons_the_log() {
         };
         assert_eq!(reason(cluster.control(leader).transfer(request).await), "OTHER_OWNERSHIP", "epoch {epoch}");
     }
-    // The ceilings of all sections, to the last number there is: each goes as far as one raise may.
+    // Raises the ceilings of all sections to the last possible number: each rises as far as one raise may.
     let most = RaiseCeilingsRequest {
         sections: owned.sections.clone(),
         epochs: owned.epochs.clone(),
@@ -243,7 +245,7 @@ async fn a_registration_at_another_address_is_refused_while_the_first_is_alive_u
     cluster.stop_all().await;
 }
 
-/// The leader has a long wait and an allocator a long lease; the others have the usual wait.
+/// The leader has a long lease wait and an allocator a long lease; the other members have the usual wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_wait_is_the_sets_and_a_member_with_another_one_ends() {
     let mut cluster = Cluster::new(3, Disk::Memory);
@@ -282,7 +284,7 @@ async fn sections_go_to_those_who_came_once_the_grace_is_over() {
     cluster.ready().await;
     let session = cluster.register("a2", 1).await;
     cluster.owns(&session, 10).await;
-    // The other one, late, is a node of the table without a section.
+    // The second allocator, which is late, becomes a node of the table without a section.
     cluster.register("a1", 1).await;
     let status = until("both nodes", async || {
         let status = cluster.status(1).await;

@@ -1,4 +1,4 @@
-//! A member whose state differs from the state of the majority stops, and the others say why.
+//! A member whose state differs from the state of the majority stops, and the other members report why.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,8 +11,9 @@ use seq_store::{DataDir, SetState};
 use crate::cluster::{Cluster, Disk, TIMEOUT, until};
 use crate::restored::backup;
 
-/// Forms the directories of a group from one backup, as `restore` does; the ceiling of section 3 is higher by one in
-/// those of `differing`. The identity of a group that `restore` forms covers its content: here it does not.
+/// Forms the directories of a group from one backup, as `restore` does. In the directories of `differing` the ceiling
+/// of section 3 is higher by one. The identity of a group that `restore` forms covers its content, but the identity
+/// here does not.
 async fn formed(cluster: &mut Cluster, place: &Path, differing: &[u64]) {
     let state = backup(cluster).await.state().clone();
     cluster.stop_all().await;
@@ -70,7 +71,7 @@ async fn one_ceiling_that_differs_stops_its_member_by_name() {
         assert!(difference.ends_with(|last: char| last.is_ascii_hexdigit()), "{difference}");
         assert!(difference.contains("store 3 is"), "{difference}");
     }
-    // The majority goes on.
+    // The majority continues.
     cluster.leader().await;
     cluster.level().await;
     cluster.stop_all().await;
@@ -85,7 +86,7 @@ async fn equal_states_are_compared_and_nothing_is_reported() {
     cluster.register("a1", 2).await;
     let registered = cluster.status(leader).await.applied_index;
     assert!(registered > before);
-    // A mark is an entry of its own; nothing else is proposed.
+    // A mark is an entry of its own, and nothing else is proposed.
     until("a mark", async || (cluster.status(leader).await.applied_index > registered).then_some(())).await;
     cluster.level().await;
     for id in cluster.ids() {

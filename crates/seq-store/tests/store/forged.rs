@@ -1,7 +1,7 @@
-//! Raft messages that a member would never send, from a sender that has a member's own data directory: whatever their
-//! content, the receiver refuses them by name, goes on, and the store serves.
+//! Raft messages that a member would never send, from a sender that has a member's own data directory. For any content,
+//! the receiver refuses them with a reason and continues, and the store serves.
 //!
-//! The content is written by types of this file, whose fields are those of the Raft library's messages in postcard.
+//! Types of this file write the content; their fields are the fields of the Raft library's messages in postcard.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,22 +22,22 @@ use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason, until};
 /// Format of the payloads.
 const FORMAT: u32 = 3;
 
-/// Bytes of the secret number of a data directory, which end its `identity` file.
+/// Bytes of the secret number of a data directory, at the end of its `identity` file.
 const NONCE_BYTES: usize = 16;
 
 /// The leader of a term: term and id.
 type LeaderId = (u64, u64);
 /// Leader and index of an entry.
 type LogId = (LeaderId, u64);
-/// Leader or candidate, and whether a majority granted it.
+/// Leader or candidate, and whether a majority granted its vote.
 type Vote = (LeaderId, bool);
 /// Name, addresses for peers and for Raft, and fingerprint of a member.
 type Member = (String, String, String, [u8; 32]);
 /// Sets of voters, and all members.
 type Membership = (Vec<BTreeSet<u64>>, BTreeMap<u64, Member>);
-/// A list of members with its entry.
+/// A list of members with the id of its entry.
 type StoredMembership = (Option<LogId>, Membership);
-/// What a snapshot covers, and an empty field of former versions of the library.
+/// The entry and the members that a snapshot covers, and a field of former versions of the library that is empty.
 type SnapshotMeta = (Option<LogId>, StoredMembership, String);
 
 #[derive(Serialize)]
@@ -75,13 +75,13 @@ struct VoteResponse {
     _last_log_id: Option<LogId>,
 }
 
-/// Sends messages with the secret numbers of all data directories.
+/// Sender of messages with the secret numbers of all data directories.
 pub(crate) struct Forger {
     nonces: Vec<[u8; NONCE_BYTES]>,
 }
 
 impl Forger {
-    /// A store of three that is led, and the numbers of its data directories.
+    /// Returns a store of three that has a leader, and a forger with the numbers of its data directories.
     pub(crate) async fn beside_a_store() -> (Cluster, Forger) {
         let cluster = Cluster::started(3, Disk::Sled).await;
         cluster.register("a1", 1).await;
@@ -90,7 +90,7 @@ impl Forger {
         (cluster, forger)
     }
 
-    /// Reads the data directories of a store.
+    /// Reads the secret numbers in the data directories of a store.
     pub(crate) fn new(cluster: &Cluster) -> Forger {
         let nonce = |data: &DataDir| {
             let DataDir::Path(dir) = data else { panic!("a directory") };
@@ -104,7 +104,7 @@ impl Forger {
         Sha256::digest(self.nonces[id as usize - 1]).to_vec()
     }
 
-    /// A message of member `from` to member `to`, with nothing wrong around the content.
+    /// Returns a message of member `from` to member `to` that is valid except for its content.
     pub(crate) fn message(&self, from: u64, to: u64, content: &impl Serialize) -> RaftMessage {
         RaftMessage {
             cluster_id: "im-a".into(),
@@ -119,7 +119,7 @@ impl Forger {
         }
     }
 
-    /// Every member runs, and the store takes commands, now and after a restart of all.
+    /// Checks that every member runs, and that the store takes commands, now and after a restart of all members.
     pub(crate) async fn still_serves(&self, mut cluster: Cluster) {
         for again in [false, true] {
             if again {
@@ -150,7 +150,7 @@ fn blank(term: u64, node: u64, index: u64) -> Entry {
     Entry { log_id: id(term, node, index), payload: Payload::Blank }
 }
 
-/// A follower's view of the store: the leader that it follows, in which term, and how long its log is.
+/// Returns the leader, a follower, and the follower's term and last log index.
 async fn followed(cluster: &Cluster) -> (u64, u64, u64, u64) {
     let leader = cluster.leader().await;
     let follower = cluster.follower().await;
@@ -280,7 +280,7 @@ async fn a_member_stops_before_its_committed_entries_are_contradicted() {
     tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("it stops, and keeps what it has");
     assert_eq!(tasks.failed(), Some("store raft"));
     cluster.stop(follower).await;
-    // What it has is whole.
+    // The follower's data is complete.
     cluster.start(follower).await;
     forger.still_serves(cluster).await;
 }
@@ -318,15 +318,16 @@ async fn a_snapshot_is_judged_by_its_header_and_bounded_by_it() {
     ] {
         assert_eq!(reason(install(&mut raft, header, body).await), expected);
     }
-    // One of a leader that was replaced, and one that covers less than is committed: the response comes before the
-    // body.
+    // Headers of a leader that was replaced, and of a snapshot that covers less than is committed: the response comes
+    // before the body.
     for header in [header(term - 1, newer, 100 << 20), header(term, last - 1, 100 << 20)] {
         let header = SnapshotChunk { header: Some(header), data: Vec::new().into() };
         let endless = stream::iter([header]).chain(stream::pending());
         let response = tokio::time::timeout(TIMEOUT, raft.install_snapshot(endless)).await;
         response.expect("it waits for no body").unwrap();
     }
-    // One at a time of each sender. Either may be the first to arrive: the one that stays open goes again until it is.
+    // A sender may send one snapshot at a time. Either snapshot may be the first to arrive; the stream that stays open
+    // is sent again until it is.
     let (cut_off, cut) = watch::channel(false);
     let under_way = until("one is under way", async || {
         let first = SnapshotChunk { header: Some(header(term, newer, 100)), data: Vec::new().into() };
@@ -346,7 +347,7 @@ async fn a_snapshot_is_judged_by_its_header_and_bounded_by_it() {
     forger.still_serves(cluster).await;
 }
 
-/// A body of one chunk that stays open until it is cut off.
+/// Returns a body of one chunk that stays open until it is cut off.
 fn open_until(first: SnapshotChunk, mut cut: watch::Receiver<bool>) -> impl Stream<Item = SnapshotChunk> {
     let end = async move { cut.wait_for(|cut| *cut).await.map_or(None, |_| None) };
     stream::iter([first]).chain(stream::once(end).filter_map(std::future::ready))

@@ -1,4 +1,4 @@
-//! Calls of an AllocSvr that reaches followers only: the leader's own responses, after one hop.
+//! Calls of an AllocSvr that reaches only followers get the leader's own responses, after one hop.
 
 use seq_proto::v1::{RegisterRequest, RegisterResponse, RenewRequest, TransferRequest};
 use tonic::{Code, Request};
@@ -20,7 +20,7 @@ fn renewal(session: &RegisterResponse, renew_seq: u64) -> RenewRequest {
 async fn every_control_call_to_a_follower_is_answered_by_the_leader() {
     let mut cluster = Cluster::started(3, Disk::Memory).await;
     let (leader, follower) = (cluster.leader().await, cluster.follower().await);
-    // From here on only the follower is called, as by an AllocSvr that does not reach the leader.
+    // From here on only the follower is called, as by an AllocSvr that cannot reach the leader.
     let mut control = cluster.control(follower);
     let session = control.register(registration(1)).await.unwrap().into_inner();
     assert_eq!((session.node_id, session.incarnation), (1, 1));
@@ -37,7 +37,7 @@ async fn every_control_call_to_a_follower_is_answered_by_the_leader() {
     let raise = raise_request(&session, owned.sections[0], owned.epochs[0], 5_000);
     let raised = control.raise_ceilings(raise).await.unwrap().into_inner();
     assert_eq!(raised.ceilings, [5_000]);
-    // The response is the leader's, after it applied the entry: no other member could have sent it.
+    // The response is the leader's, sent after it applied the entry: no other member could have sent it.
     let status = cluster.status(leader).await;
     assert_eq!((status.leader, status.raises_applied), (leader, 1));
 
@@ -80,7 +80,8 @@ async fn a_follower_that_is_cut_off_from_the_leader_refuses_and_the_other_one_re
     let session = cluster.control(leader).register(registration(1)).await.unwrap().into_inner();
     let term = cluster.status(leader).await.term;
     cluster.links.cut_between(cluster.addr(leader), cluster.addr(follower));
-    // It must not name the leader: an AllocSvr that reaches neither would go back and forth between the two.
+    // The refusal must not name the leader, because an AllocSvr that reaches neither member would alternate between the
+    // two.
     let refusal = cluster.control(follower).renew(renewal(&session, 1)).await.unwrap_err();
     assert_eq!(seq_proto::status::reason(&refusal).as_deref(), Some("LEADER_UNREACHABLE"), "{refusal:?}");
     assert_eq!(seq_proto::status::metadata(&refusal, "leader"), None);

@@ -1,4 +1,4 @@
-//! Identity of data directories, messages and set files: those of others are refused by name.
+//! Identity of data directories, messages and set files: strangers are refused with a reason.
 
 use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{LogPosition, ProbeRequest, RaftMessage};
@@ -25,11 +25,11 @@ async fn messages_of_unknown_senders_are_refused_by_name() {
         (RaftMessage { receiver: vec![7; 32].into(), ..good.clone() }, "OTHER_RECEIVER"),
         (RaftMessage { from: 9, ..good.clone() }, "UNKNOWN_MEMBER"),
         (RaftMessage { from: 0, ..good.clone() }, "UNKNOWN_MEMBER"),
-        // A greater list of members, and no knowledge of the receiver.
+        // A newer list of members, from a sender that does not know the receiver.
         (RaftMessage { from: 9, membership: u64::MAX, receiver: vec![7; 32].into(), ..good.clone() }, "OTHER_RECEIVER"),
         (RaftMessage { nonce: other(), ..good.clone() }, "OTHER_DATA_DIRECTORY"),
         (RaftMessage { nonce: other(), membership: u64::MAX, ..good.clone() }, "OTHER_DATA_DIRECTORY"),
-        // The member itself, with rubbish.
+        // The member itself, with malformed content.
         (good.clone(), "MALFORMED_MESSAGE"),
     ] {
         assert_eq!(reason(raft.append_entries(message.clone()).await), expected, "{message:?}");
@@ -60,12 +60,12 @@ async fn a_probe_reveals_no_data_directory_and_binds_none() {
         assert_eq!(reason(raft.probe(probe(id, vec![7; 32])).await), "OTHER_DATA_DIRECTORY");
         assert_eq!(reason(raft.probe(probe(id, Vec::new())).await), "NO_NONCE");
     }
-    // One that names the right directory of a member, and one that never was a member.
+    // A probe that names the right directory of a member, and a probe from an id that never was a member.
     for (id, directory) in [(2, forger.fingerprint(2)), (9, vec![7; 32])] {
         let response = raft.probe(probe(id, directory)).await.unwrap().into_inner();
         assert_eq!(response.fingerprint, Vec::<u8>::new(), "a member of a group does not name its directory");
     }
-    // Nothing of a probe is stored.
+    // No content of a probe is stored.
     forger.still_serves(cluster).await;
 }
 
@@ -104,7 +104,7 @@ async fn a_lost_disk_that_no_peer_was_reached_for_stops_once_one_is() {
     tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("it notices");
     assert_eq!(tasks.failed(), Some("store probe"));
     cluster.stop(3).await;
-    // The others go on, and what was committed is there.
+    // The other members continue, and the committed entries are there.
     cluster.ready().await;
     cluster.register("a1", 1).await;
     cluster.stop_all().await;
@@ -138,7 +138,7 @@ async fn a_store_of_one_forms_anew_only_with_the_form_option() {
         cluster.ready().await;
         cluster.register("a1", 1).await;
         cluster.stop(1).await;
-        // Its directory is enough from then on, and losing it is noticed.
+        // From then on its directory is enough, and its loss is noticed.
         cluster.forms = false;
         cluster.start(1).await;
         cluster.ready().await;
@@ -155,7 +155,7 @@ async fn a_set_file_that_does_not_match_the_stored_set_is_refused() {
         let mut cluster = Cluster::started(1, disk).await;
         cluster.stop_all().await;
         cluster.spec.uids = 0..2_000;
-        // Where the definition is only in the log, it is found once the log is applied.
+        // If the definition is only in the log, it is found once the log is applied.
         match cluster.try_start(1).await {
             Err(error) => assert_eq!(
                 error.to_string(),
@@ -212,7 +212,7 @@ async fn every_port_speaks_health_and_reflection() {
     cluster.stop_all().await;
 }
 
-/// Puts an empty disk in place of a member's; responses the old one.
+/// Replaces a member's disk by an empty disk; returns the old disk.
 pub(crate) fn lose(cluster: &mut Cluster, id: u64) -> DataDir {
     let data = &mut cluster.data[id as usize - 1];
     let empty = match &*data {

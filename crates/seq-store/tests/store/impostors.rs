@@ -1,4 +1,4 @@
-//! Servers whose certificate is of another role or set than a member expects at their address: nothing is sent to them.
+//! Servers whose certificate has another role or set than a member expects at their address: nothing is sent to them.
 
 use seq_core::set_spec::Genesis;
 use seq_proto::v1::RegisterRequest;
@@ -6,7 +6,7 @@ use seq_proto::v1::RegisterRequest;
 use crate::cluster::{Cluster, Disk, LEASE_MS, reason, until};
 use crate::sets::{create, list, set, sets, waits};
 
-/// Holders that are no members of the store of set im-a: of another set, of another role, and of no set.
+/// Holders that are not members of the store of set im-a: one of another set, one of another role, and one of no set.
 const STRANGERS: [&str; 3] = ["store/im-c/s1", "alloc/im-a/a1", "proxy/p"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,7 +66,7 @@ async fn a_follower_forwards_only_to_a_leader_of_the_own_set() {
     cluster.stop_all().await;
 }
 
-/// How long ago a set's store responded to another one, in milliseconds; 0: never.
+/// Returns how long ago another set's store responded to this set, in milliseconds; 0 if it never did.
 async fn responded_ms(cluster: &Cluster, name: &str) -> Option<u64> {
     list(cluster).await.into_iter().find(|set| set.name == name).map(|set| set.responded_ms)
 }
@@ -80,7 +80,7 @@ async fn sets_send_only_to_a_store_of_the_other_set() {
     waits(&b, "create").await;
     let (addr_a, addr_b) = (a.addr(1).to_owned(), b.addr(1).to_owned());
 
-    // The address is typed, so only the role is known.
+    // An operator types the address, so only the role of the server is known.
     let join = create(&b, &[&addr_a]);
     for holder in ["alloc/im-a/a1", "proxy/p"] {
         b.links.certify(&addr_a, holder);
@@ -92,7 +92,7 @@ async fn sets_send_only_to_a_store_of_the_other_set() {
     a.links.certify(&addr_b, "store/im-a/s2");
     sets(&b, 1).create_set(join).await.unwrap();
 
-    // From here on the names are in the logs.
+    // From here on the names of the sets are in the logs.
     until("the first set's server is refused", async || b.links.is_refused(&addr_a).then_some(())).await;
     assert_eq!(responded_ms(&b, "im-a").await, Some(0));
     b.links.certify(&addr_a, "store/im-a/s1");

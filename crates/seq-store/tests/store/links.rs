@@ -1,6 +1,6 @@
-//! The network between members, whose links can be cut and be slow: connections over a cut link break, and new ones are
-//! refused; over a slow one every byte, and the making of a connection, takes its time. Servers may have certificates,
-//! which new connections are checked with as over TLS.
+//! The network between members, whose links can be cut or slowed. Connections over a cut link break, and new
+//! connections are refused. On a slow link every byte, and the start of a connection, is delayed. Servers may have
+//! certificates, against which new connections are checked as over TLS.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,29 +20,30 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tonic::transport::{Endpoint, Uri};
 
-/// Which members cannot reach each other. Clones are the same network.
+/// Links between members. Clones share the network.
 #[derive(Clone, Default)]
 pub(crate) struct Links {
     /// Addresses of members that are cut off from all others, in both directions.
     alone: Arc<Mutex<BTreeSet<String>>>,
     /// Addresses of two members that cannot reach each other, in order.
     apart: Arc<Mutex<BTreeSet<[String; 2]>>>,
-    /// The round trip of every link; zero: as loopback is.
+    /// The round trip of every link; without a delay if zero.
     round_trip: Arc<Mutex<Duration>>,
-    /// The certificates of servers, by address; without one, any server is accepted there.
+    /// The certificates of servers, by address. Without a certificate, any server is accepted at an address.
     certificates: Arc<Mutex<BTreeMap<String, Identity>>>,
-    /// Addresses where a dialer found another server than it expects, since the server there has its certificate.
+    /// Addresses at which a dialer found another server than expected since the server there got its certificate.
     refused: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Links {
-    /// From now on the server at an address shows the certificate of this holder to new connections.
+    /// Sets the certificate that the server at an address shows to new connections.
     pub(crate) fn certify(&self, addr: &str, holder: &str) {
         self.certificates.lock().insert(addr.to_owned(), Identity::in_cluster("im", holder).unwrap());
         self.refused.lock().remove(addr);
     }
 
-    /// Whether a dialer found another server than it expects at an address, since the server there has its certificate.
+    /// Returns whether a dialer found another server than expected at an address since the server there got its
+    /// certificate.
     pub(crate) fn is_refused(&self, addr: &str) -> bool {
         self.refused.lock().contains(addr)
     }
@@ -68,18 +69,18 @@ impl Links {
         self.apart.lock().insert(sorted([one.to_owned(), other.to_owned()]));
     }
 
-    /// Makes every connection from now on take so long for a round trip.
+    /// Delays every new connection by this round trip.
     pub(crate) fn delay(&self, round_trip: Duration) {
         *self.round_trip.lock() = round_trip;
     }
 
-    /// Mends every link.
+    /// Restores every link.
     pub(crate) fn mend(&self) {
         self.alone.lock().clear();
         self.apart.lock().clear();
     }
 
-    /// How the member at `from` dials.
+    /// Returns the dialer of the member at `from`.
     pub(crate) fn dial(&self, from: &str) -> Dial {
         let (links, from) = (self.clone(), from.to_owned());
         Dial::checked(move |endpoint: Endpoint, expected: &ExpectedServer| {
@@ -123,17 +124,17 @@ impl Link {
     }
 }
 
-/// Bytes of a slow connection that are on the way at a time.
+/// Most bytes of a slow connection in flight.
 const ON_THE_WAY: usize = 1024 * 1024;
 
-/// Chunks of a slow connection that are on the way at a time.
+/// Most chunks of a slow connection in flight.
 const CHUNKS: usize = 4_096;
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A connection whose bytes arrive `delay` after they were sent, in both directions.
+/// Returns a connection whose bytes arrive `delay` after they were sent, in both directions.
 #[expect(clippy::disallowed_methods, reason = "its tasks end with the connection")]
 fn slowed(stream: TcpStream, delay: Duration) -> Box<dyn Stream> {
     if delay.is_zero() {
@@ -146,7 +147,7 @@ fn slowed(stream: TcpStream, delay: Duration) -> Box<dyn Stream> {
     Box::new(near)
 }
 
-/// Carries bytes one way until either end is closed.
+/// Copies bytes in one direction until either end is closed.
 async fn carry(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, delay: Duration) {
     let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(CHUNKS);
     let reading = async {
@@ -179,7 +180,7 @@ impl AsyncRead for Wire {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.link.check()?;
         let read = std::task::ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
-        // What arrived after the cut was never there.
+        // Bytes that arrived after the cut are dropped.
         self.link.check()?;
         Poll::Ready(read)
     }

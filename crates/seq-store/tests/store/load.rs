@@ -1,5 +1,5 @@
-//! Raises without pause, beside whatever a test does to the store: each is repeated until it is acknowledged, and
-//! whatever was acknowledged must still be there at the end.
+//! Raises without pause while a test changes the store: each raise is repeated until it is acknowledged, and every
+//! acknowledged raise must still be there at the end.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -14,10 +14,10 @@ use tonic::transport::Channel;
 
 use crate::cluster::{Cluster, TIMEOUT, channel, raise_request, until};
 
-/// How long one call may take.
+/// Timeout of one call.
 const CALL: Duration = Duration::from_secs(2);
 
-/// Sections that are raised at the same time.
+/// Sections that are raised concurrently.
 const SECTIONS: u32 = 4;
 
 /// Raises of one incarnation of an AllocSvr.
@@ -40,7 +40,7 @@ impl Load {
         Load { session, epochs, members, ceilings }
     }
 
-    /// Raises until the test has done what it does.
+    /// Raises until the future of the test is ready.
     pub(crate) async fn beside<T>(&self, test: impl Future<Output = T>) -> T {
         let raises = join_all((0..SECTIONS).map(|section| self.raise_on(section)));
         match select(Box::pin(test), Box::pin(raises)).await {
@@ -49,24 +49,24 @@ impl Load {
         }
     }
 
-    /// Raises acknowledged so far.
+    /// Returns the number of raises acknowledged so far.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.ceilings.iter().map(Cell::get).sum()
     }
 
-    /// Waits for so many more acknowledged raises.
+    /// Waits for this many more acknowledged raises.
     pub(crate) async fn more(&self, raises: u64) {
         let goal = self.acknowledged() + raises;
         until("raises are acknowledged", async || (self.acknowledged() >= goal).then_some(())).await;
     }
 
-    /// Every acknowledged raise is in the store, and the store takes more.
+    /// Checks that every acknowledged raise is in the store, and that the store takes more raises.
     pub(crate) async fn check(&self, cluster: &Cluster) {
         for (section, ceiling) in (0..).zip(&self.ceilings) {
-            // One that is not above the ceiling responses the ceiling.
+            // A raise that is not above the ceiling returns the ceiling.
             let epoch = self.epochs[section as usize];
             let stored = cluster.raise(&self.session, section, epoch, 1).await.unwrap();
-            // The raise that the test's end cut short may be in, too.
+            // The raise that the end of the test interrupted may be included, too.
             let acknowledged = ceiling.get();
             assert!((acknowledged..=acknowledged + 1).contains(&stored), "{stored} for {acknowledged}");
             assert_eq!(cluster.raise(&self.session, section, epoch, stored + 1).await.unwrap(), stored + 1);
@@ -75,7 +75,7 @@ impl Load {
         assert!(self.acknowledged() > 0);
     }
 
-    /// Raises one section by one, again and again.
+    /// Raises one section by one number at a time, without end.
     async fn raise_on(&self, section: u32) -> std::convert::Infallible {
         let index = section as usize;
         loop {
@@ -86,7 +86,7 @@ impl Load {
         }
     }
 
-    /// Repeats one raise until a member acknowledges it. No refusal may be for good.
+    /// Repeats one raise until a member acknowledges it. No refusal may be permanent.
     async fn raise(&self, section: u32, to: u64) -> u64 {
         loop {
             for member in &self.members {
@@ -94,7 +94,7 @@ impl Load {
                 match tokio::time::timeout(CALL, member.clone().raise_ceilings(request)).await {
                     Ok(Ok(response)) => return response.into_inner().ceilings[0],
                     Ok(Err(status)) => {
-                        // A refusal of the member, and not a connection that breaks as it stops.
+                        // This is a refusal of the member, and not a connection that breaks as the member stops.
                         let refused = status::reason(&status).is_some();
                         let passing = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded);
                         assert!(passing || !refused, "{status:?}");

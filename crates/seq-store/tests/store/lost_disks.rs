@@ -1,4 +1,4 @@
-//! Members whose disks were emptied, started in the worst order: before the members that have what was acknowledged.
+//! Members with emptied disks, started in the worst order: before the members that have the acknowledged data.
 
 use seq_proto::v1::RegisterResponse;
 use seq_store::{RaftStartError, StartError};
@@ -6,7 +6,7 @@ use seq_store::{RaftStartError, StartError};
 use crate::cluster::{Cluster, Disk, TIMEOUT, until};
 use crate::identity::lose;
 
-/// What was acknowledged before the faults.
+/// The raise that was acknowledged before the faults.
 struct Acknowledged {
     session: RegisterResponse,
     section: u32,
@@ -15,9 +15,9 @@ struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// The store still has the acknowledged ceiling, and takes more.
+    /// Checks that the store still has the acknowledged ceiling, and takes more raises.
     async fn check(&self, cluster: &Cluster) {
-        // A raise that is lower than the ceiling responses the ceiling.
+        // A raise below the ceiling returns the ceiling.
         let stored = cluster.raise(&self.session, self.section, self.epoch, 1).await.unwrap();
         assert_eq!(stored, self.ceiling, "an acknowledged ceiling is lost");
         let more = self.ceiling + 1_000;
@@ -25,8 +25,8 @@ impl Acknowledged {
     }
 }
 
-/// A store that member 1 has led since it was formed, so that followers never exchanged a message; member 2 was cut off
-/// before the last raise, which all others have. All members are stopped.
+/// Returns a store that member 1 has led since it was formed, so that followers never exchanged a message. Member 2 was
+/// cut off before the last raise, which all others have. All members are stopped.
 async fn lagging(stores: usize, disk: Disk) -> (Cluster, Acknowledged) {
     loop {
         let mut cluster = Cluster::new(stores, disk);
@@ -54,7 +54,8 @@ async fn lagging(stores: usize, disk: Disk) -> (Cluster, Acknowledged) {
             until("it has the raises", async || (cluster.status(id).await.last_log_index >= last).then_some(())).await;
         }
         assert!(cluster.status(2).await.last_log_index < last, "member 2 lags");
-        // Followers first: a leader that stops would hand over, and its successor ask for votes.
+        // Followers stop first, because a stopping leader would transfer leadership, and its successor would request
+        // votes.
         for id in (1..=stores as u64).rev() {
             cluster.stop(id).await;
         }
@@ -63,7 +64,7 @@ async fn lagging(stores: usize, disk: Disk) -> (Cluster, Acknowledged) {
     }
 }
 
-/// Starts an emptied member: it is refused by name.
+/// Starts an emptied member, and checks that it is refused with a reason.
 async fn is_refused(cluster: &mut Cluster, id: u64, acknowledged: &Acknowledged) {
     match cluster.try_start(id).await {
         Err(error) => {
@@ -74,7 +75,7 @@ async fn is_refused(cluster: &mut Cluster, id: u64, acknowledged: &Acknowledged)
             assert!(error.to_string().ends_with(&expected), "{error}");
         }
         Ok(()) => {
-            // It takes part: see what is lost by it.
+            // The member takes part: find out whether data is lost by it.
             let leader = cluster.leader().await;
             let Acknowledged { session, section, epoch, ceiling } = acknowledged;
             let stored = cluster.raise(session, *section, *epoch, 1).await.unwrap();
@@ -90,9 +91,9 @@ async fn an_emptied_disk_does_not_vote_for_a_member_that_lags() {
         lose(&mut cluster, 3);
         cluster.start(2).await;
         is_refused(&mut cluster, 3, &acknowledged).await;
-        // It may still name the leader that it followed.
+        // The member may still name the leader that it followed.
         assert_ne!(cluster.member(2).handle.leader(), Some(2), "no member can be elected");
-        // The one that has everything comes back: two of three.
+        // The member that has all data comes back, so two of three run.
         cluster.start(1).await;
         cluster.ready().await;
         acknowledged.check(&cluster).await;

@@ -1,4 +1,4 @@
-//! A whole store on loopback, with memory and with disks: what it promises across elections, restarts and bad input.
+//! A whole store on loopback, with memory and with disks: its guarantees across elections, restarts and bad input.
 
 mod audit;
 mod balancing;

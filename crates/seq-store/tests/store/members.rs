@@ -1,4 +1,4 @@
-//! Membership changes under load: refusals, what is kept, and the end of removed members.
+//! Membership changes under load: refusals, retained data, and the end of removed members.
 
 use std::future::Future;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const PASSING: [&str; 6] =
 
 type Admin = StoreAdminServiceClient<Channel>;
 
-/// Sends to the current leader.
+/// Sends a request to the current leader.
 async fn ask<T, F>(cluster: &Cluster, call: impl Fn(Admin) -> F) -> Result<T, Status>
 where
     F: Future<Output = Result<Response<T>, Status>>,
@@ -33,7 +33,7 @@ where
                 Ok(response) => return Some(Ok(response.into_inner())),
                 Err(refusal) => match status::reason(&refusal) {
                     Some(reason) if !PASSING.contains(&reason.as_str()) => return Some(Err(refusal)),
-                    // Of a member that stops or starts, or a refusal that passes.
+                    // The member stops or starts, or the refusal is transient.
                     _ => {}
                 },
             }
@@ -76,7 +76,7 @@ async fn ask_change(cluster: &Cluster, request: ChangeVotersRequest) -> Result<V
     Ok(response.voters)
 }
 
-/// Adds, waits, gives the votes: as an operator does.
+/// Changes the voters as an operator does: adds, waits, and gives the votes.
 pub(crate) async fn promote(cluster: &Cluster, add: &[u64], remove: &[u64]) -> Vec<u64> {
     for id in add {
         add_learner(cluster, *id).await.unwrap();
@@ -91,7 +91,7 @@ pub(crate) async fn promote(cluster: &Cluster, add: &[u64], remove: &[u64]) -> V
     .await
 }
 
-/// Hands leadership over, once the member can take it.
+/// Transfers leadership to a member, once the member can take it.
 pub(crate) async fn lead(cluster: &Cluster, to: u64) {
     until("leadership goes over", async || {
         let response = ask(cluster, |mut admin| {
@@ -112,14 +112,14 @@ pub(crate) async fn lead(cluster: &Cluster, to: u64) {
     .await;
 }
 
-/// Three members under load, with a section's owner that never waits for another one.
+/// Returns three members under load, whose AllocSvr does not wait for another AllocSvr.
 fn three(disk: Disk) -> Cluster {
     let mut cluster = Cluster::new(3, disk);
     cluster.options.registration_grace = Duration::from_millis(1);
     cluster
 }
 
-/// A removed member stops by itself and logs why.
+/// Checks that a removed member stops by itself and logs why.
 async fn stops_as_removed(cluster: &mut Cluster, id: u64) {
     let member = cluster.member(id);
     let (tasks, removal) = (member.tasks.clone(), member.handle.removal());
@@ -157,13 +157,13 @@ async fn a_dead_member_is_replaced_under_load() {
         load.check(&cluster).await;
         cluster.level().await;
 
-        // The dead one comes back, with its disk.
+        // The dead member comes back, with its disk.
         let error = cluster.try_start(dead).await.unwrap_err();
         assert!(matches!(error, StartError::Raft(RaftStartError::Removed { .. })), "{error}");
         assert_eq!(reason(add_learner(&cluster, dead).await), "USED_STORE_ID");
         assert_eq!(voters(&list(&cluster).await), [1, 2, new]);
 
-        // The new one counts: with another one gone it makes the majority.
+        // The new member counts: if another member is gone, it completes the majority.
         cluster.stop(1).await;
         load.check(&cluster).await;
         cluster.stop_all().await;
@@ -184,7 +184,7 @@ async fn the_leader_is_replaced_under_load() {
         let voters = promote(&cluster, &[new], &[old]).await;
         assert!(voters.contains(&new) && !voters.contains(&old), "{voters:?}");
         load.more(50).await;
-        // It runs, and receives nothing.
+        // The old member runs, but receives nothing.
         stops_as_removed(&mut cluster, old).await;
     })
     .await;
@@ -207,7 +207,7 @@ async fn three_grow_to_five_and_shrink_again_under_load() {
         cluster.start(4).await;
         cluster.start(5).await;
         assert_eq!(promote(&cluster, &[4, 5], &[]).await, [1, 2, 3, 4, 5]);
-        // Repeating it changes nothing.
+        // A repeat changes nothing.
         assert_eq!(promote(&cluster, &[4, 5], &[]).await, [1, 2, 3, 4, 5]);
         load.more(50).await;
     })
@@ -240,7 +240,7 @@ async fn a_learner_that_is_gone_blocks_nothing_and_gets_no_vote() {
     cluster.start_all().await;
     cluster.ready().await;
     let load = Load::begin(&cluster).await;
-    // The list names its data directory, so it must have been there once.
+    // The list names its data directory, so the member must have been reached once.
     assert_eq!(reason(add_learner(&cluster, absent).await), "MEMBER_NOT_REACHED");
     cluster.start(absent).await;
     load.beside(async {
@@ -248,13 +248,14 @@ async fn a_learner_that_is_gone_blocks_nothing_and_gets_no_vote() {
         cluster.stop(absent).await;
         assert!(add_learner(&cluster, absent).await.unwrap().added.is_empty(), "repeating it changes nothing");
         load.more(1_000).await;
-        // It counts as live for some elections after its last response, however many raises that time has room for.
+        // The member counts as live for some election timeouts after its last response, in which any number of raises
+        // fits.
         let learner = until("the learner is no longer live", async || {
             list(&cluster).await.members.into_iter().find(|member| member.id == absent && !member.live)
         })
         .await;
         assert_eq!(reason(change(&cluster, &[absent], &[3]).await), "NOT_CAUGHT_UP");
-        // In entries: the raises of the four sections may share one.
+        // Lag is counted in entries, and the raises of the four sections may share an entry.
         assert!(!learner.voter && !learner.caught_up && learner.lag > 200, "{learner:?}");
         assert_eq!(change(&cluster, &[], &[absent]).await.unwrap(), [1, 2, 3]);
         load.more(50).await;
@@ -262,7 +263,7 @@ async fn a_learner_that_is_gone_blocks_nothing_and_gets_no_vote() {
     .await;
     assert_eq!(list(&cluster).await.members.len(), 3);
     assert_eq!(reason(add_learner(&cluster, absent).await), "USED_STORE_ID");
-    // Started after all, it learns that it was removed.
+    // Started after all, the member learns that it was removed.
     let error = cluster.try_start(absent).await.unwrap_err();
     assert!(matches!(error, StartError::Raft(RaftStartError::Removed { .. })), "{error}");
     load.check(&cluster).await;
@@ -326,7 +327,7 @@ async fn changes_that_cannot_be_are_refused_by_name_and_change_nothing() {
     let after = list(&cluster).await;
     assert_eq!((before.membership, before.used_ids), (after.membership, after.used_ids));
 
-    // A vote of a member that does not response cannot be counted on.
+    // The vote of a member that does not respond must not be relied on.
     let silent = cluster.follower().await;
     cluster.stop(silent).await;
     let goes = cluster.follower().await;
@@ -398,7 +399,7 @@ async fn a_majority_of_newcomers_forms_no_second_group() {
     cluster.start_all().await;
     cluster.ready().await;
     cluster.stop(3).await;
-    // They were started without the join option, and the one that has the data is down.
+    // The newcomers were started without the join option, and the member that has the data is down.
     cluster.start(1).await;
     cluster.start(2).await;
     cluster.start(3).await;

@@ -1,4 +1,4 @@
-//! Elections, stops, restarts and catching up: what was acknowledged stays.
+//! Elections, stops, restarts and catching up: acknowledged data stays.
 
 use crate::cluster::{Cluster, Disk, TIMEOUT, until};
 
@@ -70,7 +70,7 @@ async fn a_stopped_follower_catches_up_through_a_snapshot() {
         let status = cluster.status(follower).await;
         assert!(status.snapshot_index > behind, "{disk:?}: it got a snapshot");
         assert_eq!(status.allocs[0].renew_seq, renewals);
-        // What it installed is on its disk.
+        // The installed snapshot is on its disk.
         cluster.stop(follower).await;
         cluster.start(follower).await;
         cluster.ready().await;
@@ -102,7 +102,7 @@ async fn accepted_raises_outlive_their_leader_and_restarts_of_all() {
                     let leader = cluster.leader().await;
                     cluster.stop(leader).await;
                     assert_ne!(cluster.leader().await, leader, "another one leads");
-                    // A raise that is lower than the ceiling responses the ceiling: it is still there.
+                    // A raise below the ceiling returns the ceiling, so the ceiling is still there.
                     assert_eq!(cluster.raise(&session, section, epoch, 1).await.unwrap(), ceiling);
                     cluster.start(leader).await;
                 }
@@ -125,8 +125,8 @@ async fn accepted_raises_outlive_their_leader_and_restarts_of_all() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_stops_hands_over() {
     let mut cluster = Cluster::started(3, Disk::Memory).await;
-    // From here on longer than the test waits: only a hand-over can bring the next leader. The first one was elected
-    // with the usual times, because votes that are split are cast again only after them.
+    // From here on elections take longer than the test waits, so only a transfer brings the next leader. The first
+    // leader was elected with the usual times, because split votes are repeated only after them.
     cluster.options.election_min = TIMEOUT * 2;
     cluster.options.election_max = TIMEOUT * 3;
     cluster.options.commit_timeout = TIMEOUT * 4;
@@ -136,7 +136,8 @@ async fn a_leader_that_stops_hands_over() {
         cluster.start(follower).await;
         cluster.ready().await;
     }
-    // A member takes over once it knows what of its log is on disk; one that restarted learns it by the next entry.
+    // A member takes over once it knows which part of its log is on disk; a restarted member learns this with the next
+    // entry.
     cluster.register("a1", 1).await;
     cluster.level().await;
     let leader = cluster.leader().await;
@@ -148,7 +149,7 @@ async fn a_leader_that_stops_hands_over() {
     cluster.stop_all().await;
 }
 
-/// How many sections the arbiter gives to an incarnation once it has assigned them all.
+/// Returns the number of sections that the arbiter gives to an incarnation, once it has assigned all of them.
 async fn section_count(cluster: &Cluster, session: &seq_proto::v1::RegisterResponse) -> usize {
     until("all sections owned", async || {
         let leader = cluster.leader().await;

@@ -1,4 +1,4 @@
-//! Partitions: the majority goes on, the rest commits nothing, and a member that comes back does not disturb the
+//! Partitions: the majority continues, the rest commits nothing, and a member that comes back does not disturb the
 //! leader.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::cluster::{Cluster, Disk, raise_request, until};
 use crate::load::Load;
 use crate::members::{lead, promote};
 
-/// Three members with elections so short that a test sees many of their timeouts.
+/// Starts three members with elections so short that a test sees many of their timeouts.
 async fn three() -> Cluster {
     let mut cluster = short_elections();
     cluster.start_all().await;
@@ -41,7 +41,7 @@ async fn a_leader_that_is_cut_off_commits_nothing_and_follows_when_it_is_back() 
         .await;
         let term = cluster.status(new).await.term;
         load.more(50).await;
-        // Whatever the request, the old leader does not acknowledge it.
+        // The old leader acknowledges no request.
         let refusal = cluster.control(old).raise_ceilings(raise_request(&session, 9, 1, 77)).await;
         assert!(refusal.is_err(), "{refusal:?}");
         assert!(cluster.status(old).await.term < term);
@@ -67,7 +67,7 @@ async fn a_follower_that_is_cut_off_deposes_no_leader_when_it_is_back() {
     load.beside(async {
         let term = cluster.status(leader).await.term;
         cluster.links.cut_off(cluster.addr(alone));
-        // Many of its election timeouts: raises take a millisecond or two.
+        // The load takes longer than many election timeouts: a raise takes a millisecond or two.
         load.more(2_000).await;
         assert_eq!(cluster.status(alone).await.term, term, "it asks before it stands for election");
         cluster.links.mend();
@@ -97,11 +97,11 @@ async fn a_member_that_was_away_during_a_change_accepts_the_leader_that_its_list
         promote(&cluster, &[new], &[goes]).await;
         lead(&cluster, new).await;
         load.more(50).await;
-        // Neither its list of members nor its set file names the one that leads now.
+        // Neither its list of members nor its set file names the current leader.
         cluster.links.mend();
         until("it follows", async || (cluster.member(away).handle.leader() == Some(new)).then_some(())).await;
         cluster.stop(goes).await;
-        // It is needed: the two are the majority.
+        // The member is needed, because the two are the majority.
         let other = 6 - away - goes;
         cluster.stop(other).await;
         load.more(50).await;

@@ -1,4 +1,4 @@
-//! Plans of operators: a stale one changes nothing, whatever member it is sent to; a good one is made once.
+//! Plans of operators: a stale plan changes nothing, no matter which member receives it; a good plan is made once.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::cluster::{Cluster, Disk, channel, reason, until};
 use crate::members;
 use crate::sets::{sets, two_sets};
 
-/// A fingerprint that no plan has but by accident.
+/// A fingerprint that no plan has except by accident.
 const OTHER: u64 = 0x5eed;
 
 const STALE: &str = "STALE_PLAN";
@@ -32,19 +32,19 @@ fn drain(node: &str, drained: bool) -> DrainNodeRequest {
     DrainNodeRequest { set: set(), node: node.into(), drained, ..DrainNodeRequest::default() }
 }
 
-/// Sends to a follower, which forwards to the leader.
+/// Sends a request to a follower, which forwards it to the leader.
 async fn drained(cluster: &Cluster, request: DrainNodeRequest) -> Result<DrainNodeResponse, Status> {
     let follower = cluster.follower().await;
     nodes(cluster, follower).drain_node(request).await.map(tonic::Response::into_inner)
 }
 
-/// The nodes that are drained.
+/// Returns the names of the drained nodes.
 async fn all_drained(cluster: &Cluster) -> Vec<String> {
     let list = nodes(cluster, cluster.leader().await).list_nodes(ListNodesRequest {}).await.unwrap().into_inner();
     list.nodes.into_iter().filter(|node| node.drained).map(|node| node.name).collect()
 }
 
-/// Three stores with three live AllocSvrs.
+/// Starts three stores with three live AllocSvrs.
 pub(crate) async fn three_nodes() -> Cluster {
     let mut cluster = Cluster::new(3, Disk::Memory);
     let a3 = seq_core::set_spec::AllocSpec { name: "a3".into(), ..cluster.spec.allocs[1].clone() };
@@ -78,7 +78,7 @@ async fn a_drain_is_made_only_while_the_same_nodes_are_left() {
     assert_eq!(reason(drained(&cluster, DrainNodeRequest { plan: of_a2, ..drain("a1", true) }).await), STALE);
     assert!(all_drained(&cluster).await.is_empty());
 
-    // Another node is drained meanwhile, so fewer are left than the plan states.
+    // Another node is drained in the meantime, so fewer nodes are left than in the plan.
     let made = drained(&cluster, DrainNodeRequest { plan: of_a2, ..drain("a2", true) }).await.unwrap();
     assert!(made.changed && made.fingerprint == of_a2, "{made:?}");
     let refusal = drained(&cluster, DrainNodeRequest { plan: of_a1, ..drain("a1", true) }).await;
@@ -88,10 +88,10 @@ async fn a_drain_is_made_only_while_the_same_nodes_are_left() {
     assert_eq!(reason(refusal), STALE);
     assert_eq!(all_drained(&cluster).await, ["a2"]);
 
-    // A second operator with the plan of a drain that is made already finds nothing to do.
+    // A second operator with the plan of a finished drain finds nothing to do.
     let again = drained(&cluster, DrainNodeRequest { plan: of_a2, ..drain("a2", true) }).await.unwrap();
     assert!(!again.changed, "{again:?}");
-    // The end of a drain is another plan.
+    // The end of a drain has another plan.
     assert_eq!(reason(drained(&cluster, DrainNodeRequest { plan: of_a2, ..drain("a2", false) }).await), STALE);
     let end = plan("a2", false).await;
     assert!(drained(&cluster, DrainNodeRequest { plan: end, ..drain("a2", false) }).await.unwrap().changed);
@@ -161,7 +161,7 @@ async fn terms_are_changed_only_where_the_planned_ones_are_in_force() {
     let too_long = SetTermsRequest { dry_run: true, ..terms(3_600_001) };
     assert_eq!(reason(nodes.set_terms(too_long).await), "BAD_TERMS", "refused before it is confirmed");
 
-    // The plan of one change is none of another, and it is stale once other terms are in force.
+    // The plan of one change fits no other change, and is stale once other terms are in force.
     let with = |request, plan| SetTermsRequest { plan, ..request };
     assert_eq!(reason(nodes.set_terms(with(terms(8_000), shown.fingerprint)).await), STALE);
     assert!(nodes.set_terms(terms(7_000)).await.unwrap().into_inner().changed);
@@ -182,7 +182,7 @@ async fn members_are_changed_only_from_the_list_that_was_planned_on() {
     let (new, other) = (cluster.newcomer(Disk::Memory, &[1, 2]), cluster.newcomer(Disk::Memory, &[1, 2]));
     cluster.start_all().await;
     cluster.ready().await;
-    // A store that is no member yet knows no leader.
+    // A store that is not yet a member knows no leader.
     let leader = cluster.leader().await;
     let mut admin = cluster.admin(cluster.follower().await);
     cluster.start(new).await;
@@ -216,7 +216,7 @@ async fn members_are_changed_only_from_the_list_that_was_planned_on() {
     assert_eq!(reason(admin.add_learners(AddLearnersRequest { plan: OTHER, ..learner(new) }).await), STALE);
     assert_eq!(members::list(&cluster).await.membership, before.membership, "nothing was changed");
 
-    // Another operator adds a member: both halves of the plan are stale.
+    // Another operator adds a member, so both halves of the plan are stale.
     admin.add_learners(learner(other)).await.unwrap();
     let changed = members::list(&cluster).await;
     let stale = AddLearnersRequest { plan: adds.fingerprint, ..learner(new) };
@@ -228,7 +228,7 @@ async fn members_are_changed_only_from_the_list_that_was_planned_on() {
     let after = members::list(&cluster).await;
     assert_eq!((after.membership, after.leader), (changed.membership, leader), "nothing was changed");
 
-    // The plan of a replacement holds through its own first half.
+    // The plan of a replacement survives its own first half.
     let votes = ChangeVotersRequest { dry_run: true, ..replace.clone() };
     let votes = admin.change_voters(votes).await.unwrap().into_inner().fingerprint;
     let adds = AddLearnersRequest { dry_run: true, ..learner(new) };
@@ -347,7 +347,7 @@ async fn a_plan_outlives_the_leader_that_made_it() {
         match nodes(&cluster, next).drain_node(request).await {
             Ok(response) => Some(response.into_inner()),
             Err(refusal) => {
-                // Its arbiter may not have evaluated the state yet, and then no node lives.
+                // Its arbiter may not have evaluated the state yet; until then no node counts as live.
                 let passes = ["STALE_PLAN", "LAST_NODE", "NOT_LEADER", "NO_LEADER", "NO_MAJORITY"];
                 let reason = status::reason(&refusal);
                 assert!(reason.as_deref().is_none_or(|reason| passes.contains(&reason)), "{refusal:?}");

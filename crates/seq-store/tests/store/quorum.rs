@@ -1,4 +1,4 @@
-//! A store without a majority reports it: to probes, and to operators at once.
+//! A store without a majority reports it: to probes, and to operators immediately.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use seq_proto::v1::{ChangeVotersRequest, DrainNodeRequest, ListMembersRequest, L
 
 use crate::cluster::{Cluster, Disk, channel, reason, until};
 
-/// Far below what a proposal waits for a majority.
+/// Much shorter than the timeout of a proposal without a majority.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 fn set() -> String {
@@ -21,7 +21,7 @@ async fn a_leader_that_lost_its_majority_is_not_ready_and_refuses_changes_at_onc
     cluster.register("a1", 1).await;
     let leader = cluster.leader().await;
     let others: Vec<u64> = cluster.ids().into_iter().filter(|id| *id != leader).collect();
-    // As a kill would: they hand nothing over.
+    // As after a kill: the members transfer nothing.
     cluster.links.cut_off(cluster.addr(leader));
     for id in &others {
         cluster.stop(*id).await;
@@ -57,7 +57,7 @@ async fn a_leader_that_lost_its_majority_is_not_ready_and_refuses_changes_at_onc
     let list = cluster.admin(leader).list_members(ListMembersRequest {}).await.unwrap().into_inner();
     assert!(!list.quorum && list.quorum_lost_ms > 0 && list.members.len() == 3, "{list:?}");
 
-    // With one of the others back it leads a majority again, or follows one.
+    // With one other member back, it leads a majority again, or follows a leader.
     cluster.links.mend();
     cluster.start(others[0]).await;
     cluster.ready().await;
@@ -70,7 +70,7 @@ async fn a_follower_that_lost_its_leader_is_not_ready_and_names_none() {
     let mut cluster = Cluster::started(3, Disk::Memory).await;
     let alone = cluster.follower().await;
     for id in cluster.ids().into_iter().filter(|id| *id != alone) {
-        // Cut off first: a leader that stops would hand over.
+        // Cut off first, because a stopping leader would transfer leadership.
         cluster.links.cut_off(cluster.addr(id));
         cluster.stop(id).await;
     }
@@ -97,7 +97,7 @@ async fn a_member_that_starts_alone_follows_no_leader_that_it_remembers() {
     let follower = cluster.follower().await;
     cluster.stop_all().await;
     cluster.start(follower).await;
-    // Its vote is of the leader of before, whose messages do not arrive.
+    // Its vote is for the former leader, whose messages do not arrive.
     let seen = cluster.status(follower).await;
     assert!(!seen.quorum && seen.quorum_lost_ms == 0, "{seen:?}");
     let failing = cluster.member(follower).handle.readiness().ask().unwrap_err();

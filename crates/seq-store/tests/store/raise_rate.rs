@@ -1,5 +1,5 @@
-//! How fast an AllocSvr may raise its ceilings: the leader refuses what would exhaust the numbers of a section, and
-//! nothing that an honest AllocSvr sends.
+//! How fast an AllocSvr may raise its ceilings: the leader refuses raises that would exhaust the numbers of a section,
+//! and no raise of an honest AllocSvr.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use tonic::transport::Channel;
 
 use crate::cluster::{Cluster, Disk, raise_request};
 
-/// More raises than a full bucket admits, and than are refilled while the test sends them.
+/// More raises than a full bucket admits together with the refill while the test sends them.
 const MANY: u64 = 8 * RAISE_BURST / MAX_RAISE;
 
-/// The last number there is: a raise to it goes as far as one may.
+/// The last possible number: a raise to it moves a ceiling as far as one raise may.
 const LAST: u64 = (1 << 63) - 1;
 
-/// A store whose sections are all of one AllocSvr.
+/// Starts a store whose sections all belong to one AllocSvr.
 async fn owned_by_one(members: usize) -> (Cluster, RegisterResponse, OwnershipUpdate) {
     let mut cluster = Cluster::new(members, Disk::Sled);
     cluster.spec.allocs.truncate(1);
@@ -32,8 +32,8 @@ async fn owned_by_one(members: usize) -> (Cluster, RegisterResponse, OwnershipUp
     (cluster, session, owned)
 }
 
-/// Raises a section as far as one raise goes until the store refuses; returns the last committed ceiling and the
-/// refusal.
+/// Raises a section, each time as far as one raise may, until the store refuses; returns the last committed ceiling and
+/// the refusal.
 async fn exhaust(cluster: &Cluster, session: &RegisterResponse, section: u32, epoch: u64) -> (u64, Status) {
     let mut ceiling = 0;
     for _ in 0..MANY {
@@ -45,7 +45,7 @@ async fn exhaust(cluster: &Cluster, session: &RegisterResponse, section: u32, ep
     panic!("{MANY} raises moved the ceiling of section {section} to {ceiling}");
 }
 
-/// The most that the ceiling of a section may have risen since `start`.
+/// Returns the most by which the ceiling of a section may have risen since `start`.
 fn bound(start: Instant) -> u64 {
     RAISE_BURST + RAISE_RATE * (start.elapsed().as_secs() + 1)
 }
@@ -62,8 +62,8 @@ async fn repeated_raises_are_refused_and_honest_ones_are_not() {
     let after = status::retry_after(&refusal).unwrap();
     assert!(after > Duration::ZERO && after <= LONGEST_WAIT, "{after:?}");
 
-    // The same in one request with an honest raise: nothing is proposed. Alone, the honest raise is committed. Refilled
-    // numbers may admit the request first, if the machine is that slow.
+    // The same raise in one request with an honest raise: nothing is proposed. Alone, the honest raise is committed. On
+    // a slow machine, refilled numbers may admit the request first.
     let mut refused = false;
     for (&other, &epoch) in owned.sections[1..].iter().zip(&owned.epochs[1..]) {
         let both = RaiseCeilingsRequest {
@@ -85,7 +85,7 @@ async fn repeated_raises_are_refused_and_honest_ones_are_not() {
     }
     assert!(refused);
 
-    // By way of a follower it is the leader that refuses.
+    // Through a follower, it is still the leader that refuses.
     let mut follower = cluster.control(cluster.follower().await);
     let mut raised = 0;
     let refusal = loop {
@@ -103,7 +103,7 @@ async fn repeated_raises_are_refused_and_honest_ones_are_not() {
 async fn raises_at_the_same_time_share_the_bucket_and_those_of_others_take_nothing() {
     let (mut cluster, session, owned) = owned_by_one(1).await;
     let (section, epoch) = (owned.sections[4], owned.epochs[4]);
-    // Another epoch moves nothing, and no AllocSvr exhausts the bucket of a section that it does not own.
+    // A raise under another epoch moves nothing, and no AllocSvr exhausts the bucket of a section that it does not own.
     for _ in 0..MANY {
         assert_eq!(cluster.raise(&session, section, epoch + 1, LAST).await.unwrap(), 0);
     }

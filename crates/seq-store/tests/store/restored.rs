@@ -15,7 +15,7 @@ use seq_store::backup::{Backup, RestoreConfig, restore};
 use crate::cluster::{Cluster, Disk, LEASE_MS, channel, reason, until};
 use crate::sets::{plan, sections, sets, start, two_sets};
 
-/// A backup, as the leader makes it.
+/// Reads a backup from the leader.
 pub(crate) async fn backup(cluster: &Cluster) -> Backup {
     let leader = cluster.leader().await;
     let mut client = BackupServiceClient::new(channel(cluster.admin_addr(leader)));
@@ -29,7 +29,7 @@ pub(crate) async fn backup(cluster: &Cluster) -> Backup {
     Backup::decode(&file).unwrap()
 }
 
-/// Restores all members in directories of this one.
+/// Restores all members in directories below `place`.
 fn restored(cluster: &mut Cluster, backup: &Backup, place: &Path, count: u32) {
     for id in cluster.ids() {
         let (spec, name, dir) = (cluster.spec.clone(), cluster.name.clone(), place.join(id.to_string()));
@@ -70,7 +70,7 @@ async fn a_restored_store_forms_again_and_serves_nothing_in_quarantine() {
         assert!(failing.contains("QUARANTINED"), "{failing}");
     }
 
-    // Neither a session of before nor another one is let in.
+    // Neither a former session nor a new session is accepted.
     let mut control = cluster.control(leader);
     let renewed = control.renew(RenewRequest {
         node_id: session.node_id,
@@ -89,7 +89,7 @@ async fn a_restored_store_forms_again_and_serves_nothing_in_quarantine() {
     };
     assert_eq!(reason(control.register(request).await), "QUARANTINED");
 
-    // A member that starts again has its directory, and is of the group.
+    // A restarted member has its directory, and is in the group.
     cluster.stop(leader).await;
     cluster.start(leader).await;
     until("all have the same log", async || {
@@ -127,7 +127,7 @@ async fn a_quarantine_lasts_until_every_other_set_has_fenced_the_older_lineages(
     one.ready().await;
     let status = one.status(1).await;
     assert_eq!((status.quarantine.as_str(), status.lineage >> 32), ("", 1));
-    // The session of before is over, as after any later registration; the next one is of the new lineage.
+    // The former session is over, as after any later registration; the next session is of the new lineage.
     let refusal = one.renew(&session, 2).await.unwrap_err();
     assert_eq!(seq_proto::status::metadata(&refusal, "current"), Some((1u64 << 32).to_string()));
     assert_eq!(reason(Err::<(), _>(refusal)), "OTHER_INCARNATION");
@@ -136,7 +136,7 @@ async fn a_quarantine_lasts_until_every_other_set_has_fenced_the_older_lineages(
     other.stop_all().await;
 }
 
-/// Migrates sections whose owner is silent, to the end.
+/// Migrates sections of a silent owner, and completes the migration.
 async fn migrate(from: &Cluster, to: &str, runs: &[(u32, u32)]) {
     let plan = until("a plan without problems", async || {
         let response = plan(from, to, runs).await;
@@ -163,7 +163,7 @@ async fn restore_and_start(cluster: &mut Cluster, backup: &Backup, count: u32) -
     place
 }
 
-/// Changes the wait for leases.
+/// Changes the lease wait.
 async fn set_terms(cluster: &Cluster, wait: Duration) {
     let mut admin = NodeAdminServiceClient::new(channel(cluster.admin_addr(1)));
     let lease_wait_ms = u64::try_from(wait.as_millis()).unwrap();
@@ -173,7 +173,7 @@ async fn set_terms(cluster: &Cluster, wait: Duration) {
         .unwrap();
 }
 
-/// The sections that a set has, with their ceilings.
+/// Returns the sections of a set, with their ceilings.
 async fn resident(cluster: &Cluster) -> Vec<(u32, u64)> {
     let list = sections(cluster, false).await.sections;
     let here = list.into_iter().filter(|one| one.state() == SectionState::Resident);
@@ -188,7 +188,8 @@ async fn each_section_is_in_one_set_whichever_set_is_restored_to_before_a_migrat
     // It sends nothing afterwards, so its sections depart without it.
     a.owns(&session, 10).await;
     let a_before_split = backup(&a).await;
-    // A restored set waits for as long as its leases last by the backup; the allocator of b lives by its own wait.
+    // A restored set waits for the duration of its leases according to the backup; the allocator of b is alive for
+    // the lease wait of b.
     let b_waits = std::mem::replace(&mut b.options.lease_wait, a.options.lease_wait);
     set_terms(&b, b.options.lease_wait).await;
     let b_before_split = backup(&b).await;
@@ -199,14 +200,14 @@ async fn each_section_is_in_one_set_whichever_set_is_restored_to_before_a_migrat
     assert_eq!((resident(&a).await.len(), resident(&b).await.len()), (0, 10));
     set_terms(&b, b.options.lease_wait).await;
 
-    // The source loses its tombstones, and has them again from the records of the target.
+    // The source loses its tombstones, and restores them from the records of the target.
     let first = restore_and_start(&mut a, &a_before_merge, 1).await;
     assert_eq!((resident(&a).await, resident(&b).await.len()), (vec![], 10));
     let second = restore_and_start(&mut a, &a_before_split, 2).await;
     assert_eq!((resident(&a).await, resident(&b).await.len()), (vec![], 10));
 
-    // The target loses all sections, and the tombstones of the source bring them back. Its lineage counts too few
-    // restores at first, because the source was restored twice meanwhile.
+    // The target loses all sections, and the tombstones of the source bring them back. At first its lineage counts too
+    // few restores, because the source was restored twice in the meantime.
     let third = restore_and_start(&mut b, &b_before_split, 1).await;
     let back = until("all sections are back", async || Some(resident(&b).await).filter(|here| here.len() == 10)).await;
     assert!(back.iter().all(|(_, ceiling)| *ceiling >= 1 << 40), "{back:?}");

@@ -1,5 +1,5 @@
-//! Data directories restored from an older copy: a member that lacks what it acknowledged is refused by those that
-//! received the acknowledgements.
+//! Data directories restored from an older copy: a member that lacks acknowledged data is refused by the members that
+//! received its acknowledgements.
 
 use std::fs;
 use std::path::Path;
@@ -32,8 +32,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A store of three, a follower of it that is stopped, and a copy of that one's directory; then raises are acknowledged
-/// with it, and it is stopped again.
+/// Returns a store of three with a stopped follower, and an older copy of that follower's directory. After the copy the
+/// follower ran and acknowledged registrations, and was stopped again.
 async fn with_an_older_copy() -> (Cluster, u64, std::path::PathBuf) {
     let mut cluster = Cluster::started(3, Disk::Sled).await;
     cluster.register("a1", 1).await;
@@ -65,7 +65,7 @@ async fn a_follower_that_was_restored_is_refused_as_it_starts() {
     assert!(matches!(error, StartError::Raft(RaftStartError::Refused { .. })), "{error}");
     let text = error.to_string();
     assert!(text.contains("lacks what it acknowledged") && text.contains("an older copy"), "{text}");
-    // The newer one is found again.
+    // The newer directory is found again.
     let dir = dir(&cluster, follower);
     fs::remove_dir_all(&dir).unwrap();
     fs::rename(dir.with_file_name("newer"), &dir).unwrap();
@@ -79,7 +79,7 @@ async fn a_follower_that_was_restored_is_refused_as_it_starts() {
 async fn a_restored_follower_without_peers_is_not_replicated_to_and_stops() {
     let (mut cluster, follower, older) = with_an_older_copy().await;
     restore(&cluster, follower, &older);
-    // It starts while it can reach no other member, so that only the leader can detect it.
+    // It starts while it can reach no other member, so that only the leader can detect the loss.
     cluster.links.cut_off(cluster.addr(follower));
     cluster.start(follower).await;
     let tasks = cluster.member(follower).tasks.clone();
@@ -87,7 +87,7 @@ async fn a_restored_follower_without_peers_is_not_replicated_to_and_stops() {
     tokio::time::timeout(TIMEOUT, tasks.shutting_down()).await.expect("it is refused, and stops");
     assert!(matches!(tasks.failed(), Some("store raft" | "store probe")), "{:?}", tasks.failed());
     cluster.stop(follower).await;
-    // The others go on.
+    // The other members continue.
     until("the store serves", async || Some(cluster.register("a2", 9).await)).await;
     cluster.stop_all().await;
 }
@@ -106,7 +106,7 @@ async fn only_a_member_that_starts_is_compared_with_its_acknowledgements() {
         starting,
         ..ProbeRequest::default()
     };
-    // Of one that runs: it may have voted and acknowledged since it wrote this.
+    // A statement of a running member: it may have voted and acknowledged since it wrote this.
     assert_eq!(raft.probe(probe(false)).await.unwrap().into_inner().status(), MembershipStatus::Member);
     assert_eq!(reason(raft.probe(probe(true)).await), "ACKNOWLEDGED_DATA_LOST");
     forger.still_serves(cluster).await;

@@ -1,4 +1,4 @@
-//! Several sets: how each comes into being, and what operators request of them.
+//! Several sets: their creation, and the requests of operators.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::members;
 /// Entries of the audit log for one operation: its begin and its end.
 const RECORDS: u64 = 2;
 
-/// A set of its own, not started.
+/// Returns a set of one store, not started.
 pub(crate) fn set(name: &str, cluster: &str, genesis: Genesis) -> Cluster {
     let mut set = Cluster::new(1, Disk::Memory);
     (set.spec.name, set.spec.genesis, set.name) = (name.into(), genesis, cluster.into());
@@ -42,8 +42,8 @@ pub(crate) async fn sections(cluster: &Cluster, summarize: bool) -> ListSections
     sets(cluster, 1).list_sections(request).await.unwrap().into_inner()
 }
 
-/// Waits until the set is the only thing that is missing, and until the step of the format, which the
-/// leader proposes itself, is in the log: nothing else enters it then without a request.
+/// Waits until only the set itself is missing, and until the step of the format, which the leader proposes by itself,
+/// is in the log. After that, nothing enters the log without a request.
 pub(crate) async fn waits(cluster: &Cluster, command: &str) {
     let expected = format!("the set is not created yet: run `seqsvr set {command} --set FILE`");
     until("the set is all that is missing", async || {
@@ -58,10 +58,10 @@ pub(crate) async fn waits(cluster: &Cluster, command: &str) {
     .await;
 }
 
-/// Two sets that know each other: im-a with all sections, and im-b without.
+/// Starts two sets that know each other: im-a with all sections, and im-b without sections.
 pub(crate) async fn two_sets() -> (Cluster, Cluster) {
     let (mut a, mut b) = (set("im-a", "im", Genesis::Start), set("im-b", "im", Genesis::Create));
-    // Sections of a silent owner are on their way soon.
+    // Sections of a silent owner soon depart.
     a.options.lease_wait = Duration::from_millis(1_200);
     a.start_all().await;
     a.ready().await;
@@ -167,7 +167,7 @@ pub(crate) async fn plan(cluster: &Cluster, to: &str, given: &[(u32, u32)]) -> P
 }
 
 pub(crate) async fn start(cluster: &Cluster, plan: MigrationPlan) -> Result<u64, tonic::Status> {
-    // It stays where it is until a test resumes it.
+    // The migration stays where it is until a test resumes it.
     let pace = MigrationPace { paused: true, ..MigrationPace::default() };
     let request = StartMigrationRequest { plan: Some(plan), pace: Some(pace) };
     let response = sets(cluster, 1).start_migration(request).await?.into_inner();
@@ -209,7 +209,7 @@ async fn what_prevents_a_migration_is_named_and_nothing_changes() {
             "a plan with problems does not start"
         );
     }
-    // The sections are in the other set, or were never here.
+    // The sections are in the other set, or never were in this set.
     let response = plan(&b, "im-a", &[(3, 2)]).await;
     let expected = "section 3 is not in set \"im-b\" but in set \"im-a\", the first of 2 such sections";
     assert!(response.problems.contains(&expected.to_owned()), "{:?}", response.problems);
@@ -291,7 +291,7 @@ async fn a_set_whose_sections_have_all_migrated_is_closed() {
     let (mut a, mut b) = two_sets().await;
     b.register("a1", 7).await;
     let session = a.register("a1", 8).await;
-    // It sends nothing after that: its sections are on their way once the wait is over, without an owner.
+    // It sends nothing after that, so its sections depart without an owner once the lease wait is over.
     a.owns(&session, 10).await;
     let request = PlanMigrationRequest { to: "im-b".into(), all: true, ..PlanMigrationRequest::default() };
     let plan = until("a plan without problems", async || {

@@ -1,4 +1,4 @@
-//! A leader that no AllocSvr calls any more, although one registered with it and is not known to be dead.
+//! A leader that no AllocSvr calls any more, although one AllocSvr registered with it and is not known to be dead.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use crate::cluster::{Cluster, Disk, until};
 
-/// How long an incarnation is taken for alive. A leader keeps leadership for twice as long at least.
+/// Time for which an incarnation is assumed to be alive. A leader keeps leadership for at least twice this time.
 const LEASE_WAIT: Duration = Duration::from_millis(1_500);
 
-/// Longer than a leader keeps leadership at least, and than anything here waits for.
+/// Longer than the minimum time for which a leader keeps leadership, and than any wait in these tests.
 const LONG: Duration = Duration::from_millis(3_500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,8 +32,8 @@ async fn a_leader_that_no_alloc_calls_any_more_gives_leadership_away_once() {
     renew_for(LONG).await;
     assert_eq!(cluster.status(first).await.term, term, "it is reached");
 
-    // A quarter of a second later, half the lease of this incarnation, another member leads. The arbiter would wait for
-    // six times as long.
+    // Half the lease of this incarnation is a quarter of a second; after it, another member leads. The arbiter would
+    // wait for six times as long.
     let second = until("another member leads", async || {
         let leaders: Vec<_> = cluster.running().iter().map(|id| cluster.member(*id).handle.leader()).collect();
         leaders[0].filter(|new| *new != first && leaders.iter().all(|other| *other == Some(*new)))
@@ -44,7 +44,7 @@ async fn a_leader_that_no_alloc_calls_any_more_gives_leadership_away_once() {
     renew_for(LONG).await;
     assert_eq!(cluster.leader().await, second, "it is reached");
 
-    // No renewals from here on. The second leader gives leadership away as well; by then the incarnation is dead.
+    // No renewals from here on. The second leader transfers leadership as well; by then the incarnation is dead.
     let third = until("another member leads again", async || {
         let leaders: Vec<_> = cluster.running().iter().map(|id| cluster.member(*id).handle.leader()).collect();
         leaders[0].filter(|new| *new != second && leaders.iter().all(|other| *other == Some(*new)))

@@ -1,4 +1,4 @@
-//! Members that are far apart: what the times of each preset carry, over links that delay every byte.
+//! Distant members: the round trips that the times of each preset allow, over links that delay every byte.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn the_wan_preset_commits_and_elects_over_a_round_trip_of_400_ms() {
 async fn the_defaults_carry_the_round_trip_that_they_state() {
     let mut cluster = Cluster::new(3, Disk::Memory);
     cluster.options.registration_grace = Duration::from_millis(1);
-    // What is stated leaves a tenth for the machine.
+    // The stated maximum leaves a margin for the machine.
     cluster.links.delay(cluster.options.max_round_trip().mul_f64(0.8));
     cluster.start_all().await;
     cluster.ready().await;
