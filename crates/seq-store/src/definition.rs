@@ -35,7 +35,7 @@ impl DeclaredSet {
         }
     }
 
-    /// Returns why the set is not defined yet, and what an operator has to do.
+    /// Returns why the set is not defined yet, and the operator's next step.
     pub(crate) fn undefined(&self) -> &'static str {
         match self.genesis {
             Genesis::Start => "the set is not defined yet",

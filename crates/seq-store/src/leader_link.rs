@@ -37,7 +37,7 @@ use crate::sender::state_sender;
 /// Metadata of a forwarded request: the Raft id of the member that forwards it.
 const FORWARDED_BY: &str = "seqsvr-forwarded-by";
 
-/// Number of requests that one member forwards concurrently. At 128 KiB each they hold at most 128 MiB. A set of 400
+/// Most requests that a member forwards concurrently. At 128 KiB each they hold at most 128 MiB. A set of 400
 /// AllocSvrs needs a few hundred for its renewals and raises.
 const MAX_FORWARDED: usize = 1_024;
 

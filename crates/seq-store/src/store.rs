@@ -323,7 +323,7 @@ fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Ou
     });
 }
 
-/// Defines the set and its lease terms if this is due, or returns if the stored ones differ.
+/// Defines the set and its lease terms if this is due, or returns if they differ from the stored values.
 async fn agree_on_definition(replicated: ReplicatedSet, set: Arc<DeclaredSet>, terms: Terms) {
     if let Err(mismatch) = definition::define_set(&replicated, &set).await {
         return tracing::error!(error = %mismatch, "the set file does not match the store");

@@ -299,7 +299,7 @@ impl Cluster {
         StoreAdminServiceClient::new(channel(self.admin_addr(id)))
     }
 
-    /// Sends a request to members in turn until one of them responds without a retry hint.
+    /// Sends a request to members in turn until a member responds without a retry hint.
     pub(crate) async fn ask<T, F>(&self, call: impl Fn(ControlServiceClient<Channel>) -> F) -> Result<T, Status>
     where
         F: Future<Output = Result<tonic::Response<T>, Status>>,

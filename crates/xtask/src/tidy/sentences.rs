@@ -19,7 +19,7 @@ const RATCHET: &[(&str, Limits)] = &[
     ("crates/seq-kit", [37, 45, 15]),
     ("crates/seq-proto", [29, 39, 11]),
     ("crates/seq-sim", [78, 77, 26]),
-    ("crates/seq-store", [86, 76, 30]),
+    ("crates/seq-store", [14, 11, 4]),
     ("crates/seq-tenant", [8, 5, 2]),
     ("crates/seq-cli", [31, 45, 8]),
     ("crates/seq-command", [31, 54, 6]),
