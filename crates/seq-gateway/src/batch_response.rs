@@ -5,8 +5,8 @@ use seq_proto::{status, v1};
 
 use crate::timeout::Deadline;
 
-/// Encodes the results of the items, in request order. An item without a result is refused with `WOULD_WAIT`.
-/// Results that were there at once need no deadline.
+/// Encodes the results of the items, in request order. An item without a result is refused with `WOULD_WAIT`. No
+/// deadline is needed if no result had to wait.
 #[inline]
 pub(crate) fn encode(
     results: impl Iterator<Item = ItemReply<Allocation>>,
@@ -49,7 +49,7 @@ pub(crate) fn encode(
     response
 }
 
-/// Cold: attempts are lost only when an owner is.
+/// Adds the lost attempts of an item. Cold, because attempts are lost only with an owner.
 #[cold]
 fn add_lost(response: &mut v1::NextManyResponse, index: u32, attempts: u32) {
     let lost = response.lost.get_or_insert_default();

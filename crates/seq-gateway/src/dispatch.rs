@@ -1,7 +1,7 @@
 //! Dispatch of a port's requests by content type: gRPC to its services, everything else to the HTTP handlers.
 //!
-//! **Invariant:** a request to `SequenceService` is counted against its connection's memory from here on; it reads two
-//! header fields here, one of the request and one of the response.
+//! **Invariant:** from here on, a request to `SequenceService` is counted against its connection's memory. Only two
+//! header fields are read here, one of the request and one of the response.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -27,19 +27,20 @@ use crate::http as http_handlers;
 use crate::memory::Memory;
 use crate::timeout;
 
-/// The services of a port. Clones are handles.
+/// Dispatcher of a port's requests. Clones are handles.
 pub(crate) struct Dispatch<F>(Arc<Inner<F>>);
 
 struct Inner<F> {
     handlers: Arc<Handlers<F>>,
-    /// Separate from the others: the path lookup among them costs more than an allocation.
+    /// Separate from the other services, because a path lookup among them costs more than an allocation.
     sequences: SequenceServiceServer<grpc_service::Service<F>>,
     services: Routes,
     memory: MemoryBudget,
 }
 
 impl<F: SequenceService> Dispatch<F> {
-    /// Sends requests of `SequenceService` to the handlers, other gRPC requests to `services`.
+    /// Creates a dispatcher that sends requests of `SequenceService` to the handlers, and other gRPC requests to
+    /// `services`.
     pub(crate) fn new(handlers: Arc<Handlers<F>>, services: Routes, memory: MemoryBudget) -> Dispatch<F> {
         let sequences = SequenceServiceServer::new(grpc_service::Service(handlers.clone()))
             .max_decoding_message_size(seq_core::limits::MAX_CALL_BYTES)
@@ -93,8 +94,8 @@ impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
     }
 }
 
-/// Whether a request is gRPC as supported here: protobuf over HTTP/2. Other kinds (gRPC-Web, other codecs, HTTP/1.1)
-/// need another framing of the response: their clients could not read the allocated number.
+/// Returns whether a request is gRPC as supported here: protobuf over HTTP/2. Other kinds (gRPC-Web, other codecs,
+/// HTTP/1.1) need another framing of the response, so their clients could not read the allocated number.
 pub(crate) fn is_grpc(request: &Request<Body>) -> bool {
     let suffix = request.headers().get(CONTENT_TYPE).and_then(|is| is.as_bytes().strip_prefix(b"application/grpc"));
     let Some(suffix) = suffix else { return false };
@@ -106,10 +107,10 @@ fn is_sequence_service(path: &str) -> bool {
     path.strip_prefix('/').and_then(|path| path.strip_prefix(SERVICE_NAME)).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// The end of a request, as the caller states it. The library, which ends the request at the same time, would do so
-/// with CANCELLED.
+/// End of a request by the timeout that the caller states. The library, which ends the request at the same time, would
+/// use the code CANCELLED.
 pub(crate) enum End {
-    /// Not waited for yet: most responses are there at once, and need no timer.
+    /// No timer yet: most responses are ready immediately, and need none.
     At(Instant),
     Waiting(Pin<Box<Sleep>>),
 }
@@ -126,11 +127,11 @@ impl End {
 
 /// The future of a response.
 pub(crate) enum ResponseFuture {
-    /// Of another service than `SequenceService`.
+    /// Response of another service than `SequenceService`.
     Service(BoxFuture<Response<Body>, Infallible>),
-    /// Of `SequenceService`, over any protocol; of gRPC with the end that the caller states.
+    /// Response of `SequenceService`, over any protocol; over gRPC, with the end that the caller states.
     Sequence(BoxFuture<Response<Body>, Infallible>, Option<Memory>, Option<End>),
-    /// Of no service.
+    /// Refusal of a request to no service.
     Refused(Option<Response<Body>>),
 }
 
@@ -160,8 +161,8 @@ impl Future for ResponseFuture {
     }
 }
 
-/// Replaces the library's status for an undecodable message by this service's code and reason. A status is in the head
-/// of a response only if there is no message.
+/// Replaces the library's status for an undecodable message by this service's code and reason. The head of a response
+/// has a status only if there is no message.
 fn normalize_status(response: Response<Body>) -> Response<Body> {
     if !response.headers().contains_key(Status::GRPC_STATUS) {
         return response;

@@ -32,14 +32,14 @@ use crate::handlers::Handlers;
 use crate::http;
 
 /// Concurrent requests of one connection: enough for a busy client, which has several connections. Further requests
-/// wait at the client. What they hold is bounded by the node's [`MemoryBudget`].
+/// wait at the client. Their memory is bounded by the node's [`MemoryBudget`].
 const MAX_STREAMS_PER_CONNECTION: u32 = 256;
 
 /// HTTP/2 flow-control window of one request: a full batch arrives without waiting for the window.
 const STREAM_WINDOW: u32 = 256 << 10;
 
-/// HTTP/2 flow-control window of one connection: two full batches. What has arrived and is not read yet, because the
-/// responses of its stream are not read, is not counted by the [`MemoryBudget`].
+/// HTTP/2 flow-control window of one connection: two full batches. The [`MemoryBudget`] does not count arrived bytes
+/// that stay unread because the responses of their stream are not read.
 const CONNECTION_WINDOW: u32 = 2 * STREAM_WINDOW;
 
 /// Limits of one connection.
@@ -50,43 +50,44 @@ const BOUNDS: Bounds = Bounds {
     drain: Duration::from_secs(3),
 };
 
-/// What a node reports of itself.
+/// A node's reports of itself.
 pub trait NodeView: Send + Sync {
-    /// The response of `StatusService.Status`.
+    /// Returns the response of `StatusService.Status`.
     fn status(&self) -> v1::StatusResponse;
 
-    /// The response of `StatusService.ListCeilings` from a section on. A node without sections has none.
+    /// Returns the response of `StatusService.ListCeilings`, from section `first`. A node without sections has no
+    /// ceilings.
     fn ceilings(&self, first: SectionId) -> v1::ListCeilingsResponse {
         let _ = first;
         v1::ListCeilingsResponse { set: self.status().set, ..v1::ListCeilingsResponse::default() }
     }
 }
 
-/// A node without sections.
+/// Reports of a node without sections.
 impl<F: Fn() -> v1::StatusResponse + Send + Sync> NodeView for F {
     fn status(&self) -> v1::StatusResponse {
         self()
     }
 }
 
-/// What the status service of a node responds with.
+/// Source of the status service's responses.
 pub type AdminView = Arc<dyn NodeView>;
 
-/// What a node serves besides sequences. Its endpoints, one per core, have clones.
+/// Services and limits of a node. Its endpoints, one per core, have clones.
 #[derive(Clone)]
 pub struct Node {
     /// The node's status.
     pub admin: AdminView,
     /// Readiness of the node, as reported by the health service.
     pub ready: Checks,
-    /// Further services of the port. Nodes have none: those of peers have a port of their own ([`crate::peers`]).
-    /// Simulated nodes serve both on one.
+    /// Further services of the port. Nodes have none, because the services for peers have a port of their own
+    /// ([`crate::peers`]). Simulated nodes serve both on one port.
     pub beside: Routes,
     /// Admission of connections.
     pub admission: Admission,
     /// Whether `GET /api/seq/next/{uid}` allocates numbers as POST does.
     pub allocate_on_get: bool,
-    /// The tenants of its callers; `None` where every caller may use every uid.
+    /// The tenants of its callers; `None` if every caller may use every uid.
     pub tenants: Option<Tenants>,
     /// The memory that requests may hold.
     pub memory: MemoryBudget,
@@ -125,8 +126,8 @@ pub fn serve<F: SequenceService>(
     port.serve(Dispatch::new(handlers, services, memory), listener.into(), group)
 }
 
-/// The guard of a node's port for callers: gRPC and JSON clients get the refusal in their own form. Where there are
-/// tenants, a caller may prove by a token what others prove by a certificate.
+/// Returns the guard of a node's port for callers. gRPC and JSON clients get a refusal in their own form. If there are
+/// tenants, a caller may present a token instead of a certificate.
 fn guard(node: &str, set: String, tokens: bool) -> Guard {
     let respond: Respond = |request, status| {
         if is_grpc(request) { status.clone().into_http() } else { http::refused(status) }
@@ -141,7 +142,7 @@ fn guard(node: &str, set: String, tokens: bool) -> Guard {
 
 pub(crate) struct Admin {
     pub(crate) view: AdminView,
-    /// Whether the port is for nodes, where other callers get less.
+    /// Whether the port is for nodes; other callers get a shorter status.
     pub(crate) for_nodes: bool,
 }
 

@@ -36,12 +36,12 @@ where
     }
 }
 
-/// The memory of a request, which [`crate::dispatch`] has begun to count.
+/// Returns the memory of a request, which [`crate::dispatch`] has begun to count.
 fn memory<Q>(request: &Request<Q>) -> Memory {
     request.extensions().get::<Memory>().expect("each request has its memory").clone()
 }
 
-/// The value of the header `authorization`.
+/// Returns the value of the header `authorization`.
 fn authorization<Q>(request: &Request<Q>) -> Option<&[u8]> {
     request.metadata().get("authorization").map(MetadataValue::as_encoded_bytes)
 }

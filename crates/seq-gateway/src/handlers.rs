@@ -26,18 +26,18 @@ pub(crate) struct Handlers<F> {
     pub(crate) closing: CancellationToken,
     /// Whether a GET allocates numbers, too.
     pub(crate) allocate_on_get: bool,
-    /// Where callers are of tenants.
+    /// The tenants of the callers; `None` if every caller may use every uid.
     tenants: Option<Tenants>,
     ready: Checks,
     routes: RoutesCache,
 }
 
-/// What a request states beside its message.
+/// Context of a request, in addition to its message.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestContext {
-    /// Until when the request may wait for its response.
+    /// Time until which the request may wait for its response.
     pub(crate) deadline: Deadline,
-    /// The protocol, for a request that was not forwarded.
+    /// Protocol of a request that was not forwarded.
     pub(crate) via: Via,
     pub(crate) caller: Caller,
     pub(crate) memory: Memory,
@@ -64,21 +64,21 @@ impl<F: SequenceService> Handlers<F> {
         Handlers { service, latency, closing, allocate_on_get, tenants, ready, routes }
     }
 
-    /// Whether a load balancer may send requests here.
+    /// Returns whether a load balancer may send requests to this node.
     pub(crate) fn is_ready(&self) -> bool {
         !self.closing.is_cancelled() && self.ready.probe()
     }
 
-    /// Whether connections of HTTP/1.1 end after a response: the node leaves, and a request on one that is closed at
-    /// another time is lost.
+    /// Returns whether connections of HTTP/1.1 end after a response. This is so while the node leaves: a request on a
+    /// connection that closes at another time is lost.
     pub(crate) fn ends_connections(&self) -> bool {
         self.ready.departure().ends_connections()
     }
 
-    /// The sender of a request, by its connection and the value of its header `authorization`.
+    /// Returns the sender of a request, by its connection and the value of its header `authorization`.
     ///
     /// # Errors
-    /// It is of no tenant, or its tenant has too many connections.
+    /// The sender belongs to no tenant, or its tenant has too many connections.
     pub(crate) fn caller(&self, peer: Option<&Peer>, authorization: Option<&[u8]>) -> Result<Caller, Status> {
         match &self.tenants {
             None => Ok(Caller::Unlimited),
@@ -86,10 +86,10 @@ impl<F: SequenceService> Handlers<F> {
         }
     }
 
-    /// As [`Handlers::caller`], for all messages of a stream.
+    /// Returns the sender of all messages of a stream, as [`Handlers::caller`] does for one request.
     ///
     /// # Errors
-    /// As [`Handlers::caller`].
+    /// The errors of [`Handlers::caller`].
     pub(crate) fn session(&self, peer: Option<&Peer>, authorization: Option<&[u8]>) -> Result<Session, Status> {
         match &self.tenants {
             None => Ok(Session::unlimited()),
@@ -97,7 +97,7 @@ impl<F: SequenceService> Handlers<F> {
         }
     }
 
-    /// The routes that are newer than the caller's.
+    /// Returns the routes that are newer than the caller's.
     pub(crate) fn newer_routes(&self, known: Option<u64>) -> Option<v1::Routes> {
         self.routes.newer(&self.service, known)
     }
@@ -224,7 +224,7 @@ impl<F: SequenceService> Handlers<F> {
     }
 }
 
-/// The token in the value of a header.
+/// Returns the token in the value of the header `authorization`; `None` without the header.
 fn token(authorization: Option<&[u8]>) -> Result<Option<Token<'_>>, Status> {
     let Some(header) = authorization else { return Ok(None) };
     let token = std::str::from_utf8(header).ok().and_then(Token::bearer);

@@ -39,10 +39,10 @@ const HINT: &str = "seqsvr allocates sequence numbers.\n\n\
     GET  /readyz, /livez           200 or 503, for load balancers\n\n\
     gRPC is on this port as well.\n";
 
-/// Most bytes of a refused request that are read and discarded: the largest message and some more.
+/// Most bytes of a refused request that are read and discarded: the largest message and a margin.
 const DRAIN_BYTES: usize = 2 << 20;
 
-/// Timeout of that. A slower sender loses the refusal, nothing else.
+/// Timeout of reading the rest of a refused request. A slower sender loses only the refusal.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -55,7 +55,7 @@ pub(crate) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, requ
     if head.method == Method::HEAD {
         response = without_body(response);
     }
-    // A body that timed out is not waited for again.
+    // A body that timed out is not read again.
     if response.status() != StatusCode::GATEWAY_TIMEOUT {
         drain(&head, &mut body).await;
     }
@@ -104,24 +104,24 @@ fn without_body(response: Response<Body>) -> Response<Body> {
     Response::from_parts(head, Body::empty())
 }
 
-/// The sender of a request.
+/// Returns the sender of a request.
 fn caller<F: SequenceService>(handlers: &Handlers<F>, head: &Parts) -> Result<Caller, Status> {
     handlers.caller(head.extensions.get(), head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes))
 }
 
-/// The memory of a request, which [`crate::dispatch`] has begun to count.
+/// Returns the memory of a request, which [`crate::dispatch`] has begun to count.
 fn memory(head: &Parts) -> Memory {
     head.extensions.get::<Memory>().expect("each request has its memory").clone()
 }
 
-/// Whether the content type is one of gRPC's; requests that can be served as gRPC do not get here.
+/// Returns whether the content type is one of gRPC's. Requests that can be served as gRPC do not get here.
 fn is_any_grpc(head: &Parts) -> bool {
     let content_type = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |is| is.as_bytes());
     content_type.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
 }
 
-/// Returns whether the body could have another length to a proxy in front: where its transfer encodings are not
-/// `chunked` alone (RFC 9112, section 6.1). The library refuses unknown encodings, and takes `chunked` repeatedly.
+/// Returns whether a proxy could see another length of the body, because its transfer encodings are not `chunked` alone
+/// (RFC 9112, section 6.1). The library refuses unknown encodings, but accepts a repeated `chunked`.
 fn has_other_framing(head: &Parts) -> bool {
     let mut encodings = head.headers.get_all(TRANSFER_ENCODING).iter();
     let first = encodings.next();
@@ -145,7 +145,7 @@ async fn drain(head: &Parts, body: &mut Body) {
     let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
 }
 
-/// The response to a request that no handler sees.
+/// Returns the response to a request that no handler sees.
 pub(crate) fn refused(status: &Status) -> Response<Body> {
     connect::refused(status)
 }
@@ -179,7 +179,7 @@ fn hint_retry(response: &mut Response<Body>, status: &Status) {
     }
 }
 
-/// The HTTP status of a code, as the Connect protocol defines it.
+/// Returns the HTTP status of a code, as the Connect protocol defines it.
 fn http_status(code: Code) -> StatusCode {
     let number = match code {
         Code::Ok => 200,

@@ -1,7 +1,7 @@
 //! Latency of requests, sampled.
 //!
 //! Two clock reads and a histogram record cost several times as much as an allocation, so only a sample of the requests
-//! is measured. The sample does not depend on the latency, so its distribution is that of all requests.
+//! is measured. The sample does not depend on the latency, so its distribution is the distribution of all requests.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use metrics::{Histogram, histogram};
 use seq_api::metrics::REQUEST_SECONDS;
 use seq_api::service::Via;
 
-/// Sampling interval in requests, starting with the first one of an endpoint.
+/// Sampling interval in requests, starting with the first request of an endpoint.
 const ONE_IN: u32 = 16;
 
 /// The latency histograms of one endpoint.

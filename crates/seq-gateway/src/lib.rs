@@ -1,8 +1,8 @@
 //! The endpoints in front of a `SequenceService`: gRPC, JSON and plain text over HTTP on one port, and the Redis
-//! protocol on another; and the port of a node for its peers.
+//! protocol on another; also the port of a node for its peers.
 //!
-//! An endpoint decodes and validates requests, bounds them in size and time, and encodes responses and refusals. It
-//! makes no decision about numbers.
+//! An endpoint decodes and validates requests, bounds their size and time, and encodes responses and refusals. It makes
+//! no decision about numbers.
 
 mod batch_response;
 mod dispatch;

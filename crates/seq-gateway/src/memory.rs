@@ -1,7 +1,8 @@
-//! The memory that a request holds: its body as it arrives, its items while they are processed, and its response until
-//! the transport has sent it.
+//! The memory of a request: its body as it arrives, its items while they are processed, and its response until the
+//! transport has sent it.
 //!
-//! Nothing is reserved for what a request might become; what does not fit is refused before any number is allocated.
+//! Nothing is reserved for the future growth of a request. A part that does not fit is refused before any number is
+//! allocated.
 
 use std::mem::size_of;
 use std::pin::Pin;
@@ -19,13 +20,13 @@ use seq_proto::Reason;
 use tonic::Status;
 use tonic::body::Body;
 
-/// What a request takes beside its message: the state of a stream of HTTP/2, its headers, and its task.
+/// Bytes of a request in addition to its message: the state of an HTTP/2 stream, its headers, and its task.
 pub(crate) const REQUEST_BYTES: usize = 4 << 10;
 
-/// What an item takes until the response is encoded: as it was decoded, its result, and its part of the response.
+/// Bytes of an item until the response is encoded: its decoded form, its result, and its part of the response.
 pub(crate) const ITEM_BYTES: usize = size_of::<DecodedItem>() + size_of::<ItemReply<Allocation>>() + 32;
 
-/// The memory of one request. Clones are of the same request.
+/// The memory of one request. Clones belong to the same request.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory(Arc<Held>);
 
@@ -37,7 +38,7 @@ struct Held {
 }
 
 impl Memory {
-    /// The memory of a request that begins, of the connection's account.
+    /// Begins to count a request, in the account of its connection.
     pub(crate) fn of(budget: &MemoryBudget, peer: Option<&Peer>) -> Result<Memory, Status> {
         let charge = match peer {
             Some(peer) => peer.account(budget).charge(REQUEST_BYTES),
@@ -56,30 +57,30 @@ impl Memory {
         self.0.charge.grow(bytes).map_err(|OutOfMemory| Refusal::OutOfMemory)
     }
 
-    /// States what a stream holds now: its buffers, in bytes, and items.
+    /// Sets the memory that a stream holds now: the bytes of its buffers, and its items.
     pub(crate) fn set_stream(&self, buffers: usize, items: usize) {
         self.0.charge.set(REQUEST_BYTES + buffers + items * ITEM_BYTES);
     }
 
-    /// Bytes of the body that have arrived so far, wrapping around.
+    /// Returns the bytes of the body that have arrived so far, wrapping around.
     pub(crate) fn received(&self) -> usize {
         self.0.received.load(Relaxed)
     }
 
-    /// A body whose bytes are held as they arrive.
+    /// Returns a body whose bytes are counted as they arrive.
     pub(crate) fn receive<B>(&self, body: B) -> Received<B> {
         Received { body, memory: self.0.clone() }
     }
 
-    /// A body whose bytes are held until they are sent. Of the rest of the request only what a stream states is held
-    /// on.
+    /// Returns a body whose bytes are counted until they are sent. The rest of the request is no longer counted, except
+    /// for the memory that a stream sets.
     pub(crate) fn send(self, body: Body, cx: &mut Context<'_>) -> Body {
         self.0.charge.set(REQUEST_BYTES);
         Body::new(Sent::new(body, self.0, cx))
     }
 }
 
-/// The status of a request that does not fit.
+/// Returns the status of a request that does not fit.
 fn status(out: OutOfMemory) -> Status {
     Reason::OutOfMemory.status(out.to_string())
 }
@@ -120,9 +121,9 @@ impl HttpBody for Received<Body> {
 
 /// The body of a response.
 ///
-/// What waits for the transport is a copy of the encoded message alone: neither the message, nor the buffer that it was
-/// encoded into. So the first message is encoded at once, not when the transport has space for it; and the body of a
-/// single one, which has its trailers next, is dropped then.
+/// Only a copy of the encoded message waits for the transport, but neither the message itself nor the buffer that it
+/// was encoded into. So the first message is encoded immediately, not when the transport has space for it; and the body
+/// of a single message, which is followed by its trailers, is dropped then.
 struct Sent {
     /// The first frames, if they were ready, until they are sent.
     first: Option<Result<Frame<Bytes>, Status>>,
@@ -130,7 +131,7 @@ struct Sent {
     body: Body,
     /// The size of the body, until the first frame is sent.
     size: SizeHint,
-    /// The request's, as long as its response goes on.
+    /// Memory of the request, held until the response is complete.
     memory: Arc<Held>,
 }
 
@@ -149,7 +150,7 @@ impl Sent {
                 return sent;
             }
         }
-        // It is over: nothing comes behind trailers or an error.
+        // The body is over: no frame follows trailers or an error.
         sent.body = Body::empty();
         sent
     }
@@ -186,7 +187,7 @@ impl HttpBody for Sent {
     }
 }
 
-/// A copy of a part of a response, which is held until the transport drops it.
+/// Returns a copy of a part of a response, which is counted until the transport drops it.
 fn unsent(of: &Charge, bytes: &[u8]) -> Bytes {
     let charge = of.account().charge_present(bytes.len());
     Bytes::from_owner(Unsent { bytes: bytes.into(), _charge: charge })
@@ -213,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of these frames, until the last one of which something else holds it.
+    /// A body of these frames, which holds a reference until its last frame is taken.
     struct Frames {
         frames: VecDeque<Frame<Bytes>>,
         _held: Arc<()>,
@@ -226,7 +227,7 @@ mod tests {
         fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
             let frames = &mut self.get_mut().frames;
             if frames.front().is_some_and(|frame| frame.data_ref().is_some_and(Bytes::is_empty)) {
-                // A message that comes later.
+                // An empty message stands for a message that comes later.
                 frames.pop_front();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -250,7 +251,7 @@ mod tests {
         (memory.send(frames, &mut Context::from_waker(Waker::noop())), held, budget)
     }
 
-    /// The frames of a body: their data, or `None` for trailers.
+    /// Returns the frames of a body: their data, or `None` for trailers.
     async fn all(body: &mut Body) -> Vec<Option<Bytes>> {
         let mut frames = Vec::new();
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {

@@ -1,6 +1,6 @@
 //! The port of an AllocSvr for its peers: handovers, status, health and reflection.
 //!
-//! It is apart from the port for callers, whose networks need no way to it.
+//! It is separate from the port for callers, whose networks do not need to reach it.
 
 use std::io;
 use std::time::Duration;
@@ -20,14 +20,14 @@ use tonic::service::Routes;
 
 use crate::grpc::{Admin, AdminView};
 
-/// Limits of one connection: those of handovers, of which one message is up to half a megabyte.
+/// Limits of one connection: a message of a handover has up to half a megabyte.
 const BOUNDS: Bounds =
     Bounds { streams: 256, stream_window: 1 << 20, connection_window: 4 << 20, drain: Duration::from_secs(3) };
 
-/// What a node serves to its peers. The threads that serve it have clones.
+/// Services of a node for its peers. The threads that serve it have clones.
 #[derive(Clone)]
 pub struct PeerNode {
-    /// The services of the port, beside the status.
+    /// The services of the port, without the status.
     pub services: Routes,
     /// The node's status.
     pub admin: AdminView,

@@ -45,7 +45,7 @@ pub const MAX_PREFIX_BYTES: usize = 24;
 /// Longest password, in bytes: one argument.
 pub const MAX_PASSWORD_BYTES: usize = parse::MAX_BULK_BYTES;
 
-/// Memory of a connection in this process, at worst: an incomplete command of the largest size, the commands of a
+/// Most memory of a connection in this process: an incomplete command of the largest size, the commands of a
 /// transaction, and the replies to the largest batch while the client does not read them. An idle connection takes less
 /// than 1 KiB. The kernel's socket buffers come on top.
 pub const MAX_CONNECTION_BYTES: usize = 3 << 20;
@@ -72,7 +72,7 @@ seq_kit::options! {
     }
 }
 
-/// An optional password: empty is none.
+/// An optional password; an empty text stands for none.
 mod password {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -103,7 +103,7 @@ pub enum RespConfigError {
         /// Its length.
         bytes: usize,
     },
-    /// The prefix contains blanks or ends in a digit: keys would be ambiguous.
+    /// The prefix contains blanks or ends in a digit, so keys would be ambiguous.
     #[error("a prefix has no blanks, no control characters, and no digit at its end")]
     Prefix,
     /// The password is too long, or contains bytes that not every client can send.
@@ -112,7 +112,7 @@ pub enum RespConfigError {
 }
 
 impl RespConfig {
-    /// The default settings.
+    /// Returns the default settings.
     #[must_use]
     pub fn defaults() -> RespConfig {
         RespConfig { prefix: "seq:".to_owned(), password: None, idle_timeout: None, read_bounds: true }
@@ -147,7 +147,7 @@ struct Node {
     auth_failures: auth::AuthFailures,
     /// Denies connections with TLS.
     guard: Guard,
-    /// Where clients are of tenants.
+    /// The tenants of the clients; `None` if every client may use every uid.
     tenants: Option<Tenants>,
     memory: MemoryBudget,
     departure: Departure,
@@ -157,8 +157,8 @@ struct Node {
 }
 
 impl RespNode {
-    /// A node whose connections of all ports are counted by `admission`, and whose clients are of `tenants` where there
-    /// are some. What they hold is of `memory`.
+    /// Creates a node. Its connections on all ports are counted by `admission`, its clients belong to `tenants` if
+    /// there are any, and their memory is taken from `memory`.
     #[must_use]
     pub fn new(
         config: RespConfig,
@@ -170,7 +170,7 @@ impl RespNode {
         let auth_failures = auth::AuthFailures::new(admission.node());
         let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => admission.node().to_owned());
         let respond: Respond = |_, status| status.clone().into_http();
-        // Its only rows name no set.
+        // The only rows of this method name no set.
         let guard = Guard::new(|_, caller| Called::REDIS.check(caller, ""), respond, denied);
         let (last_id, started) = (AtomicU64::new(0), Instant::now());
         RespNode(Arc::new(Node {
@@ -192,13 +192,13 @@ struct Endpoint<F> {
     service: F,
     latency: Latency,
     node: Arc<Node>,
-    /// Set when connections must end, before `stop` wakes those that wait.
+    /// Set when connections must end, before `stop` wakes the waiting connections.
     stopping: AtomicBool,
     stop: CancellationToken,
 }
 
 impl<F: SequenceService> Endpoint<F> {
-    /// Whether the node has no routes yet: it knows no owner, and serves nothing itself.
+    /// Returns whether the node has no routes yet: it knows no owner, and serves nothing itself.
     fn has_no_routes(&self) -> bool {
         self.service.route_version() == RouteVersion(0)
     }
@@ -240,16 +240,16 @@ pub fn serve<F: SequenceService>(
     Ok(())
 }
 
-/// Ends a connection above the limit, in words.
+/// Ends a connection above the limit, with the error of Redis.
 async fn refuse(mut stream: Connection) {
-    // The buffer of a new socket has space for this; one that has none is not worth waiting for.
+    // A new socket has space for this text in its buffer; a socket without space is not worth waiting for.
     let refused = stream.write_all(b"-ERR max number of clients reached\r\n");
     let _ = tokio::time::timeout(connection::LINGER, refused).await;
 }
 
 async fn serve_one<F: SequenceService>(endpoint: Arc<Endpoint<F>>, mut stream: Connection) {
     let Some(mut permit) = endpoint.node.admission.admit(&stream) else { return refuse(stream).await };
-    // A handshake under way delays no shutdown.
+    // A handshake in progress delays no shutdown.
     let opened = tokio::select! {
         opened = stream.open() => opened,
         () = endpoint.stop.cancelled() => return,

@@ -10,8 +10,8 @@ use seq_api::service::SequenceService;
 use seq_core::RouteVersion;
 use seq_proto::v1;
 
-/// Most cached versions; above it the oldest is evicted. Each response refreshes its client, so clients are few
-/// versions apart.
+/// Most cached versions; above this number the oldest is evicted. Each response refreshes its client, so clients are
+/// few versions apart.
 const MAX_CACHED: usize = 16;
 
 /// The cached messages for the newest version.
@@ -29,7 +29,7 @@ struct Made {
 }
 
 impl RoutesCache {
-    /// The changes since version `known`; `None` if there are none, or if the caller keeps no routes.
+    /// Returns the changes since version `known`, or `None` if there are none, or if the caller keeps no routes.
     pub(crate) fn newer<F: SequenceService>(&self, service: &F, known: Option<u64>) -> Option<v1::Routes> {
         let known = RouteVersion(known?);
         if known >= service.route_version() {

@@ -1,8 +1,8 @@
-//! `NextStream`: many messages in flight at a time, each with its response as soon as it is complete.
+//! `NextStream`: many messages in flight concurrently, each with its response as soon as it is complete.
 //!
 //! All messages that have arrived are processed as one batch, with one clock read. Messages that must wait are
-//! completed separately and block no other. When the endpoint shuts down, nothing more is read, messages that were read
-//! get their responses, and the stream ends.
+//! completed separately and do not block others. When the endpoint shuts down, no further message is read, messages
+//! that were read get their responses, and the stream ends.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,12 +26,12 @@ use crate::handlers::Handlers;
 use crate::memory::Memory;
 use crate::timeout::Deadline;
 
-/// Most messages of a batch: enough to make the cost of the clock negligible, and so few that the response to the first
-/// one is sent while the socket is still in cache.
+/// Most messages of a batch: enough to make the cost of the clock negligible, but so few that the first response is
+/// sent while the socket is still in the cache.
 const MAX_BATCH: usize = 256;
 
-/// Most pending messages of one stream, as promised by proto/seqsvr/v1/sequence.proto. Further ones are not read:
-/// HTTP/2 flow control slows the caller down.
+/// Most pending messages of one stream, as promised by proto/seqsvr/v1/sequence.proto. Further messages are not read,
+/// so HTTP/2 flow control slows the caller down.
 const MAX_PENDING_MESSAGES: usize = 512;
 
 /// Most items of the pending messages of one stream, and of a batch: twice a full message, 2 MiB.
@@ -41,12 +41,12 @@ const MAX_PENDING_ITEMS: usize = 2 * seq_core::limits::MAX_ITEMS;
 const FRAME_BYTES: usize = 5;
 
 thread_local! {
-    /// The buffers of a batch. They are empty but while the responses of one stream are polled, so a stream that waits
-    /// holds none.
+    /// The buffers of a batch. They are empty except while the responses of a stream are polled, so a waiting stream
+    /// holds no buffers.
     static BATCH: RefCell<Batch> = RefCell::default();
 }
 
-/// A message that waits: its number of items, and its response.
+/// A message that waits: yields its number of items, and its response.
 type Pending = Pin<Box<dyn Future<Output = (usize, v1::NextStreamResponse)> + Send>>;
 
 /// The responses of one stream.
@@ -59,7 +59,7 @@ pub(crate) struct Responses<F: SequenceService> {
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Bytes of the messages that were decoded, with their frames, wrapping around.
     decoded: usize,
-    /// Most bytes that were received and not decoded at a time: the library's buffer for them does not shrink.
+    /// Largest number of bytes that were received and not yet decoded: the library's buffer for them does not shrink.
     most_unread: usize,
     done: VecDeque<v1::NextStreamResponse>,
     pending: FuturesUnordered<Pending>,
@@ -69,7 +69,7 @@ pub(crate) struct Responses<F: SequenceService> {
     done_items: usize,
 }
 
-/// The messages that are processed together.
+/// Messages that are processed together.
 #[derive(Default)]
 struct Batch {
     messages: Vec<Message>,
@@ -83,9 +83,9 @@ struct Message {
     range: Range<usize>,
     route_version: Option<u64>,
     hops: u32,
-    /// The endpoint, for a message that was not forwarded.
+    /// Protocol of a message that was not forwarded.
     via: Via,
-    /// The caller's, if the message states it.
+    /// Timeout of the caller, if the message states one.
     timeout: Option<Duration>,
     now_only: bool,
 }
@@ -188,7 +188,7 @@ impl<F: SequenceService> Responses<F> {
         self.state_memory();
     }
 
-    /// States what the stream holds, once a batch is processed or its responses are taken.
+    /// Counts the memory of the stream, once a batch is processed or its responses are taken.
     fn state_memory(&self) {
         // Both grow by doubling.
         let buffers = self.most_unread.next_power_of_two() + self.done.capacity() * size_of::<v1::NextStreamResponse>();
@@ -237,7 +237,7 @@ impl<F: SequenceService> Stream for Responses<F> {
                 return Poll::Ready(Some(Ok(response)));
             }
             let read = BATCH.with_borrow_mut(|batch| {
-                // A panic may have left something there.
+                // A panic may have left messages there.
                 batch.clear();
                 let read = this.read_available(batch, context);
                 if let Ok(true) = read {

@@ -12,80 +12,80 @@ use tonic::metadata::MetadataMap;
 /// The header of a gRPC request with the caller's timeout.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
-/// Timeout of a request that states none, such as those of JSON and Redis clients: longer than a failover, so that the
+/// Timeout of a request that states no timeout, such as a JSON or Redis request: longer than a failover, so that the
 /// crash of a node is a slow request and not an error. By default the store waits 2.5 s for a silent node and checks
-/// every 50 ms or so; its decision, the renewal by which the next owner learns it, and the next attempt of the waiting
+/// every 50 ms or so. Its decision, the renewal by which the next owner learns it, and the next attempt of the waiting
 /// request take some 0.5 s on a busy machine.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Longest timeout of a request, whatever it states: each waiting request holds memory, and nothing that it waits for
-/// takes longer unless it is broken.
+/// Longest timeout of a request, even if it states a longer timeout. A waiting request holds memory, and no operation
+/// that it waits for takes longer unless it is broken.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Divisor of a request's timeout for the part that is reserved for the response: a request that waits in vain gets
-/// the reason, and is not just cut off by its own timeout, which the transport enforces on both sides.
+/// Fraction (1/8) of a request's timeout that is reserved for the response. So a request that waits in vain gets the
+/// reason, before the transport on either side ends it with its timeout.
 const RESPONSE_SHARE: u32 = 8;
 
-/// Most time reserved for the response, whatever the timeout: a round trip between distant sites.
+/// Most time reserved for the response, even of a long timeout: a round trip between distant sites.
 const RESPONSE_TIME: Duration = Duration::from_millis(100);
 
-/// Until when a request may wait for its response.
+/// Deadline until which a request may wait for its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     pub(crate) at: Instant,
-    /// Whether the caller stated it. Otherwise it is a limit of the node, after which a retry is worth while.
+    /// Whether the caller stated it. Otherwise the deadline is a limit of the node, after which a retry is worthwhile.
     stated: bool,
 }
 
 impl Deadline {
-    /// The deadline of a gRPC request.
+    /// Returns the deadline of a gRPC request.
     pub(crate) fn of(metadata: &MetadataMap) -> Deadline {
         let stated = metadata.get(GRPC_TIMEOUT).and_then(|value| parse(value.as_encoded_bytes()));
         stated.map_or_else(Deadline::unstated, Deadline::stated)
     }
 
-    /// The deadline of a request whose caller waits for `time`.
+    /// Returns the deadline of a request whose caller waits for `time`.
     pub(crate) fn stated(time: Duration) -> Deadline {
         Deadline { at: after(time), stated: time <= MAX_TIMEOUT }
     }
 
-    /// The deadline of a request whose caller states none.
+    /// Returns the deadline of a request whose caller states no timeout.
     pub(crate) fn unstated() -> Deadline {
         Deadline { at: after(DEFAULT_TIMEOUT), stated: false }
     }
 
-    /// Whether the time that the caller waits is over, but for the response.
+    /// Returns whether the time of the caller is over, except for the part reserved for the response.
     fn is_over(self) -> bool {
         self.stated && Instant::now() >= self.at
     }
 
-    /// The status of a refused request, of every protocol: DEADLINE_EXCEEDED without a retry hint once the caller's
-    /// deadline is over, whatever the request waited for.
+    /// Returns the status of a refused request, for every protocol. Once the caller's deadline is over, the status is
+    /// DEADLINE_EXCEEDED without a retry hint, for any refusal.
     pub(crate) fn status(self, refusal: &Refusal) -> Status {
         if self.is_over() { status::to_late_status(refusal) } else { status::to_status(refusal) }
     }
 
-    /// As [`Deadline::status`], of one item of a batch.
+    /// Returns the error of one item of a batch, as [`Deadline::status`] does for a request.
     pub(crate) fn item(self, index: u32, refusal: &Refusal) -> v1::ItemError {
         if self.is_over() { status::to_late_item(index, refusal) } else { status::to_item(index, refusal) }
     }
 }
 
-/// The end of a gRPC request by its caller's own clock, for responses that are not there by then; `None` without a
-/// timeout. The library ends such a request at the same time, with CANCELLED.
+/// Returns the end of a gRPC request by its caller's own clock, for responses that are late; `None` without a timeout.
+/// The library ends such a request at the same time, but with CANCELLED.
 pub(crate) fn end(headers: &HeaderMap) -> Option<Instant> {
     let stated = headers.get(GRPC_TIMEOUT).and_then(|value| parse(value.as_bytes()))?;
     Instant::now().checked_add(stated)
 }
 
-/// When a request whose caller waits for `time` is refused.
+/// Returns the time at which a waiting request is refused if its caller waits for `time`.
 pub(crate) fn after(time: Duration) -> Instant {
     let time = time.min(MAX_TIMEOUT);
     Instant::now() + (time - (time / RESPONSE_SHARE).min(RESPONSE_TIME))
 }
 
 /// Parses a `TimeoutValue TimeoutUnit` of the gRPC protocol: one to eight digits and a unit. Anything else is ignored,
-/// as gRPC libraries do.
+/// as in gRPC libraries.
 fn parse(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {

@@ -1,8 +1,8 @@
 //! Protection against browsers: requests that a page of another site makes in its user's name are refused.
 //!
-//! A browser may sit inside of a network that its pages' authors are outside of. No response has a CORS header, so no
-//! page of another site reads one; the refusal here keeps it from changing state as well. A request without the headers
-//! of a browser is not affected.
+//! A browser may be inside a network while the authors of its pages are outside. No response has a CORS header, so no
+//! page of another site can read it; the refusal here keeps the page from changing state, too. A request without the
+//! headers of a browser is not affected.
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
@@ -14,7 +14,7 @@ pub(super) fn check(head: &Parts) -> Result<(), Status> {
     unsolicited(head).map_or(Ok(()), |text| Err(Reason::Unsolicited.status(text)))
 }
 
-/// The text of the refusal; `None` if the request is intended.
+/// Returns the text of the refusal, or `None` if the request is intended.
 fn unsolicited(head: &Parts) -> Option<String> {
     let header = |name: &str| head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
     if let Some(site) = header("sec-fetch-site").filter(|site| !matches!(&**site, "same-origin" | "none")) {

@@ -59,7 +59,7 @@ enum Codec {
 }
 
 impl Codec {
-    /// The codec of the content type, with or without parameters.
+    /// Returns the codec of the content type, with or without parameters.
     fn of(headers: &HeaderMap) -> Option<Codec> {
         let content_type = media_type(headers)?;
         [Codec::Json, Codec::Proto].into_iter().find(|codec| content_type.eq_ignore_ascii_case(codec.content_type()))
@@ -72,7 +72,7 @@ impl Codec {
         }
     }
 
-    /// Largest message, in bytes.
+    /// Returns the largest size of a message, in bytes.
     fn most(self) -> usize {
         match self {
             Codec::Json => MAX_JSON_BYTES,
@@ -120,7 +120,7 @@ pub(super) enum Unary {
     GetRoutes,
 }
 
-/// The method of a path; `None` if the path is not below the service.
+/// Returns the method of a path, or `None` if the path is not below the service.
 pub(super) fn method(path: &str) -> Option<Called<'_>> {
     let name = path.strip_prefix('/')?.strip_prefix(SERVICE_NAME)?.strip_prefix('/')?;
     Some(Called::Unary(match name {
@@ -162,7 +162,7 @@ pub(super) async fn handle<F: SequenceService>(
     }
 }
 
-/// Refuses a path that is no unary method, in the form that its caller can decode: a stream ends with the error.
+/// Refuses a path that is no unary method, in a form that its caller can decode: a stream ends with the error.
 fn unimplemented(name: &str, headers: &HeaderMap) -> Response<Body> {
     let text = format!("{SERVICE_NAME} has no unary method {name:?}; streams are served over gRPC");
     let status = Reason::UnknownMethod.status(text);
@@ -201,7 +201,7 @@ async fn unary<F: SequenceService>(
     }
 }
 
-/// The content type without its parameters.
+/// Returns the content type without its parameters.
 fn media_type(headers: &HeaderMap) -> Option<&str> {
     Some(headers.get(CONTENT_TYPE)?.to_str().ok()?.split(';').next()?.trim())
 }
@@ -246,7 +246,7 @@ async fn read(headers: &HeaderMap, body: &mut Body, most: usize, deadline: Insta
 fn decode_json<Q: DeserializeOwned>(body: &[u8]) -> Result<Q, Status> {
     serde_json::from_slice(body)
         .or_else(|_| {
-            // Decodes again with the path of each field, for the error: the cost is on invalid messages only.
+            // Decodes again with the path of each field, for the error. Only an invalid message has this cost.
             let mut json = serde_json::Deserializer::from_slice(body);
             let message = serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
             json.end().map_err(|error| error.to_string())?;
@@ -261,7 +261,7 @@ pub(super) fn refused(status: &Status) -> Response<Body> {
     response
 }
 
-/// A status in the protocol's JSON form.
+/// Returns a status in the protocol's JSON form.
 fn error(status: &Status) -> serde_json::Value {
     let details: Vec<_> = status::details(status)
         .into_iter()
@@ -273,7 +273,7 @@ fn error(status: &Status) -> serde_json::Value {
     json!({ "code": code_name(status.code()), "message": status.message(), "details": details })
 }
 
-/// The human-readable form of a detail.
+/// Returns the human-readable form of a detail.
 fn debug(status: &Status, name: &str) -> serde_json::Value {
     match name {
         "google.rpc.ErrorInfo" => json!({ "reason": status::reason(status), "domain": status::DOMAIN }),
@@ -285,7 +285,7 @@ fn debug(status: &Status, name: &str) -> serde_json::Value {
     }
 }
 
-/// The protocol's name of a code.
+/// Returns the protocol's name of a code.
 fn code_name(code: Code) -> &'static str {
     match code {
         Code::Cancelled => "canceled",

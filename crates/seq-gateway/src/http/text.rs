@@ -108,7 +108,7 @@ fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))
 }
 
-/// Parses a number of digits only, up to `most`.
+/// Parses a number that consists of digits only, up to `most`.
 fn number(name: &str, text: &str, most: u64) -> Result<u64, Status> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|number| digits && *number <= most);

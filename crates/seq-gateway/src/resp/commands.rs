@@ -1,8 +1,8 @@
-//! Commands other than batches of INCR: reads, commands that raise (`sets.rs`), commands of seqsvr alone (`exact.rs`),
-//! and what clients send at connection setup.
+//! Commands other than batches of INCR: reads, commands that raise (`sets.rs`), commands that only seqsvr has
+//! (`exact.rs`), and the commands that clients send at connection setup.
 //!
-//! A refused command has moved nothing. Retryable refusals are encoded as `-TRYAGAIN`, or as `-LOADING` while the node
-//! has no routes: Redis clients retry both.
+//! A refused command has changed nothing. Retryable refusals are encoded as `-TRYAGAIN`, or as `-LOADING` while the
+//! node has no routes: Redis clients retry both.
 
 use seq_api::service::{Call, Current, Item, SequenceService, Via};
 use seq_core::{Count, Epoch, Refusal, Uid, limits};
@@ -23,15 +23,15 @@ use crate::timeout::{self, DEFAULT_TIMEOUT};
 mod exact;
 mod sets;
 
-/// Longest name of a command, in bytes; a longer one is unknown.
+/// Longest name of a command, in bytes; a longer name is unknown.
 const MAX_NAME_BYTES: usize = 24;
 
 /// State of a connection.
 pub(super) struct Session {
     id: u64,
-    /// Whether it may send all commands: it needs neither a password nor a token, or has sent the right one.
+    /// Whether the client may send all commands: it needs neither a password nor a token, or has sent the right one.
     pub(super) admitted: bool,
-    /// The sender of its commands, once it is admitted.
+    /// The sender of the commands, once it is admitted.
     pub(super) sender: Sender,
     pub(super) resp3: bool,
     /// Whether the connection is closed after the replies so far.
@@ -39,7 +39,7 @@ pub(super) struct Session {
     /// Set by CLIENT SETNAME or HELLO.
     name: Vec<u8>,
     peer: Peer,
-    /// Why the tenant of its certificate has no further connection.
+    /// Refusal of a further connection for the tenant of its certificate.
     above_quota: Option<Status>,
     wrong_passwords: u32,
     /// The commands queued since MULTI.
@@ -49,8 +49,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// The session of a new connection, which is admitted where it needs no password and its certificate is of a
-    /// tenant.
+    /// Creates the session of a new connection. The session is admitted if it needs no password, or if its certificate
+    /// belongs to a tenant.
     pub(super) fn new(id: u64, node: &Node, peer: Peer) -> Session {
         let mut above_quota = None;
         let (admitted, sender) = match &node.tenants {
@@ -81,23 +81,23 @@ impl Session {
         }
     }
 
-    /// Whether a transaction is open.
+    /// Returns whether a transaction is open.
     pub(super) fn is_in_transaction(&self) -> bool {
         self.transaction.is_some()
     }
 
-    /// Bytes of the commands that a transaction has queued.
+    /// Returns the bytes of the commands that a transaction has queued.
     pub(super) fn queued_bytes(&self) -> usize {
         self.transaction.as_ref().map_or(0, Transaction::bytes)
     }
 
-    /// Whether INCRs are executed in batches, without a check of the session for each.
+    /// Returns whether INCRs are executed in batches, without a check of the session for each of them.
     pub(super) fn allows_incr_batches(&self) -> bool {
         self.admitted && self.transaction.is_none()
     }
 }
 
-/// The node's mapping of keys to uids.
+/// Returns the node's mapping of keys to uids.
 pub(super) fn keys(node: &Node) -> Keys<'_> {
     Keys { prefix: node.config.prefix.as_bytes() }
 }
@@ -108,7 +108,7 @@ pub(super) fn refuse(replies: &mut Replies, refusal: &Refusal) {
     replies.error(kind, format_args!("{refusal}"));
 }
 
-/// Whether a right credential was refused because its tenant has as many connections as it may.
+/// Returns whether a right credential was refused because its tenant has as many connections as it may have.
 fn is_above_quota(status: &Status) -> bool {
     seq_proto::status::reason(status).as_deref() == Some(Reason::TooManyConnections.name())
 }
@@ -130,22 +130,22 @@ struct Invocation<'a, 'b> {
 }
 
 impl<'a> Invocation<'a, '_> {
-    /// The arguments after the name.
+    /// Returns the arguments after the name.
     fn iter(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         self.args.iter().skip(1)
     }
 
-    /// Argument `index`, from 1; empty if there is none.
+    /// Returns argument `index`, from 1; empty if there is none.
     fn get(&self, index: usize) -> &'a [u8] {
         self.args.iter().nth(index).unwrap_or_default()
     }
 
-    /// Argument `index`, in lower case.
+    /// Returns argument `index`, in lower case.
     fn word(&self, index: usize) -> String {
         String::from_utf8_lossy(self.get(index)).to_ascii_lowercase()
     }
 
-    /// The name in lower case.
+    /// Returns the name in lower case.
     fn lower(&self) -> String {
         String::from_utf8_lossy(self.name).to_ascii_lowercase()
     }
@@ -165,7 +165,7 @@ pub(super) async fn execute<F: SequenceService>(
     name.copy_from_slice(&called[..called.len().min(MAX_NAME_BYTES)]);
     name.make_ascii_uppercase();
     let invocation = Invocation { name, args: *args };
-    // An HTTP request: a page makes the browser send it to this port.
+    // This is an HTTP request, which a web page makes the browser send to this port.
     if matches!(invocation.name, b"POST" | b"HOST:") {
         session.closing = true;
         return;
@@ -212,7 +212,7 @@ async fn dispatch<F: SequenceService>(
         b"SEQ.NEXT" => exact::next(endpoint, session.sender.caller(), invocation, replies).await,
         b"SEQ.GET" => exact::get(endpoint, session.sender.caller(), invocation.get(1), replies).await,
         b"MULTI" | b"EXEC" | b"DISCARD" => transact(session, invocation.name, replies),
-        // WATCH is not supported: there is nothing to unwatch.
+        // WATCH is not supported, so there is nothing to unwatch.
         b"UNWATCH" => replies.simple("OK"),
         b"PING" if invocation.args.count() > 2 => {
             replies.error("ERR", format_args!("wrong number of arguments for 'ping' command"))
@@ -232,7 +232,7 @@ async fn dispatch<F: SequenceService>(
             replies.integer(0);
             replies.array(0);
         }
-        // The text of Redis: clients recognize it and do not request slots.
+        // The text of Redis, which clients recognize, so they do not request slots.
         b"CLUSTER" => replies.error("ERR", format_args!("This instance has cluster support disabled")),
         b"COMMAND" => command(invocation, replies),
         b"CONFIG" => config(&endpoint.node, invocation, replies),
@@ -244,7 +244,7 @@ async fn dispatch<F: SequenceService>(
     }
 }
 
-/// Whether a command is supported, with this number of arguments. Encodes an error if not.
+/// Checks that a command is supported, with this number of arguments. Encodes an error if it is not.
 fn check(called: &[u8], invocation: &Invocation<'_, '_>, replies: &mut Replies) -> bool {
     let count = invocation.args.count();
     let known = SERVED.iter().find(|served| served.name.as_bytes().eq_ignore_ascii_case(called));
@@ -280,7 +280,7 @@ fn check(called: &[u8], invocation: &Invocation<'_, '_>, replies: &mut Replies) 
     false
 }
 
-/// MULTI, EXEC and DISCARD.
+/// Executes MULTI, EXEC or DISCARD.
 fn transact(session: &mut Session, name: &[u8], replies: &mut Replies) {
     match (name, session.transaction.take()) {
         (b"MULTI", None) => {
@@ -299,7 +299,7 @@ fn transact(session: &mut Session, name: &[u8], replies: &mut Replies) {
     }
 }
 
-/// Resets the session to that of a new connection.
+/// Resets the session to the session of a new connection.
 fn reset(node: &Node, session: &mut Session, replies: &mut Replies) {
     let wrong_passwords = session.wrong_passwords;
     *session = Session { wrong_passwords, ..Session::new(session.id, node, session.peer.clone()) };
@@ -307,7 +307,7 @@ fn reset(node: &Node, session: &mut Session, replies: &mut Replies) {
     replies.simple("RESET");
 }
 
-/// The uid of a key; encodes an error if it is not the key of a sequence.
+/// Returns the uid of a key; encodes an error if it is not the key of a sequence.
 fn uid<F>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) -> Option<Uid> {
     let keys = keys(&endpoint.node);
     let uid = keys.uid(key);
@@ -318,7 +318,7 @@ fn uid<F>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) -> Option<U
     uid
 }
 
-/// INCR or INCRBY outside of a batch, because its arguments are invalid or out of range.
+/// Executes an INCR or INCRBY outside of a batch, because its arguments are invalid or out of range.
 async fn incr<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -357,10 +357,10 @@ fn refused<F: SequenceService>(endpoint: &Endpoint<F>, replies: &mut Replies, re
     }
 }
 
-/// The last number of a reading, or a bound that none is above; `None` if there never was one.
+/// Returns the last number of a reading, or an upper bound of it; `None` if the uid never had a number.
 ///
 /// # Errors
-/// The bound, where the node's settings refuse one: the number may never have been allocated.
+/// The bound, if the node's settings refuse bounds: the number may never have been allocated.
 fn value<F>(endpoint: &Endpoint<F>, current: &Current) -> Result<Option<u64>, u64> {
     let value = current.reading.value.0;
     if !current.reading.exact && !endpoint.node.config.read_bounds {
@@ -471,7 +471,7 @@ async fn exists<F: SequenceService>(
     }
 }
 
-/// TYPE, TTL and PTTL: a sequence that has had a number is a string that never expires.
+/// Executes TYPE, TTL or PTTL: a sequence that has had a number is a string that never expires.
 async fn type_or_ttl<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -504,7 +504,7 @@ async fn authenticate<F>(
                     session.sender = sender;
                     AuthOutcome::Admitted
                 }
-                // The token is right: nobody guesses.
+                // The token is right, so this is no guess.
                 Some(Err(status)) if is_above_quota(&status) => {
                     above_quota(replies, &status);
                     return false;
@@ -617,7 +617,7 @@ async fn hello<F>(
 
 const BAD_NAME: &str = "Client names cannot contain spaces, newlines or special characters.";
 
-/// Whether a client name is valid.
+/// Returns whether a client name is valid.
 fn is_name(name: &[u8]) -> bool {
     name.iter().all(u8::is_ascii_graphic)
 }
@@ -635,7 +635,7 @@ fn command(invocation: &Invocation<'_, '_>, replies: &mut Replies) {
     };
     match &*invocation.word(1) {
         "count" => replies.integer(SERVED.len() as u64),
-        // Documentation of commands: that of Redis applies, and clients have it.
+        // The documentation of Redis applies, and clients have it.
         "docs" => replies.map(0),
         "list" => {
             replies.array(SERVED.len());
@@ -704,7 +704,7 @@ fn client(session: &mut Session, invocation: &Invocation<'_, '_>, replies: &mut 
     }
 }
 
-/// The context of a request; Redis clients state no timeout.
+/// Returns the context of a request. Redis clients state no timeout.
 pub(super) fn call() -> Call {
     Call { deadline: timeout::after(DEFAULT_TIMEOUT), hops: 0, via: Via::Resp }
 }

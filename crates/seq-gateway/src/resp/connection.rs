@@ -1,8 +1,8 @@
-//! One client connection: reads what is available, executes all complete commands, writes the replies once.
+//! One client connection: reads the available bytes, executes all complete commands, and writes the replies once.
 //!
 //! The buffers of a batch belong to the thread: a connection holds them from the arrival of bytes until its replies are
-//! sent, so an idle one holds only the start of an incomplete command. Replies are in the order of the commands, even
-//! if some wait.
+//! sent, so an idle connection holds only the start of an incomplete command. Replies are in the order of the commands,
+//! even if some of them wait.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -31,31 +31,31 @@ use crate::resp::transaction::Transaction;
 /// Size of a read: some hundred commands, which stay in the L1 cache until their replies are written.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Longest start of an incomplete command that is copied in front of the next read; a command split by a read usually
-/// fits.
+/// Longest start of an incomplete command that is copied in front of the next read. A command that is split by a read
+/// usually fits.
 const SHORT_BYTES: usize = 1_024;
 
-/// Size of the buffered replies at which they are sent, however many commands follow. Only the largest batches have
+/// Size of the buffered replies at which they are sent, even if more commands follow. Only the largest batches have
 /// more.
 const SEND_BYTES: usize = 64 * 1024;
 
-/// Memory for replies and items that a thread keeps between batches: enough for a batch of INCR, not for the largest
-/// one.
+/// Memory for replies and items that a thread keeps between batches: enough for a batch of INCR, but not for the
+/// largest batch.
 const KEPT_BYTES: usize = SEND_BYTES;
 
-/// Most batch buffers that a thread keeps: as many connections as wait for other nodes at a time under a usual load.
-/// With [`KEPT_BYTES`] for each of their parts they take 12 MiB; those of small batches take 1 MiB.
+/// Most batch buffers that a thread keeps: one for each connection that waits for other nodes under a usual load. With
+/// [`KEPT_BYTES`] for each of their parts they take 12 MiB; the buffers of small batches take 1 MiB.
 const MAX_SPARE: usize = 64;
 
 /// Most INCRs of one batch: more than one read holds, and as many as a forwarded request may carry.
 const MAX_TAKES: usize = limits::MAX_ITEMS;
 
-/// Timeout of a command, from its first byte: enough for the largest one over a slow network, and a client that sends
-/// single bytes does not occupy a connection forever.
+/// Timeout of a command, from its first byte. It is enough for the largest command over a slow network, and a client
+/// that sends single bytes cannot occupy a connection forever.
 const COMMAND_TIME: Duration = Duration::from_secs(30);
 
-/// Timeout of writing replies that the client does not read; it is disconnected then. Until then nothing more is read
-/// from it.
+/// Timeout of writing replies to a client that does not read them, after which it is disconnected. Until then no
+/// further bytes are read from it.
 const UNREAD_TIME: Duration = Duration::from_secs(30);
 
 /// Timeout for the client to read the last reply before the socket is closed.
@@ -68,10 +68,10 @@ pub(super) struct Client<F> {
     parser: Parser,
     /// The start of an incomplete command.
     partial: Vec<u8>,
-    /// Arrival of its first bytes.
+    /// Arrival of the first bytes of the incomplete command.
     since: Option<Instant>,
     session: Session,
-    /// What it holds beyond [`SHORT_BYTES`] and the buffers of the thread.
+    /// Memory that the connection holds beyond [`SHORT_BYTES`] and the buffers of the thread.
     memory: Charge,
 }
 
@@ -84,11 +84,11 @@ struct Batch {
     replies: Replies,
 }
 
-/// Why a connection ends.
+/// Reason why a connection ends.
 enum End {
     /// The client disconnected, or does not read.
     Gone,
-    /// The endpoint closes the connection, after the written replies.
+    /// The endpoint closes the connection, after the replies that are written.
     Close,
 }
 
@@ -103,7 +103,7 @@ impl<F: SequenceService> Client<F> {
     /// Serves the client until it disconnects, violates the protocol, or the endpoint shuts down.
     pub(super) async fn run(mut self) {
         let endpoint = self.endpoint.clone();
-        // Registered once: the shutdown of the endpoint wakes this task whatever it waits for, at no cost until then.
+        // Registered once: the shutdown of the endpoint wakes this task from any wait, at no cost until then.
         let mut stopped = pin!(endpoint.stop.cancelled());
         poll_fn(|context| {
             let _ = stopped.as_mut().poll(context);
@@ -130,7 +130,7 @@ impl<F: SequenceService> Client<F> {
                 break End::Close;
             }
             if bytes == READ_BYTES {
-                // More input is available; the other tasks of this core run first.
+                // More input is available; other tasks of this core run first.
                 tokio::task::yield_now().await;
             }
         };
@@ -139,7 +139,7 @@ impl<F: SequenceService> Client<F> {
         }
     }
 
-    /// Waits for bytes; they are in the batch's input, behind the space for the start of a command.
+    /// Waits for bytes, which are read into the batch's input, behind the space for the start of a command.
     async fn read(&mut self) -> Result<(Batch, usize), End> {
         let (endpoint, stream) = (&*self.endpoint, &mut self.stream);
         let reading = poll_fn(|context| {
@@ -176,14 +176,14 @@ impl<F: SequenceService> Client<F> {
         }
     }
 
-    /// Whether the connection ends with the replies to the commands so far: the node leaves, and a command on a
-    /// connection that is closed at another time is lost.
+    /// Returns whether the connection ends with the replies to the commands so far. This is so while the node leaves: a
+    /// command on a connection that closes at another time is lost.
     fn leaves(&self) -> bool {
         self.endpoint.node.departure.ends_connections() && !self.session.is_in_transaction()
     }
 
-    /// Has the client get the end of the connection together with the replies, if it ends after them: what the client
-    /// would send in between would be lost.
+    /// Sends the end of the connection together with the replies, if it ends after them: commands that the client would
+    /// send in between would be lost.
     fn before_last_send(&self, all_executed: bool) {
         if all_executed && self.leaves() {
             self.stream.join_end_to_last_write();
@@ -193,7 +193,7 @@ impl<F: SequenceService> Client<F> {
     /// Executes the commands of a read.
     async fn serve(&mut self, batch: &mut Batch, bytes: usize) -> Result<(), End> {
         let Batch { input, items, results, replies } = batch;
-        // The usual short start of a command is copied in front of the read; the read is appended to a long one.
+        // The usual short start of a command is copied in front of the read; to a long start, the read is appended.
         let short = self.partial.len() <= SHORT_BYTES;
         let mut partial = if short { Vec::new() } else { std::mem::take(&mut self.partial) };
         let input = if short {
@@ -209,7 +209,7 @@ impl<F: SequenceService> Client<F> {
         let keys = commands::keys(&endpoint.node);
         let mut at = 0;
         let outcome = loop {
-            // Before authentication and within a transaction every command is parsed one by one.
+            // Before authentication and within a transaction, commands are parsed one by one.
             let (bytes, end) = if self.session.allows_incr_batches() {
                 incr_batch::parse_batch(&mut self.parser, &input[at..], keys, MAX_TAKES, items)
             } else {
@@ -263,8 +263,8 @@ impl<F: SequenceService> Client<F> {
         self.hold(replies).await
     }
 
-    /// Counts what stays of a command that is incomplete, and of a transaction. Where it does not fit the connection is
-    /// closed: there is no room for the rest of the command either.
+    /// Counts the rest of an incomplete command, and of a transaction. If it does not fit, the connection is closed,
+    /// because there is no room for the rest of the command either.
     async fn hold(&mut self, replies: &mut Replies) -> Result<(), End> {
         let long = self.partial.len().saturating_sub(SHORT_BYTES);
         let held = long + self.session.queued_bytes();
@@ -277,7 +277,7 @@ impl<F: SequenceService> Client<F> {
         Err(End::Close)
     }
 
-    /// Executes the commands of a transaction; the replies are one array.
+    /// Executes the commands of a transaction; their replies are one array.
     async fn execute(
         &mut self,
         transaction: Transaction,
@@ -306,7 +306,7 @@ impl<F: SequenceService> Client<F> {
                     commands::execute(&endpoint, &mut self.session, &command.args, bytes, replies).await;
                 }
                 BatchEnd::Full => {}
-                // Not reached: the commands were complete when they were queued.
+                // Not reached, because the commands were complete when they were queued.
                 BatchEnd::Input | BatchEnd::Malformed(_) => break,
             }
             if replies.bytes().len() >= SEND_BYTES {
@@ -323,10 +323,11 @@ impl<F: SequenceService> Client<F> {
         }
         let sent = {
             let mut sending = pin!(self.stream.write_all(replies.bytes()));
-            // The usual write completes at once and needs no timer.
+            // The usual write completes immediately and needs no timer.
             match poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await {
                 Poll::Ready(sent) => sent.is_ok(),
-                // Replies that the client does not read are held, or are not worth waiting for.
+                // Replies that the client does not read are counted; if they do not fit, the connection is not worth
+                // waiting for.
                 Poll::Pending => match self.memory.account().charge(replies.bytes().len()) {
                     Ok(_unread) => matches!(timeout(UNREAD_TIME, sending).await, Ok(Ok(()))),
                     Err(OutOfMemory) => false,
@@ -337,8 +338,8 @@ impl<F: SequenceService> Client<F> {
         if sent { Ok(()) } else { Err(End::Gone) }
     }
 
-    /// Closes the connection so that the client gets the last reply: closing a socket with unread bytes discards data
-    /// that is still in transit.
+    /// Closes the connection so that the client gets the last reply. Closing a socket with unread bytes would discard
+    /// data that is still in transit.
     async fn close(&mut self) {
         let stream = &mut self.stream;
         let closing = async {
@@ -363,7 +364,7 @@ async fn allocate<F: SequenceService>(
     let _sample = endpoint.latency.sample(Via::Resp);
     caller.admit_commands(items);
     service.try_next_batch(Via::Resp, items, results);
-    // Without routes no owner is known; the client gets the error at once, and retries.
+    // Without routes no owner is known; the client gets the error immediately, and retries.
     if results.iter().any(Option::is_none) && !endpoint.has_no_routes() {
         match account.charge(items.len() * ITEM_BYTES) {
             Ok(_pending) => service.complete_batch(call(), items, results).await,
@@ -383,12 +384,13 @@ async fn allocate<F: SequenceService>(
 }
 
 thread_local! {
-    /// The batch buffers that no connection of the thread uses, up to [`MAX_SPARE`] of them; the last used is the last.
+    /// The batch buffers that no connection of the thread uses, up to [`MAX_SPARE`] of them; the last element was used
+    /// last.
     static SPARE: RefCell<Vec<Batch>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Batch {
-    /// Takes spare buffers, or new ones while waiting connections use all there are.
+    /// Takes spare buffers, or creates new buffers if waiting connections hold all others.
     fn of_thread() -> Batch {
         SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
             let input = vec![0; SHORT_BYTES + READ_BYTES].into();

@@ -14,45 +14,45 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// The encoded bytes, in order.
+    /// Returns the encoded bytes, in order.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Removes the replies, which were sent. Keeps at most `keep` bytes of capacity for the next batch.
+    /// Removes the replies after they were sent. Keeps at most `keep` bytes of capacity for the next batch.
     pub(crate) fn clear(&mut self, keep: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(keep);
     }
 
-    /// An integer.
+    /// Encodes an integer.
     #[inline]
     pub(crate) fn integer(&mut self, value: u64) {
         self.line(b':', value);
     }
 
-    /// An integer that may be negative.
+    /// Encodes an integer that may be negative.
     pub(crate) fn signed(&mut self, value: i64) {
         self.bytes.push(b':');
         self.bytes.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
         self.end();
     }
 
-    /// A simple string such as OK.
+    /// Encodes a simple string such as OK.
     pub(crate) fn simple(&mut self, text: &str) {
         self.bytes.push(b'+');
         self.bytes.extend_from_slice(text.as_bytes());
         self.end();
     }
 
-    /// A bulk string.
+    /// Encodes a bulk string.
     pub(crate) fn bulk(&mut self, value: &[u8]) {
         self.line(b'$', value.len() as u64);
         self.bytes.extend_from_slice(value);
         self.end();
     }
 
-    /// A number as a bulk string, which is how Redis encodes values; nil for `None`.
+    /// Encodes a number as a bulk string, which is how Redis encodes values; `None` as nil.
     pub(crate) fn value(&mut self, value: Option<u64>) {
         match value {
             Some(value) => self.bulk(itoa::Buffer::new().format(value).as_bytes()),
@@ -60,22 +60,22 @@ impl Replies {
         }
     }
 
-    /// The nil reply.
+    /// Encodes the nil reply.
     pub(crate) fn nil(&mut self) {
         self.bytes.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// The header of an array of `items` replies.
+    /// Encodes the header of an array of `items` replies.
     pub(crate) fn array(&mut self, items: usize) {
         self.line(b'*', items as u64);
     }
 
-    /// The header of a map of `pairs` pairs of replies.
+    /// Encodes the header of a map of `pairs` pairs of replies.
     pub(crate) fn map(&mut self, pairs: usize) {
         if self.resp3 { self.line(b'%', pairs as u64) } else { self.array(pairs * 2) }
     }
 
-    /// An error: its kind in capitals, by which clients decide on a retry, and a human-readable text.
+    /// Encodes an error: its kind in capitals, by which clients decide on a retry, and a human-readable text.
     pub(crate) fn error(&mut self, kind: &str, text: fmt::Arguments<'_>) {
         self.bytes.push(b'-');
         self.bytes.extend_from_slice(kind.as_bytes());
@@ -88,7 +88,7 @@ impl Replies {
     fn line(&mut self, kind: u8, value: u64) {
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(value).as_bytes();
-        // One capacity check.
+        // One capacity check for the whole line.
         self.bytes.reserve(digits.len() + 3);
         self.bytes.push(kind);
         self.bytes.extend_from_slice(digits);

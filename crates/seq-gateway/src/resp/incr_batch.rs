@@ -7,10 +7,10 @@ use seq_core::{Count, Epoch, Uid};
 
 use crate::resp::parse::{Args, Command, Malformed, Parser};
 
-/// Digits of the largest uid. Leading zeros count as well: benchmarks pad their keys, which name the same uid.
+/// Digits of the largest uid. Leading zeros count, too: benchmarks pad their keys, which name the same uid.
 const MAX_UID_DIGITS: usize = 20;
 
-/// Why a batch ends.
+/// Reason why a batch ends.
 pub(crate) enum BatchEnd<'a> {
     /// The input is exhausted, or its last command is incomplete.
     Input,
@@ -18,12 +18,12 @@ pub(crate) enum BatchEnd<'a> {
     Full,
     /// Another command follows, such as an INCR with invalid arguments.
     Other(Command<'a>),
-    /// The input that follows is no command.
+    /// The following input is no command.
     Malformed(Malformed),
 }
 
-/// Parses the INCRs at the start of `input` into `items`, up to `most` of them. Returns their bytes, and why the batch
-/// ends.
+/// Parses the INCRs at the start of `input` into `items`, up to `most` of them. Returns their length in bytes, and the
+/// reason why the batch ends.
 pub(crate) fn parse_batch<'a>(
     parser: &mut Parser,
     input: &'a [u8],
@@ -55,8 +55,8 @@ pub(crate) fn parse_batch<'a>(
     (at, BatchEnd::Full)
 }
 
-/// Parses an INCR in the form that nearly every client sends; returns its length in bytes too. Other forms are left to
-/// [`short`] and then to the parser, which give the same result and are slower.
+/// Parses an INCR in the form that nearly every client sends; also returns its length in bytes. Other forms are left to
+/// [`short`] and then to the parser, which return the same result but are slower.
 #[inline]
 fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     let (key, rest) = sized(input.strip_prefix(b"*2\r\n$4\r\nINCR\r\n$")?)?;
@@ -64,7 +64,7 @@ fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     Some((item, input.len() - rest.len()))
 }
 
-/// Parses an INCR or INCRBY whose arguments are under a hundred bytes each; returns its length in bytes too.
+/// Parses an INCR or INCRBY whose arguments are shorter than a hundred bytes each; also returns its length in bytes.
 fn short(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     let (by, rest) = match input {
         [b'*', b'2', b'\r', b'\n', rest @ ..] => (false, rest),
@@ -91,12 +91,12 @@ fn sized(input: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((bytes, rest.strip_prefix(b"\r\n")?))
 }
 
-/// The count of an INCRBY.
+/// Parses the count of an INCRBY.
 fn amount(digits: &[u8]) -> Option<Count> {
     Count::new(u32::try_from(integer(digits)?).ok()?).ok()
 }
 
-/// Parses the command at the start of `input`, whatever it is.
+/// Parses any command at the start of `input`; also returns its length in bytes.
 pub(crate) fn parse_one<'a>(parser: &mut Parser, input: &'a [u8]) -> (usize, BatchEnd<'a>) {
     let end = match parser.next(input) {
         Ok(Some(command)) => BatchEnd::Other(command),
@@ -106,7 +106,7 @@ pub(crate) fn parse_one<'a>(parser: &mut Parser, input: &'a [u8]) -> (usize, Bat
     (0, end)
 }
 
-/// The item of an INCR or INCRBY; `None` for another command or invalid arguments.
+/// Returns the item of an INCR or INCRBY; `None` for another command or invalid arguments.
 fn increment(args: &Args<'_>, keys: Keys<'_>) -> Option<Item> {
     let mut args = args.iter();
     let name = args.next()?;
@@ -127,13 +127,13 @@ pub(crate) struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    /// The uid of a key; `None` if the key is not that of a sequence.
+    /// Returns the uid of a key, or `None` if the key does not name a sequence.
     #[inline]
     pub(crate) fn uid(self, key: &[u8]) -> Option<Uid> {
         number(key.strip_prefix(self.prefix)?).map(Uid)
     }
 
-    /// An example of a key, for error texts.
+    /// Returns an example of a key, for error texts.
     pub(crate) fn example(self) -> String {
         let mut key = self.prefix.to_vec();
         let _ = key.write_all(b"42");
@@ -146,7 +146,7 @@ pub(crate) fn integer(digits: &[u8]) -> Option<u64> {
     number(digits).filter(|_| digits.len() == 1 || digits[0] != b'0')
 }
 
-/// Parses a number of decimal digits only.
+/// Parses a number that consists of decimal digits only.
 #[inline]
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > MAX_UID_DIGITS {
@@ -179,7 +179,7 @@ mod tests {
 
     const KEYS: Keys<'_> = Keys { prefix: b"seq:" };
 
-    /// The items of an input; checks that its bytes one by one give as many.
+    /// Parses the items of an input, and checks that the same input in single bytes yields the same items.
     fn parsed(input: &[u8]) -> Vec<(u64, u32)> {
         let parse = |input: &[u8]| {
             let mut items = Vec::new();

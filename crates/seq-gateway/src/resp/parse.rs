@@ -1,8 +1,8 @@
 //! Incremental parser of Redis commands: arrays of bulk strings, or inline commands typed as a line.
 //!
-//! A pure function of the bytes, without allocation: arguments are slices of the input. Complete arguments of an
-//! incomplete command are not parsed again when more of it arrives: a sender of single bytes does not cause quadratic
-//! work.
+//! Parsing is a pure function of the bytes, without allocation: arguments are slices of the input. When more of an
+//! incomplete command arrives, its complete arguments are not parsed again, so a sender of single bytes causes no
+//! quadratic work.
 
 use seq_core::limits;
 
@@ -21,7 +21,7 @@ pub const MAX_COMMAND_BYTES: usize = limits::MAX_REQUEST_BYTES;
 /// Most digits of a length: more than any limit here has.
 const MAX_LENGTH_DIGITS: usize = 10;
 
-/// Input that is no command. The connection must be closed: the start of the next command is unknown.
+/// Input that is no command. The connection must be closed, because the start of the next command is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// A length is not a number, or is not terminated.
@@ -42,7 +42,7 @@ pub enum Malformed {
     /// Another type in place of a bulk string, such as a nested array.
     #[error("expected '$', got '{}'", .got.escape_ascii())]
     NoBulk {
-        /// The first byte of it.
+        /// Its first byte.
         got: u8,
     },
     /// An argument is not followed by CR LF.
@@ -71,7 +71,7 @@ pub struct Command<'a> {
 /// Progress within the command at the start of the input.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parser {
-    /// Bytes parsed completely: the head of the array and the first arguments. 0: none yet.
+    /// Bytes that are parsed completely: the head of the array and the first arguments. 0 if none are.
     whole: usize,
     /// Number of arguments of the array.
     args: usize,
@@ -80,8 +80,8 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// The command at the start of `input`; `None` if it is incomplete. The next call must then get the same bytes and
-    /// more.
+    /// Returns the command at the start of `input`, or `None` if it is incomplete. In this case the next call must get
+    /// the same bytes and more.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -94,7 +94,7 @@ impl Parser {
             }
             let Some((args, whole)) = length(input)? else { return Ok(None) };
             if args <= 0 {
-                // Ignored, as Redis does.
+                // Ignored, as in Redis.
                 return Ok(Some(Command { args: Args(Form::Line(&[])), bytes: whole }));
             }
             let count = usize::try_from(args).ok().filter(|count| *count <= MAX_ARGS);
@@ -126,7 +126,7 @@ enum Form<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// The arguments, the name first.
+    /// Returns the arguments, starting with the name.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let (mut bulks, words) = match self.0 {
             Form::Bulks { bytes, .. } => {
@@ -142,7 +142,7 @@ impl<'a> Args<'a> {
         bulks.chain(Words(words).map_while(Result::ok))
     }
 
-    /// Number of arguments, with the name.
+    /// Returns the number of arguments, including the name.
     #[must_use]
     pub fn count(&self) -> usize {
         match self.0 {
@@ -194,7 +194,7 @@ fn inline(input: &[u8]) -> Result<Option<Command<'_>>, Malformed> {
     }
 }
 
-/// Parses the number after the first byte, up to CR LF; returns its end too. `None` if the input ends before.
+/// Parses the number after the first byte, up to CR LF; also returns its end. Returns `None` if the input ends earlier.
 #[inline]
 fn length(input: &[u8]) -> Result<Option<(i64, usize)>, Malformed> {
     let negative = input.get(1) == Some(&b'-');
@@ -217,7 +217,7 @@ fn length(input: &[u8]) -> Result<Option<(i64, usize)>, Malformed> {
     Err(Malformed::Length)
 }
 
-/// Parses the bulk string at the start of the input; returns its end too. `None` if the input ends before.
+/// Parses the bulk string at the start of the input; also returns its end. Returns `None` if the input ends earlier.
 #[inline]
 fn bulk(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     match input.first() {

@@ -5,16 +5,16 @@ use std::fmt::Write;
 use crate::resp::Node;
 use crate::resp::parse::MAX_ARGS;
 
-/// The reported version of Redis; some clients check it before they send a command.
+/// Reported version of Redis; some clients check it before they send a command.
 pub(super) const REDIS_VERSION: &str = "7.0.0";
 
 /// A supported command.
 pub(super) struct Served {
     pub(super) name: &'static str,
-    /// Number of arguments with the name; negative: at least that many.
+    /// Number of arguments, including the name; a negative number is a minimum.
     pub(super) arity: i64,
     pub(super) flags: &'static [&'static str],
-    /// Positions of the first and the last key; 0: no keys, -1: the last argument.
+    /// Positions of the first and the last key. 0 stands for no keys, -1 for the last argument.
     pub(super) keys: (i64, i64),
 }
 
@@ -82,8 +82,8 @@ const LOWERING: &[(&str, i64)] = &[
     ("COPY", -3),
 ];
 
-/// Commands for values that are no numbers, with their arities. By name, not by how they begin: what Redis does not
-/// have either is unknown.
+/// Commands for values that are no numbers, with their arities. Listed by their full names, not by prefix: commands
+/// that Redis lacks too are unknown.
 #[rustfmt::skip]
 const OTHER_TYPES: &[(&str, i64)] = &[
     ("APPEND", 3),
@@ -189,16 +189,16 @@ const OTHER_TYPES: &[(&str, i64)] = &[
     ("ZSCORE", 3),
 ];
 
-/// Why a command is not supported.
+/// Reason why a command is not supported.
 pub(super) enum Unserved {
     Lowering,
     OtherType,
-    /// `WATCH`; there is nothing to watch.
+    /// `WATCH`, as there is nothing to watch.
     Watching,
     Unknown,
 }
 
-/// Why a command is not supported, and its arity if Redis has it.
+/// Returns why a command is not supported, and its arity if Redis has it.
 pub(super) fn unserved(name: &[u8]) -> (Unserved, Option<i64>) {
     let arity = |table: &[(&str, i64)]| {
         table.iter().find(|(is, _)| is.as_bytes().eq_ignore_ascii_case(name)).map(|(_, arity)| *arity)
@@ -214,13 +214,13 @@ pub(super) fn unserved(name: &[u8]) -> (Unserved, Option<i64>) {
     }
 }
 
-/// Whether a command of this arity takes `count` arguments, its name included.
+/// Returns whether a command of this arity takes `count` arguments, including its name.
 pub(super) fn takes(arity: i64, count: usize) -> bool {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     if arity < 0 { count >= -arity } else { count == arity }
 }
 
-/// The text of INFO.
+/// Returns the text of INFO.
 pub(super) fn info(node: &Node) -> String {
     let mut text = String::new();
     let mut line = |key: &str, value: &dyn std::fmt::Display| {

@@ -1,17 +1,17 @@
 //! MULTI to EXEC: queues commands in encoded form and executes them as one batch.
 //!
 //! A sequence has no state that a transaction could protect: allocated numbers stay allocated, and other clients may
-//! allocate from the same sequence at the same time. So EXEC is a batch whose replies are sent together. A command that
-//! is refused when it is queued discards all of them, before a number moves.
+//! allocate from the same sequence at the same time. So EXEC is a batch whose replies are sent together. If a command
+//! is refused when it is queued, all commands are discarded before a number changes.
 
 use seq_core::limits;
 
 use crate::resp::parse::MAX_COMMAND_BYTES;
 
-/// Most commands of a transaction: as many as the items of a forwarded request.
+/// Most commands of a transaction: as many as a forwarded request may have items.
 pub(super) const MAX_QUEUED: usize = limits::MAX_ITEMS;
 
-/// Most bytes of a transaction: as many as one command may have; a connection holds twice that at worst.
+/// Most bytes of a transaction: as many as one command may have. A connection holds at most twice as many.
 pub(super) const MAX_QUEUED_BYTES: usize = MAX_COMMAND_BYTES;
 
 /// The commands since MULTI.
@@ -20,12 +20,12 @@ pub(super) struct Transaction {
     /// The encoded commands, concatenated.
     bytes: Vec<u8>,
     commands: usize,
-    /// Whether a command was refused: EXEC discards them all.
+    /// Whether a command was refused; EXEC then discards all of them.
     failed: bool,
 }
 
 impl Transaction {
-    /// Queues a command; `false` if a limit is exceeded, which fails the transaction.
+    /// Queues a command. Returns `false` if a limit is exceeded, which fails the transaction.
     pub(super) fn push(&mut self, command: &[u8]) -> bool {
         let fits = self.commands < MAX_QUEUED && self.bytes.len() + command.len() <= MAX_QUEUED_BYTES;
         if !fits {
@@ -37,7 +37,7 @@ impl Transaction {
         fits
     }
 
-    /// Bytes that are queued.
+    /// Returns the number of queued bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -47,7 +47,7 @@ impl Transaction {
         *self = Transaction { failed: true, ..Transaction::default() };
     }
 
-    /// The commands to execute, and their number; `None` if the transaction has failed.
+    /// Returns the commands to execute, and their number; `None` if the transaction has failed.
     pub(super) fn into_commands(self) -> Option<(Vec<u8>, usize)> {
         (!self.failed).then_some((self.bytes, self.commands))
     }

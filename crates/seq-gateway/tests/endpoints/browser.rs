@@ -1,4 +1,4 @@
-//! What a page in a browser can do: read no response of another site, and change nothing.
+//! Limits of a page in a browser: it can read no response of another site, and change nothing.
 
 use serde_json::json;
 

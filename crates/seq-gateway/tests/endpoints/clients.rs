@@ -21,7 +21,7 @@ const SERVICE: &str = "/seqsvr.v1.SequenceService";
 /// `NextRequest { uid: 4, count: 1 }` in protobuf.
 const NEXT: &str = "\x08\x04\x10\x01";
 
-/// The same in a gRPC frame.
+/// The same message in a gRPC frame.
 const FRAMED: &str = "\0\0\0\0\x04\x08\x04\x10\x01";
 
 async fn post(addr: SocketAddr, method: &str, content_type: &str, body: &str) -> HttpResponse {

@@ -90,7 +90,7 @@ async fn input_that_is_not_http_closes_its_connection_only() {
     ];
     for bytes in garbage {
         let mut stream = connect(&server).await;
-        // The connection may be closed before all of it is sent.
+        // The connection may be closed before all bytes are sent.
         let _ = stream.write_all(bytes).await;
         closed(&mut stream).await;
     }
@@ -135,7 +135,7 @@ async fn requests_that_are_cancelled_at_once_do_no_harm() {
     assert_eq!(next(&server, 1).await, 1);
 }
 
-/// The latency of the third slowest of 200 requests.
+/// Returns the latency of the third slowest of 200 requests.
 async fn p99(server: &TestServer) -> Duration {
     let mut times = Vec::new();
     for _ in 0..200 {
@@ -156,7 +156,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 async fn idle_crowds_and_slow_senders_do_not_slow_others_down() {
     const ROUNDS: usize = 7;
     const CROWD: usize = 200;
-    /// A busy machine spoils a measurement now and then; a real slowdown shows every time.
+    /// A busy machine spoils a measurement now and then; a real slowdown shows in every try.
     const TRIES: usize = 4;
     let server = TestServer::open().await;
     let mut ratio = f64::MAX;

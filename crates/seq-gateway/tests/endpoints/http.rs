@@ -1,4 +1,4 @@
-//! A minimal HTTP client on raw bytes: tests see exactly what is on the wire.
+//! A minimal HTTP client on raw bytes, so that tests see exactly the bytes on the wire.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl HttpResponse {
     }
 }
 
-/// Headers of browsers, one at a time, of requests for pages of other sites and ahead of time.
+/// Single headers with which browsers mark requests for pages of other sites, and requests ahead of time.
 pub(crate) const UNSOLICITED: [(&str, &str); 7] = [
     ("sec-fetch-site", "cross-site"),
     ("sec-fetch-site", "same-site"),
@@ -60,7 +60,7 @@ pub(crate) async fn http1(
     request.push_str(&format!("\r\n{body}"));
     let mut stream = TcpStream::connect(addr).await.unwrap();
     let (mut read, mut write) = stream.split();
-    // The connection of a request that is refused unread may be closed before all of it is sent.
+    // The connection of a request that is refused unread may be closed before the whole request is sent.
     let sending = async { write.write_all(request.as_bytes()).await };
     let mut answer = Vec::new();
     let reading = async { tokio::time::timeout(TIMEOUT, read.read_to_end(&mut answer)).await.expect("a response") };

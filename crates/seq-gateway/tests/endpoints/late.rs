@@ -1,5 +1,5 @@
-//! A request whose caller's deadline is over is refused with DEADLINE_EXCEEDED and without a retry hint, whatever it
-//! waited for, in every protocol. A limit of the node is no deadline of the caller: a retry is worth while.
+//! In every protocol, a request whose caller's deadline is over is refused with DEADLINE_EXCEEDED and without a retry
+//! hint, for any reason of its wait. A limit of the node is no deadline of the caller, so a retry is worthwhile.
 
 use bytes::Bytes;
 use http::Request as HttpRequest;
@@ -19,7 +19,7 @@ const SERVICE: &str = "/seqsvr.v1.SequenceService";
 /// `NextRequest { uid: 4, count: 1 }` in a gRPC frame.
 const NEXT: &[u8] = b"\0\0\0\0\x04\x08\x04\x10\x01";
 
-/// Waits of a call until its deadline.
+/// Refusals of a call that waits until its deadline.
 fn waits() -> [Refusal; 9] {
     let (section, owner, set) = (SectionId(1), NodeId(2), SetId(3));
     [
@@ -83,7 +83,7 @@ async fn a_limit_of_the_node_leaves_code_and_hint() {
     assert_eq!(found, (503, Some("CEILING_STALLED"), Some("1")), "{answer:?}");
 }
 
-/// Sends `Next` with this timeout and body, without a timer on this side, and returns the refusal.
+/// Sends `Next` with this timeout and body, without a timer on the client's side; returns the refusal.
 async fn grpc_status(server: &TestServer, timeout: &str, body: Option<&'static [u8]>) -> Option<Status> {
     let stream = TcpStream::connect(server.addr).await.unwrap();
     let (mut client, connection) = h2::client::handshake(stream).await.unwrap();

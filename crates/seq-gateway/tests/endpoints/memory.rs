@@ -1,5 +1,5 @@
-//! The memory that requests hold: what does not fit is refused and moves nothing, and all of it is free again at the
-//! end.
+//! The memory of requests: a request that does not fit is refused and moves nothing, and in the end all memory is free
+//! again.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use crate::twin::TestServer;
 /// Timeout of any wait, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A budget of 1 MiB for a thousand connections: each has a quarter of a KiB, and one alone about 24 KiB.
+/// Returns a budget of 1 MiB for a thousand connections: each has a quarter of a KiB, and a single connection about 24
+/// KiB.
 fn small() -> MemoryBudget {
     MemoryBudget::new(1 << 20, 1_000, MemoryMetrics { used: Gauge::noop(), refused: Counter::noop() })
 }
@@ -81,7 +82,7 @@ async fn a_message_of_a_stream_that_does_not_fit_is_refused_alone() {
 
 #[tokio::test]
 async fn responses_are_held_until_they_are_read() {
-    // For two connections: each may hold an eighth of it at least.
+    // A budget for two connections: each may hold at least an eighth of it.
     let budget = MemoryBudget::new(64 << 20, 2, MemoryMetrics { used: Gauge::noop(), refused: Counter::noop() });
     let server = TestServer::open_within(budget.clone()).await;
     // A window of 64 KiB for the whole connection, of which nothing is read.
@@ -102,7 +103,7 @@ async fn responses_are_held_until_they_are_read() {
     };
     tokio::time::timeout(TIMEOUT, held).await.expect("what is unread is held");
     assert!(budget.used() < 16 << 20, "{budget:?}");
-    // Another connection is served meanwhile.
+    // Another connection is served at the same time.
     let one = v1::NextRequest { uid: Some(7), count: 1, ..v1::NextRequest::default() };
     server.client().next(one).await.unwrap();
     let mut messages = 0;
@@ -143,7 +144,7 @@ async fn a_redis_command_that_does_not_fit_closes_its_connection_only() {
     let (mut greedy, mut light) = (port.call().await, port.call().await);
     // The start of a command of ten thousand keys.
     let keys = "$7\r\nseq:100\r\n".repeat(9_000);
-    // The connection may be closed before all of it is sent.
+    // The connection may be closed before all bytes are sent.
     let _ = greedy.stream.write_all(format!("*10001\r\n$4\r\nMGET\r\n{keys}").as_bytes()).await;
     let mut reply = Vec::new();
     let _ = tokio::time::timeout(TIMEOUT, greedy.stream.read_to_end(&mut reply)).await.expect("it is closed");

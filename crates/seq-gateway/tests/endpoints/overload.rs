@@ -1,4 +1,4 @@
-//! A thread that is late lets callers have fewer requests at a time, and as many as before once it is in time.
+//! A late thread lets callers have fewer concurrent requests, and as many as before once it is in time again.
 
 use std::time::Duration;
 
@@ -41,12 +41,12 @@ impl Peer {
         Peer { stream, unread: Vec::new() }
     }
 
-    /// A ping, so that the server has something to send.
+    /// Sends a ping, so that the server has something to send.
     async fn ping(&mut self) {
         self.stream.write_all(&[0, 0, 8, PING, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]).await.unwrap();
     }
 
-    /// Receives until the server states a limit, which is acknowledged as every setting is. Cancel safe.
+    /// Receives until the server states a limit; acknowledges it, as every setting. Cancel safe.
     async fn stated(&mut self) -> u32 {
         loop {
             while let Some(frame) = self.frame() {
@@ -87,7 +87,7 @@ async fn a_thread_that_is_late_states_a_lower_limit_and_serves_on() {
         let exchange = async {
             loop {
                 if late {
-                    // The server has the thread of this test.
+                    // Hold up the server, which runs on the thread of this test.
                     hold_up();
                 }
                 next().await;

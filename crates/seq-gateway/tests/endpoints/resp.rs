@@ -34,19 +34,19 @@ impl Port {
         Port::open_for(10_000, config)
     }
 
-    /// A port that admits `connections` connections.
+    /// Starts a port that admits `connections` connections.
     pub(crate) fn open_for(connections: usize, config: RespConfig) -> Port {
         let port = Port::unready(connections, config);
         port.twin.route(1);
         port
     }
 
-    /// A port of a node that has no routes yet.
+    /// Starts a port of a node that has no routes yet.
     pub(crate) fn unready(connections: usize, config: RespConfig) -> Port {
         Port::open_full(connections, config, MemoryBudget::unlimited())
     }
 
-    /// A port whose connections hold memory of `memory`.
+    /// Starts a port whose connections hold memory of `memory`.
     pub(crate) fn open_within(memory: MemoryBudget) -> Port {
         let port = Port::open_full(1_000, RespConfig::defaults(), memory);
         port.twin.route(1);
@@ -141,7 +141,7 @@ pub(crate) async fn check(client: &mut Client, script: &str, expected: Expect) {
     expected.assert_eq(&transcript);
 }
 
-/// As [`check`], with all commands in one write: within a transaction nothing marks the end of a reply.
+/// Sends a script as [`check`] does, but in one write: within a transaction nothing marks the end of a reply.
 pub(crate) async fn check_whole(client: &mut Client, script: &str, expected: Expect) {
     let commands = script.lines().map(str::trim).filter(|line| !line.is_empty());
     let replies = client.ask(commands.map(|command| format!("{command}\r\n")).collect::<String>()).await;
@@ -588,7 +588,7 @@ async fn connection_setup_of_clients_is_supported() {
 async fn a_password_is_required_first() {
     let port = Port::with(RespConfig { password: Some("secret".to_owned()), ..RespConfig::defaults() });
     let mut client = port.call().await;
-    // Before authentication the ECHO that marks the end of replies is refused as well.
+    // Before authentication, the ECHO that marks the end of replies is refused as well.
     client
         .send("INCR seq:1\r\nPING\r\nnonsense\r\nHELLO 3\r\nAUTH wrong\r\nAUTH secre\r\nAUTH somebody secret\r\n")
         .await;
@@ -652,7 +652,7 @@ async fn replies_are_in_order_even_if_one_waits() {
     port.twin.hold(&[1]);
     let mut client = port.call().await;
     client.send("INCR seq:2\r\nINCR seq:1\r\nINCR seq:2\r\nPING\r\nINCRBY seq:1 5\r\nGET seq:1\r\n").await;
-    // Other connections of the same thread are served meanwhile.
+    // Other connections of the same thread are served at the same time.
     let mut other = port.call().await;
     for value in 1..=10 {
         assert_eq!(other.ask("INCR seq:3\r\n").await, format!(":{value}\r\n"));

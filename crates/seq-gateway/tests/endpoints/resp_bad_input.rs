@@ -35,7 +35,7 @@ async fn malformed_input_closes_the_connection_with_the_reason() {
     let mut transcript = String::new();
     for bytes in table {
         let mut client = port.call().await;
-        // The valid command before it is executed.
+        // The valid command is executed before the error.
         client.send([b"INCR seq:1\r\n", bytes].concat()).await;
         let received = client.rest().await;
         let received = received.split_once("\r\n").unwrap().1;
@@ -114,7 +114,7 @@ async fn a_pipeline_of_a_million_commands_gets_replies_in_order() {
             received.drain(..begin);
         }
     };
-    // Another connection is served meanwhile.
+    // Another connection is served at the same time.
     let other = async {
         let mut other = port.call().await;
         for value in 1..=100 {
@@ -153,7 +153,7 @@ async fn a_connection_above_the_limit_gets_an_error() {
     tokio::time::timeout(TIMEOUT, admitted).await.expect("a permit is free again");
 }
 
-/// A port on an in-process connection, for paused time.
+/// Returns a port with an in-process connection, for paused time.
 fn pipe() -> (Twin, TaskGroup, DuplexStream) {
     let (twin, group) = (Twin::default(), TaskGroup::new());
     twin.route(1);
@@ -181,7 +181,7 @@ async fn a_client_that_never_reads_is_not_read_from_and_then_disconnected() {
     let (twin, group, mut near) = pipe();
     let began = Instant::now();
     let mut sent = 0;
-    // Ends when the port disconnects; until then it reads no more than its buffers hold.
+    // Ends when the port disconnects; until then the port reads no more than its buffers hold.
     while near.write_all(b"INCR seq:1\r\n").await.is_ok() {
         sent += 1;
     }

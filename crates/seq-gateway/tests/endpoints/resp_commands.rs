@@ -301,7 +301,7 @@ async fn wrong_passwords_close_the_connection() {
 async fn an_idle_connection_is_closed_after_the_configured_timeout() {
     let port = Port::with(RespConfig { idle_timeout: Some(Duration::from_millis(50)), ..RespConfig::defaults() });
     let mut client = port.call().await;
-    // Closed by the port: otherwise the read below would run into the timeout of the test.
+    // The port has closed it: otherwise the read below would run into the timeout of the test.
     assert_eq!(client.rest().await, "");
     let mut client = port.call().await;
     assert_eq!(client.ask("INCR seq:1\r\n").await, ":1\r\n");

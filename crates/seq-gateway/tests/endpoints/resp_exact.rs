@@ -209,7 +209,7 @@ async fn seq_next_states_what_the_other_protocols_do() {
     .await;
 }
 
-/// What `RedisAtomicLong` of Spring Data sends: SETNX with 0 when it is made, then INCR, INCRBY and GET.
+/// Commands of Spring Data's `RedisAtomicLong`: SETNX with 0 at its creation, then INCR, INCRBY and GET.
 #[tokio::test]
 async fn setnx_raises_where_there_was_no_number() {
     let port = Port::open();

@@ -9,7 +9,7 @@ async fn get(server: &TestServer, path: &str) -> HttpResponse {
     http1(server.addr, "GET", path, &[], "").await
 }
 
-/// Allocates by POST, reads by GET.
+/// Allocates by POST, or reads by GET.
 async fn call(server: &TestServer, path: &str) -> HttpResponse {
     let method = if path.starts_with("/api/seq/next/") { "POST" } else { "GET" };
     http1(server.addr, method, path, &[], "").await

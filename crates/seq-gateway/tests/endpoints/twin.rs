@@ -23,7 +23,7 @@ use tonic::transport::{Channel, Endpoint};
 /// Uids of the twin's set.
 pub(crate) const UIDS: u64 = 1_000;
 
-/// Counts in a map. Clones are handles on it.
+/// Service that counts in a map. Clones are handles on it.
 #[derive(Clone, Default)]
 pub(crate) struct Twin {
     inner: Arc<Mutex<Inner>>,
@@ -40,7 +40,7 @@ struct Inner {
     last: BTreeMap<Uid, u64>,
     /// Every call from the endpoint.
     calls: Vec<Call>,
-    /// What calls wait for until their deadline.
+    /// The refusal of calls that wait until their deadline.
     stalled: Option<Refusal>,
     routes: Option<RouteTable>,
     routes_made: usize,
@@ -51,12 +51,12 @@ impl Twin {
         self.inner.lock().calls.clone()
     }
 
-    /// Number of times that the endpoint computed a route update.
+    /// Returns how often the endpoint computed a route update.
     pub(crate) fn routes_made(&self) -> usize {
         self.inner.lock().routes_made
     }
 
-    /// The last number of a uid.
+    /// Returns the last number of a uid.
     pub(crate) fn last(&self, uid: u64) -> u64 {
         self.inner.lock().last.get(&Uid(uid)).copied().unwrap_or(0)
     }
@@ -79,17 +79,17 @@ impl Twin {
         self.inner.lock().routes = RouteTable::from_whole(&update);
     }
 
-    /// Lets the requests for these uids wait, and no others.
+    /// Lets the requests for exactly these uids wait.
     pub(crate) fn hold(&self, uids: &[u64]) {
         self.held.send_replace(uids.iter().copied().collect());
     }
 
-    /// Refuses every request for numbers, or none.
+    /// Refuses every request for numbers, or no request.
     pub(crate) fn refuse(&self, all: bool) {
         self.unserved.store(all, Relaxed);
     }
 
-    /// Lets calls wait until their deadline, and refuses them then; `None`: no more.
+    /// Lets calls wait until their deadline, and then refuses them; `None` ends this.
     pub(crate) fn stall(&self, refusal: Option<Refusal>) {
         self.inner.lock().stalled = refusal;
     }
@@ -207,17 +207,17 @@ impl TestServer {
         TestServer::open_for(1_000).await
     }
 
-    /// A server whose GETs allocate numbers, or do not.
+    /// Starts a server whose GETs allocate numbers, or do not.
     pub(crate) async fn open_with(allocate_on_get: bool) -> TestServer {
         TestServer::open_as(1_000, allocate_on_get).await
     }
 
-    /// A server that admits `connections` connections, one of which it opens itself.
+    /// Starts a server that admits `connections` connections, one of which it opens itself.
     pub(crate) async fn open_for(connections: usize) -> TestServer {
         TestServer::open_as(connections, false).await
     }
 
-    /// A server whose requests hold memory of `memory`.
+    /// Starts a server whose requests hold memory of `memory`.
     pub(crate) async fn open_within(memory: MemoryBudget) -> TestServer {
         TestServer::open_full(1_000, false, memory).await
     }

@@ -15,7 +15,6 @@ const CLEAN: Limits = [5, 5, 2];
 /// within [`CLEAN`]. So rates can only fall.
 const RATCHET: &[(&str, Limits)] = &[
     ("crates/seq-core", [58, 77, 16]),
-    ("crates/seq-gateway", [42, 19, 23]),
     ("crates/seq-kit", [37, 45, 15]),
     ("crates/seq-proto", [29, 39, 11]),
     ("crates/seq-sim", [78, 77, 26]),

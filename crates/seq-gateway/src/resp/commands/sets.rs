@@ -1,4 +1,4 @@
-//! SET, SETNX and MSET: they raise sequences, and never lower one.
+//! SET, SETNX and MSET, which raise sequences and never lower them.
 
 use seq_api::service::{Call, SequenceService};
 use seq_core::{Epoch, Refusal, Target, Uid};
@@ -12,7 +12,7 @@ use crate::resp::incr_batch::integer;
 
 const NOT_AN_INTEGER: &str = "value is not an integer or out of range";
 
-/// `SET key n [NX]`.
+/// Executes `SET key n [NX]`.
 pub(super) async fn set<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -36,7 +36,7 @@ pub(super) async fn set<F: SequenceService>(
     }
 }
 
-/// `SETNX key n`: whether the uid had no number, and was raised.
+/// Executes `SETNX key n`; the reply reports whether the uid had no number, and was raised.
 pub(super) async fn setnx<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -50,8 +50,8 @@ pub(super) async fn setnx<F: SequenceService>(
     }
 }
 
-/// `MSET key n ...`: SETs in order, within the time of one request. All keys and numbers are checked first; the first
-/// refusal ends it.
+/// Executes `MSET key n ...`: SETs in order, within the time of one request. All keys and numbers are checked first;
+/// the first refusal ends the command.
 pub(super) async fn mset<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -76,7 +76,7 @@ pub(super) async fn mset<F: SequenceService>(
     replies.simple("OK");
 }
 
-/// The uid and the number of a SET; encodes an error if one is invalid, or the node has no routes.
+/// Returns the uid and the number of a SET; encodes an error if either is invalid, or if the node has no routes.
 fn target<F: SequenceService>(
     endpoint: &Endpoint<F>,
     key: &[u8],
@@ -95,8 +95,8 @@ fn target<F: SequenceService>(
     Target::new(to).inspect_err(|refusal| refused(endpoint, replies, refusal)).ok().map(|to| (uid, to))
 }
 
-/// Raises a uid, `if_none` only where it has no number: not even one that another caller is given meanwhile. Returns
-/// whether it did.
+/// Raises a uid; returns whether it was raised. With `if_none`, only a uid without a number is raised; a number that
+/// another caller gets at the same time counts, too.
 async fn raise<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Parses the input in pieces of `piece` bytes: one command per line, then how it ends.
+/// Parses the input in pieces of `piece` bytes; returns one command per line, then the end of the input.
 fn read(input: &[u8], piece: usize) -> String {
     let mut text = String::new();
     let (mut parser, mut begin, mut end) = (Parser::default(), 0, piece.min(input.len()));
