@@ -1,7 +1,7 @@
 //! The encoding of gRPC messages, in buffers of about their size.
 //!
-//! The library's codec has 8 KiB for each request and as much for each response, however small they are: thousands of
-//! requests under way would hold that much each, and spread over that much of the caches.
+//! The library's codec allocates 8 KiB for each request and as much for each response, even for small messages.
+//! Thousands of requests in flight would each hold that much memory, and spread over the caches.
 
 use std::marker::PhantomData;
 
@@ -10,7 +10,7 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, EncodeBuf};
 use tonic_prost::{ProstCodec, ProstDecoder};
 
-/// Bytes that a buffer begins with: requests for one number and their responses fit.
+/// Initial bytes of a buffer: requests for one number and their responses fit.
 const BUFFER_BYTES: usize = 1 << 10;
 
 /// Encoded messages of a stream that are sent together, in bytes: the library's default.
@@ -20,7 +20,7 @@ fn buffers() -> BufferSettings {
     BufferSettings::new(BUFFER_BYTES, STREAM_BYTES)
 }
 
-/// Encodes messages `T`, and decodes `U`.
+/// Codec that encodes messages `T`, and decodes `U`.
 #[derive(Debug)]
 pub struct Codec<T, U>(PhantomData<(T, U)>);
 
@@ -49,7 +49,7 @@ where
     }
 }
 
-/// Encodes each message into space for exactly its length, where the buffer has less.
+/// Encoder that reserves exactly the length of a message, if the buffer has less space.
 #[derive(Debug)]
 pub struct Encoder<T>(PhantomData<T>);
 

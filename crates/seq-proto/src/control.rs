@@ -1,4 +1,4 @@
-//! Wire validation of requests to the store: each is checked before it becomes a command.
+//! Wire validation of requests to the store: each request is checked before it becomes a command.
 //!
 //! The fake store of tests validates with the same functions, so it has the same limits.
 
@@ -15,7 +15,7 @@ use crate::v1::{self, DepartRequest, RaiseCeilingsRequest, RenewRequest, Transfe
 /// Decodes the session that sent a request.
 ///
 /// # Errors
-/// The refusal, if one of the two is 0.
+/// A refusal, if either number is 0.
 pub fn session(node: u32, incarnation: u64) -> Result<Session, Status> {
     if node == 0 {
         return Err(Reason::BadNodeId.status("node_id 0 is no node: register first".to_owned()));
@@ -29,7 +29,7 @@ pub fn session(node: u32, incarnation: u64) -> Result<Session, Status> {
 /// Decodes a renewal.
 ///
 /// # Errors
-/// The refusal.
+/// A refusal, if the renewal is malformed.
 pub fn renewal(session: Session, request: &RenewRequest) -> Result<Renew, Status> {
     if request.renew_seq == 0 {
         return Err(Reason::BadRenewSeq.status("renew_seq 0: the first renewal of a session is 1".to_owned()));
@@ -98,7 +98,7 @@ fn taken(request: &RenewRequest) -> Result<Vec<(SectionId, Epoch)>, Status> {
 /// Decodes the commit of a handover in a set of this layout.
 ///
 /// # Errors
-/// The refusal.
+/// A refusal, if the request is malformed.
 pub fn transfer(session: Session, request: &TransferRequest, layout: &Layout) -> Result<Transfer, Status> {
     let TransferRequest { section, epoch, to_node_id, to_incarnation, handover_id, .. } = *request;
     check_handover(layout, section, epoch, handover_id)?;
@@ -120,7 +120,7 @@ pub fn transfer(session: Session, request: &TransferRequest, layout: &Layout) ->
 /// Decodes a departure of a section of this layout.
 ///
 /// # Errors
-/// The refusal.
+/// A refusal, if the request is malformed.
 pub fn depart(session: Session, request: &DepartRequest, layout: &Layout) -> Result<Depart, Status> {
     let DepartRequest { section, epoch, to_node_id, to_incarnation, handover_id, .. } = *request;
     check_handover(layout, section, epoch, handover_id)?;
@@ -147,7 +147,7 @@ pub fn depart(session: Session, request: &DepartRequest, layout: &Layout) -> Res
     })
 }
 
-/// Checks what every handover names.
+/// Checks the numbers that every handover names.
 fn check_handover(layout: &Layout, section: u32, epoch: u64, handover_id: u64) -> Result<(), Status> {
     let count = layout.sections();
     if section >= count {
@@ -165,7 +165,7 @@ fn check_handover(layout: &Layout, section: u32, epoch: u64, handover_id: u64) -
 /// Decodes the raises of one request in a set of this layout.
 ///
 /// # Errors
-/// The refusal.
+/// A refusal, if the request is malformed.
 pub fn raises(request: &RaiseCeilingsRequest, layout: &Layout) -> Result<Vec<Raise>, Status> {
     let RaiseCeilingsRequest { sections, epochs, ceilings, .. } = request;
     if sections.len() != epochs.len() || sections.len() != ceilings.len() {
@@ -201,7 +201,7 @@ pub fn raises(request: &RaiseCeilingsRequest, layout: &Layout) -> Result<Vec<Rai
     Ok(raises)
 }
 
-/// A section that is in the list twice. A sorted list, as AllocSvrs send it, is not copied.
+/// Returns a section that is in the list twice. A sorted list, as AllocSvrs send it, is not copied.
 fn repeated(sections: &[u32]) -> Option<u32> {
     if sections.is_sorted_by(|one, next| one < next) {
         return None;

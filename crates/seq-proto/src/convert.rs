@@ -8,13 +8,13 @@ use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, S
 
 use crate::v1;
 
-/// The items of a batch, validated; a reading has no counts.
+/// The validated items of a batch; a read has no counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Items<'a> {
     uids: &'a [u64],
-    /// Empty: one number each. 0 among them: one number.
+    /// If empty, each item takes one number; a count of 0 also takes one number.
     counts: &'a [u32],
-    /// Empty: the caller has seen none.
+    /// If empty, the caller has seen no epoch.
     epochs: &'a [u64],
 }
 
@@ -33,8 +33,8 @@ impl<'a> Items<'a> {
         Ok(Items { uids, counts, epochs })
     }
 
-    /// The items in request order, with the newest epoch that the caller has seen; an item whose count is out of range
-    /// is a refusal.
+    /// Returns the items in request order, with the newest epoch that the caller has seen. An item whose count is out
+    /// of range is a refusal.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Uid, Result<Count, Refusal>, Epoch)> {
         self.uids.iter().enumerate().map(|(index, uid)| {
             let count = self.counts.get(index).map_or(Ok(Count::ONE), |wire| count(*wire));
@@ -51,8 +51,8 @@ fn check_items(uids: &[u64]) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that a request has a uid. A node of an earlier release forwards a request for user 0 without one; the hops
-/// tell it from a caller's.
+/// Checks that a request has a uid. A node of an earlier release forwards a request for user 0 without a uid; the hops
+/// distinguish it from a caller's request.
 ///
 /// # Errors
 /// [`Refusal::UidMissing`].
@@ -66,7 +66,7 @@ pub fn uid(wire: Option<u64>, hops: u32) -> Result<Uid, Refusal> {
 /// Checks the number to advance to, as [`uid`] does.
 ///
 /// # Errors
-/// [`Refusal::ToMissing`], or as [`Target::new`].
+/// [`Refusal::ToMissing`], or the errors of [`Target::new`].
 pub fn to(wire: Option<u64>, hops: u32) -> Result<Target, Refusal> {
     match wire {
         None if hops == 0 => Err(Refusal::ToMissing),
@@ -126,7 +126,7 @@ impl From<&RouteUpdate> for v1::Routes {
     }
 }
 
-/// Why a route message is not a route update.
+/// Error: a route message is not a route update.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RoutesError {
     /// Its layout is invalid.
@@ -134,17 +134,17 @@ pub enum RoutesError {
     Layout {
         /// The set it names.
         set: String,
-        /// What is wrong with the layout.
+        /// Violated rule of the layout.
         source: seq_core::layout::LayoutError,
     },
-    /// It has no version, or builds on a newer one.
+    /// The routes have no version, or build on a newer version.
     #[error("routes of set {set:?}: version {version} on base {base}")]
     Version {
         /// The set it names.
         set: String,
-        /// The version it states.
+        /// The stated version.
         version: u64,
-        /// The version it builds on.
+        /// The version that it builds on.
         base: u64,
     },
     /// A node with id 0.
@@ -155,7 +155,7 @@ pub enum RoutesError {
         /// The node.
         name: String,
     },
-    /// A run that no section belongs to, that overlaps the one before, or that runs past the layout.
+    /// A run that has no section, overlaps the run before, or exceeds the layout.
     #[error("routes of set {set:?}: run of {sections} sections at {first} does not fit")]
     Run {
         /// The set it names.

@@ -1,4 +1,4 @@
-//! How connections are made. One seam for every client: a simulation replaces the network here.
+//! How connections are made. All clients use this module, so that a simulation can replace the network here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,51 +6,51 @@ use std::sync::Arc;
 pub use seq_auth::ExpectedServer;
 use tonic::transport::{Channel, Endpoint};
 
-/// Makes a connection to an endpoint, where it finds the expected server.
+/// Makes a connection to an endpoint, if the expected server is there.
 type Connect = dyn Fn(Endpoint, &ExpectedServer) -> Channel + Send + Sync;
 
 /// Makes connections to the servers that its user expects.
 ///
-/// What keeps the connections of a dial keeps none of another: a pool has one, and an expectation for each address.
+/// Connections are not shared between dials: a pool has one dial, and one expectation for each address.
 #[derive(Clone)]
 pub struct Dial {
     connect: Arc<Connect>,
-    /// Checked by dials over TLS; without TLS there is nothing to check.
+    /// The expected server, checked by dials over TLS. Without TLS there is nothing to check.
     expected: ExpectedServer,
 }
 
 impl Dial {
-    /// Connections made by `connect` from an endpoint that has every option set, without a check of the server. It must
-    /// not block: a connection is made when it is first needed.
+    /// Creates a dial that makes connections by `connect`, without a check of the server. The endpoint has every option
+    /// set. `connect` must not block: a connection is opened when it is first needed.
     pub fn new(connect: impl Fn(Endpoint) -> Channel + Send + Sync + 'static) -> Dial {
         Dial::checked(move |endpoint, _| connect(endpoint))
     }
 
-    /// As [`Dial::new`], with a check that the server is the expected one, each time that a connection is made. Any
-    /// server is expected before [`Dial::expecting`].
+    /// Creates a dial as [`Dial::new`] does, but with a check that the server is the expected server, each time a
+    /// connection is opened. Any server is expected before [`Dial::expecting`].
     pub fn checked(connect: impl Fn(Endpoint, &ExpectedServer) -> Channel + Send + Sync + 'static) -> Dial {
         Dial { connect: Arc::new(connect), expected: ExpectedServer::any() }
     }
 
-    /// TCP, without delay for small messages.
+    /// Creates a dial over TCP, without delay for small messages.
     #[must_use]
     pub fn tcp() -> Dial {
         Dial::new(|endpoint| endpoint.connect_lazy())
     }
 
-    /// The same connections, to another server than this dial expects.
+    /// Returns a dial for the same connections that expects another server.
     #[must_use]
     pub fn expecting(&self, expected: ExpectedServer) -> Dial {
         Dial { connect: self.connect.clone(), expected }
     }
 
-    /// The server that is expected.
+    /// Returns the expected server.
     #[must_use]
     pub fn expected(&self) -> &ExpectedServer {
         &self.expected
     }
 
-    /// A connection to an endpoint, made when it is first needed.
+    /// Returns a connection to an endpoint, opened when it is first needed.
     #[must_use]
     pub fn connect(&self, endpoint: Endpoint) -> Channel {
         (self.connect)(endpoint, &self.expected)

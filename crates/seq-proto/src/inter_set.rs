@@ -1,4 +1,4 @@
-//! Wire validation of what the stores of different sets send each other.
+//! Wire validation of the messages between the stores of different sets.
 
 use seq_core::directory::{Claim, ClaimRun};
 use seq_core::layout::SectionRun;
@@ -37,10 +37,10 @@ impl From<&SetFacts> for v1::SetFacts {
     }
 }
 
-/// Decodes what a set states of itself.
+/// Decodes the facts that a set states of itself.
 ///
 /// # Errors
-/// The refusal, which names the fact.
+/// A refusal that names the malformed fact.
 pub fn facts(facts: &v1::SetFacts) -> Result<SetFacts, Status> {
     let v1::SetFacts { id, lineage, revision, name, stores, allocs, closing, closed, .. } = facts.clone();
     if id == 0 || !is_dns_label(&name) {
@@ -67,7 +67,7 @@ pub fn facts(facts: &v1::SetFacts) -> Result<SetFacts, Status> {
     Ok(SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses, inherited, quarantined })
 }
 
-/// Decodes a list of sets, each with a lineage, of the facts of a set.
+/// Decodes a list of sets with their lineages, from the facts of a set.
 fn with_lineages(name: &str, what: &str, sets: &[u64], lineages: &[u64]) -> Result<Vec<(SetId, Lineage)>, Status> {
     if sets.len() != lineages.len() || sets.len() > limits::MAX_SETS {
         let lens = (sets.len(), lineages.len());
@@ -98,7 +98,7 @@ impl From<&FenceResponse> for v1::FenceResponse {
             migration_ids: column(|record| record.migration.0),
             known_set_ids: sets.iter().map(|set| set.0).collect(),
             closing: *closing,
-            // Rounded up: a quarantine outlasts it.
+            // Rounded up, because a quarantine must outlast it.
             wait_ms: u32::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX),
             inherited_set_ids: inherited.iter().map(|(set, _)| set.0).collect(),
             inherited_lineages: inherited.iter().map(|(_, lineage)| lineage.0).collect(),
@@ -106,10 +106,10 @@ impl From<&FenceResponse> for v1::FenceResponse {
     }
 }
 
-/// Decodes a page of a set's records. Its bounds are checked where it is applied.
+/// Decodes a page of a set's records. Its bounds are checked when it is applied.
 ///
 /// # Errors
-/// The refusal: the lists differ in length, or are too long.
+/// A refusal, if the lists differ in length, or are too long.
 pub fn fence_response(set: SetId, page: &v1::FenceResponse) -> Result<FenceResponse, Status> {
     let rows = page.sections.len();
     let columns =
@@ -150,10 +150,10 @@ impl From<&ClaimRun> for v1::ClaimRun {
     }
 }
 
-/// Decodes a claim on sections of a layout of so many.
+/// Decodes a claim on sections of a layout with `count` sections.
 ///
 /// # Errors
-/// The refusal, which names the run.
+/// A refusal that names the run.
 pub fn claim(run: &v1::ClaimRun, count: u32) -> Result<ClaimRun, Status> {
     let v1::ClaimRun { first_section, sections, set_id, since } = *run;
     let run = SectionRun { first: SectionId(first_section), sections };
@@ -172,7 +172,7 @@ pub fn claim(run: &v1::ClaimRun, count: u32) -> Result<ClaimRun, Status> {
 /// Decodes sections that departed.
 ///
 /// # Errors
-/// The refusal.
+/// A refusal, if the request is malformed.
 pub fn arrive(request: &v1::ArriveRequest, between: &v1::Between) -> Result<Arrive, Status> {
     let rows = request.sections.len();
     let columns = [
@@ -234,7 +234,7 @@ impl From<Arrival> for ArrivalOutcome {
     }
 }
 
-/// Decodes what became of sections; an outcome that this version does not know is sent again.
+/// Decodes the outcomes of arrivals. A section whose outcome this version does not know is sent again.
 #[must_use]
 pub fn arrivals(response: &v1::ArriveResponse) -> Vec<Arrival> {
     let arrival = |outcome: ArrivalOutcome| match outcome {
@@ -265,10 +265,10 @@ pub fn to_confirmed(lineage: Lineage, tombstones: &[(SectionId, Tombstone)]) -> 
     }
 }
 
-/// Decodes the tombstones of sections; which of them have arrived, and in which version, is the sender's affair.
+/// Decodes the tombstones of sections. Only the sender knows which of them have arrived, and in which version.
 ///
 /// # Errors
-/// The refusal: the lists differ in length, or are too long.
+/// A refusal, if the lists differ in length, or are too long.
 pub fn confirmed(response: &v1::ConfirmResponse) -> Result<Vec<(SectionId, Tombstone)>, Status> {
     let rows = response.sections.len();
     let columns = [

@@ -1,6 +1,6 @@
 //! Numbers in JSON, by the mapping of proto3: a number or a string of decimal digits, and null for a field's default.
 //!
-//! The generated code reads every number through these types (`crates/xtask/src/generate.rs`), so that errors are in
+//! The generated code reads every number through these types (`crates/xtask/src/generate.rs`), so that errors use the
 //! terms of JSON.
 
 use std::fmt;
@@ -16,7 +16,7 @@ pub(crate) struct Number<T>(pub(crate) T);
 /// A field that is a number, or null for its default.
 pub(crate) struct Field<T>(pub(crate) T);
 
-/// A field that is a list of numbers, or null for an empty one.
+/// A field that is a list of numbers, or null for an empty list.
 pub(crate) struct List<T>(Vec<Number<T>>);
 
 impl<T> IntoIterator for List<T> {
@@ -47,7 +47,7 @@ impl<'de, T: TryFrom<u64> + Default> Deserialize<'de> for List<T> {
 }
 
 struct Digits<T> {
-    /// Whether null is the default.
+    /// Whether null stands for the default.
     null: bool,
     number: PhantomData<T>,
 }
@@ -67,7 +67,7 @@ impl<'de, T: TryFrom<u64> + Default> Visitor<'de> for Digits<T> {
         u64::try_from(value).map_err(|_| out_of_range::<T, E>(value)).and_then(|value| self.visit_u64(value))
     }
 
-    /// With a fraction or an exponent, or above all integers: it may be rounded already.
+    /// Refuses a number with a fraction or an exponent, or above all integers, because it may be rounded already.
     fn visit_f64<E: Error>(self, _: f64) -> Result<T, E> {
         Err(E::custom(format_args!("{WORDS}, without fraction and exponent, in 0..={}", largest::<T>())))
     }
@@ -101,7 +101,7 @@ fn out_of_range<T: TryFrom<u64>, E: Error>(value: impl fmt::Display) -> E {
     E::custom(format_args!("{value} is not in 0..={}", largest::<T>()))
 }
 
-/// The largest value of a field.
+/// Returns the largest value of a field.
 fn largest<T: TryFrom<u64>>() -> u64 {
     if T::try_from(u64::MAX).is_ok() { u64::MAX } else { u32::MAX.into() }
 }

@@ -1,8 +1,8 @@
-//! The wire: types generated from `proto/`, and the validation that makes core types of them.
+//! The wire: types generated from `proto/`, and the validation that turns them into core types.
 //!
 //! No message from the wire is trusted before it passed [`convert`], [`control`], [`inter_set`] or [`owners`].
-//! [`reason`] lists the reasons of refusals with their codes and retry hints; [`status`] encodes them. [`codec`] is how
-//! gRPC encodes messages. [`roles`] has the rights of roles, [`ports`] what is registered on each port.
+//! [`reason`] lists the reasons of refusals with their codes and retry hints; [`status`] encodes them. [`codec`]
+//! encodes the messages of gRPC. [`roles`] has the rights of roles, and [`ports`] the services of each port.
 
 pub mod codec;
 pub mod control;

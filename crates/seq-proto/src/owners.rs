@@ -15,7 +15,7 @@ use seq_core::{
 use crate::convert::RoutesError;
 use crate::v1;
 
-/// Most slots in one message of a staged copy: half a megabyte at the widest, so that one copy does not delay others.
+/// Most slots in one message of a staged copy: at most half a megabyte, so that a copy does not delay others.
 pub const MAX_STAGED_SLOTS: usize = 65_536;
 
 impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
@@ -26,7 +26,7 @@ impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
             to_node_id: one.to.0,
             to_incarnation: one.incarnation.0,
             departure: one.departure.as_deref().map(v1::Departure::from),
-            // Of the state, which the update is not.
+            // A field of the state, which is not in the update.
             to_addr: String::new(),
         };
         v1::OwnershipUpdate {
@@ -67,16 +67,16 @@ impl From<&v1::Departure> for Departure {
     }
 }
 
-/// Why an ownership update cannot be decoded. Nothing of it was adopted.
+/// Error: an ownership update cannot be decoded. No part of it was adopted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnershipUpdateError {
-    /// The response has none.
+    /// The response has no ownership update.
     #[error("the response has no ownership update")]
     Missing,
     /// The lists are not parallel.
     #[error("{sections} granted sections do not have as many epochs, ceilings and handover_ids")]
     Lists {
-        /// How many sections.
+        /// Number of sections.
         sections: usize,
     },
     /// A section outside of the layout, an epoch of 0, or a ceiling above 2^63-1.
@@ -158,10 +158,10 @@ pub fn update(
     })
 }
 
-/// Why a message of a handover is invalid.
+/// Error: a message of a handover is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
-    /// It has no offer.
+    /// The message has no offer.
     #[error("the message has no offer")]
     Missing,
     /// The offer is of another set.
@@ -181,10 +181,10 @@ pub enum OfferError {
         section: u32,
         /// The set in the offer.
         given: SetId,
-        /// The node's set; 0: not known yet.
+        /// The node's set; 0 if it is not known yet.
         mine: SetId,
     },
-    /// An offer between sets is of another layout: the section has other uids.
+    /// An offer between sets is for another layout, in which the section has other uids.
     #[error("section {section} was offered in layout {given}, and it is of layout {mine} here")]
     OtherLayout {
         /// The section.
@@ -194,15 +194,15 @@ pub enum OfferError {
         /// Hash of the node's layout up to the section's space.
         mine: LayoutId,
     },
-    /// A section outside of the layout.
+    /// The section is outside of the layout.
     #[error("section {section}: the set has sections 0..{sections}")]
     Section {
         /// The section.
         section: u32,
-        /// Sections of the set.
+        /// Number of sections in the layout.
         sections: u32,
     },
-    /// An epoch that no handed-over ownership has, or an attempt of 0.
+    /// The epoch or the attempt is a number that no handed-over ownership has, such as 0.
     #[error("epoch {epoch}, attempt {handover_id}: handovers begin epochs from 2 on, and attempts are counted from 1")]
     Numbers {
         /// The epoch.
@@ -210,7 +210,7 @@ pub enum OfferError {
         /// The attempt.
         handover_id: u64,
     },
-    /// Slots that do not grow, are not the section's, or have no distance of their own in range.
+    /// The slots do not ascend, do not belong to the section, or have no valid distance.
     #[error("section {section}: slot {slot} at distance {distance} from {base} is invalid")]
     Slot {
         /// The section.
@@ -222,26 +222,26 @@ pub enum OfferError {
         /// The base.
         base: u64,
     },
-    /// Slots and distances differ in number, or are too many.
+    /// The slots and distances differ in number, or are too many.
     #[error("{slots} slots and {distances} distances: send as many of each, up to {MAX_STAGED_SLOTS} in a message")]
     Lists {
-        /// How many slots.
+        /// Number of slots.
         slots: usize,
-        /// How many distances.
+        /// Number of distances.
         distances: usize,
     },
-    /// An index of an advanced uid that does not grow, or that no slot of the message has.
+    /// The indexes of advanced uids do not ascend, or no slot of the message has such an index.
     #[error("index {index} of an advanced uid among {slots} slots is out of order or out of range")]
     Advanced {
         /// The index.
         index: u32,
-        /// How many slots.
+        /// Number of slots.
         slots: usize,
     },
 }
 
-/// Decodes an offer to a node of the set with this name and id; `SetId(0)`: the node does not know the id yet, and
-/// accepts no offer of another set.
+/// Decodes an offer to a node of the set with this name and id. `SetId(0)` stands for an id that the node does not know
+/// yet; it then accepts no offer of another set.
 ///
 /// # Errors
 /// [`OfferError`].
@@ -274,7 +274,7 @@ pub fn offer(
     })
 }
 
-/// Checks that an offer of another set is for this one, and that the section has the same uids in both.
+/// Checks that an offer of another set is for this set, and that the section has the same uids in both sets.
 fn check_between_sets(offer: &v1::HandoverOffer, id: SetId, layout_id: LayoutId) -> Result<(), OfferError> {
     let v1::HandoverOffer { section, to_set_id, layout_id: given, .. } = *offer;
     if to_set_id == 0 || to_set_id != id.0 {
@@ -286,7 +286,7 @@ fn check_between_sets(offer: &v1::HandoverOffer, id: SetId, layout_id: LayoutId)
     Ok(())
 }
 
-/// Encodes an offer to a node of another set, of a section that is of this layout.
+/// Encodes an offer of a section of this layout to a node of another set.
 #[must_use]
 pub fn to_offer_between_sets(offer: &HandoverOffer, to: SetId, layout_id: LayoutId) -> v1::HandoverOffer {
     v1::HandoverOffer { to_set_id: to.0, layout_id: layout_id.0, ..to_offer(offer, "") }

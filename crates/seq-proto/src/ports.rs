@@ -1,4 +1,4 @@
-//! The ports of a cluster's processes, and what is registered on each: one table. A service that a row does not name is
+//! The ports of a cluster's processes, and the services on each port: one table. A service that a row does not name is
 //! unknown at the port.
 
 use crate::roles::{HTTP, REDIS};
@@ -6,44 +6,44 @@ use crate::roles::{HTTP, REDIS};
 /// A port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
-    /// Of an AllocSvr or a proxy, for callers.
+    /// Port of an AllocSvr or a proxy, for callers.
     Callers,
-    /// Of an AllocSvr or a proxy, for clients of Redis.
+    /// Port of an AllocSvr or a proxy, for clients of Redis.
     Redis,
-    /// Of an AllocSvr, for other AllocSvrs.
+    /// Port of an AllocSvr, for other AllocSvrs.
     AllocPeers,
-    /// Of a StoreSvr, for members of the store, AllocSvrs and stores of other sets.
+    /// Port of a StoreSvr, for members of the store, AllocSvrs and stores of other sets.
     StorePeers,
-    /// Of a StoreSvr, for Raft between the members of the store.
+    /// Port of a StoreSvr, for Raft between the members of the store.
     Raft,
-    /// Of a StoreSvr, for operators.
+    /// Port of a StoreSvr, for operators.
     Admin,
-    /// Of every process, for metrics and probes.
+    /// Port of every process, for metrics and probes.
     Metrics,
 }
 
-/// A port, and what is registered on it.
+/// A port, and the services on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The port.
     pub port: Port,
-    /// The key of the set file that has its address.
+    /// The key of the set file for its address.
     pub key: &'static str,
-    /// The connections it is for.
+    /// The senders of its connections.
     pub peers: &'static str,
-    /// The gRPC services, beside those of every gRPC port.
+    /// The gRPC services, except for the services of every gRPC port.
     pub services: &'static [&'static str],
-    /// What is not gRPC.
+    /// The services that are not gRPC.
     pub others: &'static [&'static str],
-    /// The servers that nodes accept where they dial the port, by their certificate.
+    /// The servers that nodes accept when they dial the port, by their certificate.
     pub accepted: &'static str,
 }
 
-/// The services of every gRPC port, beside the status.
+/// The services of every gRPC port, except for the status.
 pub const COMMON: [&str; 3] =
     ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
 
-/// What a node reports of itself, on every gRPC port.
+/// The service for a node's reports of itself, on every gRPC port.
 pub const STATUS: &str = "seqsvr.v1.StatusService";
 
 /// The table.
@@ -114,23 +114,23 @@ pub const TABLE: [Row; 7] = [
 ];
 
 impl Port {
-    /// Its row.
+    /// Returns the row of the port.
     ///
     /// # Panics
-    /// Never: every port has one, which a test checks.
+    /// Never: every port has a row, which a test checks.
     #[must_use]
     pub fn row(self) -> &'static Row {
         TABLE.iter().find(|row| row.port == self).expect("every port has a row")
     }
 
-    /// Its gRPC services, beside those of every gRPC port.
+    /// Returns its gRPC services, except for the services of every gRPC port.
     #[must_use]
     pub fn services(self) -> &'static [&'static str] {
         self.row().services
     }
 }
 
-/// Whether a path `/SERVICE/METHOD` is of a service that is registered on the admin port alone.
+/// Returns whether a path `/SERVICE/METHOD` belongs to a service that only the admin port has.
 #[must_use]
 pub fn is_admin(path: &str) -> bool {
     let service = path.strip_prefix('/').and_then(|path| path.split_once('/')).map(|(service, _)| service);

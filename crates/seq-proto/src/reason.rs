@@ -1,7 +1,7 @@
 //! The reasons of refusals: one enum for the servers that send them and the clients that match on them.
 //!
-//! **Invariant:** the name of a reason stands here and nowhere else in product code, and never changes once released;
-//! `cargo xtask tidy` finds a second one. `docs/reference/reasons.md` is generated from this file.
+//! **Invariant:** the name of a reason is written here and nowhere else in product code, and never changes once
+//! released; `cargo xtask tidy` finds a second place. `docs/reference/reasons.md` is generated from this file.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,49 +12,49 @@ pub use client::ClientReason;
 
 mod client;
 
-/// Keys of the metadata that a refusal carries beside its reason.
+/// Keys of the metadata of a refusal.
 pub mod key {
-    /// Decimal number on record that the refusal is about: an incarnation or a renewal; 0 where there is none.
+    /// Decimal number on record that the refusal concerns: an incarnation or a renewal; 0 if there is none.
     pub const CURRENT: &str = "current";
-    /// Address of the leader, as `host:port`; empty where the member does not know one.
+    /// Address of the leader, as `host:port`; empty if the member does not know a leader.
     pub const LEADER: &str = "leader";
-    /// Address of the newest incarnation of the node, as `host:port`; empty where the refusal is not about it.
+    /// Address of the newest incarnation of the node, as `host:port`; empty if the refusal does not concern it.
     pub const ADDR: &str = "addr";
     /// Decimal highest number to which an advance is accepted now.
     pub const BOUND: &str = "bound";
     /// Decimal id of the set that the section is in.
     pub const SET: &str = "set";
-    /// Decimal epoch since which the section is there.
+    /// Decimal epoch since which the section is in that set.
     pub const SINCE: &str = "since";
-    /// Decimal number of the section that the refusal is about.
+    /// Decimal number of the section that the refusal concerns.
     pub const SECTION: &str = "section";
 }
 
 /// When a repeated request can succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// No hint: the request, or what it is refused for, must change first.
+    /// No hint: the request must change first, or the condition that it was refused for.
     Never,
-    /// At once, as a unary request.
+    /// Immediately, as a unary request.
     Unary,
-    /// A few syncs of the store's log later: there is room for another proposal.
+    /// A few syncs of the store's log later, when there is room for another proposal.
     Sync,
-    /// About a renewal later: the section has an owner.
+    /// About a renewal later, when the section has an owner.
     Owner,
-    /// When the store has started, or has defined the set: the leader does so first of all.
+    /// When the store has started, or has defined the set: the leader's first tasks.
     Start,
     /// When the ceiling is raised.
     Ceiling,
-    /// A tenth of a second later: there is room in a quota, in the memory, or for a raise.
+    /// A tenth of a second later, when there is room in a quota, in the memory, or for a raise.
     Quota,
-    /// About an election later: the store has a leader.
+    /// About an election later, when the store has a leader.
     Leader,
     /// A few times within the timeout of a silent node.
     Silence,
 }
 
 impl Retry {
-    /// The retry hint: how long to wait before the request is repeated; `None` for [`Retry::Never`].
+    /// Returns the retry hint: the wait before the request is repeated; `None` for [`Retry::Never`].
     #[must_use]
     pub const fn after(self) -> Option<Duration> {
         let millis = match self {
@@ -72,9 +72,9 @@ impl Retry {
 /// Whether a refused request may have taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It changed nothing.
+    /// The request changed nothing.
     Unchanged,
-    /// It may have been applied, or may still be: no response came from where it is applied.
+    /// The request may have been applied, or may still be: no response came from the place where it is applied.
     Unknown,
 }
 
@@ -95,7 +95,7 @@ macro_rules! reasons {
             /// Every reason, by subject.
             pub const ALL: &[Reason] = &[$($(Reason::$reason,)+)+];
 
-            /// The name on the wire.
+            /// Returns the name on the wire.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -103,7 +103,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The reason of this name; `None` for a name that this version does not know.
+            /// Returns the reason of this name; `None` for a name that this version does not know.
             #[must_use]
             pub fn parse(name: &str) -> Option<Reason> {
                 match name {
@@ -112,7 +112,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The gRPC code; where services use several for this reason, the first one of [`Reason::codes`].
+            /// Returns the gRPC code; if services use several codes for this reason, the first of [`Reason::codes`].
             #[must_use]
             pub const fn code(self) -> Code {
                 match self {
@@ -120,7 +120,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The gRPC codes that services use for this reason.
+            /// Returns the gRPC codes that services use for this reason.
             #[must_use]
             pub const fn codes(self) -> &'static [Code] {
                 match self {
@@ -128,7 +128,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// When a repeated request can succeed.
+            /// Returns when a repeated request can succeed.
             #[must_use]
             pub const fn retry(self) -> Retry {
                 match self {
@@ -136,7 +136,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// Whether the request may have taken effect.
+            /// Returns whether the request may have taken effect.
             #[must_use]
             pub const fn outcome(self) -> Outcome {
                 match self {
@@ -144,7 +144,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// Keys of the metadata that the refusal may carry.
+            /// Returns the keys of the metadata that the refusal may carry.
             #[must_use]
             pub const fn metadata(self) -> &'static [&'static str] {
                 match self {
@@ -152,7 +152,8 @@ macro_rules! reasons {
                 }
             }
 
-            /// The requests that it refuses first of all; a reason of one subject may also refuse requests of another.
+            /// Returns the subject of the requests that it mainly refuses; it may also refuse requests of other
+            /// subjects.
             #[must_use]
             pub const fn subject(self) -> &'static str {
                 match self {
@@ -160,7 +161,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The description, as in the reference.
+            /// Returns the description, as in the reference.
             #[must_use]
             pub fn doc(self) -> &'static str {
                 match self {
@@ -175,7 +176,8 @@ reasons! {
     "Allocation" {
         /// The uid is outside the uids of the set.
         UidOutOfRange = "UID_OUT_OF_RANGE", [OutOfRange], Never, Unchanged;
-        /// The request has no uid. Earlier releases took it for one of user 0, whose uid their clients do not send.
+        /// The request has no uid. Earlier releases took it for a request of user 0, whose uid their clients do not
+        /// send.
         UidMissing = "UID_MISSING", [InvalidArgument], Never, Unchanged;
         /// The request to advance has no number.
         ToMissing = "TO_MISSING", [InvalidArgument], Never, Unchanged;
@@ -203,7 +205,7 @@ reasons! {
         StaleEpoch = "STALE_EPOCH", [Unavailable], Owner, Unchanged;
         /// The node's lease has expired: another node may own the section by now.
         LeaseExpired = "LEASE_EXPIRED", [Unavailable], Owner, Unchanged;
-        /// The section cannot be served now, and as many requests as may be are pending already.
+        /// The section cannot be served now, and the limit of pending requests is reached.
         TooManyPending = "TOO_MANY_PENDING", [ResourceExhausted], Ceiling, Unchanged;
         /// The section's ceiling was not raised before the request's deadline.
         CeilingStalled = "CEILING_STALLED", [Unavailable], Ceiling, Unchanged;
@@ -213,7 +215,7 @@ reasons! {
         AdvanceTooFar = "ADVANCE_TOO_FAR", [InvalidArgument], Never, Unchanged, [BOUND];
         /// The uid is past the number of the advance, or may be past it.
         AlreadyPast = "ALREADY_PAST", [FailedPrecondition], Never, Unchanged;
-        /// The request was forwarded more often than a request may be.
+        /// The request was forwarded more often than allowed.
         TooManyHops = "TOO_MANY_HOPS", [InvalidArgument], Never, Unchanged;
         /// The node is shutting down. An AllocSvr has not processed the request; a command that was sent to a StoreSvr
         /// may still be applied, and can be repeated.
@@ -228,7 +230,7 @@ reasons! {
     "Endpoints" {
         /// The message cannot be decoded.
         Malformed = "MALFORMED", [InvalidArgument], Never, Unchanged;
-        /// The message has more bytes than a message may have.
+        /// The message has more bytes than allowed.
         MessageTooLarge = "MESSAGE_TOO_LARGE", [ResourceExhausted], Never, Unchanged;
         /// The service has no unary method of this name.
         UnknownMethod = "UNKNOWN_METHOD", [Unimplemented], Never, Unchanged;
@@ -245,7 +247,7 @@ reasons! {
     "Roles" {
         /// The role in the certificate does not allow the method here; see docs/reference/roles.md.
         RoleDenied = "ROLE_DENIED", [PermissionDenied], Never, Unchanged;
-        /// The certificate is another node's than the one that the request acts for.
+        /// The certificate belongs to another node than the node that the request acts for.
         OtherHolder = "OTHER_HOLDER", [PermissionDenied], Never, Unchanged;
     }
     "Tenants" {
@@ -253,27 +255,27 @@ reasons! {
         UnknownToken = "UNKNOWN_TOKEN", [Unauthenticated], Never, Unchanged;
         /// The certificate of the client is of no tenant.
         NoTenant = "NO_TENANT", [PermissionDenied], Never, Unchanged;
-        /// The uid is not one of the tenant's.
+        /// The uid does not belong to the tenant.
         OtherTenantsUid = "OTHER_TENANTS_UID", [PermissionDenied], Never, Unchanged;
         /// The count is above the tenant's quota for an item.
         CountAboveQuota = "COUNT_ABOVE_QUOTA", [InvalidArgument], Never, Unchanged;
         /// The tenant's rate of requests or numbers on this node is used up for now.
         QuotaExceeded = "QUOTA_EXCEEDED", [ResourceExhausted], Quota, Unchanged;
-        /// The tenant has as many connections to this node open as it may.
+        /// The tenant has the largest allowed number of connections to this node.
         TooManyConnections = "TOO_MANY_CONNECTIONS", [ResourceExhausted], Quota, Unchanged;
     }
     "Handover" {
-        /// The offer is no handover that can be.
+        /// The offer describes no possible handover.
         BadOffer = "BAD_OFFER", [InvalidArgument], Never, Unchanged;
         /// The staged copy does not fit the section.
         BadCopy = "BAD_COPY", [FailedPrecondition], Never, Unchanged;
-        /// Copies of as many touched uids as may be are being received already.
+        /// The limit of touched uids in concurrently received copies is reached.
         TooMuchStaged = "TOO_MUCH_STAGED", [ResourceExhausted], Never, Unchanged;
         /// The target is shutting down.
         Leaving = "LEAVING", [FailedPrecondition], Never, Unchanged;
         /// The offer's epoch, or its attempt, is no longer the newest at the target.
         Past = "PAST", [FailedPrecondition], Never, Unchanged;
-        /// The offer's epoch is not the one after the newest that the target knows.
+        /// The offer's epoch does not directly follow the newest epoch that the target knows.
         UnknownEpoch = "UNKNOWN_EPOCH", [FailedPrecondition], Never, Unchanged;
         /// The store did not grant the section to the target in time.
         NotGranted = "NOT_GRANTED", [Unavailable], Never, Unknown;
@@ -289,9 +291,10 @@ reasons! {
         BadAddr = "BAD_ADDR", [InvalidArgument], Never, Unchanged;
         /// The token is 0.
         BadToken = "BAD_TOKEN", [InvalidArgument], Never, Unchanged;
-        /// A process of this name runs at another address and is alive: end it, or start this one with `--replace`.
+        /// A process of this name runs at another address and is alive: end it, or start the new process with
+        /// `--replace`.
         NodeAlive = "NODE_ALIVE", [FailedPrecondition], Silence, Unchanged, [ADDR];
-        /// The set has as many nodes as a set may have.
+        /// The set has the largest allowed number of nodes.
         TooManyNodes = "TOO_MANY_NODES", [ResourceExhausted], Never, Unchanged;
         /// The lease is longer than the store's terms allow.
         LeaseTooLong = "LEASE_TOO_LONG", [FailedPrecondition], Never, Unchanged;
@@ -305,11 +308,11 @@ reasons! {
         UnknownName = "UNKNOWN_NAME", [NotFound], Never, Unchanged;
         /// The node is in another incarnation.
         OtherIncarnation = "OTHER_INCARNATION", [FailedPrecondition], Never, Unchanged, [CURRENT, ADDR];
-        /// The renewal is neither the next one nor the last one again.
+        /// The renewal is neither the next renewal nor a repeat of the last renewal.
         OtherRenewal = "OTHER_RENEWAL", [FailedPrecondition], Never, Unchanged, [CURRENT, ADDR];
         /// The section has another owner or epoch than the transfer names.
         OtherOwnership = "OTHER_OWNERSHIP", [FailedPrecondition], Never, Unchanged;
-        /// The target of the transfer is unknown, or in another incarnation than the one offered to.
+        /// The target of the transfer is unknown, or has another incarnation than the transfer names.
         TargetGone = "TARGET_GONE", [FailedPrecondition], Never, Unchanged, [CURRENT];
         /// The node id is 0.
         BadNodeId = "BAD_NODE_ID", [InvalidArgument], Never, Unchanged;
@@ -321,26 +324,26 @@ reasons! {
         ListsMismatch = "LISTS_MISMATCH", [InvalidArgument], Never, Unchanged;
         /// The set has no such section, or the target does not know it.
         UnknownSection = "UNKNOWN_SECTION", [InvalidArgument, FailedPrecondition], Never, Unchanged;
-        /// The section stands in the request twice.
+        /// The section is in the request twice.
         DuplicateSection = "DUPLICATE_SECTION", [InvalidArgument], Never, Unchanged;
         /// The epoch is 0.
         BadEpoch = "BAD_EPOCH", [InvalidArgument], Never, Unchanged;
         /// The ceiling is 0, or above 2^63 - 1.
         BadCeiling = "BAD_CEILING", [InvalidArgument], Never, Unchanged;
-        /// The ceiling of a section would rise faster than a ceiling may; the hint in the refusal is the time after
-        /// which this raise is accepted.
+        /// The ceiling of a section would rise faster than allowed; the hint in the refusal is the time after which
+        /// this raise is accepted.
         RaiseTooFast = "RAISE_TOO_FAST", [ResourceExhausted], Quota, Unknown, [SECTION];
         /// The transfer is to no node, or to its sender.
         BadTarget = "BAD_TARGET", [InvalidArgument], Never, Unchanged;
         /// The number of the handover is 0.
         BadHandover = "BAD_HANDOVER", [InvalidArgument], Never, Unchanged;
-        /// The lease terms cannot be.
+        /// The lease terms are out of bounds.
         BadTerms = "BAD_TERMS", [InvalidArgument], Never, Unchanged;
-        /// The lease terms were changed by another command meanwhile.
+        /// Another command has changed the lease terms in the meantime.
         OtherTerms = "OTHER_TERMS", [Aborted], Never, Unchanged;
         /// The node is not live, is drained, is about to exit, or is not in the set file of the store's leader.
         UnfitTarget = "UNFIT_TARGET", [FailedPrecondition], Never, Unchanged;
-        /// The group writes a format without this change: `seqsvr store upgrade`.
+        /// The group writes a format without this change: run `seqsvr store upgrade`.
         OldFormat = "OLD_FORMAT", [FailedPrecondition], Never, Unchanged;
         /// No other node of the set could own sections.
         LastNode = "LAST_NODE", [FailedPrecondition], Never, Unchanged;
@@ -348,17 +351,17 @@ reasons! {
     "Sets" {
         /// The set is defined already.
         SetExists = "SET_EXISTS", [AlreadyExists], Never, Unchanged;
-        /// The command is for another `genesis` than the one in the set file.
+        /// The command is for another `genesis` than the set file has.
         OtherGenesis = "OTHER_GENESIS", [FailedPrecondition], Never, Unchanged;
         /// Another set has the name.
         SetNameTaken = "SET_NAME_TAKEN", [AlreadyExists], Never, Unchanged;
         /// The set has sections, or some may return to it.
         SetNotEmpty = "SET_NOT_EMPTY", [FailedPrecondition], Never, Unchanged;
-        /// The request names this set as the other one.
+        /// The request names this set instead of another set.
         OwnSet = "OWN_SET", [InvalidArgument], Never, Unchanged;
         /// The store knows no set of this name or id.
         UnknownSet = "UNKNOWN_SET", [NotFound], Never, Unchanged;
-        /// As many sets are known as may be.
+        /// The largest allowed number of sets is known already.
         TooManySets = "TOO_MANY_SETS", [ResourceExhausted], Never, Unchanged;
         /// The set is closing and takes no more sections.
         SetClosing = "SET_CLOSING", [FailedPrecondition], Never, Unchanged;
@@ -370,7 +373,7 @@ reasons! {
         OtherLayout = "OTHER_LAYOUT", [FailedPrecondition], Never, Unchanged;
         /// The set is of another lineage than the request names.
         OtherLineage = "OTHER_LINEAGE", [FailedPrecondition], Never, Unchanged;
-        /// The other set was restored since: the lineage in the request is over.
+        /// The other set was restored since, so the lineage in the request is over.
         OldLineage = "OLD_LINEAGE", [FailedPrecondition], Never, Unchanged;
         /// The runs of sections overlap, are out of order or out of range, or are too many.
         BadRuns = "BAD_RUNS", [InvalidArgument], Never, Unchanged;
@@ -378,7 +381,7 @@ reasons! {
         NotResident = "NOT_RESIDENT", [FailedPrecondition], Never, Unchanged;
         /// A section is part of a migration that is not complete.
         SectionMigrates = "SECTION_MIGRATES", [FailedPrecondition], Never, Unchanged;
-        /// What the plan rests on has changed: make another one.
+        /// A precondition of the plan has changed: make a new plan.
         StalePlan = "STALE_PLAN", [FailedPrecondition], Never, Unchanged;
         /// No such migration began in this set.
         UnknownMigration = "UNKNOWN_MIGRATION", [NotFound], Never, Unchanged;
@@ -388,7 +391,7 @@ reasons! {
         NotArrived = "NOT_ARRIVED", [FailedPrecondition], Never, Unchanged;
         /// The pace of the migration is out of bounds.
         BadPace = "BAD_PACE", [InvalidArgument], Never, Unchanged;
-        /// As many migrations began in this set as may.
+        /// Too many migrations have begun in this set.
         TooManyMigrations = "TOO_MANY_MIGRATIONS", [ResourceExhausted], Never, Unchanged;
         /// The lineage counts fewer restores than a set of the cluster knows.
         TooFewRestores = "TOO_FEW_RESTORES", [FailedPrecondition], Never, Unchanged;
@@ -410,7 +413,7 @@ reasons! {
         LeaderUnreachable = "LEADER_UNREACHABLE", [Unavailable, DeadlineExceeded], Leader, Unknown;
         /// The command was not committed in time; it may still be applied, and can be repeated.
         CommitTimedOut = "COMMIT_TIMED_OUT", [DeadlineExceeded], Leader, Unknown;
-        /// As many proposals as may be are pending already.
+        /// The limit of pending proposals is reached.
         TooManyProposals = "TOO_MANY_PROPOSALS", [Unavailable], Sync, Unchanged;
         /// The command has more bytes than an entry of the log may have.
         CommandTooLarge = "COMMAND_TOO_LARGE", [InvalidArgument], Never, Unchanged;
@@ -430,7 +433,7 @@ reasons! {
         UnknownMember = "UNKNOWN_MEMBER", [NotFound, PermissionDenied], Never, Unchanged;
         /// The member has no vote.
         NotAVoter = "NOT_A_VOTER", [FailedPrecondition], Never, Unchanged;
-        /// A member had the id before; an id belongs to one disk for good.
+        /// A member had the id before; an id belongs to one disk permanently.
         UsedStoreId = "USED_STORE_ID", [FailedPrecondition], Never, Unchanged;
         /// The id belongs to a member with another name or address, or the message is for another member.
         OtherMember = "OTHER_MEMBER", [AlreadyExists, FailedPrecondition], Never, Unchanged;
@@ -468,7 +471,7 @@ reasons! {
         OtherFormat = "OTHER_FORMAT", [FailedPrecondition], Never, Unchanged;
         /// A member runs a release that does not read the format which the group writes, or is to write.
         OutdatedMember = "OUTDATED_MEMBER", [FailedPrecondition], Never, Unchanged;
-        /// The sender was removed from the cluster for good; it stops.
+        /// The sender was removed from the cluster permanently; it stops.
         RemovedMember = "REMOVED_MEMBER", [FailedPrecondition], Never, Unchanged;
         /// The sender has another data directory than the member of its id; it stops.
         OtherDataDirectory = "OTHER_DATA_DIRECTORY", [FailedPrecondition], Never, Unchanged;
@@ -486,12 +489,12 @@ reasons! {
         SnapshotTooLarge = "SNAPSHOT_TOO_LARGE", [InvalidArgument], Never, Unchanged;
         /// The body of the snapshot has another length than its header states, or ends early.
         MalformedSnapshot = "MALFORMED_SNAPSHOT", [InvalidArgument], Never, Unchanged;
-        /// A snapshot of this sender, or as many of others as may be, are being received already.
+        /// A snapshot of this sender, or the largest allowed number of other snapshots, is being received already.
         SnapshotUnderWay = "SNAPSHOT_UNDER_WAY", [ResourceExhausted], Never, Unchanged;
     }
 }
 
-/// The name of a code in gRPC's own spelling, as `OUT_OF_RANGE`.
+/// Returns the name of a code in gRPC's own spelling, such as `OUT_OF_RANGE`.
 #[must_use]
 pub fn code_name(code: Code) -> String {
     let mut name = String::new();

@@ -1,7 +1,7 @@
-//! Decodes refusals: from the reason on the wire back to the refusal that it was made of.
+//! Decodes refusals: returns from the reason on the wire to the original refusal.
 //!
-//! **Invariant:** each reason is placed here, once for each kind of request: a new one does not compile until it is.
-//! A refusal of unknown outcome is never decoded to a refusal that changed nothing.
+//! **Invariant:** each reason is placed here, once for each kind of request; the code does not compile until a new
+//! reason is placed. A refusal of unknown outcome is never decoded to a refusal that changed nothing.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ pub struct RefusedHandover<'a> {
     pub handover: &'a Handover,
     /// Name of the reason.
     pub reason: &'a str,
-    /// The number on record that the refusal is about; 0 where it names none.
+    /// The number on record that the refusal concerns; 0 if it names none.
     pub current: u64,
 }
 
@@ -35,8 +35,8 @@ impl RefusedHandover<'_> {
         }
     }
 
-    /// Decodes the refusal of the command; `None` where the command was not applied, or may still be. Numbers that the
-    /// wire does not carry are 0.
+    /// Decodes the refusal of the command; returns `None` if the command may have been applied, or may still be.
+    /// Numbers that the wire does not carry are 0.
     fn refusal(&self) -> Option<CommandRefusal> {
         let Handover { section, epoch, session, to, departure, .. } = self.handover;
         let (section, from, current) = (*section, session.node, Incarnation(self.current));
@@ -108,11 +108,11 @@ impl RefusedHandover<'_> {
 pub struct RefusedItem {
     /// The requested uid.
     pub uid: Uid,
-    /// How many numbers were requested; 1 for a read.
+    /// Number of requested numbers; 1 for a read.
     pub count: u32,
     /// The number to advance to.
     pub to: Option<u64>,
-    /// The newest epoch that the caller has seen; 0: none.
+    /// The newest epoch that the caller has seen; 0 if it has seen none.
     pub epoch: Epoch,
     /// The uid's section.
     pub section: SectionId,
@@ -136,8 +136,8 @@ pub struct Details<'a> {
 }
 
 impl RefusedItem {
-    /// Decodes the refusal; `None` where numbers may have been consumed. A refusal that is not about the item, but about
-    /// the request, the connection or the node, is decoded as [`Refusal::Unserved`].
+    /// Decodes the refusal; returns `None` if numbers may have been consumed. A refusal that concerns the request, the
+    /// connection or the node instead of the item is decoded as [`Refusal::Unserved`].
     #[must_use]
     pub fn refusal(&self, reason: Reason, details: Details<'_>) -> Option<Refusal> {
         let RefusedItem { uid, count, to, epoch, section, owner, ref uids } = *self;
@@ -155,7 +155,7 @@ impl RefusedItem {
             Reason::DeadlinePassed => Refusal::DeadlinePassed { section },
             Reason::OwnerUnreachable => Refusal::OwnerUnreachable { section, owner },
             Reason::OwnerConnectionLost => Refusal::OwnerConnectionLost { section, owner },
-            // The node's epoch is not on the wire: the caller's is newer.
+            // The wire does not carry the node's epoch, but the caller's is newer.
             Reason::StaleEpoch if epoch > Epoch(0) => {
                 Refusal::StaleEpoch { section, mine: Epoch(epoch.0 - 1), callers: epoch }
             }
@@ -166,7 +166,7 @@ impl RefusedItem {
             Reason::AdvanceTooFar => Refusal::AdvanceTooFar { to: to?, bound: details.bound? },
             Reason::AlreadyPast => Refusal::AlreadyPast { uid },
             Reason::ShuttingDown => Refusal::ShuttingDown,
-            // Without the set the call waits for newer routes.
+            // Without the set, the call waits for newer routes.
             Reason::Moved => match (details.set, details.since) {
                 (Some(set), Some(since)) => Refusal::Moved { section, set, since },
                 _ => unserved,

@@ -1,7 +1,8 @@
-//! The rights of roles: one table for every method, read by every port. What is not in it is denied.
+//! The rights of roles: one table of all methods, read by every port. A method outside of the table is denied.
 //!
-//! A role of a set's nodes counts for nodes of the own set, or of any set of the cluster. That a node acts for itself
-//! only is checked where its name or id is read. Ports without TLS know no roles and deny nothing.
+//! A row allows a role of nodes either for the nodes of the port's own set, or for nodes of any set of the cluster. The
+//! reader of a node's name or id checks that a node acts only for itself. Ports without TLS know no roles and deny
+//! nothing.
 
 use std::fmt;
 
@@ -14,21 +15,21 @@ use crate::v1;
 /// A role that a row allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// Holders of a role, whichever set they are of.
+    /// Holders of a role, in any set.
     Any(Role),
-    /// Nodes of the set that the port is of.
+    /// Nodes of the port's own set.
     OwnSet(Role),
-    /// Callers without a certificate, by the token of a tenant; for nodes that have tenants.
+    /// Callers without a certificate, by the token of a tenant; only on nodes that have tenants.
     Token,
 }
 
 use Allowed::{Any, OwnSet, Token};
 use Role::{Alloc, Client, Metrics, Operator, Proxy, Store};
 
-/// What a port serves, and the roles that may use it.
+/// Methods of a port, and the roles that may call them.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Full name of a gRPC service; [`HTTP`] or [`REDIS`] for what is not gRPC.
+    /// Full name of a gRPC service; [`HTTP`] or [`REDIS`] for other protocols.
     pub service: &'static str,
     /// Its methods.
     pub methods: &'static [&'static str],
@@ -36,7 +37,7 @@ pub struct Row {
     pub allowed: &'static [Allowed],
 }
 
-/// The paths of a gRPC port that are of no service: JSON and text, and their description.
+/// The paths of a gRPC port that belong to no service: JSON, text, and their description.
 pub const HTTP: &str = "HTTP";
 
 /// The Redis port.
@@ -111,14 +112,14 @@ pub const TABLE: &[Row] = &[
     },
     Row { service: "seqsvr.v1.BackupService", methods: &["CreateBackup"], allowed: OPERATORS },
     Row { service: "seqsvr.v1.AuditService", methods: &["ListEvents"], allowed: OPERATORS },
-    // Members of the store forward it to the leader.
+    // Members of the store forward the request to the leader.
     Row { service: "seqsvr.v1.AuditService", methods: &["EndOperation"], allowed: &[OwnSet(Store)] },
     Row { service: "grpc.health.v1.Health", methods: &["Check", "Watch", "List"], allowed: EVERYONE },
     Row { service: "grpc.reflection.v1.ServerReflection", methods: &["ServerReflectionInfo"], allowed: EVERYONE },
     Row { service: "grpc.reflection.v1alpha.ServerReflection", methods: &["ServerReflectionInfo"], allowed: EVERYONE },
 ];
 
-/// What is called.
+/// The called method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Called<'a> {
     service: &'a str,
@@ -129,7 +130,7 @@ impl<'a> Called<'a> {
     /// The Redis port.
     pub const REDIS: Called<'static> = Called { service: REDIS, method: "*" };
 
-    /// The path of a request: `/SERVICE/METHOD` of the table's services, or any other of HTTP.
+    /// Returns the method of a request's path: `/SERVICE/METHOD` of the table's services, or HTTP for any other path.
     #[must_use]
     pub fn by_path(path: &'a str) -> Called<'a> {
         let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));
@@ -141,19 +142,19 @@ impl<'a> Called<'a> {
         }
     }
 
-    /// The roles that may call it; `None` where the table has no such method.
+    /// Returns the roles that may call the method; `None` if the table does not have it.
     fn allowed(self) -> Option<&'static [Allowed]> {
         let row = TABLE.iter().find(|row| row.service == self.service && row.methods.contains(&self.method));
         row.map(|row| row.allowed)
     }
 
-    /// Whether a token of a tenant admits a caller without a certificate.
+    /// Returns whether a token of a tenant admits a caller without a certificate.
     #[must_use]
     pub fn admits_tokens(self) -> bool {
         self.allowed().is_some_and(|allowed| allowed.contains(&Token))
     }
 
-    /// Checks a caller at a port of `set`; a proxy's ports are of none.
+    /// Checks a caller at a port of `set`; a proxy's ports belong to no set.
     ///
     /// # Errors
     /// `ROLE_DENIED`.
@@ -179,13 +180,13 @@ impl fmt::Display for Called<'_> {
     }
 }
 
-/// Whether a caller is an operator; at ports without TLS, any caller is.
+/// Returns whether a caller is an operator; at ports without TLS, any caller is.
 #[must_use]
 pub fn is_operator(caller: Option<&Identity>) -> bool {
     caller.is_none_or(|caller| caller.role() == Operator)
 }
 
-/// Removes from the status of a node, as a port for nodes has it, what only nodes and operators get: ids of processes and
+/// Removes from a node's status the fields that only nodes and operators get on a port for nodes: ids of processes and
 /// of nodes, and incarnations.
 pub fn narrow(status: &mut v1::StatusResponse, caller: Option<&Identity>) {
     if caller.is_none_or(|caller| matches!(caller.role(), Store | Alloc | Operator)) {
@@ -205,8 +206,8 @@ pub fn narrow(status: &mut v1::StatusResponse, caller: Option<&Identity>) {
     }
 }
 
-/// Checks that a node acts for itself: the certificate of an AllocSvr has the name that its request is for. Others are
-/// forwarding, which the table allows them or not.
+/// Checks that a node acts for itself: the certificate of an AllocSvr must have the name that its request is for. Other
+/// roles only forward, which the table allows or denies.
 ///
 /// # Errors
 /// `OTHER_HOLDER`.

@@ -1,7 +1,7 @@
 //! Encodes refusals as gRPC statuses and as items of a batch, and decodes them.
 //!
-//! A status carries `google.rpc.ErrorInfo` with [`DOMAIN`] and its [`Reason`], and `google.rpc.RetryInfo` where a
-//! repeated request can succeed. An item of a batch carries the same in its `ItemError`.
+//! A status carries `google.rpc.ErrorInfo` with [`DOMAIN`] and its [`Reason`], and `google.rpc.RetryInfo` if a repeated
+//! request can succeed. An item of a batch carries the same fields in its `ItemError`.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::v1;
 pub const DOMAIN: &str = "seqsvr";
 
 impl Reason {
-    /// The reason of a refusal.
+    /// Returns the reason of a refusal.
     #[must_use]
     pub const fn of(refusal: &Refusal) -> Reason {
         match refusal {
@@ -54,7 +54,7 @@ impl Reason {
         }
     }
 
-    /// The reason why a command changed nothing.
+    /// Returns the reason why a command changed nothing.
     #[must_use]
     pub const fn of_command(refusal: &CommandRefusal) -> Reason {
         match refusal {
@@ -79,7 +79,7 @@ impl Reason {
         }
     }
 
-    /// The reason why a command between sets changed nothing.
+    /// Returns the reason why a command between sets changed nothing.
     #[must_use]
     pub const fn between_sets(refusal: &SetRefusal) -> Reason {
         match refusal {
@@ -116,7 +116,7 @@ impl Reason {
         }
     }
 
-    /// The reason why a set names no owners for sections of another set.
+    /// Returns the reason why a set names no owners for sections of another set.
     #[must_use]
     pub const fn not_reserved(refusal: &NotReserved) -> Reason {
         match refusal {
@@ -129,25 +129,25 @@ impl Reason {
         }
     }
 
-    /// The status of a refusal with this reason: its code and its retry hint, without metadata.
+    /// Returns the status of a refusal with this reason: its code and its retry hint, without metadata.
     #[must_use]
     pub fn status(self, message: impl Into<String>) -> Status {
         self.status_with(message, [])
     }
 
-    /// As [`Reason::status`], with metadata under keys of [`Reason::metadata`].
+    /// Returns the status as [`Reason::status`] does, with metadata under keys of [`Reason::metadata`].
     #[must_use]
     pub fn status_with<const N: usize>(self, message: impl Into<String>, metadata: [(&str, String); N]) -> Status {
         with_reason(self.code(), self, message.into(), metadata, self.retry().after())
     }
 
-    /// As [`Reason::status`], with another one of [`Reason::codes`].
+    /// Returns the status as [`Reason::status`] does, with another code of [`Reason::codes`].
     #[must_use]
     pub fn status_as(self, code: Code, message: impl Into<String>) -> Status {
         with_reason(code, self, message.into(), [], self.retry().after())
     }
 
-    /// The refusal of the item at `index` of a batch.
+    /// Returns the refusal of the item at `index` of a batch.
     #[must_use]
     pub fn item(self, index: u32, message: impl Into<String>) -> v1::ItemError {
         let after = self.retry().after();
@@ -163,7 +163,7 @@ impl Reason {
     }
 }
 
-/// The status of a refused call.
+/// Returns the status of a refused call.
 #[must_use]
 pub fn to_status(refusal: &Refusal) -> Status {
     let reason = Reason::of(refusal);
@@ -179,8 +179,8 @@ pub fn to_status(refusal: &Refusal) -> Status {
     }
 }
 
-/// A status of this service's domain, for the few with another retry hint than their reason has; others are built by
-/// [`Reason::status`].
+/// Returns a status of this service's domain with a retry hint that differs from the reason's. [`Reason::status`]
+/// builds all other statuses.
 #[must_use]
 pub fn with_reason<const N: usize>(
     code: Code,
@@ -199,8 +199,9 @@ pub fn with_reason<const N: usize>(
     Status::with_error_details(code, message, details)
 }
 
-/// The status of a refused call whose caller's deadline is over. The reason names its wait; the code is
-/// DEADLINE_EXCEEDED and there is no retry hint, where the refusal would have one: the caller waits no more.
+/// Returns the status of a refused call whose caller's deadline is over. The reason names the cause of the wait. If the
+/// refusal has a retry hint, the code becomes DEADLINE_EXCEEDED and the hint is removed, because the caller no longer
+/// waits.
 #[must_use]
 pub fn to_late_status(refusal: &Refusal) -> Status {
     let status = to_status(refusal);
@@ -212,7 +213,7 @@ pub fn to_late_status(refusal: &Refusal) -> Status {
     Status::with_error_details(Code::DeadlineExceeded, status.message(), details)
 }
 
-/// As [`to_late_status`], of one item of a batch.
+/// Returns the refusal of one item of a batch, as [`to_late_status`] does for a call.
 #[must_use]
 pub fn to_late_item(index: u32, refusal: &Refusal) -> v1::ItemError {
     let item = to_item(index, refusal);
@@ -222,7 +223,7 @@ pub fn to_late_item(index: u32, refusal: &Refusal) -> v1::ItemError {
     v1::ItemError { code: Code::DeadlineExceeded as u32, retry_after_ms: 0, ..item }
 }
 
-/// The refusal of one item of a batch.
+/// Returns the refusal of one item of a batch.
 #[must_use]
 pub fn to_item(index: u32, refusal: &Refusal) -> v1::ItemError {
     let (set_id, since) = match refusal {
@@ -233,14 +234,15 @@ pub fn to_item(index: u32, refusal: &Refusal) -> v1::ItemError {
     v1::ItemError { set_id, since, ..Reason::of(refusal).item(index, refusal.to_string()) }
 }
 
-/// The refusal of an item that would have to wait, in a request that excludes waiting. The item is valid: a unary
-/// request for it can be served at once.
+/// Returns the refusal of an item that would have to wait, in a request that excludes waiting. The item is valid: a
+/// unary request for it can be served immediately.
 #[must_use]
 pub fn would_wait(index: u32) -> v1::ItemError {
     Reason::WouldWait.item(index, "the item must wait, or another node owns it")
 }
 
-/// The value under a key of the metadata of a status of this service's domain; `None` where it is missing or empty.
+/// Returns the value under a key of the metadata of a status of this service's domain; `None` if it is missing or
+/// empty.
 #[must_use]
 pub fn metadata(status: &Status, key: &str) -> Option<String> {
     let details = status.get_error_details();
@@ -248,47 +250,48 @@ pub fn metadata(status: &Status, key: &str) -> Option<String> {
     info.metadata.get(key).filter(|value| !value.is_empty()).cloned()
 }
 
-/// The name of a status' reason in this service's domain; `None` for a status of another domain.
+/// Returns the name of a status' reason in this service's domain; `None` for a status of another domain.
 #[must_use]
 pub fn reason(status: &Status) -> Option<String> {
     status.get_error_details().error_info().filter(|info| info.domain == DOMAIN).map(|info| info.reason.clone())
 }
 
-/// The reason of a status; `None` for a status of another domain, and for a reason that this version does not know.
+/// Returns the reason of a status; `None` for a status of another domain, or for a reason that this version does not
+/// know.
 #[must_use]
 pub fn known_reason(status: &Status) -> Option<Reason> {
     reason(status).and_then(|name| Reason::parse(&name))
 }
 
-/// The retry hint of a status; `None` where repeating does not help.
+/// Returns the retry hint of a status; `None` if a repeat does not help.
 #[must_use]
 pub fn retry_after(status: &Status) -> Option<Duration> {
     status.get_error_details().retry_info().and_then(|info| info.retry_delay)
 }
 
-/// The refusal of bytes that cannot be decoded; the text locates the error.
+/// Returns the refusal of bytes that cannot be decoded; the text locates the error.
 #[must_use]
 pub fn malformed(text: String) -> Status {
     Reason::Malformed.status(text)
 }
 
-/// The refusal of a message of more bytes than one may have.
+/// Returns the refusal of a message with too many bytes.
 #[must_use]
 pub fn too_large(limit: usize) -> Status {
     Reason::MessageTooLarge.status(format!("the message is larger than the {limit} bytes that one may have"))
 }
 
-/// The beginnings of the library's statuses for messages that it did not decode.
+/// Prefixes of the library's statuses for messages that it did not decode.
 const UNREAD: [&str; 2] = ["failed to decode Protobuf message", "Error, decoded message length too large"];
 
-/// Whether a status is the library's for a message that it did not decode.
+/// Returns whether a status is the library's for a message that it did not decode.
 #[must_use]
 pub fn is_unread(status: &Status) -> bool {
     UNREAD.iter().any(|text| status.message().starts_with(text))
 }
 
-/// The library's status for a message that it did not decode, with this service's code and reason; another status as
-/// it is.
+/// Adds this service's code and reason to the library's status for a message that it did not decode; returns any other
+/// status unchanged.
 #[must_use]
 pub fn unread(status: &Status) -> Status {
     let text = status.message().to_owned();
@@ -308,7 +311,7 @@ pub struct Detail {
     pub value: Vec<u8>,
 }
 
-/// The details of a status, for protocols that carry them in another form than gRPC does.
+/// Returns the details of a status, for protocols that carry them in another form than gRPC does.
 #[must_use]
 pub fn details(status: &Status) -> Vec<Detail> {
     let details = tonic_types::pb::Status::decode(status.details()).map(|status| status.details).unwrap_or_default();

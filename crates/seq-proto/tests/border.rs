@@ -89,7 +89,7 @@ fn batches_are_checked_before_anything_moves() {
     assert_eq!(check_hops(3), Err(Refusal::TooManyHops { hops: 3 }));
 }
 
-/// One of each refusal; a new variant fails to compile in `Reason::of` first and is added here.
+/// Returns one of each refusal; a new variant fails to compile in `Reason::of` first and is added here.
 fn refusals() -> Vec<Refusal> {
     let section = SectionId(3);
     vec![
@@ -130,7 +130,7 @@ fn every_refusal_has_its_own_reason_and_keeps_it_on_the_wire() {
         let hint = sent.get_details_retry_info().and_then(|info| info.retry_delay);
         assert_eq!(hint, reason.retry().after(), "{refusal}");
         let transient = matches!(sent.code(), Code::Unavailable | Code::DeadlineExceeded);
-        // A node with too many pending requests has room again soon; a uid without numbers never has more.
+        // A node with too many pending requests soon has room again; a uid without numbers never gets more.
         let transient = transient || reason == Reason::TooManyPending;
         assert_eq!(hint.is_some(), transient, "{refusal}");
     }
@@ -141,7 +141,7 @@ fn a_late_refusal_has_the_code_of_an_elapsed_deadline_and_no_hint() {
     for refusal in refusals() {
         let (reason, late, item) =
             (Reason::of(&refusal), status::to_late_status(&refusal), status::to_late_item(7, &refusal));
-        // A retry of the others fails as well.
+        // A retry of the other refusals would fail again.
         let code = if reason.retry().after().is_some() { Code::DeadlineExceeded } else { reason.code() };
         let found = (status::known_reason(&late), late.code(), status::retry_after(&late));
         assert_eq!(found, (Some(reason), code, None), "{refusal}");

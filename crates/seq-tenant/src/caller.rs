@@ -10,8 +10,8 @@ use crate::quota::Tenant;
 /// Sender of a request. Clones share the tenant.
 #[derive(Clone, Debug, Default)]
 pub enum Caller {
-    /// Bounded by the limits of the node only: a node that forwards, a proxy that no tenant names, an operator, or any
-    /// client where there are no tenants.
+    /// Bounded only by the limits of the node: a node that forwards, a proxy that no tenant names, an operator, or any
+    /// client if there are no tenants.
     #[default]
     Unlimited,
     /// Member of a tenant.

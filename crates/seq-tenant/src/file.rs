@@ -24,7 +24,7 @@ pub(crate) const PROXY: &str = "proxy/";
 /// Longest name of a tenant, in bytes; the name is a label of metrics.
 const MAX_NAME_BYTES: usize = 64;
 
-/// A tenant: its callers, its uids and its quotas. Where it has no quota, the limits of the node apply.
+/// A tenant: its callers, its uids and its quotas. Without a quota, the limits of the node apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantSpec {
     /// Name of lower-case letters, digits and hyphens.
@@ -51,7 +51,7 @@ pub struct TenantSpec {
 /// Parses the text of a tenants file.
 ///
 /// # Errors
-/// Every [`Flaw`] there is.
+/// All [`Flaw`]s of the text.
 pub fn parse(text: &str) -> Result<Vec<TenantSpec>, Vec<Flaw>> {
     let (mut reader, mut fields) = Reader::parse(text);
     let tables = fields.tables("tenant", &mut reader);
@@ -66,7 +66,7 @@ pub fn parse(text: &str) -> Result<Vec<TenantSpec>, Vec<Flaw>> {
     if flaws.is_empty() { Ok(tenants) } else { Err(flaws) }
 }
 
-/// The tenant that has a name, the name of a certificate, a hash.
+/// The tenant that has a name, a certificate, or a hash.
 #[derive(Default)]
 struct Taken {
     names: BTreeSet<String>,
@@ -74,7 +74,7 @@ struct Taken {
     hashes: BTreeMap<String, String>,
 }
 
-/// Reads a tenant; what is wrong with it is a flaw.
+/// Reads a tenant, and adds its errors to the flaws.
 fn tenant(mut fields: Fields<'_>, taken: &mut Taken, reader: &mut Reader) -> TenantSpec {
     let name: String = fields.required("name", reader).unwrap_or_default();
     let uids: Vec<String> = fields.optional("uids", reader).unwrap_or_default();
@@ -109,7 +109,7 @@ fn tenant(mut fields: Fields<'_>, taken: &mut Taken, reader: &mut Reader) -> Ten
             Some(hash) => hashes.push(hash),
             None => reader.add(&key("tokens"), "not sha256: and 64 hexadecimal digits"),
         }
-        // As a hash is compared, not as it is written.
+        // Compared as a hash, not as it is written.
         if let Some(other) = taken.hashes.insert(text.to_ascii_lowercase(), name.clone()) {
             let what = format!("this hash is of tenant {other:?} already: make each token with `seqsvr tenant token`");
             reader.add(&key("tokens"), &what);

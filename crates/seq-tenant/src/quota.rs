@@ -1,5 +1,5 @@
-//! Limits of a tenant: its uids, its rates and its caps. Requests never wait here: an item beyond a quota is refused at
-//! once.
+//! Limits of a tenant: its uids, its rates and its caps. Requests never wait here: an item beyond a quota is refused
+//! immediately.
 //!
 //! Rates use the generic cell rate algorithm: a tenant that was idle may take one second's worth at once.
 
@@ -37,7 +37,8 @@ pub struct Tenant {
 #[derive(Debug)]
 struct Metrics {
     numbers: Counter,
-    /// Refused requests and items: beyond a rate, for another tenant's uid, above a cap, at the limit of connections.
+    /// Refused requests and items: beyond a rate, for another tenant's uid, above a cap, or at the limit of
+    /// connections.
     rate: Counter,
     uid: Counter,
     cap: Counter,

@@ -46,7 +46,7 @@ enum Proof {
     Role,
     /// The certificate of a client, by its name.
     Certificate(String),
-    /// The certificate of a proxy, by `proxy/NAME`; a proxy that no tenant names belongs to none.
+    /// The certificate of a proxy, by `proxy/NAME`. A proxy that no tenant names belongs to no tenant.
     Proxy(String),
     /// A token of a tenant.
     Token(String, TokenHash),
@@ -105,7 +105,7 @@ impl Tenants {
     /// Finds the caller as [`Tenants::caller`] does, for all requests of a stream or a connection.
     ///
     /// # Errors
-    /// As [`Tenants::caller`].
+    /// The errors of [`Tenants::caller`].
     pub fn session(&self, peer: Option<&Peer>, token: Option<Token<'_>>) -> Result<Session, Status> {
         let proof = proof(peer.and_then(Peer::identity), token)?;
         let generation = self.0.current.load().generation;
@@ -150,7 +150,7 @@ fn proof(identity: Option<&Identity>, token: Option<Token<'_>>) -> Result<Proof,
         (None, Some(identity)) => Ok(match identity.role() {
             Role::Client => Proof::Certificate(identity.name().to_owned()),
             Role::Proxy => Proof::Proxy(format!("{PROXY}{}", identity.name())),
-            // The table of roles has decided about the others.
+            // The table of roles has already decided about the other roles.
             _ => Proof::Role,
         }),
         (None, None) => Err(Reason::UnknownToken.status("the request needs a token of a tenant, or a certificate")),
@@ -191,7 +191,7 @@ impl Session {
     /// Finds the caller again if the tenants were replaced.
     ///
     /// # Errors
-    /// As [`Tenants::caller`]: the token or certificate no longer belongs to a tenant.
+    /// The errors of [`Tenants::caller`]: the token or certificate no longer belongs to a tenant.
     pub fn refresh(&mut self) -> Result<(), Status> {
         let Some(tenants) = &self.tenants else { return Ok(()) };
         let generation = tenants.0.current.load().generation;

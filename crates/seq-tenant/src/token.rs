@@ -29,7 +29,7 @@ pub struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// Splits a token into its parts; `None` if the text cannot be a token.
+    /// Splits a token into its parts; returns `None` if the text cannot be a token.
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Token<'a>> {
         let (tenant, secret) = text.split_once('.').filter(|_| text.len() <= MAX_BYTES)?;
@@ -63,12 +63,12 @@ impl fmt::Debug for Token<'_> {
     }
 }
 
-/// SHA-256 of a secret, in files `sha256:` and 64 hexadecimal digits.
+/// SHA-256 of a secret. In files it has the form `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    /// Parses a hash; `None` for any other form.
+    /// Parses a hash; returns `None` for any other form.
     #[must_use]
     pub fn parse(text: &str) -> Option<TokenHash> {
         let digits = text.strip_prefix(SCHEME).filter(|digits| digits.len() == 64)?;
@@ -102,7 +102,7 @@ impl fmt::Display for TokenHash {
 /// Generates a token of a tenant. It is overwritten in memory when dropped.
 ///
 /// # Errors
-/// When the system has no random bytes.
+/// If the system has no random bytes.
 pub fn generate(tenant: &str) -> Result<(Zeroizing<String>, TokenHash), getrandom::Error> {
     let mut bytes = Zeroizing::new([0; SECRET_BYTES]);
     getrandom::fill(&mut *bytes)?;

@@ -20,13 +20,13 @@ use seq_proto::v1;
 use crate::net;
 use crate::report::Report;
 
-/// How often a node checks whether it should leave.
+/// Interval at which a node checks whether it should leave.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How long a node may take to hand everything over, and then to end.
+/// Time for a node to hand over all sections, and then time to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The nodes that run, by name.
+/// The running nodes, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes(Rc<RefCell<Inner>>);
 
@@ -38,13 +38,13 @@ struct Inner {
 }
 
 impl Nodes {
-    /// The status of a node, while it runs.
+    /// Returns the status of a node, or `None` if it does not run.
     #[must_use]
     pub fn status(&self, name: &str) -> Option<v1::AllocStatus> {
         self.0.borrow().running.get(name).map(Allocator::status)
     }
 
-    /// Requests a node to hand everything over and to end.
+    /// Requests a node to hand over all sections and to end.
     pub(crate) fn leave(&self, name: &str) {
         self.0.borrow_mut().leaving.insert(name.to_owned());
     }
@@ -53,12 +53,12 @@ impl Nodes {
         self.0.borrow().leaving.contains(name)
     }
 
-    /// Whether a node has ended after such a request.
+    /// Returns whether a node has ended after such a request.
     pub(crate) fn has_left(&self, name: &str) -> bool {
         self.0.borrow().left.contains(name)
     }
 
-    /// Forgets a node that ended.
+    /// Forgets a node that has ended.
     pub(crate) fn forget(&self, name: &str) {
         let mut inner = self.0.borrow_mut();
         inner.running.remove(name);
@@ -78,21 +78,21 @@ pub struct Node {
     pub options: AllocOptions,
     /// The clocks of its machine.
     pub clock: Clock,
-    /// Where it is found while it runs.
+    /// Registry of nodes that lists it while it runs.
     pub nodes: Nodes,
-    /// Where its end would be noted.
+    /// Report that notes its end.
     pub report: Report,
 }
 
 /// Runs a node until it crashes, or until it has left.
 ///
 /// # Errors
-/// When it cannot start, or ends by itself: neither may happen.
+/// If the node cannot start, or ends by itself; neither may happen.
 pub async fn run(node: Node) -> turmoil::Result {
     let Node { spec, name, options, clock, nodes, report } = node;
     let (set, tasks) = (spec.name.clone(), TaskGroup::new());
     let listener = net::listen().await?;
-    // One listener for callers and peers: a host of the simulated network has one.
+    // One listener for callers and peers, because a host of the simulated network has only one.
     let (advertise, advertise_to_peers) = (net::addr(&name), None);
     let config =
         AllocConfig { spec, name: name.clone(), advertise, advertise_to_peers, replace: false, options, clock };
@@ -124,12 +124,12 @@ pub async fn run(node: Node) -> turmoil::Result {
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    // The order in which the program ends, too.
+    // The same order in which the program ends.
     let is_empty = allocator.drain(PATIENCE).await;
     report.count(if is_empty { "nodes left with nothing" } else { "nodes left with sections" });
     tasks.shutdown(PATIENCE).await?;
     report.note(format_args!("{name} has left"));
     nodes.0.borrow_mut().left.insert(name);
-    // Its process is gone; its host ends with the connections, which are not closed here.
+    // Its process is gone. Its host ends with the connections, which are not closed here.
     std::future::pending().await
 }

@@ -17,20 +17,20 @@ use crate::report::Report;
 /// Deadline of a call: more than a failover takes.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Calls of one backend in flight at a time.
+/// Most calls of one backend in flight.
 const CONCURRENT: usize = 3;
 
-/// Most numbers in one item: sometimes past a step.
+/// Most numbers in one item: sometimes more than a step.
 const MAX_COUNT: u32 = 120;
 
 /// Most items in one batch; uids may repeat.
 const MAX_ITEMS: usize = 6;
 
-/// Advances are to a number around the largest number of the uid, up to past a step.
+/// Range of advances: around the largest number of the uid, and sometimes beyond a step.
 const ADVANCES: AdvanceRange =
     AdvanceRange { below: 20, width: 150, deadline: DEADLINE, pause: Duration::from_millis(50) };
 
-/// The history of all calls. Clones are the same.
+/// The history of all calls. Clones share it.
 #[derive(Clone, Debug)]
 pub struct History {
     inner: Rc<RefCell<Inner>>,
@@ -41,19 +41,19 @@ pub struct History {
 #[derive(Debug)]
 struct Inner {
     checker: Checker,
-    /// Violations that were reported.
+    /// Number of violations that were reported.
     reported: usize,
     order: bool,
     served: BTreeSet<User>,
 }
 
 impl History {
-    /// No call was made for any of `uids`.
+    /// Creates a history without calls for any of `uids`.
     #[must_use]
     pub fn new(uids: impl IntoIterator<Item = u64>, report: Report) -> History {
         let uids: Rc<[u64]> = uids.into_iter().collect();
         let mut checker = Checker::new(uids.len());
-        // All backends are in it, from the first number on.
+        // The history has the calls of all backends, from the first number.
         checker.complete();
         let inner = Inner { checker, reported: 0, served: BTreeSet::new(), order: true };
         History { inner: Rc::new(RefCell::new(inner)), uids, report }
@@ -64,18 +64,19 @@ impl History {
         self.inner.borrow_mut().served.clear();
     }
 
-    /// Whether every uid got a number since [`History::expect_all`].
+    /// Returns whether every uid got a number since [`History::expect_all`].
     #[must_use]
     pub fn all_served(&self) -> bool {
         self.inner.borrow().served.len() == self.uids.len()
     }
 
-    /// Checks only what needs no clock: numbers are well-formed and unique.
+    /// Restricts the check to properties that need no clock: numbers are well-formed and unique.
     pub fn unordered(&self) {
         self.inner.borrow_mut().order = false;
     }
 
-    /// From here on sections change owner only by handover: every item gets its number, and no number is missing.
+    /// Requires a seamless history: from here on sections change owner only by handover, so every item gets its number,
+    /// and no number is missing.
     pub fn seamless(&self) {
         self.inner.borrow_mut().checker.seamless();
     }
@@ -112,7 +113,7 @@ impl History {
             self.report.violation(format_args!("uid {uid}: {violation:?}"));
         }
         inner.reported = inner.checker.details().len();
-        // Without details: in a seamless history, an item without a number.
+        // A violation without details is an item without a number, in a seamless history.
         if tally.violations() > inner.reported as u64 {
             self.report.violation(format_args!("{tally:?}, {:?}", inner.checker.phantoms()));
         }
@@ -164,9 +165,9 @@ impl seq_load::caller::History for History {
 /// One backend.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Nodes it knows at its start.
+    /// Nodes that it knows at its start.
     pub seeds: Vec<String>,
-    /// The history it writes.
+    /// The history that it adds its calls to.
     pub history: History,
     /// Longest pause between two calls.
     pub pause: Duration,
@@ -175,7 +176,7 @@ pub struct Caller {
 /// Sends calls until the run is over.
 ///
 /// # Errors
-/// Never; a violation goes into the report.
+/// Never; violations go into the report.
 pub async fn run(caller: Caller) -> turmoil::Result {
     let Caller { seeds, history, pause } = caller;
     let client = loop {

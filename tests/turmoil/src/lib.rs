@@ -1,16 +1,17 @@
 //! The real services on a simulated network: tonic, Raft, StoreSvr, AllocSvr and the SDK, unchanged, under partitions,
 //! held and lost messages, crashes and restarts.
 //!
-//! One seed determines everything: the faults, the latencies, the order of tasks, the requests of clients. Time is
-//! simulated, so a run takes a small part of it, and the same seed makes the same run, message for message. A run has
-//! two phases. While faults are injected, no promise may break; then everything heals, and everything must work again.
+//! One seed determines everything: the faults, the latencies, the order of tasks, and the requests of clients. Time is
+//! simulated, so a run takes a small part of it in real time, and the same seed makes the same run, message for
+//! message. A run has two phases. While faults are injected, no promise may break; then all faults are repaired, and
+//! everything must work again.
 //!
 //! [`net`] replaces sockets, [`world`] runs the hosts and injects faults, [`store`] and [`alloc`] start members and
 //! nodes, [`raiser`] and [`caller`] are clients that check their responses, [`report`] records events, and [`seeds`]
 //! runs a world for many seeds.
 //!
-//! **Architecture Invariant:** nothing here runs on a thread of its own, reads a clock, or draws a number that the seed
-//! does not decide.
+//! **Architecture Invariant:** no code here runs on a thread of its own, reads a clock, or draws a number that does not
+//! depend on the seed.
 
 #[cfg(not(tokio_unstable))]
 compile_error!("without `--cfg tokio_unstable` no run can be repeated: build in `tests/turmoil`, without RUSTFLAGS");

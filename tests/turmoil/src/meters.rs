@@ -9,10 +9,10 @@ use metrics::{
     Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit, with_local_recorder,
 };
 
-/// Labels that are the same for all that is counted here.
+/// Labels with the same value in all counters.
 const LEFT_OUT: [&str; 3] = ["set", "node", "via"];
 
-/// The counters of one run. Clones are the same.
+/// The counters of one run. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Meters(Arc<Mutex<BTreeMap<Key, Arc<Meter>>>>);
 
@@ -21,18 +21,18 @@ struct Meter(Mutex<Count>);
 
 #[derive(Debug, Default)]
 struct Count {
-    /// Of earlier processes: a counter that is set to a smaller value begins anew.
+    /// Sum of earlier processes: a counter that is set to a smaller value begins anew.
     before: u64,
     now: u64,
 }
 
 impl Meters {
-    /// Counts what `run` does on this thread.
+    /// Counts the metrics of `run` on this thread.
     pub fn during<T>(&self, run: impl FnOnce() -> T) -> T {
         with_local_recorder(self, run)
     }
 
-    /// The counters that are not 0.
+    /// Returns the counters that are not 0.
     #[must_use]
     pub fn sums(&self) -> BTreeMap<String, u64> {
         let meters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +65,7 @@ impl CounterFn for Meter {
     }
 }
 
-/// A counter's name with the labels of its kind.
+/// Returns the name of a counter with the labels of its kind.
 fn name(key: &Key) -> String {
     let labels = key.labels().filter(|label| !LEFT_OUT.contains(&label.key()));
     labels.fold(key.name().to_owned(), |name, label| format!("{name} {}={}", label.key(), label.value()))

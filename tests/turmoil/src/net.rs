@@ -12,7 +12,7 @@ use turmoil::net::{TcpListener, TcpStream};
 /// The port of every host.
 pub const PORT: u16 = 7_000;
 
-/// The address of a host.
+/// Returns the address of a host.
 #[must_use]
 pub fn addr(name: &str) -> String {
     format!("{name}:{PORT}")
@@ -21,7 +21,7 @@ pub fn addr(name: &str) -> String {
 /// Listens on the current host.
 ///
 /// # Errors
-/// When the host already listens.
+/// If the host listens already.
 pub async fn listen() -> io::Result<Listener> {
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
     Ok(Listener::new(futures::stream::unfold(listener, |listener| async move {
@@ -30,7 +30,7 @@ pub async fn listen() -> io::Result<Listener> {
     })))
 }
 
-/// Connects from the current host, when the first call is made.
+/// Returns a channel that connects from the current host when the first call is made.
 pub fn dial(endpoint: Endpoint) -> Channel {
     endpoint.connect_with_connector_lazy(tower::service_fn(|to: Uri| async move {
         let (Some(host), Some(port)) = (to.host(), to.port_u16()) else {

@@ -1,8 +1,8 @@
 //! Bare clients of the store's control service. They check that no acknowledged ceiling is lost, no epoch is granted to
 //! two nodes, and no request of an old incarnation or epoch is accepted.
 //!
-//! A raiser registers like an AllocSvr and raises the ceilings of its sections. Half of its raises request 1: the store
-//! never lowers a ceiling, so the response has the stored one, after any raises of others.
+//! A raiser registers like an AllocSvr and raises the ceilings of its sections. Half of its raises are to 1: the store
+//! never lowers a ceiling, so the response has the stored ceiling, including the raises of others.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,14 +23,14 @@ use tonic_types::StatusExt;
 use crate::net;
 use crate::report::Report;
 
-/// How long one call to one member may take: a commit takes two round trips, and an election less than a second.
+/// Timeout of one call to one member: a commit takes two round trips, and an election less than a second.
 const CALL: Duration = Duration::from_millis(500);
 
-/// Wait after no member responded.
+/// Pause after no member responded.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// As an AllocSvr's: a leader that none of them reaches for half a lease transfers leadership, so it is longer than a
-/// turn that waits for [`CALL`] at the other members.
+/// Lease, as of an AllocSvr. A leader that no AllocSvr reaches for half a lease transfers leadership, so the lease is
+/// longer than a turn that waits for [`CALL`] at the other members.
 const LEASE_MS: u64 = 2_000;
 
 /// Most sections in one call.
@@ -40,11 +40,11 @@ const BATCH: usize = 4;
 const SESSION_OVER: [Reason; 4] =
     [Reason::OtherIncarnation, Reason::OtherRenewal, Reason::UnknownNode, Reason::OtherPredecessor];
 
-/// A refusal for good.
+/// A permanent refusal.
 #[derive(Debug)]
 struct Refused {
     reason: String,
-    /// The number on record that it is about; 0 where it is about none.
+    /// The number on record that it concerns; 0 if it concerns none.
     current: u64,
 }
 
@@ -56,7 +56,7 @@ impl Refused {
     }
 }
 
-/// The responses that all raisers together received. Clones are the same.
+/// The responses that all raisers together received. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Ceilings {
     known: Rc<RefCell<Known>>,
@@ -76,7 +76,7 @@ struct Known {
 }
 
 impl Ceilings {
-    /// No response yet about any of `sections` sections.
+    /// Creates an empty record of `sections` sections.
     #[must_use]
     pub fn new(sections: usize, report: Report) -> Ceilings {
         let known = Known {
@@ -88,13 +88,13 @@ impl Ceilings {
         Ceilings { known: Rc::new(RefCell::new(known)), report }
     }
 
-    /// Sections whose ceiling was raised since everything healed.
+    /// Returns the number of sections whose ceiling was raised since everything healed.
     #[must_use]
     pub fn raised_again(&self) -> usize {
         self.known.borrow().raised_again.len()
     }
 
-    /// The acknowledged ceilings and epochs: the response to a request from now on may not fall below them.
+    /// Returns the acknowledged ceilings and epochs. The response to a later request may not be below them.
     fn floors(&self) -> (Vec<u64>, Vec<u64>) {
         let known = self.known.borrow();
         (known.acknowledged.clone(), known.epochs.clone())
@@ -145,7 +145,7 @@ pub struct Raiser {
     pub set: String,
     /// Addresses of the store's members.
     pub stores: Vec<String>,
-    /// The responses of raisers.
+    /// The responses that all raisers received.
     pub ceilings: Ceilings,
 }
 
@@ -158,7 +158,7 @@ struct Session {
 /// Runs one incarnation after the other until the run is over.
 ///
 /// # Errors
-/// Never; what is wrong is a violation in the report.
+/// Never; errors are violations in the report.
 pub async fn run(raiser: Raiser) -> turmoil::Result {
     let pool = Pool::with_dial(1, Dial::new(net::dial));
     let mut link = Link { pool, members: raiser.stores.clone(), turn: 0, report: raiser.ceilings.report.clone() };
@@ -201,7 +201,7 @@ async fn register(raiser: &Raiser, link: &mut Link) -> Option<Session> {
     }
 }
 
-/// Whether a raise by an incarnation that is over is refused.
+/// Returns whether a raise by an incarnation that is over is refused.
 async fn is_refused(raiser: &Raiser, link: &mut Link, session: Session) -> bool {
     let request = raises(session, &[(0, 1, 1)]);
     let answer = link.call(request, async |mut to, request| to.raise_ceilings(request).await).await;
@@ -209,7 +209,7 @@ async fn is_refused(raiser: &Raiser, link: &mut Link, session: Session) -> bool 
     !matches!(answer, Some(Ok(_)))
 }
 
-/// Renews and raises until the incarnation ends; `None` when the run is over.
+/// Renews and raises until the incarnation ends; returns `None` if the run is over.
 async fn live(raiser: &Raiser, link: &mut Link, session: Session) -> Option<()> {
     let (ceilings, report) = (&raiser.ceilings, &raiser.ceilings.report);
     let mut owned: Vec<(u32, u64)> = Vec::new();
@@ -247,7 +247,8 @@ async fn live(raiser: &Raiser, link: &mut Link, session: Session) -> Option<()> 
     }
 }
 
-/// Raises a few of the owned sections, now and then under an epoch that is over; `Err` when the incarnation is over.
+/// Raises a few of the owned sections, now and then under an epoch that is over. Returns `Err` if the incarnation is
+/// over.
 async fn raise(
     raiser: &Raiser,
     link: &mut Link,
@@ -298,7 +299,7 @@ fn raises(session: Session, raises: &[(u32, u64, u64)]) -> RaiseCeilingsRequest 
         sections: raises.iter().map(|raise| raise.0).collect(),
         epochs: raises.iter().map(|raise| raise.1).collect(),
         ceilings: raises.iter().map(|raise| raise.2).collect(),
-        // Whole, because no routes are kept; the response's ownership update is not read.
+        // A whole update, because no routes are kept; the update in the response is not read.
         route_version: 0,
     }
 }
@@ -312,7 +313,7 @@ struct Link {
 }
 
 impl Link {
-    /// Retries until a leader responds or refuses with a permanent reason; `None` when the run is over before.
+    /// Retries until a leader responds or refuses with a permanent reason; returns `None` if the run is over before.
     async fn call<Q: Clone, A>(
         &mut self,
         request: Q,

@@ -1,7 +1,7 @@
-//! What happened in a run: the last events for people, counts of situations, and the first promise that was broken.
+//! The report of a run: the last events for people, counts of situations, and the first broken promise.
 //!
-//! Everything runs on one thread, so the report are shared without locks. Events also go to the trace, which makes them
-//! part of what a seed must repeat.
+//! Everything runs on one thread, so the report is shared without locks. Events also go to the trace, so a seed must
+//! repeat them, too.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -9,10 +9,10 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Events kept for the report of a failure: the last seconds of a run, on a few screens.
+/// Events kept for the report of a failure: the last seconds of a run, which fill a few screens.
 const KEPT: usize = 120;
 
-/// The report of one run. Clones are the same report.
+/// The report of one run. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Report(Rc<Inner>);
 
@@ -28,7 +28,7 @@ struct Inner {
 }
 
 impl Report {
-    /// Simulated time since the start.
+    /// Returns the simulated time since the start.
     #[must_use]
     pub fn now(&self) -> Duration {
         turmoil::sim_elapsed().unwrap_or_else(|| self.0.now.get())
@@ -62,44 +62,44 @@ impl Report {
         }
     }
 
-    /// How often each situation happened.
+    /// Returns how often each situation happened.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.0.counts.borrow().clone()
     }
 
-    /// How often a situation happened.
+    /// Returns how often a situation happened.
     #[must_use]
     pub fn times(&self, situation: &str) -> u64 {
         self.0.counts.borrow().get(situation).copied().unwrap_or(0)
     }
 
-    /// A promise was broken. The run ends with the first one.
+    /// Notes a broken promise. The run ends with the first violation.
     pub fn violation(&self, what: impl fmt::Display) {
         self.note(format_args!("VIOLATION: {what}"));
         self.0.violation.borrow_mut().get_or_insert_with(|| what.to_string());
     }
 
-    /// The first broken promise.
+    /// Returns the first broken promise.
     #[must_use]
     pub fn first_violation(&self) -> Option<String> {
         self.0.violation.borrow().clone()
     }
 
-    /// The last events, oldest first.
+    /// Returns the last events, starting with the oldest.
     #[must_use]
     pub fn last_events(&self) -> String {
         self.0.events.borrow().iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// A member of the store began to lead.
+    /// Notes that a member of the store began to lead.
     pub fn leads(&self, name: &str) {
         self.note(format_args!("{name} leads"));
         self.count("elections");
         *self.0.leader.borrow_mut() = Some(name.to_owned());
     }
 
-    /// The member that began to lead last.
+    /// Returns the member that most recently began to lead.
     #[must_use]
     pub fn leader(&self) -> Option<String> {
         self.0.leader.borrow().clone()
@@ -110,7 +110,7 @@ impl Report {
         self.0.is_healed.set(true);
     }
 
-    /// Whether everything must work from now on.
+    /// Returns whether everything must work from now on.
     #[must_use]
     pub fn is_healed(&self) -> bool {
         self.0.is_healed.get()
@@ -121,7 +121,7 @@ impl Report {
         self.0.is_over.set(true);
     }
 
-    /// Whether clients should end.
+    /// Returns whether clients should end.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.is_over.get()

@@ -1,16 +1,16 @@
 //! Runs a world for many seeds, each in a process of its own, and prints the command that repeats a failing seed.
 //!
-//! A process of its own, because tokio numbers tasks per process and ends them in an order that depends on the numbers;
-//! and because a service that finds an invariant broken ends its process.
+//! Each seed has a process of its own for two reasons: tokio numbers tasks per process and ends them in an order that
+//! depends on the numbers, and a service that finds a broken invariant ends its process.
 //!
-//! | variable | what it does |
+//! | variable | effect |
 //! |---|---|
-//! | `TURMOIL_SEEDS=N` | runs the seeds 0 to N-1 instead of as many as the test has by itself |
-//! | `TURMOIL_SEED=N` | runs this seed only, in this process |
+//! | `TURMOIL_SEEDS=N` | runs the seeds 0 to N-1 instead of the test's own number of seeds |
+//! | `TURMOIL_SEED=N` | runs only this seed, in this process |
 //! | `TURMOIL_LOG=1` | with one seed, prints the services' logs |
 //! | `TURMOIL_MESSAGES=1` | with one seed, traces every message, too |
 //!
-//! A test fails if no seed reaches a situation that the test is made for: it would have shown nothing.
+//! A test fails if no seed reaches a situation for which the test is made, because it would have shown nothing.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -20,7 +20,7 @@ use crate::meters::Meters;
 use crate::trace::{Detail, Trace};
 use crate::world::Failure;
 
-/// What a run met, and how long it was.
+/// Counts of the situations that a run reached, and its simulated time.
 pub type Outcome = Result<(BTreeMap<&'static str, u64>, Duration), Failure>;
 
 const SEEDS: &str = "TURMOIL_SEEDS";
@@ -28,7 +28,7 @@ const SEED: &str = "TURMOIL_SEED";
 const LOG: &str = "TURMOIL_LOG";
 const MESSAGES: &str = "TURMOIL_MESSAGES";
 
-/// Prefix of the lines by which a run reports to its parent process.
+/// Prefix of the lines through which a run reports to its parent process.
 const MARK: &str = "turmoil: ";
 
 /// The report of one run.
@@ -43,7 +43,7 @@ struct Report {
 /// Runs a world for `seeds` seeds, as the test of this name.
 ///
 /// # Panics
-/// When a seed fails, with the command that repeats it, and when one of `must_happen` never happened.
+/// If a seed fails, with the command that repeats it, or if a situation of `must_happen` never happened.
 pub fn check(test: &str, seeds: u64, must_happen: &[&str], run: impl Fn(u64) -> Outcome) {
     if let Some(seed) = variable(SEED) {
         return run_here(test, seed, run);
@@ -65,11 +65,11 @@ pub fn check(test: &str, seeds: u64, must_happen: &[&str], run: impl Fn(u64) -> 
     }
 }
 
-/// Requires that a seed of the test of this name makes the same run each time, message for message, and another seed
-/// another.
+/// Checks that a seed of the test of this name makes the same run each time, message for message, and that another seed
+/// makes another run.
 ///
 /// # Panics
-/// When that is not so.
+/// If either does not hold.
 pub fn check_repeats(test: &str, seed: u64) {
     let first = run_apart(test, seed, true).trace;
     assert_eq!(run_apart(test, seed, true).trace, first, "{test}: seed {seed} went another way the second time");
@@ -93,11 +93,11 @@ fn run_here(test: &str, seed: u64, run: impl Fn(u64) -> Outcome) {
     }
 }
 
-/// Runs one seed in a process of its own.
+/// Runs one seed in a separate process.
 fn run_apart(test: &str, seed: u64, with_messages: bool) -> Report {
     let binary = std::env::current_exe().expect("a test knows its program");
     let mut command = Command::new(binary);
-    // The events are more useful than the place of the panic.
+    // The events are more useful than the location of the panic.
     command.args([test, "--exact", "--nocapture"]).env(SEED, seed.to_string()).env("RUST_BACKTRACE", "0");
     if with_messages {
         command.env(MESSAGES, "1");

@@ -1,4 +1,4 @@
-//! A member of the store as a host: the real one, with its disk in memory. The disk outlives crashes.
+//! A member of the store as a host: the real member, with its disk in memory. The disk outlives crashes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use seq_store::{DataDir, Dial, MemoryDisk, Sockets, Store, StoreConfig, StoreOpt
 use crate::net;
 use crate::report::Report;
 
-/// How often a member checks whether it leads: often enough that no effective leadership is missed.
+/// Interval at which a member checks whether it leads: short enough that no effective leadership is missed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Options of a member, for each of its starts.
@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub struct Member {
     /// The set.
     pub spec: SetSpec,
-    /// Which of its stores.
+    /// Raft id of the member among the set's stores.
     pub id: u64,
     /// Its disk.
     pub disk: Arc<MemoryDisk>,
@@ -27,14 +27,14 @@ pub struct Member {
     pub options: StoreOptions,
     /// The clocks of its machine.
     pub clock: Clock,
-    /// Where it is noted when it leads.
+    /// Report that notes when it leads.
     pub report: Report,
 }
 
 /// Runs a member until it crashes.
 ///
 /// # Errors
-/// When it cannot start, or ends by itself: neither may happen.
+/// If the member cannot start, or ends by itself; neither may happen.
 pub async fn run(member: Member) -> turmoil::Result {
     let Member { spec, id, disk, options, clock, report } = member;
     let name = spec.stores.iter().find(|store| store.id == id).expect("the set has the store").name.clone();
@@ -47,7 +47,7 @@ pub async fn run(member: Member) -> turmoil::Result {
         form: false,
         sockets: Sockets {
             peers: net::listen().await?,
-            // A host of the simulated network has one listener.
+            // A host of the simulated network has only one listener.
             raft: None,
             admin: None,
         },

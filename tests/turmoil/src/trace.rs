@@ -1,7 +1,7 @@
-//! The trace of a run as one number: every message on the network and every line that the services log goes into it.
+//! The trace of a run as one number, a hash of every message on the network and every line that the services log.
 //!
-//! A message counts with its time, sender and receiver, without its bytes: HTTP puts the date of the real clock into
-//! responses. Two runs with the same trace are the same run. With `TURMOIL_LOG` set all of it is also printed.
+//! A message counts with its time, sender and receiver, without its bytes, because HTTP puts the date of the real clock
+//! into responses. Two runs with the same trace are the same run. If `TURMOIL_LOG` is set, the trace is also printed.
 
 use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hasher};
@@ -11,7 +11,7 @@ use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// How much of a run is traced.
+/// Extent of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// The services' logs, and the events in the report.
@@ -30,24 +30,24 @@ pub struct Trace {
 
 #[derive(Debug, Default)]
 struct State {
-    // With fixed keys: the same in every process.
+    // With fixed keys, so that it is the same in every process.
     hasher: DefaultHasher,
     events: u64,
 }
 
 impl Trace {
-    /// An empty trace.
+    /// Creates an empty trace.
     #[must_use]
     pub fn new(detail: Detail, is_printed: bool) -> Trace {
         Trace { detail, is_printed, state: Arc::default() }
     }
 
-    /// Traces what `run` does.
+    /// Traces the messages and logs of `run`.
     pub fn during<T>(&self, run: impl FnOnce() -> T) -> T {
         tracing::subscriber::with_default(self.clone(), run)
     }
 
-    /// The trace so far, and how many events it has.
+    /// Returns the trace so far, and its number of events.
     #[must_use]
     pub fn sum(&self) -> (u64, u64) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,7 +106,7 @@ impl Visit for Line {
     }
 }
 
-/// Takes what comes before the bytes of a message.
+/// Writer that keeps only the part before the bytes of a message.
 struct Opening<'a>(&'a mut String);
 
 impl fmt::Write for Opening<'_> {

@@ -1,7 +1,7 @@
 //! A whole set on a simulated network, under faults.
 //!
-//! The driver is outside of all hosts: it steps the simulation, breaks and repairs by the seed, and stops at the first
-//! violation. A link has one fault at a time, because the network does not combine them.
+//! The driver is outside of all hosts: it steps the simulation, injects faults and repairs them by the seed, and stops
+//! at the first violation. A link has one fault at a time, because the network does not combine faults.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::raiser::{self, Ceilings, Raiser};
 use crate::report::Report;
 use crate::store;
 
-/// How far time goes in one step. Messages travel between steps, so it is also the finest latency.
+/// Simulated time of one step. Messages travel between steps, so it is also the smallest latency.
 const TICK: Duration = Duration::from_millis(5);
 
 /// Latency of a message: one region, with a tail.
@@ -31,45 +31,46 @@ const SECTIONS: u64 = 6;
 /// Uids of a section.
 const SECTION_SIZE: u32 = 100;
 
-/// Uids that are used in each section: few, so that requests for one meet.
+/// Uids that are used in each section: few, so that requests for the same uid meet.
 const UIDS_PER_SECTION: u64 = 2;
 
-/// How far a ceiling is raised at a time: a few calls, so that the store is always needed.
+/// Distance of one raise of a ceiling: a few calls, so that the store is always needed.
 const STEP: u64 = 100;
 
-/// Entries between two snapshots, and those kept behind one: few, so that a member that was away needs a snapshot.
+/// Entries between two snapshots, and entries kept behind a snapshot: few, so that a member that was away needs a
+/// snapshot.
 const SNAPSHOT_EVERY: u64 = 100;
 const LOG_KEPT: u64 = 20;
 
-/// How long the candidates must be the same before sections are rebalanced: short, so that it happens in a run.
+/// Time without a change of candidates before sections are rebalanced: short, so that it happens in a run.
 const REBALANCE_AFTER: Duration = Duration::from_secs(2);
 
 /// Time between two faults.
 const FAULT_EVERY: (f64, f64) = (0.1, 2.0);
 
-/// How long a fault stays.
+/// Duration of a fault.
 const FAULT_FOR: (f64, f64) = (0.05, 5.0);
 
-/// How long the network stays split: mostly longer than a lease.
+/// Duration of a split of the network: mostly longer than a lease.
 const SPLIT_FOR: (f64, f64) = (2.0, 8.0);
 
-/// How long a crashed host stays down.
+/// Time for which a crashed host stays down.
 const DOWN_FOR: (f64, f64) = (0.05, 4.0);
 
 /// Size and clocks of a world.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// AllocSvrs.
+    /// Number of AllocSvrs.
     pub allocs: usize,
-    /// Bare callers of the store, each under the name of an AllocSvr.
+    /// Number of bare callers of the store, each under the name of an AllocSvr.
     pub raisers: usize,
-    /// Backends.
+    /// Number of backends.
     pub callers: usize,
-    /// How clocks run.
+    /// Rates of clocks.
     pub rates: Rates,
 }
 
-/// The store has three members everywhere: one may be away.
+/// The store has three members in all shapes, and a member may be away.
 const STORES: u64 = 3;
 
 /// A running world.
@@ -81,7 +82,7 @@ pub struct World {
     /// Hosts that may end and start again.
     hosts: BTreeMap<String, HostState>,
     disks: BTreeMap<String, std::sync::Arc<MemoryDisk>>,
-    /// Every host on the network.
+    /// Names of all hosts on the network.
     names: Vec<String>,
     links: BTreeMap<(usize, usize), Fault>,
     elapsed: Duration,
@@ -111,16 +112,16 @@ enum FaultKind {
     Hold,
 }
 
-/// Why a run failed.
+/// Failure of a run.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What was wrong.
+    /// The broken promise, or the error.
     pub what: String,
-    /// What happened before.
+    /// The last events before it.
     pub events: String,
 }
 
-/// The set of a world.
+/// Returns the set of a world.
 fn spec(allocs: usize) -> SetSpec {
     let store = |id| {
         let name = format!("s{id}");
@@ -143,7 +144,7 @@ fn spec(allocs: usize) -> SetSpec {
     }
 }
 
-/// An error with its causes.
+/// Returns the text of an error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
@@ -153,7 +154,7 @@ impl World {
     /// Builds a world and starts every host in it.
     #[must_use]
     pub fn new(seed: u64, shape: Shape) -> World {
-        // What the services draw themselves, on this thread.
+        // Seed of the numbers that the services draw themselves, on this thread.
         fastrand::seed(seed);
         let sim = Builder::new()
             .rng_seed(seed)
@@ -161,7 +162,7 @@ impl World {
             .tick_duration(TICK)
             .min_message_latency(LATENCY.0)
             .max_message_latency(LATENCY.1)
-            // Runs end by themselves.
+            // Runs end by themselves before this limit.
             .simulation_duration(Duration::from_secs(24 * 3_600))
             .build();
         let report = Report::default();
@@ -247,46 +248,46 @@ impl World {
         self.hosts.insert(name.to_owned(), HostState::Up);
     }
 
-    /// What happened.
+    /// Returns the report of the run.
     #[must_use]
     pub fn report(&self) -> &Report {
         &self.report
     }
 
-    /// The nodes that run.
+    /// Returns the running nodes.
     #[must_use]
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
     }
 
-    /// The responses of raisers.
+    /// Returns the responses that raisers received.
     #[must_use]
     pub fn ceilings(&self) -> &Ceilings {
         &self.ceilings
     }
 
-    /// The history of the backends.
+    /// Returns the history of the backends.
     #[must_use]
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Sections of the set.
+    /// Returns the number of sections in the set.
     #[must_use]
     pub fn sections(&self) -> usize {
         SECTIONS as usize
     }
 
-    /// Simulated time since the start.
+    /// Returns the simulated time since the start.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
-    /// Goes on for some time.
+    /// Continues for some time.
     ///
     /// # Errors
-    /// When a promise was broken.
+    /// If a promise was broken.
     pub fn run_for(&mut self, time: Duration) -> Result<(), Failure> {
         let end = self.elapsed + time;
         while self.elapsed < end {
@@ -295,10 +296,10 @@ impl World {
         Ok(())
     }
 
-    /// Goes on until something holds.
+    /// Continues until a condition holds.
     ///
     /// # Errors
-    /// When a promise was broken, or it does not hold in time.
+    /// If a promise was broken, or the condition does not hold in time.
     pub fn run_until(&mut self, what: &str, limit: Duration, holds: impl Fn(&World) -> bool) -> Result<(), Failure> {
         let end = self.elapsed + limit;
         while !holds(self) {
@@ -310,10 +311,10 @@ impl World {
         Ok(())
     }
 
-    /// Breaks things for some time, then stops breaking more.
+    /// Injects faults for some time, then injects no more.
     ///
     /// # Errors
-    /// When a promise was broken.
+    /// If a promise was broken.
     pub fn disturb_for(&mut self, time: Duration) -> Result<(), Failure> {
         self.next_fault = Some(self.elapsed);
         let outcome = self.run_for(time);
@@ -321,7 +322,7 @@ impl World {
         outcome
     }
 
-    /// Repairs everything and starts every host.
+    /// Repairs all links and starts every host.
     pub fn heal(&mut self) {
         let links: Vec<_> = self.links.keys().copied().collect();
         links.into_iter().for_each(|link| self.repair(link));
@@ -333,17 +334,17 @@ impl World {
         self.history.expect_all();
     }
 
-    /// Ends the clients and the run.
+    /// Ends the clients and the run; returns the counts of situations, and the simulated time.
     ///
     /// # Errors
-    /// When a promise was broken.
+    /// If a promise was broken.
     pub fn finish(mut self) -> Result<(BTreeMap<&'static str, u64>, Duration), Failure> {
         self.report.end();
         while !self.step()? {}
         Ok((self.report.counts(), self.elapsed))
     }
 
-    /// One step; returns whether every client has ended.
+    /// Performs one step; returns whether every client has ended.
     fn step(&mut self) -> Result<bool, Failure> {
         self.report.set_now(self.elapsed);
         self.repair_what_is_due();
@@ -364,7 +365,7 @@ impl World {
     }
 
     fn time(&mut self, (least, most): (f64, f64)) -> Duration {
-        // Short ones are more frequent: several in a row find more than one long one.
+        // Short times are more frequent: several short faults in a row find more than a long fault.
         Duration::from_secs_f64(least + (most - least) * self.rng.f64() * self.rng.f64())
     }
 
@@ -415,7 +416,7 @@ impl World {
                 self.leave(&name);
             }
             _ => {
-                // Its connections end without notice, as when a machine loses its power.
+                // The host's connections end without notice, as when a machine loses its power.
                 self.cut_off(a, time);
                 self.crash(a);
             }
@@ -428,7 +429,7 @@ impl World {
         self.split_off(&[host], time);
     }
 
-    /// Splits the network: some hosts reach each other and no other, and no other reaches them.
+    /// Splits the network: the hosts of the group reach only each other, and no other host reaches them.
     pub fn split(&mut self, group: &[&str], time: Duration) {
         self.report.count("networks split");
         let inside: Vec<usize> = group.iter().map(|name| self.index(name)).collect();
@@ -443,7 +444,8 @@ impl World {
         }
     }
 
-    /// Holds all messages between a host and those whose names begin with a letter, until they are released together.
+    /// Holds all messages between a host and the hosts whose names begin with a letter, until all are released
+    /// together.
     pub fn hold(&mut self, name: &str, others: char, time: Duration) {
         let host = self.index(name);
         for other in (0..self.names.len()).filter(|other| self.names[*other].starts_with(others)).collect::<Vec<_>>() {
@@ -451,10 +453,10 @@ impl World {
         }
     }
 
-    /// Where a host stands.
+    /// Returns the index of a host.
     ///
     /// # Panics
-    /// When there is no such host.
+    /// If there is no such host.
     #[must_use]
     pub fn index(&self, name: &str) -> usize {
         self.names.iter().position(|known| known == name).expect("a host of this world")
@@ -490,7 +492,7 @@ impl World {
         self.report.note(format_args!("repaired {a} {b}"));
     }
 
-    /// Crashes a host; clients do not crash.
+    /// Crashes a host, if enough others of its kind are up; clients do not crash.
     pub fn crash(&mut self, host: usize) {
         let name = self.names[host].clone();
         if !self.may_go(&name) {
@@ -502,7 +504,7 @@ impl World {
         self.end(&name, time);
     }
 
-    /// Requests a node to hand everything over and end, as a planned restart does.
+    /// Requests a node to hand over all sections and end, as a planned restart does.
     pub fn leave(&mut self, name: &str) {
         if name.starts_with('a') && self.may_go(name) {
             self.report.note(format_args!("{name} is asked to leave"));
@@ -511,7 +513,7 @@ impl World {
         }
     }
 
-    /// Whether a host is up, and enough others like it: two members of the store, or one node.
+    /// Returns whether a host is up, and enough others of its kind are: two members of the store, or one node.
     fn may_go(&self, name: &str) -> bool {
         let kind = &name[..1];
         let up = self.hosts.iter().filter(|(other, host)| other.starts_with(kind) && **host == HostState::Up).count();
@@ -519,7 +521,7 @@ impl World {
         up > least && self.hosts.get(name) == Some(&HostState::Up)
     }
 
-    /// Ends a host at once, with all its connections, and starts it again after some time.
+    /// Ends a host immediately, with all its connections, and starts it again after some time.
     fn end(&mut self, name: &str, time: Duration) {
         self.nodes.forget(name);
         self.sim.crash(name);
@@ -536,13 +538,13 @@ impl World {
         self.rng.u64(..end)
     }
 
-    /// Whether all hosts run, and none is about to end.
+    /// Returns whether all hosts run, and none is about to end.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.hosts.values().all(|host| *host == HostState::Up)
     }
 
-    /// How many sections the nodes own, by name, as they report it.
+    /// Returns the number of sections that each node owns, by name, as the nodes report it.
     #[must_use]
     pub fn owned(&self) -> BTreeMap<String, u32> {
         let owned = |name: &String| self.nodes.status(name).map(|status| (name.clone(), status.sections));

@@ -1,4 +1,4 @@
-//! Whole sets on a simulated network; see the crate for how they run, and `CONTRIBUTING.md` for how one is repeated.
+//! Whole sets on a simulated network. See the crate for how they run, and `CONTRIBUTING.md` for how a run is repeated.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use seq_turmoil::clocks::Rates;
 use seq_turmoil::seeds::{self, Outcome};
 use seq_turmoil::world::{Failure, Shape, World};
 
-/// Seeds of each random world in the gate: a minute of one core for all of them.
+/// Seeds of each random world in the gate: together they take a minute of one core.
 const SEEDS: u64 = 10;
 
-/// Seeds of wild clocks, which show what they break in about one of six.
+/// Seeds of worlds with wild clocks; about one in six seeds shows a violation of the order.
 const WILD_SEEDS: u64 = 40;
 
-/// How long faults are injected.
+/// Time during which faults are injected.
 const DISTURBED: Duration = Duration::from_secs(30);
 
 /// Handovers that are interrupted in one run.
 const INTERRUPTIONS: u32 = 6;
 
-/// How long it may take until everything works after everything healed: elections, failovers and the longest backoffs,
-/// many times over.
+/// Time within which everything must work after everything healed: many times the duration of elections, failovers and
+/// the longest backoffs.
 const HEALED: Duration = Duration::from_secs(30);
 
 /// The store alone, with bare clients.
 const STORE: Shape = Shape { allocs: 0, raisers: 2, callers: 0, rates: Rates::Sound };
 
-/// All of it.
+/// The whole system.
 const SYSTEM: Shape = Shape { allocs: 3, raisers: 0, callers: 2, rates: Rates::Sound };
 
 fn stores(seed: u64) -> Outcome {
@@ -52,7 +52,7 @@ fn acknowledged_ceilings_are_never_lost() {
     seeds::check("acknowledged_ceilings_are_never_lost", SEEDS, &must_happen, stores);
 }
 
-/// A member that was cut off for any time must not disturb the others when it is back.
+/// Checks that a member that was cut off for any time does not disturb the others when it is back.
 fn pre_vote(seed: u64) -> Outcome {
     let mut world = World::new(seed, STORE);
     let elected = |world: &World| world.report().leader().is_some();
@@ -105,7 +105,7 @@ fn numbers_are_given_out_once_and_in_order() {
     seeds::check("numbers_are_given_out_once_and_in_order", SEEDS, &must_happen, system);
 }
 
-/// Waits until all is calm: every uid is served, every node has sections.
+/// Waits until every uid is served and every node has sections.
 fn settle(world: &mut World) -> Result<(), Failure> {
     world.history().expect_all();
     world.run_until("every uid is answered", HEALED, |world| world.history().all_served())?;
@@ -114,16 +114,16 @@ fn settle(world: &mut World) -> Result<(), Failure> {
     })
 }
 
-/// A node that the store does not receive from loses its sections, and gets some when it is back. One backend reaches
-/// only that node, the other one all others. The last responses to the node are late, and clocks are as far apart as
-/// allowed.
+/// A node from which the store receives nothing loses its sections, and gets some when it is back. One backend reaches
+/// only that node, the other backend all other nodes. The last responses to the node are late, and the clocks are as
+/// far apart as allowed.
 fn cut_off_from_the_store(seed: u64) -> Outcome {
     let mut world = World::new(seed, Shape { rates: Rates::Extreme, ..SYSTEM });
     settle(&mut world)?;
     let name = format!("a{}", 1 + seed % 3);
     let late = Duration::from_millis(world.draw(450));
     world.hold(&name, 's', late);
-    // The messages that were held arrive, and then no other.
+    // The held messages arrive, and after them no other.
     world.run_for(late + Duration::from_millis(10))?;
     world.split(&[&name, "c2"], Duration::from_secs(8));
     world.run_until("the others own everything", Duration::from_secs(8), |world| {
@@ -144,7 +144,7 @@ fn a_node_cut_off_from_the_store_is_replaced_and_comes_back() {
     seeds::check(test, SEEDS / 2, &["failovers", "seqsvr_handovers_total outcome=made"], cut_off_from_the_store);
 }
 
-/// Each node is restarted as planned, one after the other, under load: invisible to clients.
+/// Restarts the nodes one after the other, as planned and under load, which clients must not notice.
 fn rolling_restart(seed: u64) -> Outcome {
     let mut world = World::new(seed, SYSTEM);
     settle(&mut world)?;
@@ -196,7 +196,7 @@ fn an_interrupted_move_ends_somewhere() {
     seeds::check("an_interrupted_move_ends_somewhere", SEEDS, &must_happen, interrupted_moves);
 }
 
-/// The order of numbers depends on the rates of clocks; that none is allocated twice does not.
+/// The order of numbers depends on the rates of clocks, but their uniqueness does not.
 fn wild_clocks(seed: u64) -> Outcome {
     let mut world = World::new(seed, Shape { rates: Rates::Wild, ..SYSTEM });
     world.history().unordered();
@@ -210,7 +210,7 @@ fn wild_clocks(seed: u64) -> Outcome {
 #[test]
 fn numbers_are_given_out_once_whatever_clocks_say() {
     let test = "numbers_are_given_out_once_whatever_clocks_say";
-    // They are out of order: the checker detects it when the bound on clocks does not hold.
+    // The numbers are out of order: the checker detects it when the bound on clocks does not hold.
     seeds::check(test, WILD_SEEDS, &["numbers answered", "answers out of order"], wild_clocks);
 }
 

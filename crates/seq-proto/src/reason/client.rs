@@ -1,12 +1,12 @@
 //! The reasons of failures that a client reports itself, because no server refused the request.
 //!
-//! **Invariant:** no name is one of a [`Reason`](super::Reason): a report has both in one field.
+//! **Invariant:** no name is also the name of a [`Reason`](super::Reason), because a report has both in one field.
 
 use std::fmt;
 
 use super::Outcome;
 
-/// Why a call failed without a refusal of the service.
+/// Reason why a call failed without a refusal of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientReason {
     /// The uid is in no set that the seeds know.
@@ -37,7 +37,7 @@ impl ClientReason {
         ClientReason::Other,
     ];
 
-    /// The name in reports, in capitals.
+    /// Returns the name in reports, in capitals.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,19 +51,19 @@ impl ClientReason {
         }
     }
 
-    /// The reason of this name.
+    /// Returns the reason of this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<ClientReason> {
         ClientReason::ALL.into_iter().find(|reason| reason.name() == name)
     }
 
-    /// Whether the same call can succeed later.
+    /// Returns whether the same call can succeed later.
     #[must_use]
     pub const fn is_retryable(self) -> bool {
         matches!(self, ClientReason::Unreachable | ClientReason::ConnectionLost | ClientReason::DeadlineExceeded)
     }
 
-    /// Whether the request may have taken effect.
+    /// Returns whether the request may have taken effect.
     #[must_use]
     pub const fn outcome(self) -> Outcome {
         match self {
@@ -72,7 +72,7 @@ impl ClientReason {
         }
     }
 
-    /// The description, as in the reference.
+    /// Returns the description, as in the reference.
     #[must_use]
     pub const fn doc(self) -> &'static str {
         match self {

@@ -88,7 +88,7 @@ fn transient_codes_have_a_retry_hint() {
     }
 }
 
-/// The string literals of a line of Python.
+/// Returns the string literals of a line of Python.
 fn literals(line: &str) -> impl Iterator<Item = &str> {
     line.split('"').skip(1).step_by(2)
 }

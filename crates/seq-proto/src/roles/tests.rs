@@ -24,7 +24,7 @@ fn holder(role: Role, set: &str) -> Identity {
     made.unwrap()
 }
 
-/// Every method, as `(service, method)`.
+/// Returns every method, as `(service, method)`.
 fn methods() -> impl Iterator<Item = (&'static str, &'static str)> {
     TABLE.iter().flat_map(|row| row.methods.iter().map(|method| (row.service, *method)))
 }
