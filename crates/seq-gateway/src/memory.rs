@@ -72,8 +72,8 @@ impl Memory {
         Received { body, memory: self.0.clone() }
     }
 
-    /// Returns a body whose bytes are counted until they are sent. The rest of the request is no longer counted, except
-    /// for the memory that a stream sets.
+    /// Returns a body whose bytes are counted until they are sent. Of the request itself only [`REQUEST_BYTES`] are still
+    /// counted, and the memory that a stream sets.
     pub(crate) fn send(self, body: Body, cx: &mut Context<'_>) -> Body {
         self.0.charge.set(REQUEST_BYTES);
         Body::new(Sent::new(body, self.0, cx))

@@ -110,7 +110,7 @@ impl Between {
         })
     }
 
-    /// Decodes a response. Its first facts are those of the responding set.
+    /// Decodes a response. The first facts in it describe the responding set.
     fn stated(&self, response: &v1::ExchangeResponse) -> Result<Stated, Status> {
         let sections = self.replicated.read(|state| state.set.as_ref().map(|set| set.layout.sections()));
         let sections = sections.ok_or_else(|| Status::unavailable("this set is not defined yet"))?;
@@ -138,7 +138,8 @@ impl Stated {
 /// Commits the new statements of a set about itself. Returns the other sets that new claims name.
 ///
 /// # Errors
-/// The proposal failed, or its command is refused; nothing is learned in this case.
+/// A proposal failed, or its command is refused. Nothing of this command is learned, but earlier commands with other
+/// claims of the set may have been.
 pub(crate) async fn learn(between: &Between, stated: &Stated) -> Result<Vec<SetId>, Status> {
     let from = stated.facts.id;
     let (claims, facts) = between.replicated.read(|state| {

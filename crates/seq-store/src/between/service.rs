@@ -254,7 +254,7 @@ fn too_few_restores((lineage, fenced): (u64, u64), least_restores: u32) -> Fence
     FenceResponse { lineage, fenced, least_restores, ..FenceResponse::default() }
 }
 
-/// Returns the nodes that would own the sections.
+/// Returns the nodes that can own sections, and the node that would own each section of the request.
 fn arm(state: &State, plan: &Arc<Plan>, request: &ArmRequest) -> Result<ArmResponse, Status> {
     let sections: Vec<SectionId> = request.sections.iter().copied().map(SectionId).collect();
     let placed = plan.reserve(state, LayoutId(request.layout_id), &sections);
