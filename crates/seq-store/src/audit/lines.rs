@@ -148,7 +148,7 @@ pub fn verify(file: &[u8]) -> Result<Verified, Damage> {
             return Err(damage(line, format!("event {} does not follow the event before it", event.index)));
         }
         if event.index == 1 && previous != AuditHash::default() {
-            return Err(damage(line, "the first event of all follows another one".to_owned()));
+            return Err(damage(line, "the first event of the log follows another event".to_owned()));
         }
         if event.record.hash(event.index, previous) != event.hash {
             return Err(damage(line, format!("event {} is not what its hash was made of", event.index)));

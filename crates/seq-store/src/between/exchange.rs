@@ -208,9 +208,13 @@ pub(crate) async fn introduce(between: &Between, others: &[SetFacts]) {
         match outcome {
             Ok(Ok(())) => tracing::info!(set = named.id.0, name = named.name, "another set is known"),
             Ok(Err(status)) => {
-                tracing::debug!(set = named.id.0, status = status.message(), "a set that is named elsewhere");
+                tracing::debug!(
+                    set = named.id.0,
+                    status = status.message(),
+                    "a set that another set names is not learned"
+                );
             }
-            Err(_) => tracing::debug!(set = named.id.0, "a set that is named elsewhere does not respond"),
+            Err(_) => tracing::debug!(set = named.id.0, "a set that another set names does not respond"),
         }
     }
 }

@@ -280,7 +280,8 @@ fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> R
     if request.layout_id != 0 && request.layout_id != set.layout.id().0 {
         let (uids, size) = (set.layout.uids(), set.layout.section_size());
         let text = format!(
-            "the layout of cluster and set {:?} is uids {uids:?} in sections of {size}, and the sender has another one",
+            "the layout of cluster and set {:?} is uids {uids:?} in sections of {size}, and the sender has \
+             another layout",
             set.name
         );
         return Err(Reason::OtherLayout.status(text));

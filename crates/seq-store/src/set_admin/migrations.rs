@@ -168,7 +168,7 @@ fn stale(refusal: &CommandRefusal) -> Status {
             | Set::NotResident { .. }
             | Set::SectionMigrates { .. }
             | Set::StalePlan { .. },
-        ) => Reason::StalePlan.status(format!("the plan is out of date, make another one: {refusal}")),
+        ) => Reason::StalePlan.status(format!("the plan is out of date, make a new plan: {refusal}")),
         _ => refused(refusal),
     }
 }

@@ -141,7 +141,7 @@ impl Draft {
     /// Finds the target set by its name or its id.
     fn choose_target(&mut self, state: &State, own: &SetDefinition, to: &str) {
         if to == own.name || to == own.id.to_string() {
-            return self.problems.push(format!("set {to:?} is the one that the sections are in"));
+            return self.problems.push(format!("the sections are in set {to:?} already"));
         }
         let named = |(id, peer): (&SetId, &PeerSet)| {
             let facts = peer.facts.as_ref()?;
@@ -212,7 +212,7 @@ impl Draft {
         }
     }
 
-    /// Checks that each section is in this set, and in no other migration.
+    /// Checks that each section is in this set, and part of no incomplete migration.
     fn check_sections(&mut self, state: &State, set: &SetDefinition) {
         let open: Vec<_> = state
             .migrations

@@ -190,7 +190,7 @@ async fn what_prevents_a_migration_is_named_and_nothing_changes() {
     type Runs = &'static [(u32, u32)];
     let table: [(&str, Runs, &str); 9] = [
         ("im-c", &[(0, 2)], "set \"im-c\" is not known to set \"im-a\""),
-        ("im-a", &[(0, 2)], "set \"im-a\" is the one that the sections are in"),
+        ("im-a", &[(0, 2)], "the sections are in set \"im-a\" already"),
         ("im-b", &[(0, 2), (4, 0)], "run 2 from section 4 is empty or reversed"),
         ("im-b", &[(8, 3)], "run 1, sections 8..11, is not of the layout, which has sections 0..10"),
         ("im-b", &[(12, 1)], "run 1, sections 12..13, is not of the layout, which has sections 0..10"),
