@@ -72,7 +72,7 @@ impl Memory {
         Received { body, memory: self.0.clone() }
     }
 
-    /// Returns a body whose bytes are counted until they are sent. Of the request itself only [`REQUEST_BYTES`] are still
+    /// Returns a body whose bytes are counted until they are sent. Of the request itself only [`REQUEST_BYTES`] stay
     /// counted, and the memory that a stream sets.
     pub(crate) fn send(self, body: Body, cx: &mut Context<'_>) -> Body {
         self.0.charge.set(REQUEST_BYTES);

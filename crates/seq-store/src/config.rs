@@ -65,9 +65,9 @@ seq_kit::options! {
     /// Timeouts, intervals and sizes of a store member. The same on all members, or elections are unfair.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct StoreOptions {
-        /// Interval of the Raft leader's heartbeats. A heartbeat must be acknowledged before the next one is due: nine
+        /// Interval of the Raft leader's heartbeats. A heartbeat must be acknowledged before the next is due: nine
         /// tenths of the interval is the longest round trip between members that the store supports; the log and
-        /// `seqsvr status -o wide` show measured ones.
+        /// `seqsvr status -o wide` show the measured round trips.
         #[serde(rename = "heartbeat_ms", with = "durations::ms")]
         pub heartbeat: Duration,
         /// Shortest election timeout: a follower without a heartbeat for a random time between this and election_max_ms
@@ -104,7 +104,7 @@ seq_kit::options! {
         #[serde(rename = "rebalance_after_ms", with = "durations::ms")]
         pub rebalance_after: Duration,
         /// Whether the leader raises the format of the log by itself once every member runs a release that reads the
-        /// next one. Otherwise an operator does, with `seqsvr store upgrade`; until then the former release can return.
+        /// next format. Otherwise an operator runs `seqsvr store upgrade`; until then the former release can return.
         pub auto_upgrade: bool,
     }
 }

@@ -17,7 +17,7 @@ const RATCHET: &[(&str, Limits)] = &[
     ("crates/seq-core", [58, 77, 16]),
     ("crates/seq-kit", [37, 45, 15]),
     ("crates/seq-sim", [78, 77, 26]),
-    ("crates/seq-store", [14, 11, 4]),
+    ("crates/seq-store", [14, 7, 4]),
     ("crates/seq-cli", [31, 45, 8]),
     ("crates/seq-command", [31, 54, 6]),
     ("crates/seq-node", [67, 65, 17]),
