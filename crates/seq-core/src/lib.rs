@@ -33,6 +33,7 @@ pub mod owner;
 pub mod peer_reach;
 pub mod placement;
 pub mod plan;
+pub mod quarantine;
 pub mod raise;
 pub mod raise_rate;
 pub mod raises;

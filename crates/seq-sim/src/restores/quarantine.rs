@@ -1,5 +1,6 @@
 //! The quarantine of a restored set: requests of its leader, and responses of the other sets.
 
+use seq_core::quarantine::{Quarantine, Step, next_count};
 use seq_core::state::{BeginLineage, Command, CommandRefusal, EndQuarantine, Fence, SetRefusal};
 use seq_core::{Lineage, SectionId};
 
@@ -14,23 +15,26 @@ const FENCE_AGAIN: u64 = 150 * MS;
 impl World {
     /// Has the leader of a set in quarantine request missing records, and end the quarantine after its wait.
     pub(super) fn recover(&mut self, set: usize) {
-        let state = &self.sets[set].state;
-        let Some(wait) = state.quarantine_wait() else { return };
-        let (lineage, lineages) = (state.lineage, state.quarantine_lineages());
-        let wait = if self.bug == Some(Bug::WaitsByOwnTerms) { self.sets[set].terms.wait } else { wait };
         let now = self.leader_time(set);
-        if self.sets[set].lineages != lineages {
-            (self.sets[set].lineages, self.sets[set].waits_since) = (lineages, now);
-        }
-        let awaited = self.awaited(set);
-        if awaited.is_empty() && now - self.sets[set].waits_since >= wait {
-            return self.propose(set, Command::EndQuarantine(EndQuarantine { lineage }), Origin::Here);
-        }
-        if self.sets[set].fence_at <= self.now {
-            self.sets[set].fence_at = self.now + FENCE_AGAIN;
-            for (other, first) in awaited {
-                self.send_to_set(set, other, Between::Fence { lineage, first });
+        let one = &mut self.sets[set];
+        one.quarantine = Quarantine::of(one.quarantine.take(), &one.state, now);
+        let Some(quarantine) = &one.quarantine else { return };
+        let lineage = quarantine.lineage();
+        let is_over_by_own_terms = quarantine.waited(now) >= one.terms.wait;
+        match quarantine.step(&one.state, now) {
+            Step::Fence(awaited) => {
+                if one.fence_at <= self.now {
+                    one.fence_at = self.now + FENCE_AGAIN;
+                    for (other, first) in awaited {
+                        self.send_to_set(set, index(other), Between::Fence { lineage, first });
+                    }
+                }
             }
+            Step::Wait(_) if self.bug == Some(Bug::WaitsByOwnTerms) && is_over_by_own_terms => {
+                self.propose(set, Command::EndQuarantine(EndQuarantine { lineage }), Origin::Here);
+            }
+            Step::End(end) => self.propose(set, Command::EndQuarantine(end), Origin::Here),
+            Step::Wait(_) | Step::Restart => {}
         }
     }
 
@@ -45,9 +49,8 @@ impl World {
             Between::Fence { lineage, first } => self.respond_to_fence(set, from, lineage, first),
             Between::Page(page) => self.propose(set, Command::LearnRecords(page), Origin::Here),
             Between::TooFewRestores { lineage, least } => {
-                let state = &self.sets[set].state;
-                if state.is_quarantined() && state.lineage == lineage {
-                    let lineage = Lineage(u64::from(least) << 32 | self.rng.below(1 << 16));
+                if let Some(count) = next_count(&self.sets[set].state, lineage, least) {
+                    let lineage = Lineage(u64::from(count) << 32 | self.rng.below(1 << 16));
                     self.propose(set, Command::BeginLineage(BeginLineage { lineage }), Origin::Here);
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** nothing that a set sends to another one is read from a state without the entry that it is about.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, Plan};
 use seq_core::lease::LeaseTerms;
 use seq_core::migration::{Armed, Coordinator, Effect};
 use seq_core::owner::Session;
+use seq_core::quarantine::Quarantine;
 use seq_core::state::{
     Answer, Arrival, Arrive, Closing, Command, CommandRefusal, Complete, Depart, Destination, FenceResponse, Inherit,
     LearnDirectory, Raise, RaiseCeilings, Registration, Renew, SetFacts, SetRefusal, StartReturn, State,
@@ -126,9 +127,7 @@ pub(super) struct Set {
     /// The rate of its leader's clock, in millionths.
     rate: u64,
     pub(super) down_until: u64,
-    /// The lineages that its quarantine waits for, and since when by the leader's clock.
-    pub(super) lineages: (Lineage, BTreeMap<SetId, Lineage>),
-    pub(super) waits_since: Duration,
+    pub(super) quarantine: Option<Quarantine>,
     /// When the fence is sent again.
     pub(super) fence_at: u64,
     /// When facts are stated again.
@@ -150,8 +149,7 @@ impl Set {
             plan: Arc::default(),
             rate: 0,
             down_until: 0,
-            lineages: Default::default(),
-            waits_since: Duration::ZERO,
+            quarantine: None,
             fence_at: 0,
             exchange_at: 0,
         }
@@ -178,7 +176,7 @@ impl World {
             std::mem::swap(&mut one.state, stray);
         }
         (one.arbiter, one.coordinator, one.plan) = (arbiter(), Coordinator::default(), Arc::default());
-        (one.rate, one.lineages) = (rate, Default::default());
+        (one.rate, one.quarantine) = (rate, None);
     }
 
     pub(super) fn propose(&mut self, set: usize, command: Command, from: Origin) {

@@ -1,7 +1,10 @@
 //! Restores of a set from its backup, and its quarantine.
 
+use std::time::Duration;
+
 use seq_core::Lineage;
 use seq_core::migration::Coordinator;
+use seq_core::quarantine::{Quarantine, Step, next_count};
 use seq_core::state::{BeginLineage, Command, EndQuarantine, Fence};
 
 use super::store::{Between, Origin, arbiter};
@@ -41,28 +44,24 @@ impl World {
         }
     }
 
-    /// What the leader of a set in quarantine does.
+    /// Does the next step of the leader of a set in quarantine.
     pub(super) fn recover(&mut self, set: usize) {
-        let state = &self.sets[set].state;
-        let Some(wait) = state.quarantine_wait() else { return };
-        let (lineage, lineages) = (state.lineage, state.quarantine_lineages());
-        let first = state.awaited_responses().map(|(_, first)| first).next();
-        let known = &self.sets[set].lineages;
-        if *known != lineages {
-            (self.sets[set].lineages, self.sets[set].waits_since) = (lineages, self.now);
-        }
-        match first {
-            Some(first) if self.sets[set].fence_at <= self.now => {
-                self.sets[set].fence_at = self.now + FENCE_AGAIN;
-                self.send_to_set(1 - set, Between::Fence { lineage, first });
-            }
-            None => {
-                let waited = self.now - self.sets[set].waits_since >= wait.as_nanos() as u64;
-                if waited || self.bug == Some(Bug::QuarantineWithoutWait) {
-                    self.propose(set, Command::EndQuarantine(EndQuarantine { lineage }), Origin::Here);
+        let (now, one) = (Duration::from_nanos(self.now), &mut self.sets[set]);
+        one.quarantine = Quarantine::of(one.quarantine.take(), &one.state, now);
+        let Some(quarantine) = &one.quarantine else { return };
+        let lineage = quarantine.lineage();
+        match quarantine.step(&one.state, now) {
+            Step::Fence(awaited) => {
+                if one.fence_at <= self.now {
+                    one.fence_at = self.now + FENCE_AGAIN;
+                    self.send_to_set(1 - set, Between::Fence { lineage, first: awaited[0].1 });
                 }
             }
-            Some(_) => {}
+            Step::Wait(_) if self.bug == Some(Bug::QuarantineWithoutWait) => {
+                self.propose(set, Command::EndQuarantine(EndQuarantine { lineage }), Origin::Here);
+            }
+            Step::End(end) => self.propose(set, Command::EndQuarantine(end), Origin::Here),
+            Step::Wait(_) | Step::Restart => {}
         }
     }
 
@@ -78,9 +77,7 @@ impl World {
             }
             Between::Page(page) => self.propose(set, Command::LearnRecords(page), Origin::Here),
             Between::TooFewRestores { lineage, least } => {
-                let state = &self.sets[set].state;
-                if state.is_quarantined() && state.lineage == lineage {
-                    let count = least.max(state.least_restores());
+                if let Some(count) = next_count(&self.sets[set].state, lineage, least) {
                     let lineage = Lineage(u64::from(count) << 32 | self.rng.below(1 << 16));
                     self.propose(set, Command::BeginLineage(BeginLineage { lineage }), Origin::Here);
                 }

@@ -10,11 +10,12 @@ use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, Plan};
 use seq_core::migration::{Armed, Coordinator, Effect};
 use seq_core::owner::handover::Handover;
 use seq_core::owner::{OwnershipUpdate, Renewal, Session};
+use seq_core::quarantine::Quarantine;
 use seq_core::state::{
     Answer, Arrival, Arrive, Command, CommandRefusal, Complete, FenceResponse, NodeRecord, Raise, RaiseCeilings,
     Registration, Residence, SetRefusal, StartReturn, State,
 };
-use seq_core::{Incarnation, Lineage, MigrationId, RouteVersion, SectionId, Seq, SetId};
+use seq_core::{Incarnation, Lineage, MigrationId, RouteVersion, SectionId, Seq};
 
 use super::process::{Message, Response};
 use super::{Event, NAMES, SETS, World, handover, index, set_id};
@@ -100,9 +101,7 @@ pub(super) struct Set {
     pub(super) coordinator: Coordinator,
     pub(super) plan: Arc<Plan>,
     pub(super) down_until: u64,
-    /// The lineages that its quarantine waits for, and since when.
-    pub(super) lineages: (Lineage, BTreeMap<SetId, Lineage>),
-    pub(super) waits_since: u64,
+    pub(super) quarantine: Option<Quarantine>,
     /// When the fence is sent again.
     pub(super) fence_at: u64,
     /// A planted bug: the ceiling of each section when it was armed.
@@ -119,8 +118,7 @@ impl Set {
             coordinator: Coordinator::default(),
             plan: Arc::default(),
             down_until: 0,
-            lineages: Default::default(),
-            waits_since: 0,
+            quarantine: None,
             fence_at: 0,
             armed_at: BTreeMap::new(),
         }
