@@ -169,7 +169,7 @@ bugs! {
     /// The operator restores from a backup that is newer than one that he restored from before.
     AbandonedHistory: "abandoned-history", "restores: a backup of a history that was given up for an older backup",
     /// A fence is compared with the count of the own lineage only.
-    FenceOfOwnCount: "fence-of-own-count", "restores: a fence compared with the own count only",
+    FenceOfOwnCount: "fence-of-own-count", "restores: a fence compared with the own count only, and a lineage of the count that one set requires",
     /// A quarantine waits by the terms of its own set.
     WaitsByOwnTerms: "waits-by-own-terms", "restores: a quarantine that outlasts the leases of its own set's terms only",
     /// The identity of a restored group covers its lineage only.

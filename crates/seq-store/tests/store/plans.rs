@@ -155,7 +155,8 @@ async fn terms_are_changed_only_where_the_planned_ones_are_in_force() {
     let mut cluster = Cluster::started(3, Disk::Memory).await;
     let mut nodes = nodes(&cluster, cluster.follower().await);
     let terms = |lease_wait_ms| SetTermsRequest { set: set(), lease_wait_ms, ..SetTermsRequest::default() };
-    let before = nodes.set_terms(terms(0)).await.unwrap().into_inner().lease_wait_ms;
+    // Set, not read: the leader's first terms may still be in flight, and would be in force between two reads.
+    let before = nodes.set_terms(terms(6_000)).await.unwrap().into_inner().lease_wait_ms;
     let shown = nodes.set_terms(SetTermsRequest { dry_run: true, ..terms(9_000) }).await.unwrap().into_inner();
     assert_eq!((shown.lease_wait_ms, shown.changed), (before, false));
     let too_long = SetTermsRequest { dry_run: true, ..terms(3_600_001) };
