@@ -113,7 +113,7 @@ pub(crate) async fn redis(
     args.extend(flags);
     args.extend(["INCR", "seq:__rand_int__"]);
     let text = output(&crate::peer::find("redis-benchmark")?, &args).await?;
-    // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
+    // test, rps, and milliseconds of latency: avg, min, p50, p95, p99, max; each in quotes.
     let row = text.lines().find(|line| line.contains("INCR")).context("redis-benchmark printed no line for INCR")?;
     let fields: Vec<f64> = row.split(',').filter_map(|field| field.trim_matches('"').parse().ok()).collect();
     let micros = |at: usize| fields.get(at).map(|millis| (millis * 1e3) as u64);

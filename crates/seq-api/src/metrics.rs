@@ -13,15 +13,18 @@ use seq_kit::metrics::{InstallError, Kind, Metric, Recorder, Unit};
 
 /// Defines a constant for every name, with the help as its documentation, and [`CATALOGUE`].
 macro_rules! catalogue {
-    ($( #[doc = $help:literal] $constant:ident = $name:literal, $kind:ident, $unit:ident, $labels:expr $(, $buckets:expr)?; )*) => {
-        $( #[doc = $help] pub const $constant: &str = $name; )*
+    ($(
+        $(#[doc = $help:literal])+
+        $constant:ident = $name:literal, $kind:ident, $unit:ident, $labels:expr $(, $buckets:expr)?;
+    )*) => {
+        $( $(#[doc = $help])+ pub const $constant: &str = $name; )*
 
         /// Every metric, in the order of the documentation.
         pub const CATALOGUE: &[Metric] = &[$( Metric {
             name: $name,
             kind: Kind::$kind,
             unit: Unit::$unit,
-            help: $help.trim_ascii(),
+            help: concat!($($help),+).trim_ascii(),
             labels: &$labels,
             buckets: { let buckets: &[f64] = &[]; $( let _ = buckets; let buckets: &[f64] = $buckets; )? buckets },
         } ),*];
@@ -57,15 +60,18 @@ catalogue! {
     CEILING_STALL_SECONDS = "seqsvr_ceiling_stall_seconds", Histogram, Seconds, ["set"], LATENCY;
     /// Highest ceiling of the sections that an AllocSvr serves.
     CEILING_MAX = "seqsvr_ceiling_max", Gauge, Count, ["set", "node"];
-    /// Numbers left above that ceiling, below 2^53 (where JSON doubles and JavaScript begin to round) and below 2^63 (the end).
+    /// Numbers left above that ceiling, below 2^53 (where JSON doubles and JavaScript begin to round) and below 2^63
+    /// (the end).
     CEILING_HEADROOM = "seqsvr_ceiling_headroom", Gauge, Count, ["set", "node", "below"];
     /// Distance that a committed raise moved a ceiling: numbers for each write of a section.
     ALLOCATIONS_PER_RAISE = "seqsvr_allocations_per_raise", Histogram, Count, ["set"], PER_RAISE;
     /// Sections in one raise request to the store.
     RAISE_BATCH_SECTIONS = "seqsvr_raise_batch_sections", Histogram, Count, ["set"], BATCH;
-    /// Sections by state as a node sees them (served on an AllocSvr; owned, unowned on a StoreSvr; delayed: departed from it and not yet arrived after a second).
+    /// Sections by state as a node sees them (served on an AllocSvr; owned, unowned on a StoreSvr; delayed: departed
+    /// from it and not yet arrived after a second).
     SECTIONS = "seqsvr_sections", Gauge, Count, ["set", "node", "state"];
-    /// Index of the section with the most section writes of the last 10 s, by rank (1 to 10), on the leader; -1: none, and on other members.
+    /// Index of the section with the most section writes of the last 10 s, by rank (1 to 10), on the leader; -1: none,
+    /// and on other members.
     TOP_SECTION = "seqsvr_top_section", Gauge, Count, ["set", "node", "rank"];
     /// Numbers by which the ceiling of that section rose a second.
     TOP_SECTION_RAISED = "seqsvr_top_section_raised", Gauge, Count, ["set", "node", "rank"];
@@ -97,7 +103,8 @@ catalogue! {
     HANDOVER_PAUSE_SECONDS = "seqsvr_handover_pause_seconds", Histogram, Seconds, ["set"], LATENCY;
     /// Handovers to an AllocSvr that started at the ceiling, because the copy was missing or did not fit: a gap each.
     HANDOVER_COPIES_LOST_TOTAL = "seqsvr_handover_copies_lost_total", Counter, Count, ["set"];
-    /// Numbers that are skipped at most, by cause (takeover, handover: a section started at its ceiling, a step and a half each; advance).
+    /// Numbers that are skipped at most, by cause (takeover, handover: a section started at its ceiling, a step and a
+    /// half each; advance).
     BURNED_SEQUENCES_TOTAL = "seqsvr_burned_sequences_total", Counter, Count, ["set", "cause"];
     /// Renewals of an AllocSvr's incarnation, by outcome (ok, failed).
     RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];
@@ -105,7 +112,8 @@ catalogue! {
     SLOT_BYTES = "seqsvr_slot_bytes", Gauge, Bytes, ["set", "node"];
     /// 1 on the Raft leader of a set's store, 0 on the other members.
     RAFT_IS_LEADER = "seqsvr_raft_is_leader", Gauge, Count, ["set", "node"];
-    /// 1 while a member leads a majority that acknowledged it recently, or receives messages of its leader; otherwise 0.
+    /// 1 while a member leads a majority that acknowledged it recently, or receives messages of its leader; otherwise
+    /// 0.
     RAFT_QUORUM = "seqsvr_raft_quorum", Gauge, Count, ["set", "node"];
     /// Voters of a store by state as a member sees them (all; responding, which is 0 on members that do not lead).
     RAFT_VOTERS = "seqsvr_raft_voters", Gauge, Count, ["set", "node", "state"];
@@ -153,7 +161,8 @@ catalogue! {
     REQUEST_MEMORY_BYTES = "seqsvr_request_memory_bytes", Gauge, Bytes, ["node"];
     /// Requests refused because they did not fit into the memory left for their connection.
     REQUESTS_OUT_OF_MEMORY_TOTAL = "seqsvr_requests_out_of_memory_total", Counter, Count, ["node"];
-    /// Connections whose TLS handshake failed: no certificate, a certificate that is not accepted here, or another protocol.
+    /// Connections whose TLS handshake failed: no certificate, a certificate that is not accepted here, or another
+    /// protocol.
     HANDSHAKES_FAILED_TOTAL = "seqsvr_handshakes_failed_total", Counter, Count, ["node"];
     /// Unfinished connections dropped for newer connections, because a port had too many of them.
     HANDSHAKES_REFUSED_TOTAL = "seqsvr_handshakes_refused_total", Counter, Count, ["node"];
@@ -171,7 +180,8 @@ catalogue! {
     TENANT_RELOADS_TOTAL = "seqsvr_tenant_reloads_total", Counter, Count, ["node", "outcome"];
     /// When the certificate of a node expires, in seconds since 1970; absent without TLS.
     CERTIFICATE_EXPIRY_SECONDS = "seqsvr_certificate_expiry_seconds", Gauge, Seconds, ["node"];
-    /// Readings of a node's certificate files that found a change, by outcome (loaded, failed); a failed reading changes nothing.
+    /// Readings of a node's certificate files that found a change, by outcome (loaded, failed); a failed reading
+    /// changes nothing.
     CERTIFICATE_RELOADS_TOTAL = "seqsvr_certificate_reloads_total", Counter, Count, ["node", "outcome"];
     /// Seconds that a node's wall clock is ahead of the middle of its store's members; below 0: behind.
     CLOCK_OFFSET_SECONDS = "seqsvr_clock_offset_seconds", Gauge, Seconds, ["set", "node"];

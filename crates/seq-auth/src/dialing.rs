@@ -112,8 +112,8 @@ pub fn rejection(failed: &io::Error) -> Option<&Rejected> {
 }
 
 /// Returns the name of the alert with which the other side ended a connection (RFC 8446, section 6.2), such as
-/// `CertificateRevoked`; `None` if it ended for another cause. With TLS 1.3 a server refuses the certificate of a client
-/// after the handshake of the client: the first read fails so.
+/// `CertificateRevoked`; `None` if it ended for another cause. With TLS 1.3 a server refuses the certificate of a
+/// client after the handshake of the client: the first read fails so.
 #[must_use]
 pub fn alert(failed: &io::Error) -> Option<String> {
     match failed.get_ref()?.downcast_ref()? {

@@ -1,5 +1,5 @@
-//! What every command of the program uses: exit codes and errors, output, the set file, credentials, signals, and clients of
-//! the store.
+//! What every command of the program uses: exit codes and errors, output, the set file, credentials, signals, and
+//! clients of the store.
 
 pub mod ended_migrations;
 pub mod environment;

@@ -24,8 +24,9 @@ pub fn draw_instance() -> u64 {
     fastrand::u64(1..)
 }
 
-/// Keeps the memory of this process, with its keys and numbers, out of core dumps, and from other processes of its user:
-/// they can attach no debugger. A limit of core files alone would not hold where the kernel pipes them to a program.
+/// Keeps the memory of this process, with its keys and numbers, out of core dumps, and from other processes of its
+/// user: they can attach no debugger. A limit of core files alone would not hold where the kernel pipes them to a
+/// program.
 ///
 /// # Errors
 /// When the system refuses.

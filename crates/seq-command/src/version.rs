@@ -12,8 +12,8 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 static REVISION: OnceLock<&str> = OnceLock::new();
 
-/// States the source revision that the program was built from. The program calls it first: a crate that had the revision
-/// itself would be built again, with all that depends on it, after each commit.
+/// States the source revision that the program was built from. The program calls it first: a crate that had the
+/// revision itself would be built again, with all that depends on it, after each commit.
 pub fn built_from(revision: &'static str) {
     let _ = REVISION.set(revision);
 }

@@ -1,8 +1,9 @@
 //! Decides when the leader of a restored set ends the quarantine of the set, and when a newer lineage begins first.
 //!
-//! **Invariant:** the machine proposes the end of a quarantine only when no response of another set is awaited, and when
-//! the leases of the earlier lineages are over: after [`State::quarantine_wait`], counted from when this leader has the
-//! restored state. A new leader counts anew, and so does a leader that learns of a newer lineage of another set.
+//! **Invariant:** the machine proposes the end of a quarantine only when no response of another set is awaited, and
+//! when the leases of the earlier lineages are over: after [`State::quarantine_wait`], counted from when this leader
+//! has the restored state. A new leader counts anew, and so does a leader that learns of a newer lineage of another
+//! set.
 //!
 //! Left to the shell: the clock, requests to other sets and to members of the store, proposals, the random part of a
 //! lineage. The state checks the responses again when the end is applied.
@@ -21,8 +22,8 @@ pub struct Quarantine {
     lineages: (Lineage, BTreeMap<SetId, Lineage>),
     /// When the wait began, by the leader's clock.
     began: Duration,
-    /// The lineage with the highest count of a rival group that may have served. It counts as many restores as the set's
-    /// own lineage, or more.
+    /// The lineage with the highest count of a rival group that may have served. It counts as many restores as the
+    /// set's own lineage, or more.
     rival: Option<Lineage>,
 }
 
@@ -58,8 +59,8 @@ pub enum Contest {
     None,
     /// The quarantine waits until the rivals are stopped, and restored as the other members.
     Waits,
-    /// A rival group may have served under a count that is not below the own one, so both groups have the same numbers: a
-    /// lineage begins that counts this many restores or more.
+    /// A rival group may have served under a count that is not below the own one, so both groups have the same numbers:
+    /// a lineage begins that counts this many restores or more.
     Begin(u32),
 }
 
@@ -101,8 +102,8 @@ impl Quarantine {
         }
     }
 
-    /// Compares the group of this leader with the rivals that respond now. A rival of a high count is remembered: it may
-    /// have served, whether or not it responds again.
+    /// Compares the group of this leader with the rivals that respond now. A rival of a high count is remembered: it
+    /// may have served, whether or not it responds again.
     pub fn contest(&mut self, rivals: &[Rival]) -> Contest {
         let own = self.lineage().restores();
         let is_ahead = |rival: &&Rival| rival.has_majority && rival.lineage.restores() >= own;

@@ -28,7 +28,8 @@ pub struct CounterShape {
 
 /// Time, lane and sequence number, from the highest bit to the lowest, as of Twitter's Snowflake.
 ///
-/// The value of its counter is a tick: `time << seq_bits | seq`. A sequence number that overflows carries into the time.
+/// The value of its counter is a tick: `time << seq_bits | seq`. A sequence number that overflows carries into the
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimedShape {
     /// Time 0, in milliseconds since 1970.

@@ -13,7 +13,8 @@ use seq_kit::wall_clock;
 pub(crate) struct OwnClock(Arc<Mutex<Option<i64>>>);
 
 impl OwnClock {
-    /// Records a round of probes, by the clocks of the members that responded. A round without a response changes nothing.
+    /// Records a round of probes, by the clocks of the members that responded. A round without a response changes
+    /// nothing.
     pub(crate) fn note(&self, others: impl IntoIterator<Item = ClockOffset>) {
         let mut clocks: Vec<i64> = others.into_iter().filter_map(ClockOffset::precise).collect();
         if !clocks.is_empty() {
@@ -27,8 +28,8 @@ impl OwnClock {
         *self.0.lock()
     }
 
-    /// Returns the middle of the members' clocks now, in milliseconds since 1970. While the other clocks are unknown it is
-    /// this member's clock.
+    /// Returns the middle of the members' clocks now, in milliseconds since 1970. While the other clocks are unknown it
+    /// is this member's clock.
     pub(crate) fn middle_ms(&self) -> u64 {
         wall_clock::now_ms().saturating_add_signed(self.ahead_ms().unwrap_or(0).saturating_neg())
     }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_raft_librarys_suite_passes() {
+    fn the_suite_of_the_raft_library_passes() {
         openraft::rt::testing::Suite::<Runtime>::test_all();
     }
 }

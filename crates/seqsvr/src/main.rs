@@ -1,7 +1,7 @@
 //! The one binary: servers, client and operator commands, replay and bench.
 //!
-//! Each command is a module of `seq-node` or `seq-cli`, with `Args` for the command line and `run`. This file parses the
-//! command line, calls the command, and maps the outcome to an exit code.
+//! Each command is a module of `seq-node` or `seq-cli`, with `Args` for the command line and `run`. This file parses
+//! the command line, calls the command, and maps the outcome to an exit code.
 
 mod cli;
 mod man;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 
-use crate::{alerts, fuzz, layers, tidy, turmoil, wire};
+use crate::{alerts, fuzz, layers, tidy, tools, turmoil, wire};
 
 /// Selection of steps.
 #[derive(Args)]
@@ -44,6 +44,7 @@ const RUSTDOCFLAGS: &str = "-D warnings -A rustdoc::private-intra-doc-links";
 const STEPS: &[Step] = &[
     Step { name: "fmt", what: "format", run: Run::Cargo { args: "fmt --all --check", env: &[] } },
     Step { name: "tidy", what: "text of the repository", run: Run::Here(tidy::run) },
+    Step { name: "tools", what: "spelling, TOML, links, unused dependencies, white space", run: Run::Here(tools::run) },
     Step { name: "layers", what: "edges between crates", run: Run::Here(layers::run) },
     Step { name: "wire", what: "protos against the last release, and their code", run: Run::Here(wire::check) },
     Step { name: "alerts", what: "alert rules, with promtool where it is installed", run: Run::Here(alerts::run) },

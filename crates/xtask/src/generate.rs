@@ -1,7 +1,8 @@
 //! Writes the code of the protos into the tree, and checks that it is theirs.
 //!
 //! A build from clean compiles the result and none of the generators, which are some sixty crates. protox stands for
-//! `protoc`, so no tool of the system takes part: the same protos and `Cargo.lock` give the same bytes on every machine.
+//! `protoc`, so no tool of the system takes part: the same protos and `Cargo.lock` give the same bytes on every
+//! machine.
 
 use std::fs;
 use std::path::Path;

@@ -13,6 +13,7 @@ mod report;
 mod sentences;
 mod source;
 mod tidy;
+mod tools;
 mod turmoil;
 mod wire;
 mod words;
@@ -37,7 +38,7 @@ enum Task {
     Dist(dist::DistArgs),
     /// Writes the list of the binary's components, in the CycloneDX format.
     Sbom(dist::sbom::SbomArgs),
-    /// Checks sizes, module heads, sentences of comments, comments in the protos, links and the numbering of the ADRs.
+    /// Checks sizes, module heads, sentences of comments, comments in the protos, and the numbering of the ADRs.
     Tidy,
     /// Runs each fuzz target for some seconds.
     Fuzz(fuzz::FuzzArgs),
@@ -45,6 +46,9 @@ enum Task {
     Generate,
     /// Checks the dependencies between the crates of this workspace.
     Layers,
+    /// Checks spelling, the form of TOML files, links, unused dependencies and white space, with the tools that are
+    /// installed.
+    Tools,
     /// Runs the real services on a simulated network, under faults, for a few seeds.
     Turmoil,
     /// Compares the protos with the last release, and the generated code with the protos.
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         Task::Fuzz(args) => fuzz::run(&root, &args),
         Task::Generate => generate::run(&root),
         Task::Layers => layers::run(&root),
+        Task::Tools => tools::run(&root),
         Task::Turmoil => turmoil::run(&root),
         Task::Wire(args) => wire::run(&root, &args),
         Task::Words(args) => words::run(&root, &args),

@@ -7,7 +7,6 @@ mod docs;
 mod edges;
 mod metrics;
 mod proto;
-mod reasons;
 mod rust;
 mod sentences;
 mod text;
@@ -31,7 +30,6 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     docs::check(&sources, &mut findings);
     edges::check(&sources, &mut findings);
     metrics::check(&sources, &mut findings);
-    reasons::check(&sources, &mut findings);
     sentences::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
     proto::check(&root.join("proto"), &mut findings)?;

@@ -25,8 +25,8 @@ impl State {
     /// the margins rest on it. The others refuse a fence that counts less than they know.
     ///
     /// # Errors
-    /// [`SetRefusal::TooFewRestores`]: a lineage that the backup knows counts more, or its own as many. [`SetRefusal::OtherLineage`]: the
-    /// count is above [`limits::MAX_RESTORES`].
+    /// [`SetRefusal::TooFewRestores`]: a lineage that the backup knows counts more, or its own as many.
+    /// [`SetRefusal::OtherLineage`]: the count is above [`limits::MAX_RESTORES`].
     pub fn restore(&mut self, lineage: Lineage) -> Result<(), CommandRefusal> {
         let backup = self.lineage;
         let least = self.least_restores();

@@ -15,8 +15,8 @@ pub struct CreateSetRequest {
     /// Name of the set, as in its set file.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// Members of another set's store, "host:port", whose cluster the set joins without sections. Empty: it is the first set of
-    /// its cluster, and has all sections of its layout.
+    /// Members of another set's store, "host:port", whose cluster the set joins without sections. Empty: it is the first
+    /// set of its cluster, and has all sections of its layout.
     #[prost(string, repeated, tag = "2")]
     pub join: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -51,7 +51,8 @@ pub struct SetInfo {
     /// State of the set.
     #[prost(enumeration = "SetState", tag = "7")]
     pub state: i32,
-    /// Milliseconds since another set's store responded to this one's leader, from 1 on; 0: never, or this store's own set.
+    /// Milliseconds since another set's store responded to this one's leader, from 1 on; 0: never, or this store's own
+    /// set.
     #[prost(uint64, tag = "8")]
     pub responded_ms: u64,
     /// Hash of the layout, 0 ..= 2^64-1.
@@ -131,8 +132,8 @@ pub struct ForgetSetResponse {
     /// Whether it was known.
     #[prost(bool, tag = "1")]
     pub known: bool,
-    /// Hash of what a plan of this request rests on, as of the request; never 0. In it are the set, its lineage, the other set,
-    /// and what that one has stated of itself.
+    /// Hash of what a plan of this request rests on, as of the request; never 0. In it are the set, its lineage, the other
+    /// set, and what that one has stated of itself.
     #[prost(fixed64, tag = "2")]
     pub fingerprint: u64,
 }
@@ -227,8 +228,8 @@ pub struct MigrationPace {
     /// Sections a second, 1 or above; 0: as it is, or 200 for a new one.
     #[prost(uint32, tag = "1")]
     pub rate: u32,
-    /// Longest accepted pause of a section in milliseconds; a longer one halves the rate for a while; 0: as it is, or 100 for a
-    /// new one.
+    /// Longest accepted pause of a section in milliseconds; a longer one halves the rate for a while; 0: as it is, or 100
+    /// for a new one.
     #[prost(uint32, tag = "2")]
     pub max_pause_ms: u32,
     /// Whether it is paused.
@@ -347,8 +348,8 @@ pub struct MigrationStatus {
     /// Sections a second over the last ten seconds, as observed by this leader; 0 once all have arrived or returned.
     #[prost(double, tag = "11")]
     pub sections_per_second: f64,
-    /// Pauses of sections from departure to arrival in microseconds, as observed by this leader: median, 99 % and longest. 0:
-    /// none observed.
+    /// Pauses of sections from departure to arrival in microseconds, as observed by this leader: median, 99 % and longest.
+    /// 0: none observed.
     #[prost(uint64, tag = "12")]
     pub pause_p50_us: u64,
     /// As above, 99 %.
@@ -366,7 +367,8 @@ pub struct MigrationStatus {
     /// The sections; empty for a return.
     #[prost(message, repeated, tag = "17")]
     pub runs: ::prost::alloc::vec::Vec<SectionRange>,
-    /// When an operator started it, a number of milliseconds since 1970 by the audit log; 0: unknown, or no longer kept there.
+    /// When an operator started it, a number of milliseconds since 1970 by the audit log; 0: unknown, or no longer kept
+    /// there.
     #[prost(uint64, tag = "18")]
     pub started_unix_ms: u64,
     /// When an operator completed or rolled it back, a number of milliseconds as above, once it is over; 0: unknown.
@@ -653,9 +655,9 @@ pub mod set_admin_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Defines the set of this store: the first one of its cluster, with all sections, or an empty one that joins a cluster.
-        /// A set that is defined is refused with SET_EXISTS, one whose set file states another genesis with OTHER_GENESIS, and a
-        /// name that another set of the cluster has with SET_NAME_TAKEN.
+        /// Defines the set of this store: the first one of its cluster, with all sections, or an empty one that joins a
+        /// cluster. A set that is defined is refused with SET_EXISTS, one whose set file states another genesis with
+        /// OTHER_GENESIS, and a name that another set of the cluster has with SET_NAME_TAKEN.
         pub async fn create_set(
             &mut self,
             request: impl tonic::IntoRequest<super::CreateSetRequest>,
@@ -705,8 +707,8 @@ pub mod set_admin_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.SetAdminService", "ListSets"));
             self.inner.unary(req, path, codec).await
         }
-        /// Closes this set: it takes no more sections, and when all others have recorded that and nothing is in it or on its way
-        /// it is closed for good. A set that has sections is refused with SET_NOT_EMPTY.
+        /// Closes this set: it takes no more sections, and when all others have recorded that and nothing is in it or on its
+        /// way it is closed for good. A set that has sections is refused with SET_NOT_EMPTY.
         pub async fn close_set(
             &mut self,
             request: impl tonic::IntoRequest<super::CloseSetRequest>,
@@ -731,8 +733,9 @@ pub mod set_admin_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.SetAdminService", "CloseSet"));
             self.inner.unary(req, path, codec).await
         }
-        /// Removes another set from those that this one knows: it does not exist, or what is known of it is wrong. A set that exists
-        /// is learned again from itself. Refused with NOT_ARRIVED while a section is on its way to it, or a migration to it is open.
+        /// Removes another set from those that this one knows: it does not exist, or what is known of it is wrong. A set that
+        /// exists is learned again from itself. Refused with NOT_ARRIVED while a section is on its way to it, or a migration
+        /// to it is open.
         pub async fn forget_set(
             &mut self,
             request: impl tonic::IntoRequest<super::ForgetSetRequest>,
@@ -782,8 +785,8 @@ pub mod set_admin_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.SetAdminService", "PlanMigration"));
             self.inner.unary(req, path, codec).await
         }
-        /// Starts a planned migration if everything that its plan rests on still holds, else refuses with STALE_PLAN. A repeat of
-        /// a plan that was started gets the same response.
+        /// Starts a planned migration if everything that its plan rests on still holds, else refuses with STALE_PLAN. A repeat
+        /// of a plan that was started gets the same response.
         pub async fn start_migration(
             &mut self,
             request: impl tonic::IntoRequest<super::StartMigrationRequest>,
@@ -833,8 +836,8 @@ pub mod set_admin_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.SetAdminService", "SetPace"));
             self.inner.unary(req, path, codec).await
         }
-        /// Rolls a migration back: no more sections depart by it, and the departed sections return. In a closing set no section
-        /// returns: the migration is completed with the departed sections (format 10; SET_CLOSING before).
+        /// Rolls a migration back: no more sections depart by it, and the departed sections return. In a closing set no
+        /// section returns: the migration is completed with the departed sections (format 10; SET_CLOSING before).
         pub async fn rollback_migration(
             &mut self,
             request: impl tonic::IntoRequest<super::RollbackMigrationRequest>,
@@ -953,9 +956,9 @@ pub mod set_admin_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with SetAdminServiceServer.
     #[async_trait]
     pub trait SetAdminService: std::marker::Send + std::marker::Sync + 'static {
-        /// Defines the set of this store: the first one of its cluster, with all sections, or an empty one that joins a cluster.
-        /// A set that is defined is refused with SET_EXISTS, one whose set file states another genesis with OTHER_GENESIS, and a
-        /// name that another set of the cluster has with SET_NAME_TAKEN.
+        /// Defines the set of this store: the first one of its cluster, with all sections, or an empty one that joins a
+        /// cluster. A set that is defined is refused with SET_EXISTS, one whose set file states another genesis with
+        /// OTHER_GENESIS, and a name that another set of the cluster has with SET_NAME_TAKEN.
         async fn create_set(
             &self,
             request: tonic::Request<super::CreateSetRequest>,
@@ -971,8 +974,8 @@ pub mod set_admin_service_server {
             tonic::Response<super::ListSetsResponse>,
             tonic::Status,
         >;
-        /// Closes this set: it takes no more sections, and when all others have recorded that and nothing is in it or on its way
-        /// it is closed for good. A set that has sections is refused with SET_NOT_EMPTY.
+        /// Closes this set: it takes no more sections, and when all others have recorded that and nothing is in it or on its
+        /// way it is closed for good. A set that has sections is refused with SET_NOT_EMPTY.
         async fn close_set(
             &self,
             request: tonic::Request<super::CloseSetRequest>,
@@ -980,8 +983,9 @@ pub mod set_admin_service_server {
             tonic::Response<super::CloseSetResponse>,
             tonic::Status,
         >;
-        /// Removes another set from those that this one knows: it does not exist, or what is known of it is wrong. A set that exists
-        /// is learned again from itself. Refused with NOT_ARRIVED while a section is on its way to it, or a migration to it is open.
+        /// Removes another set from those that this one knows: it does not exist, or what is known of it is wrong. A set that
+        /// exists is learned again from itself. Refused with NOT_ARRIVED while a section is on its way to it, or a migration
+        /// to it is open.
         async fn forget_set(
             &self,
             request: tonic::Request<super::ForgetSetRequest>,
@@ -997,8 +1001,8 @@ pub mod set_admin_service_server {
             tonic::Response<super::PlanMigrationResponse>,
             tonic::Status,
         >;
-        /// Starts a planned migration if everything that its plan rests on still holds, else refuses with STALE_PLAN. A repeat of
-        /// a plan that was started gets the same response.
+        /// Starts a planned migration if everything that its plan rests on still holds, else refuses with STALE_PLAN. A repeat
+        /// of a plan that was started gets the same response.
         async fn start_migration(
             &self,
             request: tonic::Request<super::StartMigrationRequest>,
@@ -1011,8 +1015,8 @@ pub mod set_admin_service_server {
             &self,
             request: tonic::Request<super::SetPaceRequest>,
         ) -> std::result::Result<tonic::Response<super::SetPaceResponse>, tonic::Status>;
-        /// Rolls a migration back: no more sections depart by it, and the departed sections return. In a closing set no section
-        /// returns: the migration is completed with the departed sections (format 10; SET_CLOSING before).
+        /// Rolls a migration back: no more sections depart by it, and the departed sections return. In a closing set no
+        /// section returns: the migration is completed with the departed sections (format 10; SET_CLOSING before).
         async fn rollback_migration(
             &self,
             request: tonic::Request<super::RollbackMigrationRequest>,
@@ -1716,8 +1720,8 @@ pub struct StatusResponse {
     /// Milliseconds since the node started.
     #[prost(uint64, tag = "5")]
     pub uptime_ms: u64,
-    /// Id of the process, 1 or above; nodes that share a process have the same one. 0: at a port for nodes, for callers that
-    /// are neither nodes nor operators; so are ids and incarnations of AllocSvrs there.
+    /// Id of the process, 1 or above; nodes that share a process have the same one. 0: at a port for nodes, for callers
+    /// that are neither nodes nor operators; so are ids and incarnations of AllocSvrs there.
     #[prost(uint32, tag = "8")]
     pub pid: u32,
     /// Microseconds of processor time that the process has used, a number that grows by a million a second and busy core.
@@ -1726,12 +1730,12 @@ pub struct StatusResponse {
     /// When the certificate of the node expires, in seconds since 1970; absent without TLS.
     #[prost(uint64, optional, tag = "10")]
     pub certificate_not_after: ::core::option::Option<u64>,
-    /// Addresses of the admin ports of the set's StoreSvrs in the node's set file, "host:port", a store's own first. At ports
-    /// with TLS only operators get them.
+    /// Addresses of the admin ports of the set's StoreSvrs in the node's set file, "host:port", a store's own first. At
+    /// ports with TLS only operators get them.
     #[prost(string, repeated, tag = "11")]
     pub admin_addrs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Random number of this start of the node; 0: of a release without it. Responses with the same one are of one process,
-    /// whatever the addresses.
+    /// Random number of this start of the node; 0: of a release without it. Responses with the same one are of one
+    /// process, whatever the addresses.
     #[prost(fixed64, tag = "12")]
     pub instance: u64,
     /// Clock of the node's machine, a number of milliseconds since 1970; 0: unknown. For people alone.
@@ -1856,8 +1860,8 @@ pub struct StoreStatus {
     /// Milliseconds that the longest of them has been on its way, as far as this member knows; 0 without one.
     #[prost(uint64, tag = "32")]
     pub delayed_ms: u64,
-    /// Migrations that began in this set and are not over, at most 16, with the progress that the member observes: that of the
-    /// leader is complete. At ports with TLS only operators get them.
+    /// Migrations that began in this set and are not over, at most 16, with the progress that the member observes: that of
+    /// the leader is complete. At ports with TLS only operators get them.
     #[prost(message, repeated, tag = "33")]
     pub migrations: ::prost::alloc::vec::Vec<MigrationStatus>,
     /// Bytes that are left for the member on the file system of its data directory, at the last look; absent in memory.
@@ -1975,8 +1979,8 @@ pub struct AllocStatus {
     /// otherwise.
     #[prost(string, tag = "13")]
     pub halted: ::prost::alloc::string::String,
-    /// The largest revision in a response of its set's store that the process has received; 0 for none. The store compares it
-    /// with its own state after it has started.
+    /// The largest revision in a response of its set's store that the process has received; 0 for none. The store compares
+    /// it with its own state after it has started.
     #[prost(uint64, tag = "14")]
     pub seen_revision: u64,
     /// Newest incarnation of the node that the process knows; 0 for none.
@@ -1985,12 +1989,12 @@ pub struct AllocStatus {
     /// How often its lease expired in the last ten minutes, at most 100.
     #[prost(uint32, tag = "16")]
     pub leases_expired: u32,
-    /// Why callers cannot reach this node, and the next step, while it hands its sections over or sends no renewal for that; up to
-    /// 1,024 bytes. Empty otherwise.
+    /// Why callers cannot reach this node, and the next step, while it hands its sections over or sends no renewal for
+    /// that; up to 1,024 bytes. Empty otherwise.
     #[prost(string, tag = "17")]
     pub withdrawn: ::prost::alloc::string::String,
-    /// Names of other AllocSvrs of the set that this one does not reach at their addresses for callers, three times in a row; up to 64.
-    /// A node that most others name hands its sections over.
+    /// Names of other AllocSvrs of the set that this one does not reach at their addresses for callers, three times in a
+    /// row; up to 64. A node that most others name hands its sections over.
     #[prost(string, repeated, tag = "18")]
     pub unreached: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -2031,8 +2035,8 @@ pub struct ListMembersResponse {
     /// The format in which commands and states are written, 1 to 65535; 0 from a release that does not report it.
     #[prost(uint32, tag = "10")]
     pub format: u32,
-    /// Whether the leader's release compares plans: an older one ignores `dry_run` and `plan` of AddLearners, TransferLeader,
-    /// SetTerms and CloseSet, and changes what was only to be shown.
+    /// Whether the leader's release compares plans: an older one ignores `dry_run` and `plan` of AddLearners,
+    /// TransferLeader, SetTerms and CloseSet, and changes what was only to be shown.
     #[prost(bool, tag = "11")]
     pub plans: bool,
 }
@@ -2063,8 +2067,8 @@ pub struct MemberState {
     /// Time of the last heartbeat's round trip, a number of microseconds; 0 for the leader and where it is unknown.
     #[prost(uint64, tag = "8")]
     pub round_trip_us: u64,
-    /// The newest format that its release reads, 1 to 65535; 0 while that is unknown, and of a release that does not report
-    /// it.
+    /// The newest format that its release reads, 1 to 65535; 0 while that is unknown, and of a release that does not
+    /// report it.
     #[prost(uint32, tag = "9")]
     pub newest_format: u32,
 }
@@ -2104,7 +2108,8 @@ pub struct NewMember {
 /// The members were added, or had been.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AddLearnersResponse {
-    /// Raft ids, 1 or above, of those that this request added, or would add, ascending; the others had been members before.
+    /// Raft ids, 1 or above, of those that this request added, or would add, ascending; the others had been members
+    /// before.
     #[prost(uint64, repeated, tag = "1")]
     pub added: ::prost::alloc::vec::Vec<u64>,
     /// Hash of what a plan of this request rests on, as of the request; 0 from a release that compares no plans. In it are
@@ -2145,8 +2150,8 @@ pub struct ChangeVotersResponse {
     #[prost(bool, tag = "2")]
     pub changed: bool,
     /// Hash of what a plan of this request rests on, as of the request; 0 from a release that compares no plans. In it are
-    /// the set, its lineage, the change, and the list of members without those to add that do not vote yet: adding them first
-    /// is a part of the plan.
+    /// the set, its lineage, the change, and the list of members without those to add that do not vote yet: adding them
+    /// first is a part of the plan.
     #[prost(fixed64, tag = "3")]
     pub fingerprint: u64,
 }
@@ -2272,8 +2277,8 @@ pub struct DrainNodeRequest {
     /// nothing; 0: none is required.
     #[prost(fixed64, tag = "5")]
     pub plan: u64,
-    /// Names of further nodes that the same change drains, as those of one host: none of them counts as left over, and a plan
-    /// does not rest on whether they are drained already.
+    /// Names of further nodes that the same change drains, as those of one host: none of them counts as left over, and a
+    /// plan does not rest on whether they are drained already.
     #[prost(string, repeated, tag = "6")]
     pub together: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -2306,8 +2311,8 @@ pub struct MoveSectionsResponse {
     /// Whether this request changed something.
     #[prost(bool, tag = "2")]
     pub changed: bool,
-    /// Hash of what a plan of this request rests on, as of the request. In it are the set, its lineage, the node, and for each
-    /// section the node that an operator moved it to; not its owner, which changes by itself.
+    /// Hash of what a plan of this request rests on, as of the request. In it are the set, its lineage, the node, and for
+    /// each section the node that an operator moved it to; not its owner, which changes by itself.
     #[prost(fixed64, tag = "3")]
     pub fingerprint: u64,
 }
@@ -2353,8 +2358,8 @@ pub struct PauseBalancingResponse {
     /// Sections that would be handed over to even the load now.
     #[prost(uint32, tag = "3")]
     pub sections: u32,
-    /// Hash of what a plan of this request rests on, as of the request; never 0. In it are the set, its lineage, and whether
-    /// balancing is paused.
+    /// Hash of what a plan of this request rests on, as of the request; never 0. In it are the set, its lineage, and
+    /// whether balancing is paused.
     #[prost(fixed64, tag = "4")]
     pub fingerprint: u64,
 }
@@ -2411,8 +2416,8 @@ pub struct DrainNodeResponse {
     #[prost(bool, tag = "2")]
     pub changed: bool,
     /// Hash of what a plan of this request rests on, as of the request; 0 from a release that compares no plans. In it are
-    /// the set, its lineage, the node, whether it is drained and is to be, and for a drain the other live nodes that could own
-    /// sections.
+    /// the set, its lineage, the node, whether it is drained and is to be, and for a drain the other live nodes that could
+    /// own sections.
     #[prost(fixed64, tag = "3")]
     pub fingerprint: u64,
 }
@@ -2530,8 +2535,9 @@ pub mod status_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.StatusService", "Status"));
             self.inner.unary(req, path, codec).await
         }
-        /// Returns the ceilings of the sections that this node has: an AllocSvr those that it owns, also while its lease is over, a
-        /// StoreSvr those of its applied state. A set that is recovered without its store's majority begins above them.
+        /// Returns the ceilings of the sections that this node has: an AllocSvr those that it owns, also while its lease is
+        /// over, a StoreSvr those of its applied state. A set that is recovered without its store's majority begins above
+        /// them.
         pub async fn list_ceilings(
             &mut self,
             request: impl tonic::IntoRequest<super::ListCeilingsRequest>,
@@ -2576,8 +2582,9 @@ pub mod status_service_server {
             &self,
             request: tonic::Request<super::StatusRequest>,
         ) -> std::result::Result<tonic::Response<super::StatusResponse>, tonic::Status>;
-        /// Returns the ceilings of the sections that this node has: an AllocSvr those that it owns, also while its lease is over, a
-        /// StoreSvr those of its applied state. A set that is recovered without its store's majority begins above them.
+        /// Returns the ceilings of the sections that this node has: an AllocSvr those that it owns, also while its lease is
+        /// over, a StoreSvr those of its applied state. A set that is recovered without its store's majority begins above
+        /// them.
         async fn list_ceilings(
             &self,
             request: tonic::Request<super::ListCeilingsRequest>,
@@ -2989,9 +2996,9 @@ pub mod store_admin_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Raises the format of the store's log and state to the newest one of the leader's release. Every member must read it:
-        /// else it is refused with OUTDATED_MEMBER, or NOT_CAUGHT_UP for one that does not respond. A former release cannot return
-        /// afterwards.
+        /// Raises the format of the store's log and state to the newest one of the leader's release. Every member must read
+        /// it: else it is refused with OUTDATED_MEMBER, or NOT_CAUGHT_UP for one that does not respond. A former release
+        /// cannot return afterwards.
         pub async fn raise_format(
             &mut self,
             request: impl tonic::IntoRequest<super::RaiseFormatRequest>,
@@ -3064,9 +3071,9 @@ pub mod store_admin_service_server {
             tonic::Response<super::TransferLeaderResponse>,
             tonic::Status,
         >;
-        /// Raises the format of the store's log and state to the newest one of the leader's release. Every member must read it:
-        /// else it is refused with OUTDATED_MEMBER, or NOT_CAUGHT_UP for one that does not respond. A former release cannot return
-        /// afterwards.
+        /// Raises the format of the store's log and state to the newest one of the leader's release. Every member must read
+        /// it: else it is refused with OUTDATED_MEMBER, or NOT_CAUGHT_UP for one that does not respond. A former release
+        /// cannot return afterwards.
         async fn raise_format(
             &self,
             request: tonic::Request<super::RaiseFormatRequest>,
@@ -3592,8 +3599,8 @@ pub mod node_admin_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.NodeAdminService", "SetTerms"));
             self.inner.unary(req, path, codec).await
         }
-        /// Moves sections to an AllocSvr, where they stay for as long as it can own them, or has them balanced again. The owners
-        /// hand them over, each with its exact counters; the response does not wait for that.
+        /// Moves sections to an AllocSvr, where they stay for as long as it can own them, or has them balanced again. The
+        /// owners hand them over, each with its exact counters; the response does not wait for that.
         pub async fn move_sections(
             &mut self,
             request: impl tonic::IntoRequest<super::MoveSectionsRequest>,
@@ -3618,8 +3625,8 @@ pub mod node_admin_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.NodeAdminService", "MoveSections"));
             self.inner.unary(req, path, codec).await
         }
-        /// Begins or ends a pause of balancing: no section is handed over only to even the load. Dead owners are replaced, drained
-        /// nodes and moved sections are handed over as without it. It lasts until it is ended.
+        /// Begins or ends a pause of balancing: no section is handed over only to even the load. Dead owners are replaced,
+        /// drained nodes and moved sections are handed over as without it. It lasts until it is ended.
         pub async fn pause_balancing(
             &mut self,
             request: impl tonic::IntoRequest<super::PauseBalancingRequest>,
@@ -3684,8 +3691,8 @@ pub mod node_admin_service_server {
             tonic::Response<super::SetTermsResponse>,
             tonic::Status,
         >;
-        /// Moves sections to an AllocSvr, where they stay for as long as it can own them, or has them balanced again. The owners
-        /// hand them over, each with its exact counters; the response does not wait for that.
+        /// Moves sections to an AllocSvr, where they stay for as long as it can own them, or has them balanced again. The
+        /// owners hand them over, each with its exact counters; the response does not wait for that.
         async fn move_sections(
             &self,
             request: tonic::Request<super::MoveSectionsRequest>,
@@ -3693,8 +3700,8 @@ pub mod node_admin_service_server {
             tonic::Response<super::MoveSectionsResponse>,
             tonic::Status,
         >;
-        /// Begins or ends a pause of balancing: no section is handed over only to even the load. Dead owners are replaced, drained
-        /// nodes and moved sections are handed over as without it. It lasts until it is ended.
+        /// Begins or ends a pause of balancing: no section is handed over only to even the load. Dead owners are replaced,
+        /// drained nodes and moved sections are handed over as without it. It lasts until it is ended.
         async fn pause_balancing(
             &self,
             request: tonic::Request<super::PauseBalancingRequest>,
@@ -4256,8 +4263,8 @@ pub mod audit_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.AuditService", "ListEvents"));
             self.inner.unary(req, path, codec).await
         }
-        /// Records how an operation ended that the sender carried out as the leader, after another member has become the leader. For
-        /// members of the store; repeating it is harmless.
+        /// Records how an operation ended that the sender carried out as the leader, after another member has become the
+        /// leader. For members of the store; repeating it is harmless.
         pub async fn end_operation(
             &mut self,
             request: impl tonic::IntoRequest<super::EndOperationRequest>,
@@ -4305,8 +4312,8 @@ pub mod audit_service_server {
             tonic::Response<super::ListEventsResponse>,
             tonic::Status,
         >;
-        /// Records how an operation ended that the sender carried out as the leader, after another member has become the leader. For
-        /// members of the store; repeating it is harmless.
+        /// Records how an operation ended that the sender carried out as the leader, after another member has become the
+        /// leader. For members of the store; repeating it is harmless.
         async fn end_operation(
             &self,
             request: tonic::Request<super::EndOperationRequest>,
@@ -4588,8 +4595,8 @@ pub struct BackupHeader {
     /// private as a data directory.
     #[prost(bytes = "vec", tag = "15")]
     pub secret: ::prost::alloc::vec::Vec<u8>,
-    /// What it was made from: empty for the leader of the set; else the member whose data directory, or the backup whose file, it
-    /// was recovered from, for people alone.
+    /// What it was made from: empty for the leader of the set; else the member whose data directory, or the backup whose
+    /// file, it was recovered from, for people alone.
     #[prost(string, tag = "16")]
     pub origin: ::prost::alloc::string::String,
     /// Ceiling raises that the member which made it applied since it started; for people alone.
@@ -4598,8 +4605,8 @@ pub struct BackupHeader {
     /// Milliseconds since that start, 1 or above; 0 where it is not known.
     #[prost(uint64, tag = "18")]
     pub raises_ms: u64,
-    /// Least count of a restore from it, beside what its state knows; 0: none. Where the backup was recovered, restores since are
-    /// counted by it.
+    /// Least count of a restore from it, beside what its state knows; 0: none. Where the backup was recovered, restores
+    /// since are counted by it.
     #[prost(uint32, tag = "19")]
     pub least_restores: u32,
 }
@@ -5173,12 +5180,12 @@ pub struct OwnershipUpdate {
     /// request.
     #[prost(uint64, tag = "9")]
     pub liveness: u64,
-    /// Sections of `sections`, in the same order, whose ownership starts from a copy that the store keeps. The node starts them
-    /// once a response has the copy.
+    /// Sections of `sections`, in the same order, whose ownership starts from a copy that the store keeps. The node starts
+    /// them once a response has the copy.
     #[prost(uint32, repeated, tag = "10")]
     pub copied: ::prost::alloc::vec::Vec<u32>,
-    /// Copies that ownerships of this incarnation start from: the first ones, together about 1 MiB, until a renewal has them
-    /// among `taken`. None although the node waits for one: the section starts at its ceiling.
+    /// Copies that ownerships of this incarnation start from: the first ones, together about 1 MiB, until a renewal has
+    /// them among `taken`. None although the node waits for one: the section starts at its ceiling.
     #[prost(message, repeated, tag = "11")]
     pub copies: ::prost::alloc::vec::Vec<KeptCopy>,
 }
@@ -5342,8 +5349,8 @@ pub struct ReportLossRequest {
     /// The node's name in the set file, 1 ..= 63 characters of \[a-z0-9-\].
     #[prost(string, tag = "2")]
     pub node: ::prost::alloc::string::String,
-    /// Newest incarnation of the node that the process knows; 0 for none. A report of an older lineage than the store's changes
-    /// nothing.
+    /// Newest incarnation of the node that the process knows; 0 for none. A report of an older lineage than the store's
+    /// changes nothing.
     #[prost(uint64, tag = "3")]
     pub incarnation: u64,
     /// The largest `revision` in a response of this set's store that the process has received; 0 for none.
@@ -5568,8 +5575,8 @@ pub mod control_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.ControlService", "Depart"));
             self.inner.unary(req, path, codec).await
         }
-        /// Reports that the store lost committed entries, as after old data directories were put back: it registers no AllocSvr and
-        /// gives no section another owner until it is restored.
+        /// Reports that the store lost committed entries, as after old data directories were put back: it registers no
+        /// AllocSvr and gives no section another owner until it is restored.
         pub async fn report_loss(
             &mut self,
             request: impl tonic::IntoRequest<super::ReportLossRequest>,
@@ -5647,8 +5654,8 @@ pub mod control_service_server {
             &self,
             request: tonic::Request<super::DepartRequest>,
         ) -> std::result::Result<tonic::Response<super::DepartResponse>, tonic::Status>;
-        /// Reports that the store lost committed entries, as after old data directories were put back: it registers no AllocSvr and
-        /// gives no section another owner until it is restored.
+        /// Reports that the store lost committed entries, as after old data directories were put back: it registers no
+        /// AllocSvr and gives no section another owner until it is restored.
         async fn report_loss(
             &self,
             request: tonic::Request<super::ReportLossRequest>,
@@ -6071,8 +6078,8 @@ pub mod forward_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Served by every member of a store for the other members. A follower forwards what it received at its admin port to the
-    /// leader, and states the sender in the metadata under "seqsvr-sender". A request is never forwarded twice.
+    /// Served by every member of a store for the other members. A follower forwards what it received at its admin port to
+    /// the leader, and states the sender in the metadata under "seqsvr-sender". A request is never forwarded twice.
     #[derive(Debug, Clone)]
     pub struct ForwardServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -6205,8 +6212,8 @@ pub mod forward_service_server {
             request: tonic::Request<super::ForwardRequest>,
         ) -> std::result::Result<tonic::Response<Self::ForwardStream>, tonic::Status>;
     }
-    /// Served by every member of a store for the other members. A follower forwards what it received at its admin port to the
-    /// leader, and states the sender in the metadata under "seqsvr-sender". A request is never forwarded twice.
+    /// Served by every member of a store for the other members. A follower forwards what it received at its admin port to
+    /// the leader, and states the sender in the metadata under "seqsvr-sender". A request is never forwarded twice.
     #[derive(Debug)]
     pub struct ForwardServiceServer<T> {
         inner: Arc<T>,
@@ -7109,7 +7116,8 @@ pub struct FenceResponse {
     /// from a release before.
     #[prost(uint32, tag = "14")]
     pub wait_ms: u32,
-    /// Ids of the closed sets whose final records are among those of this set, 1 or above: they need not respond themselves.
+    /// Ids of the closed sets whose final records are among those of this set, 1 or above: they need not respond
+    /// themselves.
     #[prost(fixed64, repeated, tag = "15")]
     pub inherited_set_ids: ::prost::alloc::vec::Vec<u64>,
     /// For each of them, the lineage that the records are of. Parallel to `inherited_set_ids`.
@@ -7129,8 +7137,8 @@ pub struct ConfirmRequest {
     #[prost(fixed64, tag = "3")]
     pub migration_id: u64,
 }
-/// The tombstones of those of the sections that are not here. The lists from `sections` to `migration_ids` are parallel, in
-/// order of section.
+/// The tombstones of those of the sections that are not here. The lists from `sections` to `migration_ids` are parallel,
+/// in order of section.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConfirmResponse {
     /// Lineage of this set; 0: never restored.
@@ -7258,8 +7266,8 @@ pub struct ExchangeRequest {
 /// What changed.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExchangeResponse {
-    /// The facts of this set and of all others that it knows. The receiver believes those of this set; the others tell it where
-    /// to ask.
+    /// The facts of this set and of all others that it knows. The receiver believes those of this set; the others tell it
+    /// where to ask.
     #[prost(message, repeated, tag = "1")]
     pub sets: ::prost::alloc::vec::Vec<SetFacts>,
     /// Claims of sections that changed since the request's `route_version`.
@@ -7449,8 +7457,9 @@ pub mod inter_set_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Names the owners that sections would get here. Shows that this set has a quorum and allocators; changes nothing. A set
-        /// that this one does not know yet is refused with UNKNOWN_SET, and any with SET_CLOSING while this one is closing.
+        /// Names the owners that sections would get here. Shows that this set has a quorum and allocators; changes nothing. A
+        /// set that this one does not know yet is refused with UNKNOWN_SET, and any with SET_CLOSING while this one is
+        /// closing.
         pub async fn arm(
             &mut self,
             request: impl tonic::IntoRequest<super::ArmRequest>,
@@ -7592,9 +7601,9 @@ pub mod inter_set_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.InterSetService", "Exchange"));
             self.inner.unary(req, path, codec).await
         }
-        /// Reads this set's tombstones of sections and the end of a migration that began here: the receiver of Arrive, StartReturn,
-        /// CompleteArrival or Fence confirms the request so, and a set asks a restored one for its migrations. Changes nothing. That a
-        /// migration did not begin here is stated after everything committed before is applied.
+        /// Reads this set's tombstones of sections and the end of a migration that began here: the receiver of Arrive,
+        /// StartReturn, CompleteArrival or Fence confirms the request so, and a set asks a restored one for its migrations.
+        /// Changes nothing. That a migration did not begin here is stated after everything committed before is applied.
         pub async fn confirm(
             &mut self,
             request: impl tonic::IntoRequest<super::ConfirmRequest>,
@@ -7619,8 +7628,8 @@ pub mod inter_set_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.InterSetService", "Confirm"));
             self.inner.unary(req, path, codec).await
         }
-        /// Reads a page of this set's records while it is closing and none of them changes any more. Changes nothing. Refused with
-        /// NOT_ARRIVED before.
+        /// Reads a page of this set's records while it is closing and none of them changes any more. Changes nothing. Refused
+        /// with NOT_ARRIVED before.
         pub async fn read_final(
             &mut self,
             request: impl tonic::IntoRequest<super::ReadFinalRequest>,
@@ -7657,8 +7666,9 @@ pub mod inter_set_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with InterSetServiceServer.
     #[async_trait]
     pub trait InterSetService: std::marker::Send + std::marker::Sync + 'static {
-        /// Names the owners that sections would get here. Shows that this set has a quorum and allocators; changes nothing. A set
-        /// that this one does not know yet is refused with UNKNOWN_SET, and any with SET_CLOSING while this one is closing.
+        /// Names the owners that sections would get here. Shows that this set has a quorum and allocators; changes nothing. A
+        /// set that this one does not know yet is refused with UNKNOWN_SET, and any with SET_CLOSING while this one is
+        /// closing.
         async fn arm(
             &self,
             request: tonic::Request<super::ArmRequest>,
@@ -7698,15 +7708,15 @@ pub mod inter_set_service_server {
             tonic::Response<super::ExchangeResponse>,
             tonic::Status,
         >;
-        /// Reads this set's tombstones of sections and the end of a migration that began here: the receiver of Arrive, StartReturn,
-        /// CompleteArrival or Fence confirms the request so, and a set asks a restored one for its migrations. Changes nothing. That a
-        /// migration did not begin here is stated after everything committed before is applied.
+        /// Reads this set's tombstones of sections and the end of a migration that began here: the receiver of Arrive,
+        /// StartReturn, CompleteArrival or Fence confirms the request so, and a set asks a restored one for its migrations.
+        /// Changes nothing. That a migration did not begin here is stated after everything committed before is applied.
         async fn confirm(
             &self,
             request: tonic::Request<super::ConfirmRequest>,
         ) -> std::result::Result<tonic::Response<super::ConfirmResponse>, tonic::Status>;
-        /// Reads a page of this set's records while it is closing and none of them changes any more. Changes nothing. Refused with
-        /// NOT_ARRIVED before.
+        /// Reads a page of this set's records while it is closing and none of them changes any more. Changes nothing. Refused
+        /// with NOT_ARRIVED before.
         async fn read_final(
             &self,
             request: tonic::Request<super::ReadFinalRequest>,
@@ -8219,7 +8229,8 @@ pub struct RaftMessage {
     /// the request's nonce. A member refuses a message for another directory of its id.
     #[prost(bytes = "bytes", tag = "8")]
     pub receiver: ::prost::bytes::Bytes,
-    /// The newest format of commands and states that the sender reads, 1 to 65535; 0 from a release that does not report it.
+    /// The newest format of commands and states that the sender reads, 1 to 65535; 0 from a release that does not report
+    /// it.
     #[prost(uint32, tag = "9")]
     pub newest_format: u32,
 }
@@ -8253,11 +8264,12 @@ pub struct ProbeRequest {
     /// acknowledges. The position of a running member may be behind what it acknowledges meanwhile.
     #[prost(bool, tag = "8")]
     pub starting: bool,
-    /// The newest format of commands and states that the sender reads, 1 to 65535; 0 from a release that does not report it.
-    /// Refused with OUTDATED_MEMBER when the group writes a newer one.
+    /// The newest format of commands and states that the sender reads, 1 to 65535; 0 from a release that does not report
+    /// it. Refused with OUTDATED_MEMBER when the group writes a newer one.
     #[prost(uint32, tag = "9")]
     pub newest_format: u32,
-    /// Digests of the sender's state behind the entries at which members compare, up to 8, ascending by index; for members only.
+    /// Digests of the sender's state behind the entries at which members compare, up to 8, ascending by index; for members
+    /// only.
     #[prost(message, repeated, tag = "10")]
     pub digests: ::prost::alloc::vec::Vec<StateDigest>,
 }
@@ -8288,8 +8300,8 @@ pub struct ProbeResponse {
     /// it.
     #[prost(uint32, tag = "4")]
     pub newest_format: u32,
-    /// Digests of the receiver's state behind the entries at which members compare, up to 8, ascending by index; for members
-    /// only.
+    /// Digests of the receiver's state behind the entries at which members compare, up to 8, ascending by index; for
+    /// members only.
     #[prost(message, repeated, tag = "5")]
     pub digests: ::prost::alloc::vec::Vec<StateDigest>,
     /// Wall clock of the receiver, in milliseconds since 1970; 0 from a release that does not report it.
@@ -8450,7 +8462,8 @@ pub mod raft_service_client {
             self
         }
         /// Returns whether the receiver's list of members names the sender with the sender's data directory. Sent before the
-        /// sender starts. A lost disk does not come back under its old id, and neither does one that lacks what it acknowledged.
+        /// sender starts. A lost disk does not come back under its old id, and neither does one that lacks what it
+        /// acknowledged.
         pub async fn probe(
             &mut self,
             request: impl tonic::IntoRequest<super::ProbeRequest>,
@@ -8494,8 +8507,8 @@ pub mod raft_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.RaftService", "AppendEntries"));
             self.inner.unary(req, path, codec).await
         }
-        /// Appends log entries, message after message without waiting for the responses, which come in the same order. A refusal
-        /// ends the call.
+        /// Appends log entries, message after message without waiting for the responses, which come in the same order. A
+        /// refusal ends the call.
         pub async fn append_stream(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::RaftMessage>,
@@ -8624,7 +8637,8 @@ pub mod raft_service_server {
     #[async_trait]
     pub trait RaftService: std::marker::Send + std::marker::Sync + 'static {
         /// Returns whether the receiver's list of members names the sender with the sender's data directory. Sent before the
-        /// sender starts. A lost disk does not come back under its old id, and neither does one that lacks what it acknowledged.
+        /// sender starts. A lost disk does not come back under its old id, and neither does one that lacks what it
+        /// acknowledged.
         async fn probe(
             &self,
             request: tonic::Request<super::ProbeRequest>,
@@ -8640,8 +8654,8 @@ pub mod raft_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Appends log entries, message after message without waiting for the responses, which come in the same order. A refusal
-        /// ends the call.
+        /// Appends log entries, message after message without waiting for the responses, which come in the same order. A
+        /// refusal ends the call.
         async fn append_stream(
             &self,
             request: tonic::Request<tonic::Streaming<super::RaftMessage>>,
@@ -9330,9 +9344,9 @@ pub struct AdvanceRequest {
     #[prost(uint64, optional, tag = "1")]
     pub uid: ::core::option::Option<u64>,
     /// The number to raise the uid to, 0 ..= 2^62. A request without it is refused (TO_MISSING). The section's ceiling is
-    /// raised at least to it, permanently, and the section's next owner starts every uid at the ceiling: therefore a number
-    /// that is further above the ceiling than the node's settings allow is refused (ADVANCE_TOO_FAR). The `bound` in the
-    /// metadata of the ErrorInfo is the highest number accepted now.
+    /// raised at least to it, permanently, and the section's next owner starts every uid at the ceiling: therefore a
+    /// number that is further above the ceiling than the node's settings allow is refused (ADVANCE_TOO_FAR). The `bound`
+    /// in the metadata of the ErrorInfo is the highest number accepted now.
     #[prost(uint64, optional, tag = "2")]
     pub to: ::core::option::Option<u64>,
     /// Version of the caller's route table, as in `NextRequest`.

@@ -141,12 +141,12 @@ impl StoreBuilder<TypeConfig, LogStore, Machine> for InMemory {
 }
 
 #[tokio::test]
-async fn the_raft_librarys_suite_passes_on_sled() {
+async fn the_suite_of_the_raft_library_passes_on_sled() {
     Suite::test_all(OnSled).await.unwrap();
 }
 
 #[tokio::test]
-async fn the_raft_librarys_suite_passes_in_memory() {
+async fn the_suite_of_the_raft_library_passes_in_memory() {
     Suite::test_all(InMemory).await.unwrap();
 }
 

@@ -26,7 +26,8 @@ impl World {
     pub(super) fn apply_planted(&mut self, set: usize, command: &Command) -> Option<Answer> {
         let state = &mut self.sets[set].state;
         match (self.bug?, command) {
-            // `MigrationOver` states that every repeat is refused as well, `OtherMigration` that a later entry may lift it.
+            // `MigrationOver` states that every repeat is refused as well, `OtherMigration` that a later entry may lift
+            // it.
             (
                 bug @ (Bug::PauseRefuses | Bug::SetsThawInconclusive),
                 Command::Depart(Depart { section, migration, .. }),

@@ -1,8 +1,8 @@
 //! Finds circles of modules inside a crate: modules of one folder that use each other, directly or through others.
 //!
 //! A folder module (`x.rs` with `x/`) counts as one module of its parent's folder. Uses between a module and its own
-//! submodules do not count: a parent re-exports its parts, and parts use the types of their parent. The check reads text,
-//! so it misses uses through a re-export of the crate's root.
+//! submodules do not count: a parent re-exports its parts, and parts use the types of their parent. The check reads
+//! text, so it misses uses through a re-export of the crate's root.
 
 use std::collections::{BTreeMap, BTreeSet};
 

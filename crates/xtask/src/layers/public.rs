@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_librarys_type_in_a_public_signature_is_found() {
+    fn a_type_of_a_library_in_a_public_signature_is_found() {
         assert_eq!(found("pub fn raft() -> openraft::Raft {\n"), [1]);
         assert_eq!(found("use crate::types::LogId;\npub fn last(\n    &self,\n) -> Option<LogId> {\n"), [2]);
         assert_eq!(found("pub fn last() -> crate::types::LogId {\n"), [1]);

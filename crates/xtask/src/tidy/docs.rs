@@ -1,4 +1,4 @@
-//! Checks documents: links resolve, named Rust files exist, the steps of `docs/how-to-add.md` name what is there, and
+//! Checks documents: named Rust files exist, the steps of `docs/how-to-add.md` name what is there, and
 //! decision records are numbered without a gap.
 
 use std::collections::BTreeSet;
@@ -20,37 +20,12 @@ const ADR_PARTS: &[&str] = &["## Context", "## Decision", "## Consequences"];
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     for source in sources.iter().filter(|source| source.is("md")) {
-        check_links(source, sources, findings);
         check_named_files(source, sources, findings);
     }
     if let Some(page) = sources.iter().find(|source| source.path == STEPS) {
         check_steps(page, sources, findings);
     }
     check_adrs(sources, findings);
-}
-
-fn check_links(source: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
-    for (line, link) in links(&source.text) {
-        if link.contains("://") || link.starts_with("mailto:") {
-            continue;
-        }
-        let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
-        let Some(target) = resolve(&source.path, path) else {
-            findings.push(Finding::new(&source.path, line, format!("link `{link}` leads out of the repository")));
-            continue;
-        };
-        let file = sources.iter().find(|source| source.path == target);
-        let is_dir =
-            || target.is_empty() || sources.iter().any(|source| source.path.starts_with(&format!("{target}/")));
-        match file {
-            None if is_dir() && anchor.is_empty() => {}
-            None => findings.push(Finding::new(&source.path, line, format!("link `{link}` leads nowhere"))),
-            Some(file) if !anchor.is_empty() && file.is("md") && !anchors(&file.text).contains(anchor) => {
-                findings.push(Finding::new(&source.path, line, format!("link `{link}`: no such heading")));
-            }
-            Some(_) => {}
-        }
-    }
 }
 
 /// Checks that a Rust file named in back-ticks exists. The name may omit leading directories.
@@ -66,7 +41,8 @@ fn check_named_files(source: &Source, sources: &[Source], findings: &mut Vec<Fin
     }
 }
 
-/// Checks the steps of a page: "1. `file`: `name`, `other name`: words". The file exists, and has the names in its text.
+/// Checks the steps of a page: "1. `file`: `name`, `other name`: words". The file exists, and has the names in its
+/// text.
 fn check_steps(page: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
     for (number, line) in prose(&page.text).filter(|(_, line)| line.starts_with(|c: char| c.is_ascii_digit())) {
         let mut say = |text: String| findings.push(Finding::new(&page.path, number, text));
@@ -84,19 +60,6 @@ fn check_steps(page: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
             }
         }
     }
-}
-
-/// Returns the targets of `[text](target)` outside of code, with their lines.
-fn links(text: &str) -> Vec<(usize, &str)> {
-    let mut found = Vec::new();
-    for (number, line) in prose(text) {
-        // Every second part is in back-ticks. A link's text may be in back-ticks; its target follows them.
-        for part in line.split('`').step_by(2) {
-            let targets = part.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
-            found.extend(targets.map(|(target, _)| (number, target)));
-        }
-    }
-    found
 }
 
 /// Returns the lines outside of fenced blocks.
@@ -117,25 +80,6 @@ pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
         kept.map(|c| if c == ' ' { '-' } else { c }).flat_map(char::to_lowercase).collect()
     };
     prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| slug(line.trim_start_matches('#'))).collect()
-}
-
-/// Resolves a link in the file `from` to a path from the root; `None` if it leads above the root.
-fn resolve(from: &str, link: &str) -> Option<String> {
-    if link.is_empty() {
-        return Some(from.to_owned());
-    }
-    let mut parts: Vec<&str> = from.split('/').collect();
-    parts.pop();
-    for part in link.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop()?;
-            }
-            part => parts.push(part),
-        }
-    }
-    Some(parts.join("/"))
 }
 
 /// Checks that decision records are named `NNNN-title.md`, are numbered from 0001 without a gap, and have the number in
@@ -176,27 +120,6 @@ mod tests {
     fn adr(number: u32, title: &str) -> Source {
         let text = format!("# {number:04}. Title\n\n{}\n", ADR_PARTS.join("\n\n"));
         Source::planted(&format!("docs/adr/{title}"), &text)
-    }
-
-    #[test]
-    fn a_link_that_leads_nowhere_is_found() {
-        let target = Source::planted("docs/b.md", "# Two words: here\n");
-        let check_link = |link: &str| {
-            let from = Source::planted("docs/a.md", &format!("See\n[`b`]({link}).\n"));
-            messages(&[from, target.clone()])
-        };
-        for good in ["b.md", "./b.md", "../docs/b.md", "b.md#two-words-here", "https://example.org/x", "../docs"] {
-            assert!(check_link(good).is_empty(), "{good}: {:?}", check_link(good));
-        }
-        assert_eq!(check_link("c.md"), ["docs/a.md:2: link `c.md` leads nowhere"]);
-        assert_eq!(check_link("b.md#three"), ["docs/a.md:2: link `b.md#three`: no such heading"]);
-        assert_eq!(check_link("../../x"), ["docs/a.md:2: link `../../x` leads out of the repository"]);
-    }
-
-    #[test]
-    fn code_holds_no_links() {
-        let text = "`[x](nowhere)` and\n```\n[x](nowhere)\n```\n";
-        assert!(messages(&[Source::planted("a.md", text)]).is_empty());
     }
 
     #[test]

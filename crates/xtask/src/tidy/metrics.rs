@@ -40,19 +40,22 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns a row for each entry of the catalogue: `/// help` above `NAME = "name", Kind, Unit, ["label", ...]...;`.
+/// Returns a row for each entry of the catalogue: lines of `/// help` above
+/// `NAME = "name", Kind, Unit, ["label", ...]...;`.
 fn rows(catalogue: &str) -> Vec<String> {
     let lines: Vec<&str> = catalogue.lines().map(str::trim).collect();
-    let entry = |pair: &[&str]| {
-        let help = pair[0].strip_prefix("/// ")?;
-        let (_, rest) = pair[1].split_once(" = \"")?;
+    let entry = |at: usize| {
+        let (_, rest) = lines[at].split_once(" = \"")?;
+        let above = lines[..at].iter().rev().map_while(|line| line.strip_prefix("/// "));
+        let help: Vec<&str> = above.collect::<Vec<_>>().into_iter().rev().collect();
+        let help = Some(help.join(" ")).filter(|help| !help.is_empty())?;
         let (name, rest) = rest.split_once("\", ").filter(|(name, _)| name.starts_with("seqsvr_"))?;
         let kind = rest.split(',').next()?.to_lowercase();
         let labels = rest.split_once('[')?.1.split_once(']')?.0.replace(['"', ' '], "");
         let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
         Some(format!("| `{name}{labels}` | {kind} | {help} |"))
     };
-    lines.windows(2).filter_map(entry).collect()
+    (0..lines.len()).filter_map(entry).collect()
 }
 
 /// Returns the names of the metrics.
@@ -81,7 +84,8 @@ mod tests {
     const CODE: &str = r#"
     /// Numbers allocated.
     A = "seqsvr_a_total", Counter, Count, ["set", "via"];
-    /// Time of it.
+    /// Time of it, on
+    /// two lines.
     B = "seqsvr_b_seconds", Histogram, Seconds, [], LATENCY;
     "#;
 
@@ -112,7 +116,7 @@ mod tests {
     #[test]
     fn a_missing_a_stale_and_a_changed_row_are_found() {
         let a = "| `seqsvr_a_total{set,via}` | counter | Numbers allocated. |\n";
-        let b = "| `seqsvr_b_seconds` | histogram | Time of it. |\n";
+        let b = "| `seqsvr_b_seconds` | histogram | Time of it, on two lines. |\n";
         assert!(messages(&format!("{a}{b}")).is_empty());
         assert!(messages(a)[0].contains("the table does not: | `seqsvr_b_seconds`"), "{:?}", messages(a));
         let stale = format!("{a}{b}| `seqsvr_c` | gauge | Gone. |\n");

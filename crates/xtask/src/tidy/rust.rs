@@ -1,4 +1,5 @@
-//! Checks Rust files: a module comment at the top, a limit on the size, no marks of unfinished work.
+//! Checks Rust files: a module comment at the top, limits on the size and on the width of comments, no marks of
+//! unfinished work.
 
 use crate::report::Finding;
 use crate::source::Source;
@@ -9,11 +10,16 @@ const MAX_LINES: usize = 900;
 /// Files that exceeded the limit when the rule was added, with their own limits. Entries may only shrink or be removed.
 const RATCHET: &[(&str, usize)] = &[];
 
-/// Marks of unfinished work, which belongs in an issue.
-const OPEN_ENDS: &[&str] =
-    &[concat!("todo", "!("), concat!("unimplemented", "!("), concat!("TO", "DO"), concat!("FIX", "ME")];
+/// Most characters of a line of comment: rustfmt wraps code at this width, and leaves comments as they are.
+const MAX_WIDTH: usize = 120;
+
+/// Marks of unfinished work in comments, which belongs in an issue; clippy finds the macros.
+const OPEN_ENDS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
+    for source in sources.iter().filter(|source| source.is("rs") || source.is("proto")) {
+        check_width(source, findings);
+    }
     for source in sources.iter().filter(|source| source.is("rs")) {
         check_head(source, findings);
         check_size(source, RATCHET, findings);
@@ -23,15 +29,32 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
 }
 
 fn check_head(source: &Source, findings: &mut Vec<Finding>) {
-    let generated = source.text.starts_with("// @generated");
     // The unit tests of `foo.rs` in `foo/tests.rs` need no module comment.
     let unit_tests = source.path.contains("/src/") && source.path.ends_with("/tests.rs");
-    if !generated && !unit_tests && !source.text.starts_with("//! ") {
+    if !is_generated(source) && !unit_tests && !source.text.starts_with("//! ") {
         findings.push(Finding::new(
             &source.path,
             1,
             "the file does not open with `//!`: state its purpose, its invariant, what it leaves to others",
         ));
+    }
+}
+
+/// Returns whether a program wrote the file.
+fn is_generated(source: &Source) -> bool {
+    source.text.starts_with("// @generated")
+}
+
+fn check_width(source: &Source, findings: &mut Vec<Finding>) {
+    for (number, line) in source.lines().filter(|(_, line)| line.trim_start().starts_with("//")) {
+        let width = line.chars().count();
+        if width > MAX_WIDTH && !is_generated(source) {
+            findings.push(Finding::new(
+                &source.path,
+                number,
+                format!("a comment of {width} columns: wrap at {MAX_WIDTH}"),
+            ));
+        }
     }
 }
 
@@ -110,6 +133,17 @@ mod tests {
 
         let tested = format!("//! Short.\n#[cfg(test)]\nmod tests {{\n{}}}\n", "// line\n".repeat(MAX_LINES));
         assert_eq!(found(&Source::planted("crates/x/src/a.rs", &tested)), []);
+    }
+
+    #[test]
+    fn a_wide_comment_is_found() {
+        let comment = |columns: usize| format!("    // {}", "ä".repeat(columns - 7));
+        for path in ["crates/x/src/a.rs", "proto/a.proto"] {
+            let of = |line: String| found(&Source::planted(path, &format!("//! Says.\n{line}\n")));
+            assert_eq!(of(comment(MAX_WIDTH)), []);
+            assert_eq!(of(comment(MAX_WIDTH + 1))[0].message, "a comment of 121 columns: wrap at 120");
+            assert_eq!(of(comment(MAX_WIDTH + 1).replace("// ", "f()")), [], "rustfmt wraps code");
+        }
     }
 
     #[test]
