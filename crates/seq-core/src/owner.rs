@@ -1,10 +1,10 @@
-//! What an AllocSvr owns, and its side of handovers.
+//! The sections that an AllocSvr owns, and its side of handovers.
 //!
-//! The machine decides; its shell keeps the sections themselves, sends the requests and carries the effects out in the
-//! order in which they are given. The ownership update of a response is adopted first, and only then does the response
-//! extend the lease: sections that have another owner leave before they could be served for longer.
+//! The machine decides. Its shell keeps the sections, sends the requests and carries the effects out in the order in
+//! which they are given. The ownership update of a response is adopted first, and only then does the response extend
+//! the lease, so sections that have another owner leave before they could be served for longer.
 //!
-//! An ownership that left is never entered again. A section that was frozen for a handover which failed for good is
+//! An ownership that left is never entered again. A section that was frozen for a handover which failed permanently is
 //! thawed, under the same ownership. Handovers are in [`handover`].
 
 use alloc::collections::BTreeMap;
@@ -44,20 +44,20 @@ pub struct Session {
     pub incarnation: Incarnation,
 }
 
-/// What a response of the store reports of owners, read from the applied state after the request itself was applied.
+/// The state of ownerships in a store's response, read from the applied state after the request itself was applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnershipUpdate {
-    /// Routes newer than the version that the request named; `None` when there are none.
+    /// Routes newer than the version that the request named; `None` if there are none.
     pub routes: Option<RouteUpdate>,
-    /// Sections among the changed ones that the requesting incarnation owns.
+    /// The sections that the requesting incarnation owns, among sections with newer routes.
     pub grants: Vec<Grant>,
-    /// Sections that it should hand over.
+    /// Sections that the node should hand over.
     pub handovers: Vec<PlannedHandover>,
-    /// Whether the node is draining, and no other node is a candidate for what it owns.
+    /// Whether the node is draining, and no other node is a candidate for its sections.
     pub no_other_candidate: bool,
-    /// Copies that granted sections start from: some of them, until the node has noted that it has those.
+    /// Copies from which granted sections start. An update has some of them, until the node has noted that it has them.
     pub copies: Vec<GrantedCopy>,
-    /// How far the store has come, as of this read.
+    /// Progress of the store, as of this read.
     pub mark: Mark,
 }
 
@@ -66,13 +66,13 @@ pub struct OwnershipUpdate {
 pub struct Grant {
     /// The section.
     pub section: SectionId,
-    /// The ownership.
+    /// Epoch of the ownership.
     pub epoch: Epoch,
     /// The committed ceiling.
     pub ceiling: Seq,
-    /// The handover that began the ownership; 0 where none did.
+    /// The handover that began the ownership; 0 for none.
     pub handover_id: HandoverId,
-    /// Whether it starts from a copy that the store keeps.
+    /// Whether the ownership starts from a copy that the store keeps.
     pub copied: bool,
 }
 
@@ -81,22 +81,23 @@ pub struct Grant {
 pub struct Renewal {
     /// The incarnation.
     pub session: Session,
-    /// Its number.
+    /// Number of the renewal.
     pub renew_seq: RenewSeq,
-    /// Version of the routes that are known.
+    /// Version of the routes that the node knows.
     pub route_version: RouteVersion,
     /// Parts of the copies of frozen sections.
     pub copies: Vec<CopyPart>,
-    /// Ownerships given up.
+    /// Ownerships that the node gives up.
     pub released: Vec<(SectionId, Epoch)>,
     /// Ownerships that have started from their kept copies.
     pub taken: Vec<(SectionId, Epoch)>,
-    /// Whether others are to have everything that it owns: the process is about to exit, or callers do not reach it.
+    /// Whether other nodes should take all its sections, because the process is about to exit or callers do not reach
+    /// it.
     pub leaving: bool,
 }
 
 impl Renewal {
-    /// The renewal as a command of the store's log.
+    /// Returns the renewal as a command of the store's log.
     #[must_use]
     pub fn command(&self) -> Renew {
         Renew {
@@ -111,31 +112,31 @@ impl Renewal {
     }
 }
 
-/// Why an ownership update cannot be adopted. Nothing of it was, and no lease was extended.
+/// Reason why an ownership update cannot be adopted. Nothing of it was adopted, and no lease was extended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdoptError {
-    /// The store's set is not the one this node was configured with.
+    /// The store's set is not the set for which this node is configured.
     #[error(
         "the store holds set {set} with uids {:?} in sections of {}, and the set file says otherwise",
         layout.uids(), layout.section_size()
     )]
     OtherSet {
-        /// Its name.
+        /// Name of the store's set.
         set: String,
-        /// Its layout.
+        /// Layout of the store's set.
         layout: Layout,
     },
-    /// The change does not build on the table held. The next request asks for the whole table.
+    /// The update is a change of another table than the node's. The next request asks for the whole table.
     #[error("the routes at version {version} build on version {base}, which is not held here")]
     Gap {
-        /// The version offered.
+        /// The version of the update.
         version: RouteVersion,
-        /// The version it builds on.
+        /// The version that the update changes.
         base: RouteVersion,
     },
 }
 
-/// The machine. One for each AllocSvr process.
+/// The owner's machine. Each AllocSvr process has one.
 #[derive(Debug)]
 pub struct Owner {
     set: String,
@@ -147,19 +148,21 @@ pub struct Owner {
     routes: Option<Arc<RouteTable>>,
     /// Whether the next request must ask for the whole table.
     whole: bool,
-    /// The newest epoch that was ever entered of each section. Invariant: a section is entered only under a higher one.
+    /// The newest epoch that was ever entered, for each section. Invariant: a section is entered only under a higher
+    /// epoch.
     held: Vec<Epoch>,
-    /// What is served, each with a route here that names this node and the epoch, or an older epoch. Invariant: empty
+    /// The served sections, each with a route that names this node and the epoch, or an older epoch. Invariant: empty
     /// without an incarnation.
     owned: BTreeMap<SectionId, Epoch>,
-    /// Given up, and not yet released in the store.
+    /// Ownerships that the node gave up, and that are not yet released in the store.
     released: BTreeMap<SectionId, Epoch>,
-    /// Ownerships whose raises fail, and since when.
+    /// Ownerships whose raises fail, and the time since when.
     failing: BTreeMap<SectionId, (Epoch, Clocks)>,
     leaving: bool,
-    /// Whether the store knows that this incarnation is about to exit: no section is handed to it any more.
+    /// Whether the store knows that this incarnation is about to exit, so that no section is handed to it any more.
     leaving_noted: bool,
-    /// Callers do not reach this node: others are to have its sections, and it serves on meanwhile.
+    /// Whether callers do not reach this node. Then other nodes should take its sections, and it serves until they have
+    /// them.
     withdrawn: bool,
     outgoing: Outgoing,
     incoming: Incoming,
@@ -167,7 +170,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// A machine that owns nothing.
+    /// Creates a machine that owns nothing.
     #[must_use]
     pub fn new(set: &str, layout: Layout, terms: LeaseTerms) -> Owner {
         Owner {
@@ -191,48 +194,49 @@ impl Owner {
         }
     }
 
-    /// Has the attempts of handovers numbered from a random secret, so that a forged request cannot stage a copy under
-    /// the number of an attempt that the store will commit.
+    /// Numbers the handover attempts from a random secret, so that a forged request cannot stage a copy under the
+    /// number of an attempt that the store will commit.
     #[must_use]
     pub fn with_secret(mut self, secret: u64) -> Owner {
         self.outgoing = Outgoing::with_secret(secret);
         self
     }
 
-    /// The current incarnation; `None` between two of them.
+    /// Returns the current incarnation; `None` between two incarnations.
     #[must_use]
     pub fn session(&self) -> Option<Session> {
         self.session
     }
 
-    /// The newest routes known.
+    /// Returns the newest routes known.
     #[must_use]
     pub fn routes(&self) -> Option<&Arc<RouteTable>> {
         self.routes.as_ref()
     }
 
-    /// The sections served, with their ownerships.
+    /// Returns the served sections, with their ownerships.
     pub fn owned(&self) -> impl Iterator<Item = (SectionId, Epoch)> {
         self.owned.iter().map(|(section, epoch)| (*section, *epoch))
     }
 
-    /// Version of the routes that a request should name.
+    /// Returns the version of the routes that a request should name.
     #[must_use]
     pub fn known_version(&self) -> RouteVersion {
         let version = self.routes.as_ref().map_or(RouteVersion(0), |routes| routes.version());
         if self.whole { RouteVersion(0) } else { version }
     }
 
-    /// Whether everything is handed over or given up, and the store has applied it. A node that is about to exit is not
-    /// empty before the store knows that: until then a section may be handed to it.
+    /// Returns whether all sections are handed over or given up, and the store has applied it. A node that is about to
+    /// exit is not empty before the store knows that it exits, because until then a section may be handed to it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let none_comes = !self.leaving || self.leaving_noted || self.session.is_none();
         self.owned.is_empty() && self.released.is_empty() && !self.releases.awaits_copies() && none_comes
     }
 
-    /// Whether the next response of the store may well bring what is waited for: more sections to hand over, or the
-    /// first ones of this node. Without sections it reads the routes up to the first that may come here.
+    /// Returns whether the next response of the store is likely to bring an awaited change: more sections to hand over,
+    /// or the first sections of this node. Without sections it reads the routes up to the first section that may come
+    /// here.
     #[must_use]
     pub fn expects_update(&self) -> bool {
         let withdraws = self.withdrawn && !self.owned.is_empty();
@@ -242,40 +246,40 @@ impl Owner {
         let (Some(session), Some(routes)) = (self.session, &self.routes) else { return true };
         let may_come = |id| {
             let route = routes.get(SectionId(id)).unwrap_or_default();
-            // One of another set arrives with a handover, or is assigned later.
+            // A section of another set arrives with a handover, or is assigned later.
             route.other_set().is_none() && route.owner.is_none_or(|owner| owner == session.node)
         };
         self.owned.is_empty() && (0..self.layout.sections()).any(may_come)
     }
 
-    /// The process is about to exit: the next renewals request that everything be handed over.
+    /// Prepares for the exit of the process: the next renewals request that all sections be handed over.
     pub fn leave(&mut self) {
         self.leaving = true;
     }
 
-    /// Callers do not reach this node, or do again: the next renewals request that everything be handed over, while
-    /// there is another candidate. Until then, and where there is none, it goes on serving.
+    /// Sets whether the node is withdrawn because callers do not reach it. While it is, renewals request that all
+    /// sections be handed over, if there is another candidate. The node serves its sections until they are handed over.
     pub fn withdraw(&mut self, withdrawn: bool) {
         self.withdrawn = withdrawn;
     }
 
-    /// Whether it is withdrawn; no longer once the store had no other candidate.
+    /// Returns whether the node is withdrawn. It is no longer withdrawn once the store had no other candidate.
     #[must_use]
     pub fn is_withdrawn(&self) -> bool {
         self.withdrawn
     }
 
-    /// Whether the process is about to exit.
+    /// Returns whether the process is about to exit.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         self.leaving
     }
 
-    /// Begins an incarnation that the store registered. Its first request is for all routes: a set that was restored
-    /// numbers its nodes anew, and a delta does not fit the routes of before.
+    /// Begins an incarnation that the store registered. Its first request is for all routes, because a restored set
+    /// numbers its nodes anew, and a change does not fit the routes from before.
     ///
     /// # Panics
-    /// When another one is not over.
+    /// When the incarnation before is not over.
     pub fn on_registered(&mut self, session: Session) {
         assert_eq!(self.session, None, "two incarnations at a time");
         self.session = Some(session);
@@ -284,8 +288,8 @@ impl Owner {
         self.renewed = RenewSeq(0);
     }
 
-    /// The renewal to send now; the same one until its response, up to what was given up meanwhile. Of what was given
-    /// up it carries as much as one call may, and the next ones the rest.
+    /// Returns the renewal to send now. It is the same until its response, except for ownerships given up in the
+    /// meantime. It carries as many of these as one call may, and the next renewals carry the rest.
     #[must_use]
     pub fn renewal(&self) -> Option<Renewal> {
         let session = self.session?;
@@ -360,20 +364,20 @@ impl Owner {
         Ok(())
     }
 
-    /// Adopts the newer routes of a peer. They can revoke a section, never grant one or extend the lease. The next
-    /// request asks the store for everything, so that no grant among them is missed.
+    /// Adopts the newer routes of a peer. They can revoke a section, but never grant a section or extend the lease. The
+    /// next request asks the store for the whole table, so that no grant among the routes is missed.
     ///
     /// # Errors
     /// [`AdoptError`].
     pub fn on_peer_routes(&mut self, update: &RouteUpdate, effects: &mut Effects) -> Result<(), AdoptError> {
-        // The outcome of a handover from here is the store's to report.
+        // Only the store may report the outcome of a handover from here.
         let Some(session) = self.session.filter(|_| self.handovers_in_progress() == 0) else { return Ok(()) };
         let adopted = self.adopt_routes(session, update, effects);
         self.whole = true;
         adopted.map(|_| ())
     }
 
-    /// Ends an incarnation: the store reported a newer one.
+    /// Ends an incarnation, because the store reported a newer incarnation.
     pub fn on_session_over(&mut self, session: Session, effects: &mut Effects) {
         if self.session != Some(session) {
             return;
@@ -389,7 +393,7 @@ impl Owner {
         self.releases = Releases::default();
     }
 
-    /// A raise of these ownerships got no response that can be used.
+    /// Notes that a raise of these ownerships got no usable response.
     pub fn on_raise_failed(&mut self, raises: &[(SectionId, Epoch)], now: Clocks) {
         for &(section, epoch) in raises {
             let since = self.failing.get(&section).filter(|(failing, _)| *failing == epoch);
@@ -399,21 +403,21 @@ impl Owner {
         }
     }
 
-    /// A raise of these ownerships is committed.
+    /// Notes that a raise of these ownerships is committed.
     pub fn on_raised(&mut self, raises: &[(SectionId, Epoch)]) {
         for (section, _) in raises {
             self.failing.remove(section);
         }
     }
 
-    /// The store reported that these ownerships are over.
+    /// Drops ownerships that the store reported to be over.
     pub fn on_lost(&mut self, lost: &[(SectionId, Epoch)], effects: &mut Effects) {
         for &(section, epoch) in lost {
             self.drop_section(section, epoch, effects);
         }
     }
 
-    /// Gives up what cannot be raised although the store responds to renewals: another node may be able to.
+    /// Gives up sections that cannot be raised although the store responds to renewals: another node may be able to.
     fn give_up(&mut self, sent: Clocks, effects: &mut Effects) {
         let timeout = self.terms.lease / 2;
         let timed_out = |(_, (_, since)): &(&SectionId, &(Epoch, Clocks))| sent.since(*since) >= timeout;
@@ -429,7 +433,7 @@ impl Owner {
         }
     }
 
-    /// Adopts routes and grants: what is routed elsewhere leaves, what is granted anew enters.
+    /// Adopts routes and grants: sections that are routed elsewhere leave, newly granted sections enter.
     fn adopt(&mut self, session: Session, update: &OwnershipUpdate, effects: &mut Effects) -> Result<(), AdoptError> {
         if let Some(routes) = &update.routes {
             self.adopt_grants(session, routes, &update.grants, update.mark, effects)?;
@@ -448,12 +452,12 @@ impl Owner {
     ) -> Result<(), AdoptError> {
         let Some(routes) = self.adopt_routes(session, update, effects)? else { return Ok(()) };
         if update.base == RouteVersion(0) && update.version >= routes.version() {
-            // Older updates, also whole ones, may lack grants that the routes show.
+            // Older updates, even whole tables, may lack grants that the routes show.
             self.whole = false;
         }
         for grant in grants {
             let route = routes.get(grant.section).unwrap_or_default();
-            // Newer routes than the grant may be known by now.
+            // The node may know newer routes than the grant by now.
             if route.owner == Some(session.node) && route.epoch == grant.epoch {
                 self.enter(grant, mark, effects);
             }
@@ -465,8 +469,8 @@ impl Owner {
     /// Adopts routes: a section that is routed elsewhere leaves. Returns the newest routes.
     ///
     /// Only sections that the update names are compared: when a section enters, its route names this node and its
-    /// epoch, and the route of a section changes with an update that names it. So one step costs what changed, not what
-    /// is owned.
+    /// epoch, and the route of a section changes only with an update that names it. So a step costs as much as the
+    /// routes changed, not as much as the node owns.
     fn adopt_routes(
         &mut self,
         session: Session,
@@ -477,10 +481,11 @@ impl Owner {
             self.routes = Some(Arc::new(next));
             effects.push(TableEffect::Publish.into());
             for run in &update.runs {
-                // The first section after the run; ids end at the number of sections, which fits.
+                // The section after the run. It cannot overflow, because ids end at the number of sections.
                 let end = SectionId(run.first.0 + run.sections);
                 let moved = |(_, epoch): &(&SectionId, &Epoch)| {
-                    // An older route than the ownership: it was handed over to this node after the routes were read.
+                    // The route may be older than the ownership, if the section was handed to this node after the
+                    // routes were read.
                     let mine = run.route.owner == Some(session.node) && run.route.epoch == **epoch;
                     !mine && run.route.epoch >= **epoch
                 };
@@ -506,14 +511,14 @@ impl Owner {
         if copied {
             return self.await_copy(grant, mark.revision);
         }
-        // The copy counts only if the store reports that this very attempt began the ownership: its owner may have gone
-        // on after another one, and anything may have been staged by a forged request.
+        // The copy counts only if the store reports that exactly this attempt began the ownership: the section's owner
+        // may have continued after another attempt, and a forged request may have staged any copy.
         let copy = self.incoming.take(section, epoch, handover_id, ceiling);
         let copy = if handover_id == HandoverId(0) { Ok(copy.ok()) } else { copy.map(Some) };
         self.start(grant, copy, effects);
     }
 
-    /// Starts an ownership from a copy, or at the ceiling; `Err` where there should have been a copy.
+    /// Starts an ownership from a copy, or at the ceiling; `Err` if there should have been a copy.
     fn start(&mut self, grant: &Grant, copy: Result<Option<SectionCopy>, CopyLoss>, effects: &mut Effects) {
         let Grant { section, epoch, ceiling, .. } = *grant;
         let held = &mut self.held[section.0 as usize];
@@ -530,7 +535,7 @@ impl Owner {
         effects.push(TableEffect::Enter { section, epoch, ceiling, copy: copy.ok().flatten() }.into());
     }
 
-    /// Returns whether the section was served under that ownership.
+    /// Stops serving a section under an ownership; returns whether it was served under it.
     fn drop_section(&mut self, section: SectionId, epoch: Epoch, effects: &mut Effects) -> bool {
         if self.owned.get(&section) != Some(&epoch) {
             return false;
@@ -543,7 +548,7 @@ impl Owner {
         true
     }
 
-    /// The table after an update; `None` when it is as new already.
+    /// Returns the table after an update; `None` if the update is not newer.
     fn next_routes(&self, update: &RouteUpdate) -> Result<Option<RouteTable>, AdoptError> {
         if update.set != self.set || update.layout != self.layout {
             return Err(AdoptError::OtherSet { set: update.set.clone(), layout: update.layout.clone() });

@@ -1,7 +1,8 @@
 //! A section in its owner's memory: the counters of neighbouring uids under one durable ceiling.
 //!
-//! Safe from many threads without a lock. A taker does one compare-and-swap on its uid's slot; nothing else is written
-//! except once per raise. The compare-and-swap fails on a frozen slot, so a copy taken by [`Section::freeze`] is exact.
+//! A section is safe to use from many threads without a lock. A taker does one compare-and-swap on its uid's slot;
+//! nothing else is written except once per raise. The compare-and-swap fails on a frozen slot, so a copy taken by
+//! [`Section::freeze`] is exact.
 
 use alloc::vec::Vec;
 
@@ -18,18 +19,17 @@ use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
 /// The counters and the ceiling of one section under one ownership.
 #[derive(Debug)]
 pub struct Section {
-    /// Where every untouched uid starts: the ceiling that was committed when this ownership began, or 0 for a section
+    /// Start of every untouched uid: the ceiling that was committed when this ownership began, or 0 for a section
     /// without an earlier owner. Distances in the slots count from here.
     base: Seq,
     /// The last number that a slot can hold: [`Distance::MAX`] above the base, or [`Seq::MAX`].
     last: Seq,
-    /// How far a raise goes; above 0. Any value is right at any time, so it is no atomic of the model checker's.
+    /// Numbers that a raise adds, above 0. Any value is right at any time, so the model checker does not track it.
     step: core::sync::atomic::AtomicU64,
-    /// The committed ceiling, or `last` where that is less. Invariant: never falls, and no slot's value is ever above
-    /// it.
+    /// The committed ceiling, or `last` if that is less. Invariant: never falls, and no slot's value is ever above it.
     ceiling: AtomicU64,
-    /// The highest number that a raise is requested for; 0 while none is. Not 0 means that a [`RaiseTicket`] exists, in
-    /// the raise queue or on its way there, and that [`Section::raised`] will be called.
+    /// The highest number for which a raise is requested; 0 for none. If not 0, a [`RaiseTicket`] exists, in the raise
+    /// queue or on its way there, and [`Section::raised`] will be called.
     wanted: AtomicU64,
     slots: Slots,
 }
@@ -39,61 +39,61 @@ const _: () = assert!(limits::MAX_ADVANCE <= Distance::MAX);
 
 const ZERO_STEP: &str = "a step of 0 raises nothing";
 
-/// The duty to put a section into the raise queue: a section issues one, and the next one only after the raise was
-/// answered. A ticket that is dropped while the section is owned leaves its callers at the ceiling.
+/// The duty to put a section into the raise queue. A section issues a ticket, and the next ticket only after the raise
+/// got its response. If a ticket is dropped while the section is owned, the section's callers stay at the ceiling.
 #[must_use = "the ceiling is not raised until the raise queue has the ticket"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct RaiseTicket(());
 
-/// What became of a call for numbers.
+/// Outcome of a call for numbers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Take {
     /// The numbers `value - count + 1 ..= value` are the caller's.
     Given {
         /// The last number taken.
         value: Seq,
-        /// The number allocated before. 0 when there was none, when it is not known here, or when an advance came
-        /// between.
+        /// The number allocated before. 0 if there was none, it is not known here, or an advance came between.
         prev: Seq,
-        /// For the raise queue, when this call is the one that makes a raise due.
+        /// Ticket for the raise queue, if this call makes a raise due.
         ticket: Option<RaiseTicket>,
     },
-    /// The numbers are above the ceiling; nothing moved. Wait for a raise that covers `needed`.
+    /// The numbers are above the ceiling; nothing was taken. The caller waits for a raise that covers `needed`.
     AtCeiling {
-        /// The ceiling that lets the call go on.
+        /// The ceiling with which the call can continue.
         needed: Seq,
-        /// For the raise queue, when this call is the one that makes a raise due.
+        /// Ticket for the raise queue, if this call makes a raise due.
         ticket: Option<RaiseTicket>,
     },
-    /// The section is being handed over; nothing moved.
+    /// The section is being handed over; nothing was taken.
     Frozen,
-    /// The numbers would pass [`Seq::MAX`], or be further above the base than a slot holds; nothing moved.
+    /// The numbers would pass [`Seq::MAX`], or be further above the base than a slot holds; nothing was taken.
     Exhausted,
 }
 
-/// What became of a call to raise a uid to a number.
+/// Outcome of a call to raise a uid to a number.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Advance {
-    /// The uid stands at the number: all up to it are taken.
+    /// The uid is at the number: all numbers up to it are taken.
     Done {
-        /// Numbers of the uid that the advance skipped, of which none can be allocated any more.
+        /// Numbers of the uid that the advance skipped, none of which can be allocated any more.
         skipped: u64,
-        /// For the raise queue, when this call is the one that makes a raise due.
+        /// Ticket for the raise queue, if this call makes a raise due.
         ticket: Option<RaiseTicket>,
     },
-    /// The uid is past the number, or may be: it reads above. Nothing moved.
+    /// The uid is past the number, or may be, because its reading is above it. Nothing was changed.
     Past,
-    /// The number is above the ceiling; nothing moved. Retry after a raise: a far number takes several.
+    /// The number is above the ceiling; nothing was changed. The caller retries after a raise; a far number takes
+    /// several raises.
     AtCeiling {
-        /// For the raise queue, when this call is the one that makes a raise due.
+        /// Ticket for the raise queue, if this call makes a raise due.
         ticket: Option<RaiseTicket>,
     },
-    /// The number is further above the ceiling than the limit allows; nothing moved, and no raise was requested.
+    /// The number is further above the ceiling than the limit allows; nothing was changed, and no raise was requested.
     TooFar {
         /// The highest number that is accepted now.
         bound: Seq,
     },
-    /// The section is being handed over; nothing moved.
+    /// The section is being handed over; nothing was changed.
     Frozen,
 }
 
@@ -102,7 +102,7 @@ pub enum Advance {
 pub struct Reading {
     /// The last number allocated, or an upper bound of it.
     pub value: Seq,
-    /// Whether `value` is the last number allocated (0: none ever was). If not, no number above it was.
+    /// Whether `value` is the last number allocated (0: none ever was). If not, no number above `value` was allocated.
     pub exact: bool,
 }
 
@@ -115,10 +115,11 @@ pub struct SectionCopy {
     pub distances: Vec<(SlotIndex, Distance)>,
 }
 
-/// Why a copy cannot be the start of an ownership. It comes from a peer, so it is checked and refused, never asserted.
+/// Reason why an ownership cannot start from a copy. The copy comes from a peer, so it is checked and refused, never
+/// asserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyMisfit {
-    /// The section has no such slot, or the slots do not grow.
+    /// The section has no such slot, or the slots are not in ascending order.
     #[error("slot {slot} of {uids} is out of order or out of range")]
     Slot {
         /// The slot.
@@ -126,7 +127,7 @@ pub enum CopyMisfit {
         /// Slots of the section.
         uids: u32,
     },
-    /// A distance past the last number.
+    /// A distance leads past the last number.
     #[error("slot {slot}: distance {distance} from base {base} is past the last number")]
     Distance {
         /// The slot.
@@ -172,17 +173,17 @@ impl SectionCopy {
 }
 
 impl Section {
-    /// Starts an ownership without a copy: every uid at the committed `ceiling`, above all allocated numbers.
+    /// Starts an ownership without a copy: every uid starts at the committed `ceiling`, above all allocated numbers.
     #[must_use]
     pub fn takeover(uids: u32, ceiling: Seq, step: Step) -> Section {
         Section::new(uids, ceiling, ceiling, step)
     }
 
-    /// Starts an ownership at the exact values of the last one, under the committed `ceiling`.
+    /// Starts an ownership at the exact values of the ownership before, under the committed `ceiling`.
     ///
     /// # Errors
-    /// [`CopyMisfit`]: the copy is not of this section. Start at the ceiling instead, which is above all allocated
-    /// numbers.
+    /// [`CopyMisfit`]: the copy is not of this section. The caller starts at the ceiling instead, which is above all
+    /// allocated numbers.
     pub fn handed_over(uids: u32, copy: &SectionCopy, ceiling: Seq, step: Step) -> Result<Section, CopyMisfit> {
         let highest = copy.check(uids)?;
         if highest > ceiling {
@@ -209,7 +210,7 @@ impl Section {
         }
     }
 
-    /// Changes how far raises go, from the next one on.
+    /// Changes the step of raises, from the next raise on.
     ///
     /// # Panics
     /// When the step is 0.
@@ -223,7 +224,7 @@ impl Section {
         Step(self.step.load(Relaxed))
     }
 
-    /// With more than this left no raise is due; spares a call of [`raise::is_due`].
+    /// Returns half a step. No raise is due while more than that is left, which spares a call of [`raise::is_due`].
     #[inline]
     fn half_step(&self) -> u64 {
         self.step().0 / 2
@@ -258,8 +259,9 @@ impl Section {
         }
     }
 
-    /// [`Section::take`] from a slot that is frozen, or whose value is the target of an advance: that was allocated to
-    /// no call, so it is no `prev`. `cold`, so that a slot without a mark pays one test for both.
+    /// Takes numbers from a slot that is frozen, or whose value is the target of an advance. Such a target was
+    /// allocated to no call, so it is no `prev`. The function is `cold`, so that a slot without a mark pays one test
+    /// for both marks.
     #[cold]
     fn take_marked(&self, slot: &AtomicU64, count: u64) -> Take {
         let mut word = slot.load(Relaxed);
@@ -292,7 +294,7 @@ impl Section {
 
     /// Takes all numbers of a uid up to `to`, at most `limit` above the ceiling. Repeating it changes nothing.
     ///
-    /// A raise moves the ceiling at most [`limits::MAX_RAISE`], and only the next raise is requested here: a far
+    /// A raise moves the ceiling at most [`limits::MAX_RAISE`], and only the next raise is requested here, so a far
     /// advance whose caller is gone moves the ceiling no further.
     ///
     /// # Panics
@@ -313,7 +315,8 @@ impl Section {
             }
             let ceiling = self.ceiling.load(Acquire);
             if to.0 > ceiling {
-                // Before a raise is requested: a refused advance leaves the neighbours' ceiling where it is.
+                // Checked before a raise is requested, so that a refused advance leaves the neighbours' ceiling as it
+                // is.
                 let bound = Seq(ceiling.saturating_add(limit.0)).min(Seq(limits::MAX_ADVANCE));
                 if to > bound {
                     return Advance::TooFar { bound };
@@ -335,8 +338,8 @@ impl Section {
         }
     }
 
-    /// Prefetches a slot into the cache before it is taken from: the processor goes on while the line is loaded. The
-    /// caller uses the returned word, or the compiler removes the read.
+    /// Prefetches a slot into the cache before numbers are taken from it, because the processor continues while the
+    /// line is loaded. The caller must use the returned word, or the compiler removes the read.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -346,7 +349,7 @@ impl Section {
         self.slots.peek(slot).map_or(0, |slot| slot.load(Relaxed))
     }
 
-    /// Reads a uid's last number; `None` when its slot is frozen, because the next owner may be past it already.
+    /// Reads a uid's last number; `None` if its slot is frozen, because the next owner may be past it already.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -360,8 +363,8 @@ impl Section {
         Some(Reading { value: Seq(self.base.0 + distance), exact: distance > 0 || self.base == Seq::ZERO })
     }
 
-    /// The ceiling that the queued raise should request; `None` when none is needed (any more), and then the ticket at
-    /// hand is void.
+    /// Returns the ceiling that the queued raise should request. Returns `None` if no raise is needed, or none any
+    /// more, and then the ticket at hand is void.
     ///
     /// A taker that read the ceiling just before it was raised can request a raise just after; such a request ends
     /// here.
@@ -380,11 +383,11 @@ impl Section {
         }
     }
 
-    /// Adopts a committed ceiling; one that a newer response of the store overtook changes nothing. Returns the ticket
-    /// of the next raise, when more than what is committed is requested. The ticket at hand is void.
+    /// Adopts a committed ceiling; a ceiling that is not newer changes nothing. Returns the ticket of the next raise,
+    /// if a raise above the committed ceiling is requested. The ticket at hand is void.
     ///
     /// # Panics
-    /// When the ceiling is above [`Seq::MAX`]: the store commits no such thing.
+    /// When the ceiling is above [`Seq::MAX`], which the store never commits.
     pub fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
         assert!(committed <= Seq::MAX, "ceiling {committed}");
         let committed = committed.min(self.last);
@@ -399,26 +402,26 @@ impl Section {
         Some(RaiseTicket(()))
     }
 
-    /// Freezes every slot and copies the exact values. This section allocates nothing after the call returned; what it
-    /// allocated before is in the copy. Repeating it returns the same copy.
+    /// Freezes every slot and copies the exact values. This section allocates nothing after the call has returned; all
+    /// numbers that it allocated before are in the copy. Another call returns the same copy.
     #[must_use]
     pub fn freeze(&self) -> SectionCopy {
         SectionCopy { base: self.base, distances: self.slots.freeze() }
     }
 
-    /// The committed ceiling that was adopted last.
+    /// Returns the committed ceiling that was adopted last.
     #[must_use]
     pub fn ceiling(&self) -> Seq {
         Seq(self.ceiling.load(Acquire))
     }
 
-    /// Number of uids.
+    /// Returns the number of uids.
     #[must_use]
     pub fn uids(&self) -> u32 {
         self.slots.len()
     }
 
-    /// Bytes that hold counters of touched pages.
+    /// Returns the bytes that hold counters of touched pages.
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
         self.slots.touched_bytes()
@@ -432,18 +435,18 @@ impl Section {
         Take::AtCeiling { needed, ticket: self.want(needed) }
     }
 
-    /// Requests a raise that covers a number; the ticket where no other was requested.
+    /// Requests a raise that covers a number; returns the ticket if no other raise was requested.
     fn want(&self, needed: Seq) -> Option<RaiseTicket> {
         (self.wanted.fetch_max(needed.0, Relaxed) == 0).then_some(RaiseTicket(()))
     }
 
-    /// Requests the usual raise ahead of need; the ticket where no other was requested.
+    /// Requests the usual raise ahead of need; returns the ticket if no other raise was requested.
     ///
-    /// `cold`, because it is called only while a raise is in flight, and every instruction in [`Section::take`] takes
-    /// room in which the processor could already wait for the next slots.
+    /// The function is `cold`, because it is called only while a raise is in flight, and every instruction in
+    /// [`Section::take`] takes room in which the processor could already wait for the next slots.
     #[cold]
     fn want_early(&self, value: Seq, ceiling: Seq) -> Option<RaiseTicket> {
-        // Most calls that come here find a raise requested; they only read.
+        // Most calls that come here find that a raise is already requested; they only read.
         let due = ceiling < self.last
             && raise::is_due(value, ceiling, self.step())
             && self.wanted.load(Relaxed) == 0

@@ -1,7 +1,7 @@
 //! The counters of a section: one 8-byte slot for each uid, in pages that exist once they are touched.
 //!
-//! A slot's word is how far its uid is above the section's base, 0 if untouched, and two marks: the top bit of a frozen
-//! slot, the next one of a uid that was advanced and took no number since.
+//! A slot's word is the distance of its uid above the section's base, 0 if untouched, and two marks: the top bit marks
+//! a frozen slot, and the bit below it a uid that was advanced and took no number since.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,38 +14,38 @@ use crate::sync::{AtomicU64, OnceBox, Relaxed};
 pub(crate) const FROZEN: u64 = 1 << 63;
 /// Marks a slot whose value is the target of an advance and not a number that was allocated.
 pub(crate) const ADVANCED: u64 = 1 << 62;
-/// Either mark. Distances stay below it, so both bits are free.
+/// Both marks. Distances stay below them, so both bits are free.
 pub(crate) const MARKS: u64 = FROZEN | ADVANCED;
 
-/// How far a touched uid is above its section's base, and whether an advance took it there.
+/// Distance of a touched uid above its section's base, with a mark if an advance took it there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Distance(u64);
 
 impl Distance {
-    /// Largest distance: what the marks of a slot leave. An ownership that began at 0 reaches half of all numbers, the
-    /// next one begins at the ceiling and reaches the rest.
+    /// Largest distance, as large as the marks of a slot allow. An ownership that began at 0 reaches half of all
+    /// numbers, and the next ownership, which begins at the ceiling, reaches the rest.
     pub const MAX: u64 = ADVANCED - 1;
 
-    /// A distance of 1 ..= [`Distance::MAX`]; `advanced` when the uid took no number since an advance.
+    /// Creates a distance of 1 ..= [`Distance::MAX`]; `advanced` if the uid took no number since an advance.
     #[must_use]
     pub fn new(distance: u64, advanced: bool) -> Option<Distance> {
         let mark = if advanced { ADVANCED } else { 0 };
         (1..=Distance::MAX).contains(&distance).then_some(Distance(distance | mark))
     }
 
-    /// Numbers above the base.
+    /// Returns the distance in numbers above the base.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0 & !MARKS
     }
 
-    /// Whether the uid took no number since an advance.
+    /// Returns whether the uid took no number since an advance.
     #[must_use]
     pub fn is_advanced(self) -> bool {
         self.0 & ADVANCED != 0
     }
 
-    /// As a slot that is not frozen holds it.
+    /// Returns the word of a slot that is not frozen.
     pub(crate) fn word(self) -> u64 {
         self.0
     }
@@ -57,9 +57,9 @@ impl fmt::Debug for Distance {
     }
 }
 
-/// Slots in a page, 16 KiB. Smaller pages waste less where few uids are used, larger ones have fewer pointers to
-/// follow: those of ten million uids are 38 KiB and stay in the first-level cache, and an untouched section of 100,000
-/// uids has 49.
+/// Slots in a page, 16 KiB. Smaller pages waste less where few uids are used. Larger pages have fewer pointers to
+/// follow: the pointers of ten million uids are 38 KiB and stay in the first-level cache, and an untouched section of
+/// 100,000 uids has 49 pointers.
 #[cfg(not(loom))]
 const PAGE_SLOTS: usize = 2_048;
 /// Loom tracks every atomic; a small page keeps the search small.
@@ -80,7 +80,7 @@ impl Slots {
         Slots { pages: (0..pages).map(|_| OnceBox::new()).collect(), len }
     }
 
-    /// The slot; allocates its page if it was untouched.
+    /// Returns the slot; allocates its page if it was untouched.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -91,7 +91,7 @@ impl Slots {
         &page[index % PAGE_SLOTS]
     }
 
-    /// The slot, if its page was ever touched.
+    /// Returns the slot, if its page was ever touched.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -109,10 +109,10 @@ impl Slots {
         slot.0 as usize
     }
 
-    /// Freezes every slot, also those of untouched pages, and returns the touched ones with their exact distance.
+    /// Freezes every slot, even in untouched pages, and returns the touched slots with their exact distance.
     ///
-    /// An untouched page is installed frozen. If a taker installs a fresh one first, its slots are frozen one by one
-    /// like all others: in either order, no slot is left that can still be incremented.
+    /// An untouched page is installed frozen. If a taker installs a fresh page first, its slots are frozen one by one
+    /// like all others. In either order, no slot is left that can still be incremented.
     pub(crate) fn freeze(&self) -> Vec<(SlotIndex, Distance)> {
         let mut touched = Vec::new();
         for (number, entry) in self.pages.iter().enumerate() {
@@ -128,18 +128,18 @@ impl Slots {
         touched
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
-    /// Bytes of the pages in place.
+    /// Returns the bytes of the pages that exist.
     pub(crate) fn touched_bytes(&self) -> usize {
         self.pages.iter().filter(|page| page.get().is_some()).count() * size_of::<Page>()
     }
 }
 
-/// Not inlined: a message with the slot in it would make every caller keep the slot in memory.
+/// Panics. Not inlined, because a message with the slot in it would make every caller keep the slot in memory.
 #[cold]
 #[inline(never)]
 fn no_such_slot(slot: SlotIndex, len: u32) -> ! {

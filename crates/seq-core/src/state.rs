@@ -4,15 +4,15 @@
 //! no clock and no random number, and it asserts that no epoch, ceiling or incarnation ever falls.
 //!
 //! A ceiling moves only for the owner that the record names, under its epoch, in its incarnation. A new ownership
-//! starts at the committed ceiling under the next epoch, so every raise of the old one either precedes it in the log or
-//! is refused. That is why no number is allocated twice, without any clock.
+//! starts at the committed ceiling under the next epoch, so every raise of the ownership before either precedes it in
+//! the log or is refused. For this reason no number is allocated twice, and no clock is involved.
 //!
-//! A proposal to take a section from an owner without renewals names the owner's liveness counter as it was read; every
-//! renewal, raise and transfer counts, so one in between wins. Time decides when such a change is proposed, never
-//! whether it holds.
+//! A proposal to take a section from an owner that stopped renewing names the owner's liveness counter as the proposer
+//! read it. Every renewal, raise and transfer counts, so any of them that is applied in between refuses the proposal.
+//! Time decides when such a change is proposed, never whether it is applied.
 //!
 //! A section is in one set at a time. Only the log of that set can send it away, by a tombstone under the next epoch
-//! (`moves.rs`); the record of a section is never removed, so what comes late finds its fence (`record.rs`).
+//! (`moves.rs`). The record of a section is never removed, so a late message finds the section's fence (`record.rs`).
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -85,46 +85,47 @@ pub struct State {
     pub store_ids: Vec<u64>,
     /// Bounds of leases; `None` until the first leader has set them. See [`State::terms`].
     pub terms: Option<Terms>,
-    /// Number of commands applied. Grows by one with each, refused ones included.
+    /// Number of commands applied. Grows by one with each command, refused commands included.
     pub revision: Revision,
-    /// The set's history: a restore begins another one.
+    /// The set's history: a restore begins another lineage.
     pub lineage: Lineage,
-    /// Whether the set takes sections.
+    /// Whether the set takes more sections.
     pub closing: Closing,
-    /// What a restored set has learned of the others' records. It is in quarantine for as long as this is there.
+    /// Records of other sets that this restored set has learned. The set is in quarantine for as long as they are
+    /// there.
     pub recovery: Option<Recovery>,
-    /// Which set has a section, as far as this log knows: the departures and arrivals in it, and what it learned.
+    /// The set of each section, as far as this log knows it from its own departures and arrivals and from other sets.
     pub directory: Directory,
-    /// The other sets.
+    /// The other sets that this log knows.
     pub sets: BTreeMap<SetId, PeerSet>,
-    /// Fences of sets that were forgotten, and of no set that is known: when such a set becomes known again, nothing of
+    /// Fences of sets that were forgotten, none of which is in `sets`: when such a set becomes known again, nothing of
     /// an older lineage of it is accepted. At most [`limits::MAX_SETS`].
     pub fences: BTreeMap<SetId, Lineage>,
     /// Every migration that began here; none is ever removed.
     pub migrations: BTreeMap<MigrationId, Migration>,
-    /// Migrations of other sets by which sections came here, or are to return, with the set that each belongs to: only
-    /// that set may have the sections back, or state that they stay. At most [`limits::MAX_MIGRATIONS`].
+    /// Migrations of other sets by which sections came here, or are to return, with the set that each migration belongs
+    /// to: only that set may get the sections back, or state that they stay. At most [`limits::MAX_MIGRATIONS`].
     pub foreign_migrations: BTreeMap<MigrationId, SetId>,
     /// Operations of administrators.
     pub audit: Audit,
-    /// Version of the route table in which a set was forgotten last; 0: never. Older copies get the whole table,
-    /// because what changed since does not show that a set is gone.
+    /// Version of the route table in which a set was forgotten last; 0: never. An AllocSvr with an older copy gets the
+    /// whole table, because the routes changed since its version do not show that a set is gone.
     pub forgotten: RouteVersion,
     /// The copies of sections whose last owner stopped in an orderly way.
     pub copies: Copies,
-    /// What operators changed of the placement of sections.
+    /// Changes that operators made to the placement of sections.
     pub balancing: Balancing,
     /// Evidence that committed entries are gone; a restore ends it.
     pub loss: Option<Loss>,
-    /// How far each restore raises the ceilings.
+    /// Amount by which each restore raises the ceilings.
     pub restore_margin: RestoreMargin,
     /// The rules by which commands are applied.
     pub rules: Rules,
 }
 
-/// By how many numbers each count of a restore raises the ceilings. At least [`limits::RESTORE_MARGIN`] from the next
-/// restore on: a larger margin is a larger count. A release before could begin a lineage with another margin, which its
-/// state keeps.
+/// Amount by which each count of a restore raises the ceilings. At least [`limits::RESTORE_MARGIN`] from the next
+/// restore on: a larger margin is a larger count. An earlier release could begin a lineage with another margin, which
+/// its state keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RestoreMargin(pub u64);
 
@@ -134,25 +135,26 @@ impl Default for RestoreMargin {
     }
 }
 
-/// The replicated settings that promise 2 rests on beside the clocks: two members of a store cannot differ in them.
+/// The replicated settings on which, in addition to the clocks, promise 2 rests: two members of a store cannot differ
+/// in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// The least time without an applied command of a node after which the arbiter reassigns its sections. Longer for
-    /// an incarnation with a longer lease.
+    /// The shortest time without an applied command of a node after which the arbiter reassigns its sections. It is
+    /// longer for an incarnation with a longer lease.
     pub lease_wait: Duration,
 }
 
 impl Terms {
-    /// In force until the first leader has set others.
+    /// Terms in force until the first leader has set others.
     pub const DEFAULTS: Terms = Terms { lease_wait: LeaseTerms::DEFAULTS.wait };
 
-    /// How long the arbiter waits for an incarnation that was granted leases of this length.
+    /// Returns how long the arbiter waits for an incarnation that was granted leases of this length.
     #[must_use]
     pub fn wait_for(&self, lease: Duration) -> Duration {
         self.lease_wait.max(LeaseTerms::shortest_wait(lease))
     }
 
-    /// Checks the bounds of terms that are to be set.
+    /// Checks whether terms that are to be set are within their bounds.
     ///
     /// # Errors
     /// [`CommandRefusal::BadTerms`].
@@ -168,14 +170,14 @@ impl fmt::Display for Terms {
     }
 }
 
-/// Definition of a set; never changes.
+/// Definition of a set, which never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetDefinition {
     /// Name of the set.
     pub name: String,
-    /// Identifies the set in the directory, 1 or above. Drawn at random where the definition is proposed.
+    /// Id of the set in the directory, 1 or above. The proposer of the definition draws it at random.
     pub id: SetId,
-    /// The cluster's uids and sections. A change of either would give uids other counters, so there is none.
+    /// The cluster's uids and sections. A change of either would give uids other counters, so no command changes them.
     pub layout: Layout,
     /// The sets in which the cluster's sections begin, in order of section. A set that is created later begins without
     /// sections: they come by migration only.
@@ -185,39 +187,40 @@ pub struct SetDefinition {
 /// The set in which neighbouring sections begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
-    /// The sections.
+    /// The neighbouring sections.
     pub sections: SectionRun,
-    /// Their set.
+    /// The set in which they begin.
     pub set: SetId,
 }
 
 impl SetDefinition {
-    /// The first set of a cluster: all sections begin in it.
+    /// Defines the first set of a cluster: all sections begin in it.
     #[must_use]
     pub fn first(name: &str, id: SetId, layout: Layout) -> SetDefinition {
         let sections = SectionRun { first: SectionId(0), sections: layout.sections() };
         SetDefinition { name: name.into(), id, layout, homes: Vec::from([Home { sections, set: id }]) }
     }
 
-    /// A set that joins a cluster: it begins without sections.
+    /// Defines a set that joins a cluster: it begins without sections.
     #[must_use]
     pub fn joining(name: &str, id: SetId, layout: Layout) -> SetDefinition {
         SetDefinition { name: name.into(), id, layout, homes: Vec::new() }
     }
 
-    /// The first set of a cluster, with an id that depends on its name alone: for tests and simulations.
+    /// Defines the first set of a cluster with an id that depends on its name alone, for tests and simulations.
     #[must_use]
     pub fn only(name: &str, layout: Layout) -> SetDefinition {
         SetDefinition::first(name, SetId(layout::fnv1a(layout::NO_SPACES.0, name.as_bytes())), layout)
     }
 
-    /// Whether it defines a set of this name and layout. Ids are drawn, and members may propose one each.
+    /// Returns whether this is the definition of a set with this name and layout. The id may differ, because each
+    /// member may propose a definition with an id that it drew.
     #[must_use]
     pub fn defines(&self, name: &str, layout: &Layout) -> bool {
         self.name == name && self.layout == *layout
     }
 
-    /// Whether the homes are in order, do not overlap and fit the layout.
+    /// Returns whether the homes are in order, do not overlap and fit the layout.
     fn is_sound(&self) -> bool {
         let mut end = 0;
         self.homes.iter().all(|home| {
@@ -237,19 +240,20 @@ pub struct NodeRecord {
     pub addr: String,
     /// Address of its port for peers.
     pub peer_addr: String,
-    /// Its newest incarnation, 1 or above; never falls. Those of a later lineage are above those of all earlier ones,
-    /// so that no session of an earlier one is taken for it.
+    /// Its newest incarnation, 1 or above; never falls. The incarnations of a later lineage are above all incarnations
+    /// of earlier lineages, so no session of an earlier lineage is taken for a later session.
     pub incarnation: Incarnation,
-    /// Random number of that incarnation; identifies a repeated registration.
+    /// Random number of that incarnation, by which a repeated registration is recognised.
     pub token: u64,
-    /// Its last renewal in that incarnation.
+    /// Number of its last renewal in that incarnation.
     pub renew_seq: RenewSeq,
-    /// Number of renewals, raises and transfers applied for it, across incarnations; never falls. The arbiter's
-    /// liveness counter.
+    /// Number of renewals, raises and transfers applied for the node, across incarnations; never falls. The arbiter
+    /// observes it as the liveness counter.
     pub liveness: Liveness,
-    /// `liveness` when its newest incarnation registered: the one before counted nothing after that.
+    /// Value of `liveness` when the newest incarnation registered: nothing counted for the incarnation before it after
+    /// that.
     pub registered_at: Liveness,
-    /// The longest lease of those of its incarnations that may still serve: the newest, and earlier ones that still own
+    /// The longest lease of the incarnations that may still serve: the newest, and earlier incarnations that still own
     /// sections.
     pub lease: Duration,
     /// Whether an operator drained it, so that it owns nothing.
@@ -259,7 +263,7 @@ pub struct NodeRecord {
 }
 
 impl State {
-    /// The terms in force.
+    /// Returns the terms in force.
     #[must_use]
     pub fn terms(&self) -> Terms {
         self.terms.unwrap_or(Terms::DEFAULTS)
@@ -275,18 +279,18 @@ impl State {
         if fits { Ok(()) } else { Err(CommandRefusal::LeaseTooLong { lease, terms }) }
     }
 
-    /// A node's record.
+    /// Returns a node's record.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&NodeRecord> {
         (id.0 as usize).checked_sub(1).and_then(|index| self.nodes.get(index))
     }
 
-    /// Every node with its id, in order of id.
+    /// Returns every node with its id, in order of id.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeRecord)> {
         (1..).map(NodeId).zip(&self.nodes)
     }
 
-    /// The sections that an incarnation of a node owns, and whose owner changed after a version, in order.
+    /// Returns the sections that an incarnation of a node owns and whose owner changed after a version, in order.
     pub fn owned_since(
         &self,
         (node, incarnation): (NodeId, Incarnation),
@@ -299,7 +303,7 @@ impl State {
             .filter(move |(_, record)| owns(record))
     }
 
-    /// The routes that are newer than `since`; `None` when there are none, or no set yet.
+    /// Returns the routes that are newer than `since`; `None` if there are none, or no set is defined yet.
     #[must_use]
     pub fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate> {
         let set = self.set.as_ref()?;
@@ -322,7 +326,7 @@ impl State {
         })
     }
 
-    /// The sections whose route is newer than a version, in order.
+    /// Returns the sections whose route is newer than a version, in order.
     fn changed_routes(&self, since: RouteVersion) -> impl Iterator<Item = SectionId> {
         let mut changed: Vec<SectionId> = self.sections.changed(since).map(|(section, _)| section).collect();
         let learned = changed.len();
@@ -334,8 +338,9 @@ impl State {
         changed.into_iter()
     }
 
-    /// The route of a section: its owner here, or the set that it is in as far as this log knows. A claim that is newer
-    /// than the record of a section that is here is no fact of this log, and the section stays.
+    /// Returns the route of a section: its owner in this set, or the set that it is in as far as this log knows. While
+    /// the record has the section in this set, a claim of another set that is newer than the record is ignored, because
+    /// no entry of this log made it.
     fn route(&self, section: SectionId) -> Route {
         let record = self.sections.get(section).copied().unwrap_or_default();
         if let SectionRecord::Resident(residence) = record {
@@ -348,8 +353,8 @@ impl State {
         }
     }
 
-    /// What this set states of itself to others, with the addresses of its store's members; `None` before it is
-    /// defined.
+    /// Returns the facts that this set states of itself to other sets, with the addresses of its store's members;
+    /// `None` before the set is defined.
     #[must_use]
     pub fn facts(&self, stores: Vec<String>) -> Option<SetFacts> {
         let set = self.set.as_ref()?;
@@ -393,7 +398,7 @@ impl State {
                 self.set = Some(given.clone());
                 Ok(())
             }
-            // Another id is of a proposal that came second: the stored one stays.
+            // A definition with another id comes from a proposal that came second: the stored definition stays.
             Some(stored) if stored.defines(&given.name, &given.layout) => Ok(()),
             Some(stored) => {
                 Err(CommandRefusal::OtherSet { stored: Box::new(stored.clone()), given: Box::new(given.clone()) })
@@ -427,7 +432,7 @@ impl State {
         if let Some(index) = known.filter(|index| self.nodes[*index].token == *token) {
             return Ok((NodeId(index as u32 + 1), self.nodes[index].incarnation));
         }
-        // A process of an older lineage follows what is above all incarnations of those.
+        // The first incarnation in a lineage follows a number that is above all incarnations of older lineages.
         let first = self.lineage.first_number();
         let current = known.map_or(Incarnation(first), |index| self.nodes[index].incarnation);
         if current != *follows {
@@ -485,7 +490,7 @@ impl State {
             return Err(CommandRefusal::OtherRenewal { node: id, current: node.renew_seq, given: renew_seq });
         }
         node.renew_seq = renew_seq;
-        // A repeat counts too: its sender counts its lease from when it sent the repeat.
+        // A repeat counts too, because its sender counts its lease from the time when it sent the repeat.
         node.liveness = node.liveness.next();
         node.leaving = *leaving;
         self.keep_copies(id, incarnation, copies);
@@ -494,7 +499,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends the ownerships that an incarnation gives up. Those sections have no owner until the next reassignment.
+    /// Ends the ownerships that an incarnation gives up. These sections have no owner until the next reassignment.
     fn release(&mut self, node: NodeId, incarnation: Incarnation, released: &[(SectionId, Epoch)]) {
         let version = RouteVersion(self.route_version.0 + 1);
         for &(section, epoch) in released {
@@ -513,7 +518,7 @@ impl State {
         }
     }
 
-    /// The record of a section that an incarnation of a node owns under this epoch.
+    /// Returns the record of a section if an incarnation of a node owns it under this epoch.
     fn owned_under(
         &self,
         node: NodeId,
@@ -532,8 +537,8 @@ impl State {
         self.living(node, incarnation)?;
         let liveness = &mut self.nodes[node.0 as usize - 1].liveness;
         *liveness = liveness.next();
-        // The bound of a raise is per entry, so a section that is listed twice is raised once. Sorted by section, as an
-        // AllocSvr sends them, none is listed twice.
+        // The bound of a raise is per entry, so a section that is listed twice is raised once. An AllocSvr sends the
+        // raises sorted by section, and a sorted list has no duplicates.
         let distinct = raises.is_sorted_by(|one, next| one.section < next.section);
         let mut raised = BTreeSet::new();
         let copies = &mut self.copies;
@@ -586,7 +591,8 @@ impl State {
         Some(epoch)
     }
 
-    /// The liveness counter of a section's owner; `None` where it has none, or an incarnation that is over.
+    /// Returns the liveness counter of a section's owner; `None` if the section has no owner, or the owning incarnation
+    /// is over.
     fn owner_liveness(&self, record: &Residence) -> Option<Liveness> {
         let owner = record.owner.and_then(|owner| self.node(owner))?;
         (owner.incarnation == record.incarnation).then_some(owner.liveness)
@@ -601,7 +607,7 @@ impl State {
         let fence = self.sections.get(section).map_or(Epoch(0), SectionRecord::fence);
         let mut record = *self.sections.resident(section).ok_or(other(fence))?;
         let owns = (record.epoch, record.owner, record.incarnation) == (epoch, Some(from), incarnation);
-        // The epoch comes from a request: it is added to only by a checked addition.
+        // The epoch comes from a request, so it is incremented only by a checked addition.
         let began = (Some(record.epoch.0), record.owner, record.incarnation, record.handover_id);
         let asked = (epoch.0.checked_add(1), Some(to), to_incarnation, handover_id);
         let repeat = began == asked && handover_id != HandoverId(0);
@@ -609,7 +615,7 @@ impl State {
             return Err(other(record.epoch));
         }
         if owns {
-            // Checked last: a repeat of a committed transfer must not be refused because the target is gone since,
+            // Checked last: a repeat of a committed transfer must not be refused because the target has exited since,
             // because the owner resumes serving after such a refusal.
             target?;
             record = Residence {
@@ -648,7 +654,7 @@ impl State {
         }
     }
 
-    /// Refuses a node that is about to exit: it may be gone before it starts a section.
+    /// Refuses a node that is about to exit, because it may be gone before it starts a section.
     fn staying(&self, node: NodeId) -> Result<(), CommandRefusal> {
         match self.node(node).filter(|record| record.leaving && self.rules >= Rules::Nine) {
             Some(record) => Err(CommandRefusal::TargetLeaves { node, incarnation: record.incarnation }),

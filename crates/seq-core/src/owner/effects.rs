@@ -1,7 +1,7 @@
-//! What the owner's machine has its shell do, by family.
+//! Effects that the owner's machine requests from its shell, by family.
 //!
-//! **Order matters.** The shell carries effects out in the order given: sections and routes first, then the lease.
-//! Requests to peers and to the store are sent after everything else is in place.
+//! **Order matters.** The shell carries effects out in the given order: sections and routes first, then the lease.
+//! Requests to peers and to the store are sent after all other effects are carried out.
 
 use alloc::vec::Vec;
 
@@ -10,68 +10,68 @@ use crate::id::{Epoch, SectionId, Seq};
 use crate::lease::Clocks;
 use crate::section::{CopyMisfit, SectionCopy};
 
-/// What one step of the machine has done, in order.
+/// Effects of one step of the machine, in order.
 pub type Effects = Vec<Effect>;
 
-/// One effect.
+/// An effect of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Change the table of served sections, or the routes.
     Table(TableEffect),
-    /// Change the lease, after every table effect before this one is visible to readers.
+    /// Change the lease, after readers see every earlier table effect.
     Lease(LeaseEffect),
     /// Send a request of a handover.
     Send(HandoverRequest),
     /// Send a renewal at once: its response may grant a section that a peer reports as committed.
     RenewNow,
-    /// The next [`TableEffect::Enter`] starts at the ceiling although a handover began the ownership: a gap, to be
-    /// logged and counted.
+    /// The next [`TableEffect::Enter`] starts at the ceiling although a handover began the ownership. This makes a gap,
+    /// which is to be logged and counted.
     CopyLost {
         /// The section.
         section: SectionId,
-        /// The ownership.
+        /// Epoch of the ownership.
         epoch: Epoch,
-        /// Why.
+        /// Reason why the copy is not used.
         why: CopyLoss,
     },
 }
 
-/// A change of what is served, or of what is known of owners.
+/// A change of the served sections, or of the routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableEffect {
-    /// [`Owner::routes`](super::Owner::routes) is newer: publish it to the tasks that forward.
+    /// [`Owner::routes`](super::Owner::routes) is newer: publish it to the tasks that forward calls.
     Publish,
     /// Serve a section from now on.
     Enter {
         /// The section.
         section: SectionId,
-        /// The ownership.
+        /// Epoch of the ownership.
         epoch: Epoch,
         /// The committed ceiling.
         ceiling: Seq,
-        /// The exact values to start from; without them every uid starts at the ceiling.
+        /// The exact values to start from; without a copy, every uid starts at the ceiling.
         copy: Option<SectionCopy>,
     },
     /// Stop serving the section under this ownership.
     Leave {
         /// The section.
         section: SectionId,
-        /// The ownership.
+        /// Epoch of the ownership.
         epoch: Epoch,
     },
-    /// Freeze the section for good, and give its copy to [`Owner::on_frozen`](super::Owner::on_frozen) in the same
+    /// Freeze the section permanently, and give its copy to [`Owner::on_frozen`](super::Owner::on_frozen) in the same
     /// step.
     Freeze {
         /// The section.
         section: SectionId,
-        /// The ownership.
+        /// Epoch of the ownership.
         epoch: Epoch,
     },
-    /// Replace the frozen section by one with the same values that serves, under the same ownership.
+    /// Replace the frozen section by a section that has the same values and serves, under the same ownership.
     Thaw {
         /// The section.
         section: SectionId,
-        /// The ownership.
+        /// Epoch of the ownership.
         epoch: Epoch,
     },
 }
@@ -81,7 +81,7 @@ pub enum TableEffect {
 pub enum LeaseEffect {
     /// The lease lasts from `sent` on.
     Extend {
-        /// When the request was sent whose response grants it.
+        /// Time when the request was sent whose response extends the lease.
         sent: Clocks,
     },
     /// The incarnation is over.
@@ -106,16 +106,16 @@ impl From<HandoverRequest> for Effect {
     }
 }
 
-/// Why the copy of a handover is not used.
+/// Reason why a copy is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyLoss {
-    /// The copy of the committed attempt is not here.
+    /// The copy is not here.
     #[error("its copy is not here: it was never staged, was evicted, or the store keeps it no more")]
     Missing,
-    /// The copy that the store keeps is none.
+    /// The kept copy cannot be decoded.
     #[error("the copy that the store kept cannot be read")]
     Unreadable,
-    /// It does not fit what the store granted.
+    /// The copy does not fit the granted ceiling, or the section.
     #[error(transparent)]
     Misfit(#[from] CopyMisfit),
 }

@@ -1,13 +1,13 @@
-//! Handovers: both sides of giving a section to another node with its exact values.
+//! Handovers: both sides of transferring a section to another node with its exact values.
 //!
 //! The source requests that the target hold early calls (*prepare*), freezes and copies the section, sends the copy
-//! (*stage*), has the store commit the handover, and notifies the target (*activate*). Until the commit was requested,
-//! the source can take it all back; from then on only a definite response decides which node owns the section.
+//! (*stage*), has the store commit the handover, and notifies the target (*activate*). Before it requests the commit,
+//! the source can take all steps back; from then on only a definite response decides which node owns the section.
 //!
-//! **Invariant:** nothing that a peer sends starts an ownership. Activate makes the target renew, and the grant in that
-//! response starts it: from a copy only if the committed ownership names the same attempt and the copy fits the granted
-//! ceiling, else at the ceiling. Any caller reaches the port, so what requests can make a target keep is bounded.
-//! If a side dies on the way, the section is left to the arbiter.
+//! **Invariant:** no request of a peer starts an ownership. Activate makes the target renew, and the grant in that
+//! response starts the ownership: from a copy only if the committed ownership names the same attempt and the copy fits
+//! the granted ceiling, otherwise at the ceiling. Any caller reaches the port, so the memory that requests can make a
+//! target keep is bounded. If a side dies on the way, the arbiter assigns the section.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -22,29 +22,30 @@ use crate::owner::{AdoptError, CopyLoss, Session};
 use crate::route::RouteTable;
 use crate::section::{CopyMisfit, SectionCopy};
 
-/// Most sections that one node hands over at a time: each is frozen for some milliseconds, and its copy is in memory
-/// twice.
+/// Most sections that a node hands over at a time: each section is frozen for some milliseconds, and its copy is in
+/// memory twice.
 pub const MAX_OUTGOING: usize = 16;
 
-/// Most copies a node keeps for handovers that are not decided: what a dozen sources may send at a time. The oldest
-/// goes first; its section starts at the ceiling if it is handed over here after all.
+/// Most copies that a node keeps for undecided handovers, as many as a dozen sources may send at a time. The oldest
+/// copy is evicted first; its section starts at the ceiling if it is handed over here after all.
 pub const MAX_INCOMING: usize = 12 * MAX_OUTGOING;
 
-/// Most touched slots in the copies a node keeps, 512 MiB: two of the largest sections, or each of [`MAX_INCOMING`]
-/// sections of the default size. The oldest goes first, as above.
+/// Most touched slots in the copies that a node keeps, 512 MiB: two of the largest sections, or each of
+/// [`MAX_INCOMING`] sections of the default size. The oldest copy is evicted first.
 pub const MAX_INCOMING_SLOTS: usize = 2 * limits::MAX_SECTION_SIZE as usize;
 
-/// Most attempts of one section that a target keeps apart: the one under way, and one that was taken back or forged.
+/// Most attempts of a section that a target keeps apart: the current attempt, and an attempt that was taken back or
+/// forged.
 const MAX_ATTEMPTS: usize = 2;
 
-/// One attempt to hand a section over.
+/// An attempt to hand a section over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handover {
     /// The source's incarnation.
     pub session: Session,
     /// The section.
     pub section: SectionId,
-    /// The ownership that ends.
+    /// Epoch of the ownership that ends.
     pub epoch: Epoch,
     /// The target.
     pub to: NodeId,
@@ -52,12 +53,12 @@ pub struct Handover {
     pub incarnation: Incarnation,
     /// Number of the attempt: unique within the source's process, and hard to guess.
     pub handover_id: HandoverId,
-    /// Where the target is in another set; `None`: in this one.
+    /// The departure, if the target is in another set; `None`: it is in this set.
     pub departure: Option<Arc<Departure>>,
 }
 
 impl Handover {
-    /// Returns the target where it is a node of this set.
+    /// Returns the target if it is a node of this set.
     #[must_use]
     pub fn target_here(&self) -> Option<NodeId> {
         self.departure.is_none().then_some(self.to)
@@ -67,35 +68,35 @@ impl Handover {
 /// A request of the source's side, to the target or to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandoverRequest {
-    /// Ask the target to hold early calls; then [`Owner::on_prepared`].
+    /// Ask the target to hold early calls. The response goes to [`Owner::on_prepared`].
     Prepare(Handover),
-    /// Freeze the section, copy it, send the copy to the target; then [`Owner::on_staged`].
+    /// Freeze the section, copy it, and send the copy to the target. The response goes to [`Owner::on_staged`].
     Stage(Handover),
-    /// Have this set's store commit the handover; then [`Owner::on_committed`].
+    /// Have this set's store commit the handover. The response goes to [`Owner::on_committed`].
     Commit(Handover),
     /// Notify the target that the store committed the handover.
     Activate(Handover),
 }
 
-/// What a target is offered: the section under the next ownership.
+/// The offer of a section to a target, under the next ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoverOffer {
     /// The section.
     pub section: SectionId,
-    /// The ownership that begins.
+    /// Epoch of the ownership that begins.
     pub epoch: Epoch,
     /// Number of the attempt.
     pub handover_id: HandoverId,
-    /// The target's incarnation that is meant.
+    /// The target's incarnation for which the offer is.
     pub incarnation: Incarnation,
-    /// The set that the section departs from; `SetId(0)`: the target's own.
+    /// The set that the section departs from; `SetId(0)` for the target's own set.
     pub from_set: SetId,
 }
 
-/// Why a target does not take part.
+/// Reason why a target does not take part in a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferRefusal {
-    /// Another incarnation of the target was meant.
+    /// The offer is for another incarnation of the target.
     #[error("the offer is for incarnation {given}, and this node is in {current}")]
     OtherIncarnation {
         /// The incarnation of the node; 0 without one.
@@ -106,12 +107,12 @@ pub enum OfferRefusal {
     /// The node is about to exit.
     #[error("this node is leaving")]
     Leaving,
-    /// The ownership, or the attempt, is past.
+    /// The ownership or the attempt in the offer is past.
     #[error("section {section} is past epoch {epoch}, attempt {handover_id}")]
     Past {
         /// The section.
         section: SectionId,
-        /// The ownership offered.
+        /// The epoch in the offer.
         epoch: Epoch,
         /// The attempt.
         handover_id: HandoverId,
@@ -122,22 +123,22 @@ pub enum OfferRefusal {
         /// The section.
         section: SectionId,
     },
-    /// The epoch is not the one after the newest that is known here.
+    /// The epoch is not the epoch after the newest that is known here.
     #[error("section {section} is at epoch {known} here, and epoch {given} was offered, which does not come next")]
     UnknownEpoch {
         /// The section.
         section: SectionId,
         /// Its newest epoch known here.
         known: Epoch,
-        /// The epoch offered.
+        /// The epoch in the offer.
         given: Epoch,
     },
-    /// The copy is not one of the section.
+    /// The copy does not fit the section.
     #[error("section {section}: {misfit}")]
     Copy {
         /// The section.
         section: SectionId,
-        /// What is wrong with it.
+        /// Reason why it does not fit.
         misfit: CopyMisfit,
     },
 }
@@ -146,18 +147,18 @@ pub enum OfferRefusal {
 #[expect(clippy::large_enum_variant, reason = "there is one for each handover, and it is moved once")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// The target owns the section; this came with the response.
+    /// The target owns the section; the update came with the response.
     Made(OwnershipUpdate),
-    /// Refused for good: the target's incarnation is over, or the migration or the other set takes no more. The source
-    /// still owns the section.
+    /// Refused permanently: the target's incarnation is over, or the migration has ended, or the other set takes no
+    /// more sections. The source still owns the section.
     Refused,
-    /// Refused for a reason that may pass: the store does not know the migration, or not the lineage. A repeat that is
-    /// under way could be committed later, so the section must not be served again under this ownership: the source
-    /// gives it up, and the next ownership, which starts at the ceiling, is past every repeat.
+    /// Refused for a reason that may pass: the store does not know the migration, or not the lineage. A repeat in
+    /// flight could be committed later, so the section must not be served again under this ownership. The source gives
+    /// it up, and the next ownership, which starts at the ceiling, is past every repeat.
     Inconclusive,
     /// Refused, because the source does not own the section any more.
     Lost,
-    /// No response: it may be committed.
+    /// No response: the handover may be committed.
     Unknown,
 }
 
@@ -168,13 +169,13 @@ enum Phase {
     Committing,
 }
 
-/// The source's side: the sections that are handed over.
+/// The source's side: sections that are being handed over.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     handovers: BTreeMap<SectionId, (Handover, Phase)>,
-    /// Attempts so far; goes on from incarnation to incarnation.
+    /// Attempts so far, counted across incarnations.
     attempts: u64,
-    /// What their numbers are drawn from.
+    /// Secret from which the numbers of attempts are drawn.
     secret: u64,
 }
 
@@ -183,7 +184,7 @@ impl Outgoing {
         Outgoing { secret, ..Outgoing::default() }
     }
 
-    /// The number of the next attempt: splitmix64 of a counter that starts at the secret.
+    /// Returns the number of the next attempt: splitmix64 of a counter that starts at the secret.
     fn next_attempt(&mut self) -> HandoverId {
         self.attempts += 1;
         let counter = self.secret.wrapping_add(self.attempts.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -200,18 +201,18 @@ impl Outgoing {
         self.handovers.remove(&section);
     }
 
-    /// Nothing is under way any more; attempts are counted on.
+    /// Forgets all handovers in progress; the count of attempts continues.
     pub(super) fn forget(self) -> Outgoing {
         Outgoing { handovers: BTreeMap::new(), ..self }
     }
 
-    /// Whether this very attempt is in that phase.
+    /// Returns whether exactly this attempt is in that phase.
     fn is(&self, handover: &Handover, phase: Phase) -> bool {
         self.handovers.get(&handover.section).is_some_and(|(under_way, at)| (under_way, *at) == (handover, phase))
     }
 }
 
-/// The target's side: the attempts that are expected, oldest first.
+/// The target's side: expected attempts, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
     expected: Vec<Expected>,
@@ -225,7 +226,7 @@ struct Expected {
     staged: Option<Staged>,
 }
 
-/// A checked copy.
+/// A copy that was checked against its section.
 #[derive(Debug)]
 struct Staged {
     copy: SectionCopy,
@@ -243,8 +244,8 @@ impl Expected {
 }
 
 impl Incoming {
-    /// Takes the copy of exactly this attempt out, if it is here and fits the ceiling; what else is kept for the
-    /// section is past.
+    /// Takes the copy of exactly this attempt out, if it is here and fits the ceiling. All other copies of the section
+    /// are past, and are removed.
     pub(super) fn take(
         &mut self,
         section: SectionId,
@@ -262,12 +263,13 @@ impl Incoming {
         Ok(copy)
     }
 
-    /// Forgets what is routed elsewhere.
+    /// Forgets attempts whose sections are routed to a later ownership.
     pub(super) fn forget_past(&mut self, routes: &RouteTable) {
         self.expected.retain(|expected| routes.get(expected.section).is_some_and(|at| at.epoch < expected.epoch));
     }
 
-    /// Expects an attempt. Others of the section stay beside it, up to a bound: the store decides which one counts.
+    /// Expects an attempt. Other attempts of the section are kept too, up to a bound, because the store decides which
+    /// attempt counts.
     fn expect(&mut self, offer: &HandoverOffer) {
         let HandoverOffer { section, epoch, handover_id, .. } = *offer;
         if self.expected.iter().any(|expected| expected.is(section, epoch, handover_id)) {
@@ -283,7 +285,7 @@ impl Incoming {
         self.expected.push(Expected { section, epoch, handover_id, staged: None });
     }
 
-    /// Keeps the copy of an attempt. The first one of an attempt stays.
+    /// Keeps the copy of an attempt. The first copy of an attempt stays.
     fn stage(&mut self, offer: &HandoverOffer, copy: SectionCopy, highest: Seq) {
         let HandoverOffer { section, epoch, handover_id, .. } = *offer;
         let same = |expected: &Expected| expected.is(section, epoch, handover_id);
@@ -303,13 +305,13 @@ impl Incoming {
 }
 
 impl Owner {
-    /// How many sections are being handed over.
+    /// Returns how many sections are being handed over.
     #[must_use]
     pub fn handovers_in_progress(&self) -> usize {
         self.outgoing.handovers.len()
     }
 
-    /// Begins a handover of the arbiter's plan, unless as many as may be are under way.
+    /// Begins a handover that the arbiter planned, unless as many as allowed are in progress.
     pub(super) fn begin_handover(&mut self, wanted: &PlannedHandover, effects: &mut Effects) {
         let PlannedHandover { section, epoch, from: _, to, incarnation, departure } = wanted.clone();
         let Some(session) = self.session else { return };
@@ -325,7 +327,7 @@ impl Owner {
         effects.push(HandoverRequest::Prepare(handover).into());
     }
 
-    /// The target responded whether it expects the section; no response is a refusal.
+    /// Continues after the target responded whether it expects the section; no response is a refusal.
     pub fn on_prepared(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Preparing) {
             return;
@@ -338,8 +340,8 @@ impl Owner {
         }
     }
 
-    /// The target responded whether it holds the copy; no response is a refusal. Nothing was committed yet, so the
-    /// section can be thawed: what the target holds is of an attempt that will never be committed.
+    /// Continues after the target responded whether it holds the copy; no response is a refusal. Nothing was committed
+    /// yet, so the section can be thawed: the target's copy belongs to an attempt that will never be committed.
     pub fn on_staged(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Staging) {
             return;
@@ -352,10 +354,10 @@ impl Owner {
         }
     }
 
-    /// The request to commit, which was sent at `sent`, has an outcome.
+    /// Continues after the outcome of the request to commit, which was sent at `sent`.
     ///
     /// # Errors
-    /// [`AdoptError`]: the handover is committed, and the rest of the response is of no use.
+    /// [`AdoptError`]: the handover is committed, and the rest of the response cannot be used.
     pub fn on_committed(
         &mut self,
         handover: &Handover,
@@ -366,7 +368,7 @@ impl Owner {
         let under_way = self.outgoing.is(handover, Phase::Committing);
         match commit {
             Commit::Made(update) => {
-                // Nothing is given out by a frozen section; it leaves whatever becomes of the update.
+                // A frozen section allocates no numbers. It leaves, even if the update cannot be adopted.
                 self.drop_section(handover.section, handover.epoch, effects);
                 effects.push(HandoverRequest::Activate(handover.clone()).into());
                 self.on_update(handover.session, sent, update, effects)?;
@@ -387,7 +389,7 @@ impl Owner {
         effects.push(TableEffect::Thaw { section: handover.section, epoch: handover.epoch }.into());
     }
 
-    /// As a target: expects a section, and so holds early calls for it.
+    /// As a target: expects a section, and therefore holds early calls for it.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -397,7 +399,7 @@ impl Owner {
         Ok(())
     }
 
-    /// As a target: keeps the copy for when the handover is committed.
+    /// As a target: keeps the copy until the handover is committed.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -412,7 +414,7 @@ impl Owner {
     }
 
     /// As a target: renews, because a peer reports that the handover is committed. The grant in the response starts the
-    /// ownership; the peer's report starts nothing.
+    /// ownership; the peer's report does not.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -424,20 +426,20 @@ impl Owner {
         Ok(())
     }
 
-    /// As a target: whether the ownership that was offered has begun here, or cannot begin any more.
+    /// As a target: returns whether the offered ownership has begun here, or cannot begin any more.
     #[must_use]
     pub fn is_settled(&self, offer: &HandoverOffer) -> bool {
         matches!(self.check_epoch(offer), Err(OfferRefusal::Past { .. } | OfferRefusal::OtherIncarnation { .. }))
     }
 
-    /// As a target: whether a section may be on its way here.
+    /// As a target: returns whether a section may be on its way here.
     #[must_use]
     pub fn expects(&self, section: SectionId) -> bool {
         let offered = self.incoming.expected.iter().any(|expected| expected.section == section);
         offered || self.releases.is_arriving(section)
     }
 
-    /// As a target: whether an offer may be taken, before its copy is received.
+    /// As a target: checks whether an offer may be taken, before its copy is received.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -454,8 +456,8 @@ impl Owner {
         }
         let held = *self.held.get(section.0 as usize).ok_or(OfferRefusal::UnknownSection { section })?;
         let routed = self.routes.as_ref().and_then(|routes| routes.get(section)).unwrap_or_default();
-        // The routes may have brought the very ownership already, with a grant that was entered, or not yet. One of
-        // another set is none of this node.
+        // The routes may have brought this ownership already; its grant was entered, or will be. A route to another set
+        // never belongs to this node.
         if held >= epoch || routed.epoch > epoch || (routed.epoch == epoch && routed.other_set().is_some()) {
             return Err(OfferRefusal::Past { section, epoch, handover_id });
         }

@@ -1,7 +1,7 @@
 //! Decides how the source of a handover continues after the store refused to commit it.
 //!
-//! **Invariant:** a section is thawed only after a refusal that every repeat of the request gets as well: a repeat may
-//! be under way, and its commit would make a second owner.
+//! **Invariant:** a section is thawed only after a refusal that every repeat of the request gets as well, because a
+//! repeat may be in flight, and its commit would make a second owner.
 
 use super::handover::Commit;
 use crate::id::{Incarnation, NodeId};
@@ -14,7 +14,7 @@ pub enum RefusedCommit {
     SessionOver,
     /// The target's incarnation is over, or it exits: every repeat is refused as well.
     TargetGone {
-        /// The target's newest incarnation; 0 where the store knows no such node.
+        /// The target's newest incarnation; 0 if the store knows no such node.
         current: Incarnation,
     },
     /// Every repeat is refused as well.
@@ -47,7 +47,7 @@ impl RefusedCommit {
             // The set is to be restored, and the node's next renewal reports it.
             CommandRefusal::StoreBehind { .. } | CommandRefusal::EntriesLost { .. } => RefusedCommit::Undecided,
             CommandRefusal::BetweenSets(refusal) => RefusedCommit::of_departure(refusal),
-            // No commit is refused so. To give the section up is safe after any refusal.
+            // No commit is refused with these. Giving the section up is safe after any refusal.
             CommandRefusal::OtherSet { .. }
             | CommandRefusal::NoSet
             | CommandRefusal::TooManyNodes
@@ -68,7 +68,7 @@ impl RefusedCommit {
             SetRefusal::MigrationOver { .. } | SetRefusal::SetClosing { .. } => RefusedCommit::Permanent,
             // The log may know the migration by the time that a repeat is applied.
             SetRefusal::OtherMigration { .. } | SetRefusal::OldLineage { .. } => RefusedCommit::Inconclusive,
-            // No departure is refused so. To give the section up is safe after any refusal.
+            // No departure is refused with these. Giving the section up is safe after any refusal.
             SetRefusal::OwnSet
             | SetRefusal::UnknownSet { .. }
             | SetRefusal::TooManySets
@@ -100,8 +100,8 @@ impl RefusedCommit {
         }
     }
 
-    /// Returns the outcome for [`Owner::on_committed`](super::Owner::on_committed); `None` where the source's
-    /// incarnation is over.
+    /// Returns the outcome for [`Owner::on_committed`](super::Owner::on_committed); `None` if the source's incarnation
+    /// is over.
     #[must_use]
     pub fn commit(self) -> Option<Commit> {
         match self {

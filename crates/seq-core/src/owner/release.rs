@@ -1,12 +1,12 @@
 //! Orderly ends of ownerships, and their exact continuation.
 //!
-//! A node that is about to exit, and has no other node to hand its sections to, freezes them a few at a time. Each
-//! copy goes to the store with the renewals, in parts; the renewal with its last part releases the section. A frozen
-//! section is never thawed: the store may have its copy. The next owner is granted such a section with a mark, and
-//! starts it once a response of the store has the copy; meanwhile calls for it wait.
+//! A node that is about to exit, and has no other node to hand its sections to, freezes them a few at a time. Each copy
+//! goes to the store with the renewals, in parts; the renewal with its last part releases the section. A frozen section
+//! is never thawed, because the store may have its copy. The next owner is granted such a section with a mark, and
+//! starts it once a response of the store has the copy; until then calls for it wait.
 //!
-//! **Invariant:** an ownership starts from a kept copy only as the store grants it, and once: the machine never enters
-//! an ownership twice. Without a copy that fits it starts at the ceiling.
+//! **Invariant:** an ownership starts from a kept copy only as the store grants it, and only once, because the machine
+//! never enters an ownership twice. Without a copy that fits, it starts at the ceiling.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -18,10 +18,11 @@ use crate::limits;
 use crate::section::{CopyMisfit, SectionCopy};
 use crate::state::CopyPart;
 
-/// Most sections that are frozen for their release at a time: their copies are in memory, and their callers wait.
+/// Most sections that are frozen for their release at a time, because their copies are in memory and their callers
+/// wait.
 const MAX_PARTING: usize = 64;
 
-/// Most notes of started copies in one renewal.
+/// Most ownerships in one renewal that are noted to have started from their copies.
 const MAX_TAKEN: usize = 256;
 
 /// A copy that the store keeps for an ownership of this node.
@@ -29,22 +30,22 @@ const MAX_TAKEN: usize = 256;
 pub struct GrantedCopy {
     /// The section.
     pub section: SectionId,
-    /// The ownership.
+    /// Epoch of the ownership.
     pub epoch: Epoch,
     /// The highest number in the copy.
     pub highest: Seq,
-    /// The encoded copy; empty: every uid starts at the highest number.
+    /// The encoded copy; if empty, every uid starts at the highest number.
     pub bytes: Arc<Vec<u8>>,
 }
 
-/// The sections that are on their way to the store, and from there.
+/// Sections whose copies are on their way to the store, or from the store.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
-    /// Frozen for good, and still owned here.
+    /// Sections that are frozen permanently, and still owned here.
     parting: BTreeMap<SectionId, Parting>,
-    /// Granted with a copy that is not here yet, as of that revision of the store.
+    /// Grants whose copies are not here yet, each with the store's revision in the response that granted it.
     arriving: BTreeMap<SectionId, (Grant, Revision)>,
-    /// Started from their copies, which the store still keeps.
+    /// Ownerships that started from their copies, which the store still keeps.
     taken: BTreeMap<SectionId, Epoch>,
 }
 
@@ -52,9 +53,9 @@ pub(super) struct Releases {
 struct Parting {
     epoch: Epoch,
     highest: Seq,
-    /// `None` until the section is frozen.
+    /// The encoded copy; `None` until the section is frozen.
     copy: Option<Vec<u8>>,
-    /// Bytes that the store has.
+    /// Number of bytes of the copy that the store has.
     sent: usize,
 }
 
@@ -73,7 +74,7 @@ impl Releases {
         self.arriving.contains_key(&section)
     }
 
-    /// Whether the next response of the store may start a section, or end an ownership.
+    /// Returns whether the next response of the store may start a section, or end an ownership.
     pub(super) fn expects_update(&self) -> bool {
         !self.parting.is_empty() || !self.arriving.is_empty() || !self.taken.is_empty()
     }
@@ -91,7 +92,7 @@ impl Releases {
         self.arriving.retain(|section, (grant, _)| !is_past(*section, grant.epoch));
     }
 
-    /// The parts to send next, and the ownerships that are over once the store has them.
+    /// Returns the parts to send next, and the ownerships that end once the store has these parts.
     pub(super) fn parts(&self) -> (Vec<CopyPart>, Vec<(SectionId, Epoch)>) {
         let (mut parts, mut complete, mut room) = (Vec::new(), Vec::new(), limits::MAX_COPY_PART_BYTES);
         for (&section, parting) in &self.parting {
@@ -120,7 +121,7 @@ impl Releases {
         }
     }
 
-    /// Whether the store has the whole copy of a section that is frozen under this ownership.
+    /// Returns whether the store has the whole copy of a section that is frozen under this ownership.
     pub(super) fn is_sent(&self, section: SectionId, epoch: Epoch) -> bool {
         self.parting.get(&section).is_some_and(|parting| parting.epoch == epoch && parting.is_sent())
     }
@@ -139,7 +140,7 @@ impl Releases {
 }
 
 impl Owner {
-    /// Freezes sections that no other node can take, up to as many as may be under way.
+    /// Freezes sections that no other node can take, up to as many as may be frozen at a time.
     pub(super) fn part(&mut self, effects: &mut Effects) {
         let room = MAX_PARTING - self.releases.parting.len().min(MAX_PARTING);
         let idle =
@@ -155,8 +156,8 @@ impl Owner {
         }
     }
 
-    /// The shell has frozen a section for its release. A copy that is too large for the store is replaced by its
-    /// highest number.
+    /// Keeps the copy of a section that the shell has frozen for its release. A copy that is too large for the store is
+    /// replaced by its highest number.
     pub fn on_frozen(&mut self, section: SectionId, epoch: Epoch, copy: &SectionCopy) {
         let uids = self.layout.uids_of(section);
         let parting = self.releases.parting.get_mut(&section).filter(|parting| parting.epoch == epoch);
@@ -166,13 +167,13 @@ impl Owner {
         parting.copy = Some(if bytes.len() <= limits::MAX_KEPT_COPY_BYTES { bytes } else { Vec::new() });
     }
 
-    /// Keeps a grant whose copy is still to come.
+    /// Keeps a grant until its copy arrives.
     pub(super) fn await_copy(&mut self, grant: &Grant, revision: Revision) {
         self.releases.arriving.insert(grant.section, (*grant, revision));
     }
 
-    /// Starts the granted sections whose copies a response has. `revision` is the revision of the response: where the
-    /// store has no copy for this node any more, the sections start at their ceilings.
+    /// Starts the granted sections whose copies are in a response. `revision` is the revision of the response: if it
+    /// has no copies for this node, sections granted up to it start at their ceilings.
     pub(super) fn start_from_copies(&mut self, copies: &[GrantedCopy], revision: Revision, effects: &mut Effects) {
         for copy in copies {
             let is_of = |(grant, _): &&(Grant, Revision)| grant.epoch == copy.epoch;

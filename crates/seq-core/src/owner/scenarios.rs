@@ -1,6 +1,6 @@
-//! Runs `testdata/owner`: what an AllocSvr's machine decides, with a lease as its shell keeps it.
+//! Runs the scenarios of `testdata/owner`: decisions of an AllocSvr's machine, with a lease as its shell keeps it.
 //!
-//! The node's set has four sections of 100 uids. All its clocks go at one rate, from zero.
+//! The node's set has four sections of 100 uids. All its clocks run at the same rate, from zero.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -30,14 +30,14 @@ fn layout() -> Layout {
     Layout::new(0..400, 100).expect("it is valid")
 }
 
-/// The machine, and what its shell keeps.
+/// The machine, and the state that its shell keeps.
 struct Scenario {
     owner: Owner,
     lease: Lease,
     now: Duration,
-    /// The last renewal, and when it was sent.
+    /// The last renewal, and the time when it was sent.
     renewal: Option<(Renewal, Clocks)>,
-    /// The attempts of handovers from here, each with when its last request was sent.
+    /// The attempts of handovers from here, each with the time when its last request was sent.
     attempts: Vec<(Handover, Clocks)>,
 }
 
@@ -48,15 +48,15 @@ impl Machine for Scenario {
     /// * `renew`: a renewal is sent; `renewed UPDATE`: its response. `raised OWNERSHIP sent= UPDATE`, `raise-failed
     ///   OWNERSHIP`, `lost OWNERSHIP`: responses to a raise. `peer-routes ROUTES`.
     /// * An UPDATE is ROUTES, `grants=SECTION@EPOCH:CEILING[:ATTEMPT],..`, `planned=SECTION@EPOCH->NODE/INCARNATION,..`
-    ///   and `no-other-candidate`; with `to-set=` what is planned is to nodes of that set. ROUTES are `version=`,
-    ///   `base=` where they are not the whole table, and `routes=SECTION:NODE@EPOCH,..`, where NODE is `none`, or
-    ///   `set2` for a section that is in another set.
+    ///   and `no-other-candidate`; with `to-set=` the planned handovers go to nodes of that set. ROUTES are `version=`,
+    ///   `base=` unless they are the whole table, and `routes=SECTION:NODE@EPOCH,..`, where NODE is `none`, or `set2`
+    ///   for a section that is in another set.
     /// * As a source, of the last attempt or of `attempt=`: `prepare-accepted`, `prepare-refused`, `copy-staged`,
     ///   `copy-refused`, `commit made UPDATE`, `commit unknown`, `commit target-gone`, `commit migration-over`,
     ///   `commit unknown-migration`, `commit lost`.
-    /// * As a target: `prepare OWNERSHIP attempt= incarnation=`, with `from-set=` where it comes from another set;
-    ///   `stage` the same with `copy=SLOT:NUMBER,..`; `activate`.
-    /// * `owns`: shows what is served.
+    /// * As a target: `prepare OWNERSHIP attempt= incarnation=`, with `from-set=` if the section comes from another
+    ///   set; `stage` has the same arguments and `copy=SLOT:NUMBER,..`; `activate`.
+    /// * `owns`: shows the served sections.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         let mut effects = Effects::new();
         let result = match command.name() {
@@ -112,7 +112,7 @@ impl Scenario {
         clocks(self.now)
     }
 
-    /// What is neither a response nor an offer of a handover.
+    /// Carries out a command that is neither a response nor an offer of a handover.
     fn notified(&mut self, command: &Command<'_>, effects: &mut Effects) -> Result<(), AdoptError> {
         let now = self.clocks();
         match command.name() {
@@ -148,7 +148,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// The response to a request of a handover from here.
+    /// Carries out the response to a request of a handover from here.
     fn responded(&mut self, command: &Command<'_>, effects: &mut Effects) -> Result<(), AdoptError> {
         let attempt = command.find::<u32>("attempt").map_or(self.attempts.len(), |number| number as usize);
         let found = attempt.checked_sub(1).and_then(|index| self.attempts.get(index));
@@ -173,7 +173,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// A request of a peer that hands a section over to this node.
+    /// Carries out the request of a peer that hands a section over to this node.
     fn offered(&mut self, command: &Command<'_>, effects: &mut Effects, out: &mut String) {
         let (section, epoch) = command.word();
         let incarnation = command.get("incarnation");
@@ -221,7 +221,7 @@ impl Scenario {
         text
     }
 
-    /// The incarnation that a command names, or the current one.
+    /// Returns the incarnation that a command names, or the current incarnation.
     fn session(&self, command: &Command<'_>) -> Session {
         let session = self.owner.session().or(self.renewal.as_ref().map(|(renewal, _)| renewal.session));
         let session = session.unwrap_or_else(|| command.fail("there is no incarnation"));
@@ -245,7 +245,7 @@ impl Scenario {
         }
     }
 
-    /// As the shell: changes the lease, and notes what was sent.
+    /// Carries out an effect as the shell does: changes the lease, and notes the sent requests.
     fn carry_out_effect(&mut self, effect: &Effect) -> String {
         match effect {
             Effect::Table(effect) => self.describe_table(effect),
@@ -319,7 +319,7 @@ fn describe_copy(copy: &SectionCopy) -> String {
     format!("{}, every other uid at {}", slots.join(", "), copy.base)
 }
 
-/// The ownership update of a response.
+/// Reads the ownership update of a response.
 fn update(command: &Command<'_>) -> OwnershipUpdate {
     let to_set = |set| Departure { set, lineage: Lineage(0), migration: MigrationId(1), addr: "b1:1".to_string() };
     let departure = command.find("to-set").map(|set| Arc::new(to_set(set)));
@@ -401,7 +401,7 @@ impl Value for GrantedCopy {
     }
 }
 
-/// The copy of a section in which one uid has numbers.
+/// Creates the copy of a section in which one uid has numbers.
 fn one_slot(slot: SlotIndex, number: u64) -> SectionCopy {
     let distance = Distance::new(number, false).expect("it is above 0");
     SectionCopy { base: Seq(0), distances: Vec::from([(slot, distance)]) }

@@ -19,7 +19,7 @@ fn at(seconds: u64) -> Clocks {
     Clocks { boottime: nanos, raw: nanos, realtime: nanos }
 }
 
-/// The whole table: owner and epoch of each of the four sections.
+/// Creates a whole table with the owner and the epoch of each of the four sections.
 fn routes(version: u64, owners: [(u32, u64); 4]) -> RouteUpdate {
     let node = |id: u32| RouteNode { name: alloc::format!("a{id}"), addr: alloc::format!("a{id}:1") };
     let run = |(section, (owner, epoch)): (u32, (u32, u64))| RouteRun {
@@ -53,7 +53,7 @@ fn update(version: u64, owners: [(u32, u64); 4], grants: &[Grant]) -> OwnershipU
     OwnershipUpdate { routes: Some(routes(version, owners)), grants: grants.to_vec(), ..OwnershipUpdate::default() }
 }
 
-/// A node that owns sections 0 and 1 under epoch 1.
+/// Creates a node that owns sections 0 and 1 under epoch 1.
 fn owning() -> Owner {
     let mut owner = Owner::new("s", layout(), LeaseTerms::DEFAULTS);
     owner.on_registered(ME);
@@ -81,7 +81,7 @@ fn peer_routes_revoke_and_grant_nothing() {
     assert_eq!(owner.known_version(), RouteVersion(2));
 }
 
-/// The effects of the update in a response.
+/// Adopts the update of a response; returns the effects.
 fn adopt(owner: &mut Owner, sent: u64, update: OwnershipUpdate) -> Vec<Effect> {
     let mut effects = Vec::new();
     owner.on_update(ME, at(sent), update, &mut effects).unwrap();
@@ -130,7 +130,7 @@ fn a_grant_among_peer_routes_is_not_missed() {
     let theirs = routes(7, [(1, 1), (2, 2), (2, 1), (1, 1)]);
     owner.on_peer_routes(&theirs, &mut effects).unwrap();
     assert_eq!(effects, [PUBLISH, leave(1, 1)], "peer routes grant nothing and extend nothing");
-    // Responses to requests from before, one of them whole, do not end it.
+    // Responses to earlier requests, even a response with the whole table, do not end it.
     adopt(&mut owner, 3, update(6, [(1, 1), (1, 1), (2, 1), (0, 0)], &[grant(0, 1, 0, 0), grant(1, 1, 0, 0)]));
     assert_eq!((owner.known_version(), owned(&owner)), (RouteVersion(0), vec![(0, 1)]));
     adopt(&mut owner, 4, update(7, [(1, 1), (2, 2), (2, 1), (1, 1)], &[grant(0, 1, 0, 0), grant(3, 1, 60, 0)]));
@@ -226,7 +226,7 @@ fn planned(section: u32, epoch: u64) -> PlannedHandover {
     }
 }
 
-/// Begins to hand section 0 over; the attempt.
+/// Begins to hand section 0 over; returns the attempt.
 fn preparing(owner: &mut Owner) -> Handover {
     let effects = adopt(owner, 2, OwnershipUpdate { handovers: vec![planned(0, 1)], ..OwnershipUpdate::default() });
     let [Effect::Lease(LeaseEffect::Extend { .. }), Effect::Send(HandoverRequest::Prepare(handover))] = &effects[..]
@@ -302,7 +302,7 @@ fn copy(distance: u64) -> SectionCopy {
     SectionCopy { base: Seq(0), distances: vec![(crate::id::SlotIndex(3), distance_of(distance))] }
 }
 
-/// The update of the store that grants section 2 to this node.
+/// Returns the store's update that grants section 2 to this node.
 fn granted(ceiling: u64, handover_id: u64) -> OwnershipUpdate {
     update(2, [(1, 1), (1, 1), (1, 2), (0, 0)], &[grant(2, 2, ceiling, handover_id)])
 }
@@ -345,12 +345,12 @@ fn a_target_whose_grant_comes_before_activate_starts_all_the_same() {
 
 #[test]
 fn an_old_copy_is_never_started_from() {
-    // The source took attempt 1 back and served on; then it died, and the arbiter gave the section to this node.
+    // The source took attempt 1 back and kept serving; then it died, and the arbiter gave the section to this node.
     let mut owner = owning();
     owner.on_stage(&offer(2, 1), copy(7)).unwrap();
     assert_eq!(adopt(&mut owner, 3, granted(90, 0))[1], enter(2, 2, 90, None));
 
-    // A late message of attempt 1 does not replace the copy of attempt 2, and neither does a forged one.
+    // Neither a late message of attempt 1 nor a forged message replaces the copy of attempt 2.
     let mut owner = owning();
     owner.on_stage(&offer(2, 2), copy(9)).unwrap();
     owner.on_stage(&offer(2, 1), copy(7)).unwrap();
@@ -395,7 +395,7 @@ fn an_offer_that_is_past_or_meant_for_another_incarnation_is_refused() {
     assert_eq!(owner.on_prepare(&offer(4, 1)), Err(OfferRefusal::Leaving));
 }
 
-/// A node that knows the routes of many sections, all of another node.
+/// Creates a node that knows the routes of many sections, all of another node.
 fn beside(sections: u64, uids: u64) -> Owner {
     let layout = Layout::new(0..sections * uids, uids as u32).unwrap();
     let mut owner = Owner::new("s", layout.clone(), LeaseTerms::DEFAULTS);
@@ -425,7 +425,7 @@ fn copies_are_bounded_and_the_oldest_goes_first() {
 fn copies_are_bounded_in_bytes_too() {
     let uids = limits::MAX_SECTION_SIZE;
     let mut owner = beside(3, u64::from(uids));
-    // Two copies of half of the largest section's uids each, and a third one of all of them: a quarter too many.
+    // Two copies of half of the largest section's uids each, and a third copy of all of them: a quarter too many.
     let copy = |slots: u32| {
         let distances = (0..slots).map(|slot| (crate::id::SlotIndex(slot), distance_of(1))).collect();
         SectionCopy { base: Seq(0), distances }
@@ -479,7 +479,7 @@ fn what_a_peer_sends_starts_no_ownership() {
     owner.on_activate(&offer(2, 1), &mut effects).unwrap();
     assert_eq!(effects, [Effect::RenewNow]);
     assert_eq!(owned(&owner), [(0, 1), (1, 1)]);
-    // The store knows of no such move: its response grants nothing.
+    // The store knows of no such handover: its response grants nothing.
     let renewal = owner.renewal().unwrap();
     owner.on_renewed(&renewal, at(3), OwnershipUpdate::default(), &mut effects).unwrap();
     assert_eq!(owned(&owner), [(0, 1), (1, 1)]);
@@ -549,7 +549,7 @@ fn a_change_of_owner_is_found_wherever_the_update_names_it() {
     let runs = vec![run(0, 1, OTHER, 2), run(300, 2, OTHER, 2), run(400, 1, ME.node, 1), run(999, 1, OTHER, 2)];
     let effects = adopt(&mut owner, 2, changed(2, 1, runs));
     assert_eq!(effects, [PUBLISH, leave(0, 1), leave(300, 1), leave(301, 1), leave(999, 1), extend(2)]);
-    // A whole table names them all.
+    // A whole table names all sections.
     let runs = vec![run(0, 2, OTHER, 2), run(2, 998, ME.node, 1)];
     assert_eq!(adopt(&mut owner, 3, changed(3, 0, runs)), [PUBLISH, leave(1, 1), extend(3)]);
     assert_eq!(owner.owned().count(), 995);

@@ -10,20 +10,21 @@ use crate::id::{Epoch, RouteVersion, SectionId};
 use crate::limits;
 use crate::state::{KeptCopy, Residence, State};
 
-/// Most handovers in one update where they only even the load: a few for each renewal, so that callers hardly notice
-/// them. A draining node gets as many as it makes at a time.
+/// Most handovers in one update if they only even the load: a few for each renewal, so that callers hardly notice them.
+/// A draining node gets as many as it can make at a time.
 const MAX_HANDOVERS_TO_REBALANCE: usize = 2;
 
-/// Handovers to another set at a time: each one waits for two stores while its section is frozen, and more of them at
-/// once make each pause longer.
+/// Most handovers to another set at a time: each handover waits for two stores while its section is frozen, and more of
+/// them at once make each pause longer.
 const MAX_DEPARTURES: usize = 4;
 
-/// The first kept copies that ownerships of an incarnation start from: one, and the next ones that are small enough.
+/// Returns the first kept copies that ownerships of an incarnation start from: at least one copy, and the copies after
+/// it up to a limit of bytes.
 fn granted_copies(state: &State, session: Session) -> Vec<GrantedCopy> {
     let mut bytes = 0;
     let copies = state.copies_for(session.node, session.incarnation).take_while(|(_, _, kept)| {
         let first = bytes == 0;
-        // Each copy has an envelope of its own, also one without bytes.
+        // Each copy has an envelope of its own, even a copy without bytes.
         bytes += kept.bytes.len() + 32;
         first || bytes <= limits::MAX_GRANTED_COPY_BYTES
     });
@@ -37,11 +38,12 @@ fn granted_copies(state: &State, session: Session) -> Vec<GrantedCopy> {
 }
 
 impl OwnershipUpdate {
-    /// Reads from the applied state, from the arbiter's plan and from the coordinator's departures, what changed for an
-    /// incarnation since a version of the routes: what it owns among the changed sections, the newer routes, and what
+    /// Reads the changes for an incarnation since a version of the routes from the applied state, the arbiter's plan
+    /// and the coordinator's departures: the newer routes, the sections among them that it owns, and the sections that
     /// it should hand over.
     ///
-    /// `None`: the incarnation is over. The next one may have begun between the entry of the request and this read.
+    /// Returns `None` if the incarnation is over. The next incarnation may have begun between the entry of the request
+    /// and this read.
     #[must_use]
     pub fn of(
         state: &State,
@@ -56,7 +58,7 @@ impl OwnershipUpdate {
             return None;
         }
         let most = if plan.draining.contains(&node) { MAX_OUTGOING } else { MAX_HANDOVERS_TO_REBALANCE };
-        // The plan may be older than the state; what it plans for an ownership that is over is of no use.
+        // The plan may be older than the state, so plans for an ownership that is over are left out.
         let stands = |one: &&PlannedHandover| {
             let record = state.sections.resident(one.section);
             one.from == node && record.is_some_and(|record| record.epoch == one.epoch)

@@ -1,4 +1,5 @@
-//! Copies as bytes, for a store that keeps them: variable-length numbers of 7 bits a byte, the lowest first (LEB128).
+//! Encodes copies as bytes for a store that keeps them, as variable-length numbers of 7 bits a byte, the lowest first
+//! (LEB128).
 //!
 //! ```text
 //! copy   base; for each touched slot, in order: number of untouched slots before it; twice its distance, plus 1 if the
@@ -16,7 +17,7 @@ use crate::id::{Seq, SlotIndex};
 const MAX_NUMBER_BYTES: usize = 10;
 
 impl SectionCopy {
-    /// The copy of a section in which no uid has a number of its own: all go on after `highest`.
+    /// Creates the copy of a section in which no uid has a number of its own: all uids continue after `highest`.
     #[must_use]
     pub fn above(highest: Seq) -> SectionCopy {
         SectionCopy { base: highest, distances: Vec::new() }
@@ -37,7 +38,7 @@ impl SectionCopy {
         bytes
     }
 
-    /// Decodes a copy; `None` when the bytes are of none. The result is not checked against a section:
+    /// Decodes a copy; `None` if the bytes encode no copy. The result is not checked against a section;
     /// [`SectionCopy::check`] does that.
     #[must_use]
     pub fn decode(mut bytes: &[u8]) -> Option<SectionCopy> {
@@ -124,7 +125,8 @@ mod tests {
         assert_eq!(SectionCopy::decode(&[0x80; 11]), None, "a number without an end");
     }
 
-    /// The copy of a section of the default size, every uid of which took up to 2^41 numbers, is small enough to keep.
+    /// Checks that the copy of a section of the default size, every uid of which took up to 2^41 numbers, is small
+    /// enough to keep.
     #[test]
     fn usual_copies_are_small() {
         let dense = |distance| SectionCopy {

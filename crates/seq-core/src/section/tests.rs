@@ -27,7 +27,7 @@ fn exact(value: u64) -> Option<Reading> {
     Some(Reading { value: Seq(value), exact: true })
 }
 
-/// The twin of a section, without atomics, pages or distances.
+/// A twin of a section, without atomics, pages or distances.
 struct Twin {
     base: u64,
     ceiling: u64,
@@ -50,33 +50,33 @@ enum Op {
     Current {
         slot: u32,
     },
-    /// To so far from the slot's value; below it when the difference is below 0.
+    /// Advances to the slot's value plus this difference; a negative difference is an advance to a lower number.
     Advance {
         slot: u32,
         difference: i64,
     },
-    /// The raise loop runs: it requests the target, and the store commits that, or more by the surplus.
+    /// Runs the raise loop: it requests the target, and the store commits the target, or more by the surplus.
     Raise {
         surplus: u64,
     },
-    /// A ceiling that was not requested here; an old one when the difference is below 0.
+    /// Commits a ceiling that was not requested here; a negative difference is an old ceiling.
     Committed {
         difference: i64,
     },
     Freeze,
-    /// A handover to a new section.
+    /// Hands over to a new section.
     HandOver,
-    /// A restart: a new section at the ceiling.
+    /// Restarts with a new section at the ceiling.
     TakeOver,
 }
 
 const UIDS: u32 = 5_000;
 
-/// Below some of the differences that are tried.
+/// Limit below some of the differences that are tried.
 const LIMIT: AdvanceLimit = AdvanceLimit(40);
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    // Few slots, on three pages and at the very end, so that they meet.
+    // A few slots, on three pages and at the very end, so that calls meet on the same slot.
     let slot = || prop::sample::select(vec![0, 1, 2, 2_047, 2_048, UIDS - 1]);
     let count = prop_oneof![8 => 1..4u32, 2 => 1..60u32, 1 => Just(limits::MAX_COUNT)];
     let op = prop_oneof![
@@ -304,7 +304,7 @@ fn a_changed_step_counts_from_the_next_raise_on() {
     section.set_step(Step(1_000));
     assert_eq!(section.raise_target(), Some(raise::target(Seq(0), Seq(1), Step(1_000))));
     let _ = section.raised(Seq(1_000));
-    // Half of the new step is left: that is when the next raise is due.
+    // Half of the new step is left when the next raise is due.
     for value in 1..=499 {
         assert!(matches!(section.take(SlotIndex(0), count(1)), Take::Given { ticket: None, .. }), "{value}");
     }
@@ -406,7 +406,7 @@ fn an_advance_beyond_the_limit_is_refused_and_requests_no_raise() {
     assert_eq!(section.raise_target(), None, "what was refused does not move the neighbours' ceiling");
     assert_eq!(advance(default + 10, default), Advance::AtCeiling { ticket: Some(RaiseTicket(())) });
     assert_eq!(section.raise_target(), Some(Seq(default + 10)));
-    // Whatever is configured, half of the numbers stay.
+    // Any configured limit leaves half of the numbers.
     assert_eq!(advance(limits::MAX_ADVANCE, u64::MAX), Advance::AtCeiling { ticket: None });
     let high = Section::takeover(10, Seq(limits::MAX_ADVANCE + 5), Step(10));
     let past = high.advance(SlotIndex(0), Target::new(limits::MAX_ADVANCE).unwrap(), AdvanceLimit(u64::MAX));
@@ -498,10 +498,10 @@ fn a_slot_of_another_section_stops_the_process() {
     let _ = Section::takeover(10, Seq(0), Step(1)).take(SlotIndex(10), Count::ONE);
 }
 
-/// The allocations of one thread: slot, value, count, prev.
+/// The allocations of a thread: slot, value, count, prev.
 type Taken = (u32, u64, u32, u64);
 
-/// Takes until the section freezes, waiting at the ceiling for the raise loop.
+/// Takes numbers until the section freezes, waiting at the ceiling for the raise loop.
 fn taker(section: &Section, due: &AtomicBool, seed: u32) -> Vec<Taken> {
     let mut taken = Vec::new();
     let mut random = seed;

@@ -1,14 +1,14 @@
 //! The audit log: operations of administrators, as events of the store's log.
 //!
-//! An operation is begun by one event before it is carried out, and ended by another one with its outcome, so none is
-//! carried out without a record. One without an end was interrupted, and may have been carried out or not.
+//! One event begins an operation before it is carried out, and another event ends it with its outcome, so no operation
+//! is carried out without a record. An operation without an end was interrupted, and may have been carried out or not.
 //!
-//! Every event has the hash of the one before it in its own hash (SHA-256), so an event that is changed, removed or
-//! moved later breaks the chain. The chain proves what was written after an event that is known to be genuine, not who
-//! wrote it: a party that can write all copies can write another chain.
+//! The hash of each event (SHA-256) covers the hash of the event before it, so an event that is changed, removed or
+//! moved later breaks the chain. Starting from an event that is known to be genuine, the chain proves the content of
+//! all later events, not their author: a party that can write all copies can write another chain.
 //!
-//! **Invariant:** events are never changed. The newest [`limits::MAX_AUDIT_EVENTS`] are kept, and the hash of the one
-//! before them.
+//! **Invariant:** events are never changed. The newest [`limits::MAX_AUDIT_EVENTS`] events are kept, and the hash of
+//! the event before them.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -25,11 +25,11 @@ use crate::limits;
 pub struct BeginOperation {
     /// Milliseconds since 1970 by the clock of the member that leads; 0: unknown. For people alone.
     pub at_unix_ms: u64,
-    /// The holder of the certificate that requested it, as `operator/alice`.
+    /// Identity in the certificate of the client that requested the operation, such as `operator/alice`.
     pub principal: String,
-    /// The member of the store that carries it out.
+    /// Name of the store's member that carries it out.
     pub node: String,
-    /// The operation, as the command line has it.
+    /// The operation, in the words of the command line.
     pub operation: String,
     /// Fingerprint of the plan that it carries out; 0: none.
     pub plan: u64,
@@ -42,7 +42,7 @@ pub struct EndOperation {
     pub at_unix_ms: u64,
     /// Number of the operation: the index of the event that began it.
     pub operation: u64,
-    /// Why it was refused, or failed; `None` where it was carried out.
+    /// Reason why the operation was refused, or failed; `None` if it was carried out.
     pub refusal: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Debug for AuditHash {
     }
 }
 
-/// What an event records.
+/// Content of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditRecord {
     /// An operation begins. Its number is the index of this event.
@@ -76,30 +76,30 @@ pub enum AuditRecord {
 pub struct AuditEvent {
     /// Its place in the audit log, from 1 on without gaps.
     pub index: u64,
-    /// What it records.
+    /// Content of the event.
     pub record: AuditRecord,
-    /// Hash of it and all before it.
+    /// Hash of this event and all events before it.
     pub hash: AuditHash,
 }
 
 /// The audit log of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// Hash of the event before the first one that is kept; zeros before the first one of all.
+    /// Hash of the event before the oldest kept event; zeros if no event was removed.
     base: AuditHash,
-    /// Index of that event.
+    /// Index of the event before the oldest kept event, which is the number of removed events.
     removed: u64,
     /// The newest events, with consecutive indexes from `removed + 1` on.
     events: VecDeque<AuditEvent>,
 }
 
 impl AuditRecord {
-    /// The hash of an event with this record.
+    /// Returns the hash of an event with this record and index, which follows an event with hash `previous`.
     #[must_use]
     pub fn hash(&self, index: u64, previous: AuditHash) -> AuditHash {
         let mut hash = Sha256::new().chain_update(previous.0).chain_update(index.to_be_bytes());
         let number = |hash: &mut Sha256, number: u64| hash.update(number.to_be_bytes());
-        // The length first: texts that are next to each other cannot exchange characters.
+        // The length goes first, so that characters cannot move between neighbouring texts.
         let text = |hash: &mut Sha256, text: &str| {
             hash.update((text.len() as u64).to_be_bytes());
             hash.update(text.as_bytes());
@@ -126,8 +126,8 @@ impl AuditRecord {
 }
 
 impl Audit {
-    /// An audit log with these events, of which `removed` came before and the last of those has hash `base`; `None`
-    /// where they are not consecutive or do not continue the chain.
+    /// Creates an audit log from kept events; `removed` events came before them, the last of which has hash `base`.
+    /// Returns `None` if the events are not consecutive or do not continue the chain.
     #[must_use]
     pub fn from_parts(base: AuditHash, removed: u64, events: VecDeque<AuditEvent>) -> Option<Audit> {
         let mut previous = (removed, base);
@@ -141,18 +141,18 @@ impl Audit {
         (events.len() <= limits::MAX_AUDIT_EVENTS).then_some(Audit { base, removed, events })
     }
 
-    /// The events that are kept, in order.
+    /// Returns the kept events, in order.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = &AuditEvent> {
         self.events.iter()
     }
 
-    /// Hash of the event before the first one that is kept, and its index; 0 for none.
+    /// Returns the hash and the index of the event before the oldest kept event; zeros and 0 for none.
     #[must_use]
     pub fn base(&self) -> (AuditHash, u64) {
         (self.base, self.removed)
     }
 
-    /// Index and hash of the last event; 0 and zeros before the first one.
+    /// Returns the index and the hash of the last event; 0 and zeros before the first event.
     #[must_use]
     pub fn last(&self) -> (u64, AuditHash) {
         self.events.back().map_or((self.removed, self.base), |event| (event.index, event.hash))
@@ -172,7 +172,7 @@ impl Audit {
         index
     }
 
-    /// Whether an operation has an end among the events that are kept.
+    /// Returns whether an operation has an end among the kept events.
     fn has_ended(&self, operation: u64) -> bool {
         let ends = |event: &AuditEvent| matches!(&event.record, AuditRecord::Ended(end) if end.operation == operation);
         self.events.iter().rev().take_while(|event| event.index > operation).any(ends)
@@ -193,7 +193,7 @@ impl State {
         if operation == 0 || operation > self.audit.last().0 {
             return Err(CommandRefusal::UnknownOperation { operation });
         }
-        // A repeat of a proposal whose response was lost.
+        // The proposal may be a repeat whose first response was lost.
         if !self.audit.has_ended(operation) {
             self.audit.append(AuditRecord::Ended(end.clone()));
         }
@@ -206,7 +206,7 @@ pub(super) fn check_text(text: &str) -> Result<(), CommandRefusal> {
     if bytes > limits::MAX_AUDIT_TEXT { Err(CommandRefusal::AuditTextTooLong { bytes }) } else { Ok(()) }
 }
 
-/// The beginning of a text that an event may hold.
+/// Returns the beginning of a text, as long as an event may hold.
 #[must_use]
 pub fn audit_text(text: &str) -> &str {
     let mut end = text.len().min(limits::MAX_AUDIT_TEXT);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any change of any event breaks the chain.
+        /// Checks that any change of any event breaks the chain.
         #[test]
         fn a_changed_event_is_found(operations in 1..20u64, at in any::<prop::sample::Index>(), change in 0..6u8) {
             let state = &mut State::default();
@@ -312,7 +312,7 @@ mod tests {
                 (3, AuditRecord::Begun(begin)) => begin.plan += 1,
                 (4, AuditRecord::Begun(begin)) => begin.node.push('x'),
                 (_, AuditRecord::Begun(begin)) => {
-                    // The same characters, divided otherwise.
+                    // The same characters, divided differently.
                     let moved = begin.principal.pop().unwrap();
                     begin.node.insert(0, moved);
                 }

@@ -1,7 +1,8 @@
-//! What operators change of the placement of sections: sections that they moved to a node, and a pause of balancing.
+//! Changes that operators make to the placement of sections: sections that they moved to a node, and a pause of
+//! balancing.
 //!
-//! Neither gives a section an owner: the arbiter plans by them, and every change of owner is one of the commands that
-//! there are without them. So a dead owner is replaced whatever is kept here.
+//! Neither change gives a section an owner: the arbiter plans by them, and every change of owner is one of the commands
+//! that exist without them. So a dead owner is replaced, no matter which changes are kept here.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -12,30 +13,30 @@ use super::{CommandRefusal, State};
 use crate::id::{NodeId, SectionId};
 use crate::limits;
 
-/// What operators changed of the placement of a set's sections.
+/// Changes that operators made to the placement of a set's sections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balancing {
     paused: Option<Pause>,
     moved: BTreeMap<SectionId, NodeId>,
-    /// Grows with each change.
+    /// Number of changes so far.
     version: u64,
 }
 
 /// A pause of balancing, until an operator ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Clock of the leader when it began, in milliseconds since 1970. For people alone.
+    /// Milliseconds since 1970 by the leader's clock when the pause began. For people alone.
     pub since_unix_ms: u64,
-    /// Identity of the operator.
+    /// Identity of the operator who began it.
     pub principal: String,
 }
 
-/// Sections that are to be at a node for as long as it can own them, or are to be balanced again.
+/// Moves sections to a node, where they stay for as long as it can own them, or has them balanced again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveSections {
     /// The sections, at most [`limits::MAX_MOVED`], all in this set.
     pub sections: Vec<SectionId>,
-    /// The node; `None`: balancing places them again.
+    /// The node; `None`: the arbiter balances the sections again.
     pub to: Option<NodeId>,
 }
 
@@ -44,30 +45,30 @@ pub struct MoveSections {
 pub struct PauseBalancing(pub Option<Pause>);
 
 impl Balancing {
-    /// The balancing with these sections moved, and a pause; changes of a later release are counted on.
+    /// Creates the state with these moved sections and a pause; later changes count on from `version`.
     #[must_use]
     pub fn from_parts(paused: Option<Pause>, moved: BTreeMap<SectionId, NodeId>, version: u64) -> Balancing {
         Balancing { paused, moved, version }
     }
 
-    /// The pause, if balancing is paused.
+    /// Returns the pause, if balancing is paused.
     #[must_use]
     pub fn paused(&self) -> Option<&Pause> {
         self.paused.as_ref()
     }
 
-    /// The node that an operator moved a section to.
+    /// Returns the node that an operator moved a section to.
     #[must_use]
     pub fn moved(&self, section: SectionId) -> Option<NodeId> {
         self.moved.get(&section).copied()
     }
 
-    /// All sections that operators moved, each with its node, in order of section.
+    /// Returns all sections that operators moved, each with its node, in order of section.
     pub fn all_moved(&self) -> impl ExactSizeIterator<Item = (SectionId, NodeId)> {
         self.moved.iter().map(|(section, node)| (*section, *node))
     }
 
-    /// Number of changes so far.
+    /// Returns the number of changes so far.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
@@ -80,7 +81,7 @@ impl Balancing {
         }
     }
 
-    /// Forgets everything: nodes of a restored set have other ids.
+    /// Removes all changes, because nodes of a restored set have other ids.
     pub(super) fn clear(&mut self) {
         *self = Balancing { version: self.version + 1, ..Balancing::default() };
     }

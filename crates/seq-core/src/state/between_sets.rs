@@ -1,10 +1,12 @@
 //! Three sets whose logs exchange facts in any order, repeated and delayed, with owners that serve, freeze and die.
 //!
-//! Each set is restored from backups, at any time and any number of times, the others in quarantine or not.
+//! Each set is restored from backups, at any time and any number of times, while the other sets are in quarantine or
+//! not.
 //!
-//! A twin keeps what no set knows: the one home of each section, the set of each epoch, the highest ceiling and the
-//! last number. It is compared after every command: two residences, an epoch with two homes, a fence or ceiling that
-//! falls, a number that is allocated twice, and, once all messages have arrived, a section that is nowhere.
+//! A twin keeps facts that no set knows: the only home of each section, the set of each epoch, the highest ceiling and
+//! the last number. The twin is compared after every command, and finds two residences, an epoch with two homes, a
+//! fence or ceiling that falls, a number that is allocated twice, and, once all messages have arrived, a section that
+//! is nowhere.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -21,7 +23,7 @@ use crate::plan::Fingerprint;
 
 const SETS: usize = 3;
 const SECTIONS: u32 = 2;
-/// The one node of each set.
+/// The only node of each set.
 const NODE: NodeId = NodeId(1);
 const PACE: Pace = Pace { rate: 10, max_pause: Duration::from_millis(10), paused: false };
 
@@ -33,17 +35,17 @@ struct Process {
     /// The last number.
     last: u64,
     ceiling: u64,
-    /// The attempt that the section is frozen for.
+    /// The handover attempt for which the section is frozen.
     frozen: Option<HandoverId>,
 }
 
 #[derive(Default)]
 struct World {
     states: Vec<State>,
-    /// Everything that was ever sent, with its destination: it may arrive any number of times.
+    /// Every message that was ever sent, with its destination: it may arrive any number of times.
     sent: Vec<(usize, Command)>,
     processes: BTreeMap<(usize, SectionId), Process>,
-    /// The last ownership that a process adopted: one that died does not adopt it again.
+    /// The last ownership that a process adopted: a process that died does not adopt it again.
     adopted: BTreeMap<(usize, SectionId), Epoch>,
     /// The last number in each staged copy, at the set that holds it.
     copies: BTreeMap<(usize, SectionId, Epoch, HandoverId), u64>,
@@ -59,7 +61,7 @@ struct World {
     ceilings: BTreeMap<SectionId, Seq>,
     /// The set of each epoch.
     epochs: BTreeMap<(SectionId, Epoch), usize>,
-    /// How often what is worth reaching was reached.
+    /// Number of times that each situation of interest was reached.
     reached: BTreeMap<&'static str, u64>,
 }
 
@@ -71,7 +73,7 @@ fn index(set: SetId) -> usize {
     set.0 as usize - 1
 }
 
-/// The last migration that began, mostly, or any.
+/// Returns the last migration that began in most cases, otherwise any migration.
 fn newest(migrations: &BTreeMap<MigrationId, Migration>, pick: usize) -> Option<(&MigrationId, &Migration)> {
     let back = if pick.is_multiple_of(4) { pick / 4 % migrations.len().max(1) } else { 0 };
     migrations.iter().nth_back(back)
@@ -83,7 +85,7 @@ fn facts(set: usize, lineage: Lineage) -> SetFacts {
 }
 
 impl World {
-    /// All sections begin in the first set.
+    /// Creates three sets; all sections begin in the first set.
     fn new() -> World {
         let layout = Layout::new(0..u64::from(SECTIONS) * 10, 10).unwrap();
         let homes = vec![Home { sections: SectionRun { first: SectionId(0), sections: SECTIONS }, set: set_id(0) }];
@@ -121,7 +123,7 @@ impl World {
         assert!(matches!(state.apply(&Command::Register(registration)), Answer::Registered(Ok(_))));
     }
 
-    /// Applies a command to a set's state, and compares with what no set knows.
+    /// Applies a command to a set's state, and compares the state with the twin's facts.
     fn apply(&mut self, set: usize, command: &Command) -> Answer {
         let before = self.states[set].sections.clone();
         let answer = self.states[set].apply(command);
@@ -147,7 +149,7 @@ impl World {
         }
     }
 
-    /// The process of a set's node adopts what the store granted it.
+    /// Lets the process of a set's node adopt the ownership that the store granted it.
     fn grant(&mut self, set: usize, section: SectionId) {
         let Some(record) = self.states[set].sections.resident(section).copied() else { return };
         let adopted = self.adopted.entry((set, section)).or_default();
@@ -164,7 +166,7 @@ impl World {
         self.processes.insert((set, section), process);
     }
 
-    /// A section without an owner is assigned, or one whose owner died.
+    /// Assigns a section that has no owner, or whose owner died.
     fn assign(&mut self, set: usize, section: SectionId) {
         let Some(record) = self.states[set].sections.resident(section).copied() else { return };
         let state = &self.states[set];
@@ -196,7 +198,7 @@ impl World {
         *last = process.last;
     }
 
-    /// The owner freezes the section and requests its departure, under a migration that may be over by now.
+    /// Lets the owner freeze the section and request its departure, under a migration that may be over by now.
     fn depart(&mut self, set: usize, section: SectionId, pick: usize) {
         let migration = newest(&self.states[set].migrations, pick).map(|(id, one)| (*id, one.to));
         let Some((migration, to)) = migration else { return };
@@ -229,8 +231,8 @@ impl World {
         }
     }
 
-    /// The arbiter waited for the owner, or for none: the section departs without it, unless the owner was alive. By
-    /// then its lease is over, if it did not renew.
+    /// Sends a section away after the arbiter waited for its owner, or if it has no owner. It departs without the owner
+    /// unless the owner renewed. By then the owner's lease is over, if it did not renew.
     fn depart_silent(&mut self, set: usize, section: SectionId, pick: usize) {
         let state = &self.states[set];
         let Some(record) = state.sections.resident(section) else { return };
@@ -257,7 +259,7 @@ impl World {
         }
     }
 
-    /// What a coordinator sends from the committed state of a set.
+    /// Sends the messages that a coordinator sends from the committed state of a set.
     fn coordinate(&mut self, set: usize) {
         let state = &self.states[set];
         let layout_id = state.set.as_ref().unwrap().layout.id();
@@ -295,7 +297,7 @@ impl World {
         self.sent.extend(sent);
     }
 
-    /// A message arrives, for the first time or again; its response may be lost.
+    /// Delivers a message, for the first time or again; its response may be lost.
     fn deliver(&mut self, pick: usize, respond: bool) {
         let Some((set, command)) = self.sent.get(pick % self.sent.len().max(1)).cloned() else { return };
         let liveness = self.states[set].node(NODE).map(|node| node.liveness);
@@ -357,7 +359,7 @@ impl World {
         }
     }
 
-    /// Set `to` learns what set `from` knows.
+    /// Lets set `to` learn the facts that set `from` knows.
     fn gossip(&mut self, from: usize, to: usize) {
         let claims = self.states[from].directory.runs().collect();
         let sets = if from == to { vec![] } else { vec![self.states[from].facts(vec![]).unwrap()] };
@@ -365,7 +367,7 @@ impl World {
         self.inherit(to, from);
     }
 
-    /// Set `to` reads the records of set `from`, if that closes and they are final.
+    /// Lets set `to` read the records of set `from`, if that set closes and its records are final.
     fn inherit(&mut self, to: usize, from: usize) {
         let awaited = self.states[to].awaited_inheritances().find(|(set, _)| *set == set_id(from));
         if let Some((_, first)) = awaited
@@ -376,7 +378,7 @@ impl World {
         }
     }
 
-    /// A set continues from its backup, in which its processes are dead.
+    /// Lets a set continue from its backup, in which its processes are dead.
     fn restore(&mut self, set: usize) {
         let Some(backup) = self.backups[set].take() else { return };
         self.end_sessions(set);
@@ -385,7 +387,8 @@ impl World {
         // The same backup may be restored again.
         self.backups[set] = Some(backup.clone());
         self.states[set] = backup;
-        // As many restores as another set in quarantine, which was restored at the same time, or one more than any.
+        // The lineage counts as many restores as another set in quarantine, restored at the same time, or one more than
+        // any set.
         let most = self.states.iter().map(|state| state.lineage.restores()).max().unwrap_or_default();
         let at_once = self.states.iter().all(|state| state.lineage.restores() < most || state.is_quarantined());
         let restores = if at_once && most > newest.restores() { most } else { most.max(newest.restores()) + 1 };
@@ -398,7 +401,7 @@ impl World {
         }
     }
 
-    /// Nothing is served before the leases of the sessions are over. Their processes may go on.
+    /// Ends the sessions: nothing is served before their leases are over. Their processes may go on.
     fn end_sessions(&mut self, set: usize) {
         let before = self.states[set].node(NODE).map(|node| node.incarnation);
         self.older_sessions.extend(before.map(|incarnation| (set, incarnation)));
@@ -407,7 +410,7 @@ impl World {
         self.adopted.retain(|(other, _), _| *other != set);
     }
 
-    /// The fence of a lineage of a set was refused, because it does not count enough restores.
+    /// Begins a newer lineage after a fence was refused, because the lineage did not count enough restores.
     fn begin_lineage(&mut self, set: usize, refused: Lineage, least: u32) {
         if !self.states[set].is_quarantined() || self.states[set].lineage != refused {
             return;
@@ -420,7 +423,7 @@ impl World {
         self.reach("newer lineage in quarantine");
     }
 
-    /// A restored set requests the response of another one.
+    /// Lets a restored set request the response of another set.
     fn fence(&mut self, set: usize, other: usize) {
         if self.states[set].awaited_responses().any(|(awaited, _)| awaited == set_id(other)) {
             let fence = Fence { set: set_id(set), lineage: self.states[set].lineage };
@@ -450,7 +453,7 @@ impl World {
         }
     }
 
-    /// A process of an older lineage sends to the restored set.
+    /// Lets a process of an older lineage send a request to the restored set.
     fn send_as_older_session(&mut self, pick: usize) {
         let Some((set, incarnation)) = self.older_sessions.get(pick % self.older_sessions.len().max(1)).copied() else {
             return;
@@ -467,7 +470,7 @@ impl World {
         assert!(matches!(self.apply(set, &Command::Register(follows)), Answer::Registered(Err(_))));
     }
 
-    /// The set that has the section, mostly: another one does nothing with it.
+    /// Returns the set that has the section, in most cases: a set without it does nothing with it.
     fn home(&self, section: SectionId, pick: usize) -> usize {
         let is_home = |set: &usize| self.states[*set].sections.resident(section).is_some();
         (0..SETS).find(is_home).filter(|_| !pick.is_multiple_of(8)).unwrap_or(pick % SETS)
@@ -511,7 +514,7 @@ impl World {
         }
     }
 
-    /// Closes a set, unless no other one would be left open.
+    /// Closes a set, unless no other set would be left open.
     fn close(&mut self, set: usize) {
         let open = |other: &usize| *other != set && self.states[*other].closing == Closing::Open;
         if (0..SETS).any(|other| open(&other))
@@ -528,7 +531,7 @@ impl World {
         self.apply(set, &command);
     }
 
-    /// Delivers every message from one on, and those that are sent in response.
+    /// Delivers every message from an index on, and the messages that are sent in response.
     fn deliver_from(&mut self, from: usize) {
         let mut message = from;
         while message < self.sent.len() {
@@ -537,9 +540,9 @@ impl World {
         }
     }
 
-    /// Everything arrives: each section is in one set, can be owned, and goes on above its last number.
+    /// Delivers everything: then each section is in one set, can be owned, and continues above its last number.
     fn settle(&mut self) {
-        // Each refusal of a fence begins a lineage, which voids the responses to others.
+        // Each refusal of a fence begins a lineage, which voids the responses to other lineages.
         for round in 0..20 {
             let from = self.sent.len();
             for set in 0..SETS {
@@ -556,7 +559,8 @@ impl World {
         self.deliver_from(0);
         (0..SETS).for_each(|set| self.coordinate(set));
         self.deliver_from(0);
-        // A closing set is closed once the others state that nothing is on its way there; all messages come once more.
+        // A closing set is closed once the others state that nothing is on its way there; all messages arrive once
+        // more.
         for pair in 0..2 * SETS * SETS {
             self.gossip(pair / SETS % SETS, pair % SETS);
         }
@@ -604,7 +608,7 @@ fn explore(restores: bool) -> BTreeMap<&'static str, u64> {
     };
     TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
         .run(&steps(300), |steps| {
-            // A case that fails does not come to its end; those after it look for a shorter one.
+            // A case that fails does not come to its end; the cases after it look for a shorter failing case.
             let case = cases.replace(cases.get() + 1) + 1;
             let earlier = failed.get();
             failed.set(earlier.or(Some(case)));
@@ -624,7 +628,7 @@ fn explore(restores: bool) -> BTreeMap<&'static str, u64> {
     reached.into_inner()
 }
 
-/// A world that never reaches a situation shows nothing about it.
+/// A world that never reaches a situation shows nothing about that situation.
 #[test]
 fn sections_are_in_one_set_whatever_the_order_of_messages() {
     let reached = explore(false);

@@ -1,11 +1,12 @@
-//! Closes a set for good.
+//! Closes a set permanently.
 //!
-//! A closing set is armed for no more sections, and each other set's log refuses departures to it from the entry on by
-//! which it learned so. A log that refuses them, and has sent nothing there that has not arrived, states so in its
-//! facts, and that stays true for the lineage of the closing set that it has fenced: a restore makes it send again what
-//! had arrived. Once every other set states it, nothing is on its way here and nothing ever will be. Then the records
-//! of the closing set are final, and every other set inherits them (`inheritance.rs`): the processes of a closed set
-//! stop, and its tombstones may be all that shows a restored set where its sections are.
+//! A closing set is armed for no more sections. The log of each other set refuses departures to it from the entry on by
+//! which it learned that the set closes. When a log refuses departures to the closing set, and all that it sent there
+//! has arrived, it states so in its facts. This stays true for the lineage of the closing set that the log has fenced;
+//! a restore of the closing set makes the log send arrived sections again. Once every other set states it, no section
+//! is on its way here, and none ever will be. Then the records of the closing set are final, and every other set
+//! inherits them (`inheritance.rs`), because the processes of a closed set stop, and its tombstones may be the only
+//! records that show a restored set where its sections are.
 //!
 //! **Invariant:** a closed set has no sections, none of its own can return to it, and none can be sent to it; the log
 //! of every other set has its tombstones.
@@ -19,15 +20,15 @@ use super::set_command::{Close, SetRefusal};
 use super::{CommandRefusal, Rules, State};
 use crate::id::{Lineage, SectionId, SetId};
 
-/// Whether a set takes sections. Never goes back.
+/// Whether a set takes sections. A set never goes back to an earlier state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Closing {
-    /// It does.
+    /// The set takes sections.
     #[default]
     Open,
-    /// It takes no more; what was on its way arrives.
+    /// The set takes no more sections; sections that were on their way still arrive.
     Closing,
-    /// It has none, and none can come.
+    /// The set has no sections, and none can come.
     Closed,
 }
 
@@ -39,8 +40,8 @@ impl State {
         Ok(self.closing)
     }
 
-    /// Whether the set may be closed: nothing is in it, and nothing that departed can return. One that is closing may
-    /// be closed again.
+    /// Checks that the set may be closed: nothing is in it, and nothing that departed can return. A closing set may be
+    /// closed again.
     ///
     /// # Errors
     /// [`SetRefusal::NotEmpty`], [`SetRefusal::MayReturn`], [`SetRefusal::InQuarantine`], or [`CommandRefusal::NoSet`].
@@ -55,7 +56,7 @@ impl State {
             let sections = self.sections_here().count() as u32;
             return Err(SetRefusal::NotEmpty { section, sections }.into());
         }
-        // The restored set has yet to learn from this one what departed here.
+        // A set in quarantine has yet to learn from this set which sections departed to it.
         let quarantined = |peer: &PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.quarantined);
         if let Some((set, _)) = self.sets.iter().find(|(_, peer)| quarantined(peer)) {
             return Err(SetRefusal::InQuarantine { set: *set }.into());
@@ -66,15 +67,16 @@ impl State {
         Ok(())
     }
 
-    /// Closes a closing set for good where nothing is here, nothing can return, and nothing can come.
+    /// Closes a closing set permanently once no section is in it, can return or can come, and every other set has its
+    /// records.
     pub(super) fn settle_closing(&mut self) {
         if self.has_final_records() && self.heirs_awaited().next().is_none() {
             self.closing = Closing::Closed;
         }
     }
 
-    /// Whether this set closes, and none of its records changes any more: nothing is here, nothing can return, and
-    /// nothing can come.
+    /// Returns whether this set closes, and none of its records changes any more: no section is here, can return, or
+    /// can come.
     #[must_use]
     pub fn has_final_records(&self) -> bool {
         if self.closing == Closing::Open || self.is_quarantined() || self.refusals_awaited().next().is_some() {
@@ -86,8 +88,8 @@ impl State {
             && self.migrations.values().all(|migration| ended(migration.phase))
     }
 
-    /// The other sets that this closing one waits for: they have not stated yet that nothing is on its way here and
-    /// never will be, or that their logs have the records of this set.
+    /// Returns the other sets that this closing set waits for: sets that have not stated yet that no section is on its
+    /// way here and none ever will be, or that their logs have the records of this set.
     pub fn closing_waits_for(&self) -> impl Iterator<Item = SetId> {
         let refusals: BTreeSet<SetId> = self.refusals_awaited().collect();
         let heirs = self.heirs_awaited().filter(|set| !refusals.contains(set)).collect::<Vec<_>>();
@@ -98,19 +100,20 @@ impl State {
         self.sets_without(|facts| &facts.refuses)
     }
 
-    /// None by the rules before format 8, whose facts do not state it.
+    /// Returns the other sets that have not stated that their logs have the records of this set. None by the rules
+    /// before format 8, whose facts do not state it.
     fn heirs_awaited(&self) -> impl Iterator<Item = SetId> {
         self.sets_without(|facts| &facts.inherited).filter(|_| self.rules >= Rules::Eight)
     }
 
-    /// The other sets, but for closed ones, whose facts do not list this set in its lineage. A set whose final records
-    /// are here has sent all that it had, and may be gone.
+    /// Returns the other sets, except closed sets, whose facts do not list this set in its lineage. A set whose final
+    /// records are here has sent all its sections, and may be gone.
     fn sets_without(&self, list: fn(&SetFacts) -> &Vec<(SetId, Lineage)>) -> impl Iterator<Item = SetId> {
         let own = self.set.as_ref().map(|set| set.id);
         let listed = move |(set, lineage): &(SetId, Lineage)| Some(*set) == own && *lineage >= self.lineage;
         let others = self.sets.iter().filter(|(set, peer)| !self.has_records_of(**set, peer));
         let without = others.filter(move |(_, peer)| match &peer.facts {
-            // What it stated before it was restored does not count.
+            // Facts that a set stated before it was restored do not count.
             Some(facts) if facts.lineage >= peer.fenced => {
                 facts.closing != Closing::Closed && (facts.quarantined || !list(facts).iter().any(listed))
             }
@@ -119,7 +122,7 @@ impl State {
         without.map(|(set, _)| *set)
     }
 
-    /// The sets to which no section departs any more, and to which none is on its way.
+    /// Returns the closing sets to which no section departs any more, and to which no section is on its way.
     pub(super) fn refuses(&self) -> Vec<(SetId, Lineage)> {
         let closing = self.sets.iter().filter(|(_, peer)| peer.closing);
         let mut refuses: Vec<(SetId, Lineage)> = closing.map(|(set, peer)| (*set, peer.fenced)).collect();
@@ -130,7 +133,7 @@ impl State {
         refuses
     }
 
-    /// The sections that are here, or in quarantine.
+    /// Returns the sections that are here, or in quarantine.
     fn sections_here(&self) -> impl Iterator<Item = SectionId> {
         let here =
             |record: &SectionRecord| matches!(record, SectionRecord::Resident(_) | SectionRecord::Quarantined(_));
@@ -144,10 +147,10 @@ impl State {
         })
     }
 
-    /// Whether a section that departed may come back by this log's own doing: it is on its way, or its migration can be
-    /// rolled back, or was.
+    /// Returns whether a section that departed may come back through this log: it is on its way, or its migration can
+    /// be rolled back, or was.
     fn may_return(&self, tombstone: &Tombstone) -> bool {
-        // A migration of another set's log, as a restored set learns it, is not this log's to roll back.
+        // A restored set learns migrations of other sets' logs; this log cannot roll them back.
         let completed =
             self.migrations.get(&tombstone.by).is_none_or(|one| matches!(one.phase, Phase::Completed { .. }));
         !tombstone.arrived || !completed

@@ -1,4 +1,4 @@
-//! Commands within a set, and why a command is refused. `commands.rs` lists all of them.
+//! Commands within a set, and the reasons to refuse a command. `commands.rs` lists all commands.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -14,7 +14,7 @@ use crate::id::{Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revi
 use crate::lease::LeaseTerms;
 use crate::limits;
 
-/// Registration of an AllocSvr process: at its start, or after the store ended its incarnation.
+/// Registration of an AllocSvr process, at its start or after the store ended its incarnation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// Name in the set file.
@@ -25,18 +25,18 @@ pub struct Registration {
     pub peer_addr: String,
     /// Random number of the process, not 0.
     pub token: u64,
-    /// How long each response of the store lets this incarnation serve. The arbiter waits longer than that.
+    /// Time for which each response of the store lets this incarnation serve. The arbiter waits longer than that.
     pub lease: Duration,
-    /// The incarnation of that name which this one follows; 0 for none. Refused when it is not the newest, so a
-    /// duplicate that was delayed past a later registration ends no incarnation.
+    /// The incarnation of the same name before this registration; 0 for none. The registration is refused unless this
+    /// is the newest incarnation, so a duplicate that was delayed past a later registration ends no incarnation.
     pub follows: Incarnation,
-    /// The newest revision in a response that the process has received; 0 for none. A store behind it has lost
-    /// committed entries, and refuses.
+    /// The newest revision in a response that the process has received; 0 for none. A store behind this revision has
+    /// lost committed entries, and refuses.
     pub seen: Revision,
 }
 
 impl Registration {
-    /// The first registration of a name, with the default lease and one address for callers and peers.
+    /// Creates the first registration of a name, with the default lease and one address for callers and peers.
     #[must_use]
     pub fn new(name: &str, addr: &str, token: u64) -> Registration {
         Registration {
@@ -58,25 +58,25 @@ pub struct Renew {
     pub node: NodeId,
     /// Its incarnation.
     pub incarnation: Incarnation,
-    /// The last renewal's number plus one, or the last one again.
+    /// Number of the renewal: the last renewal's number plus one, or the same number for a repeat.
     pub renew_seq: RenewSeq,
-    /// Parts of the copies of sections that the incarnation has frozen for good, and is about to release. A part of a
-    /// section that it does not own is skipped. Kept before the ownerships of `released` end.
+    /// Parts of the copies of sections that the incarnation has frozen permanently, and is about to release. A part of
+    /// a section that it does not own is skipped. The parts are kept before the ownerships in `released` end.
     pub copies: Vec<CopyPart>,
-    /// Ownerships that the incarnation gives up. An ownership that it does not hold (any more) is skipped.
+    /// Ownerships that the incarnation gives up. An ownership that it does not hold, or no longer holds, is skipped.
     pub released: Vec<(SectionId, Epoch)>,
     /// Ownerships whose kept copies the incarnation has started from, so that the store need not keep them.
     pub taken: Vec<(SectionId, Epoch)>,
-    /// Whether the process is about to exit: it is given no section, and its own sections are to be handed over.
+    /// Whether the process is about to exit: no section is given to it, and its own sections are to be handed over.
     pub leaving: bool,
 }
 
 /// Sets the bounds of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetTerms {
-    /// The terms that this replaces; `None` where there are none. Refused when others are in force.
+    /// The terms that this command replaces; `None` for none. Refused if other terms are in force.
     pub replaces: Option<Terms>,
-    /// The terms from now on.
+    /// The new terms.
     pub terms: Terms,
 }
 
@@ -96,7 +96,7 @@ pub struct RaiseCeilings {
 pub struct Drain {
     /// Name of the node.
     pub name: String,
-    /// True: its sections are to be handed over, and it is given none.
+    /// True: the node's sections are to be handed over, and no section is given to it.
     pub drained: bool,
 }
 
@@ -112,24 +112,25 @@ pub struct ClaimStoreId {
 pub struct Raise {
     /// The section.
     pub section: SectionId,
-    /// The ownership that requests it.
+    /// Epoch of the ownership that requests the raise.
     pub epoch: Epoch,
-    /// The requested ceiling, absolute, up to [`Seq::MAX`]. One that is not above the committed ceiling changes
-    /// nothing; one that is more than [`limits::MAX_RAISE`] above it raises by that much. The result is the committed
-    /// ceiling.
+    /// The requested ceiling, absolute, up to [`Seq::MAX`]. A ceiling that is not above the committed ceiling changes
+    /// nothing; a ceiling that is more than [`limits::MAX_RAISE`] above it raises by that much. The result is the
+    /// committed ceiling.
     pub to: Seq,
 }
 
-/// One section's change of owner, applied only if its record is still the one that the proposer read.
+/// One section's change of owner, applied only if the section's record is still as the proposer read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reassign {
     /// The section.
     pub section: SectionId,
     /// Its epoch as the proposer read it.
     pub expected: Epoch,
-    /// The liveness counter of its owner as the proposer read it: a renewal or a raise in between wins over the change.
-    /// `None` where the section had no owner, or an incarnation that was over, whose counter moves no more. An
-    /// incarnation that ended since may have been counted once more before, so the change is refused.
+    /// The liveness counter of its owner as the proposer read it: a renewal or a raise that is applied in between
+    /// refuses the change. `None` where the section had no owner, or its owner's incarnation was over, because such a
+    /// counter no longer grows. If the incarnation ended after the proposer read it, the counter may have grown once
+    /// more before its end, so the change is refused.
     pub liveness: Option<Liveness>,
     /// The new owner.
     pub to: NodeId,
@@ -137,27 +138,27 @@ pub struct Reassign {
     pub incarnation: Incarnation,
 }
 
-/// The commit of a handover. Every reason to refuse it is permanent, so a refused one never takes effect later, however
-/// often its message is repeated and however late it arrives.
+/// The commit of a handover. Every reason to refuse it is permanent, so a refused transfer never takes effect later,
+/// however often its message is repeated and however late it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// The section.
     pub section: SectionId,
-    /// The ownership that ends.
+    /// Epoch of the ownership that ends.
     pub epoch: Epoch,
     /// The owner, which has frozen the section.
     pub from: NodeId,
-    /// Its incarnation.
+    /// Incarnation of the owner.
     pub incarnation: Incarnation,
     /// The next owner, which holds a copy of the frozen section.
     pub to: NodeId,
-    /// Its incarnation.
+    /// Incarnation of the next owner.
     pub to_incarnation: Incarnation,
-    /// Number of the attempt, not 0; identifies the copy to start from.
+    /// Number of the attempt, not 0; it identifies the copy from which the next owner starts.
     pub handover_id: HandoverId,
 }
 
-/// The ownership that a committed handover began.
+/// The ownership that a committed handover or departure began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transferred {
     /// Its epoch.
@@ -166,7 +167,7 @@ pub struct Transferred {
     pub max_seq: Seq,
 }
 
-/// Why a command changed nothing.
+/// Reason why a command changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandRefusal {
     /// The stored set has another name or layout.
@@ -178,13 +179,13 @@ pub enum CommandRefusal {
     OtherSet {
         /// The stored definition.
         stored: Box<SetDefinition>,
-        /// The one in the command.
+        /// The definition in the command.
         given: Box<SetDefinition>,
     },
     /// No set is defined yet.
     #[error("the store has no set yet")]
     NoSet,
-    /// The terms in force are not those that the command replaces.
+    /// Other terms are in force than the terms that the command replaces.
     #[error("the lease terms in force are {current}, not those that were to be replaced")]
     OtherTerms {
         /// The terms in force.
@@ -196,7 +197,7 @@ pub enum CommandRefusal {
         /// The terms in the command.
         terms: Terms,
     },
-    /// A lease that could outlast the time after which its sections are reassigned.
+    /// The lease could outlast the time after which the sections of its owner are reassigned.
     #[error(
         "a lease of {lease:?} does not fit this set, whose sections are given away after {:?}: {}",
         terms.lease_wait, LeaseTerms::OUTLASTED
@@ -214,16 +215,16 @@ pub enum CommandRefusal {
         name: String,
         /// Its newest incarnation; 0 for none.
         current: Incarnation,
-        /// The one in the command.
+        /// The predecessor in the command.
         given: Incarnation,
     },
-    /// Committed entries are gone, by the evidence of a process: the set is to be restored.
+    /// Committed entries are gone, as the report of a process shows: the set must be restored.
     #[error(
         "committed entries of the store are gone: node {} has seen revision {} before revision {} of this state, as after \
          old data directories were put back", loss.node, loss.seen, loss.noted
     )]
     EntriesLost {
-        /// The evidence.
+        /// The report.
         loss: Loss,
     },
     /// The process has received a response from a state that this store no longer has.
@@ -234,13 +235,13 @@ pub enum CommandRefusal {
     StoreBehind {
         /// The store's revision.
         current: Revision,
-        /// The one in the command.
+        /// The revision in the command.
         seen: Revision,
     },
     /// The set has as many nodes as it may.
     #[error("the set has {} nodes already, the most it may have", limits::MAX_NODES)]
     TooManyNodes,
-    /// No such node registered.
+    /// No node with this id has registered.
     #[error("no node with id {node} registered here")]
     UnknownNode {
         /// The id in the command.
@@ -260,10 +261,10 @@ pub enum CommandRefusal {
         /// The name in the command.
         name: String,
     },
-    /// More sections than one command moves.
+    /// The command has more sections than one command may move.
     #[error("{sections} sections are more than the {} that one command moves", limits::MAX_MOVED)]
     TooManyMoved {
-        /// Their number.
+        /// Number of sections in the command.
         sections: usize,
     },
     /// The section is not in this set.
@@ -272,19 +273,19 @@ pub enum CommandRefusal {
         /// The section.
         section: SectionId,
     },
-    /// The ownership is over, or never was.
+    /// The ownership in the command is over, or never existed.
     #[error("section {section} is at epoch {current}, and node {from} does not own it under epoch {given}")]
     OtherOwnership {
         /// The section.
         section: SectionId,
-        /// Its epoch.
+        /// The section's current epoch.
         current: Epoch,
-        /// The node that requested it.
+        /// The node that sent the request.
         from: NodeId,
         /// The epoch in the command.
         given: Epoch,
     },
-    /// The incarnation is over, or never was.
+    /// The incarnation in the command is over, or never existed.
     #[error("node {node} is in incarnation {current}, not {given}")]
     OtherIncarnation {
         /// The node.
@@ -294,12 +295,12 @@ pub enum CommandRefusal {
         /// The incarnation in the command.
         given: Incarnation,
     },
-    /// The renewal is neither the next one nor the last one again.
+    /// The renewal is neither the next renewal nor a repeat of the last renewal.
     #[error("node {node} renewed {current} times, so renewal {given} is out of order")]
     OtherRenewal {
         /// The node.
         node: NodeId,
-        /// Its last renewal.
+        /// Number of its last renewal.
         current: RenewSeq,
         /// The renewal in the command.
         given: RenewSeq,
@@ -307,16 +308,16 @@ pub enum CommandRefusal {
     /// A text of the audit log is too long.
     #[error("a text of {bytes} bytes does not fit an event of the audit log, {} at most", limits::MAX_AUDIT_TEXT)]
     AuditTextTooLong {
-        /// Its length.
+        /// Length of the text.
         bytes: usize,
     },
-    /// No such operation was begun.
+    /// The operation was never begun.
     #[error("no operation has number {operation} in the audit log")]
     UnknownOperation {
         /// The number in the command.
         operation: u64,
     },
-    /// A command between sets; see there.
+    /// A refusal of a command between sets; see [`SetRefusal`].
     #[error(transparent)]
     BetweenSets(#[from] SetRefusal),
 }

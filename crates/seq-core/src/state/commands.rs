@@ -1,7 +1,9 @@
-//! The list of commands: one row for each, with its output, the rule that applies it, and the first format that has it.
+//! The list of commands: one row for each command, with its output, the rule that applies it, and the first format that
+//! has it.
 //!
-//! [`Command`] and [`Answer`] are closed enums, so that a log can hold any command; a proposer knows which one it
-//! proposes, and gets the output of that one ([`Replicated`]). `docs/how-to-add.md` has the steps for another row.
+//! [`Command`] and [`Answer`] are closed enums, so that a log can hold any command. A proposer knows the type of the
+//! command that it proposes, and gets the output of that type ([`Replicated`]). `docs/how-to-add.md` has the steps for
+//! another row.
 
 use alloc::vec::Vec;
 
@@ -27,7 +29,7 @@ pub use fields::Fields;
 commands! {
     State: Command => Answer, Replicated;
 
-    /// Defines the set. The first one counts, with its id; another name or layout is refused.
+    /// Defines the set. The first definition counts, with its id; a definition with another name or layout is refused.
     5 define_set: DefineSet(SetDefinition) => SetDefined(Result<(), CommandRefusal>);
 
     /// Sets the bounds of leases, for all members of the store alike.
@@ -41,18 +43,18 @@ commands! {
 
     /// Raises ceilings. Counts for liveness like a renewal.
     5 raise: Raise(RaiseCeilings) =>
-        /// In order, the section's committed ceiling, or `None` where the node does not own the section under that
+        /// In order, each section's committed ceiling, or `None` where the node does not own the section under that
         /// epoch, requests more than [`Seq::MAX`], or lists the section again.
         Raised(Result<Vec<Option<Seq>>, CommandRefusal>);
 
-    /// Changes owners whose liveness counter stood still.
+    /// Changes owners whose liveness counter has not changed since the proposer read it.
     5 reassign: Reassign(Vec<Reassign>) =>
-        /// In order, the new epoch, or `None` where the record is not the one that the proposer read.
+        /// In order, the new epoch of each section, or `None` where its record is no longer as the proposer read it.
         Reassigned(Vec<Option<Epoch>>);
 
-    /// Transfers a section from its owner, which requests it, to another node: the commit of a handover.
+    /// Transfers a section from its owner, which sends the request, to another node: the commit of a handover.
     5 transfer: Transfer(Transfer) =>
-        /// A repeat has the result of the first one.
+        /// The ownership that began; a repeated command has the result of the first.
         Transferred(Result<Transferred, CommandRefusal>);
 
     /// Sets whether an AllocSvr may own sections.
@@ -64,7 +66,7 @@ commands! {
     /// Begins or ends a pause of balancing.
     10 pause_balancing: PauseBalancing(PauseBalancing) => BalancingPaused(Result<(), CommandRefusal>);
 
-    /// Claims a Raft id for a member of the store, for good: a disk that comes back under another member's id would
+    /// Claims a Raft id for a member of the store, permanently: a disk that comes back under another member's id would
     /// vote with a log that is not its own.
     5 claim_store_id: ClaimStoreId(ClaimStoreId) =>
         /// Whether the id was free.
@@ -73,28 +75,28 @@ commands! {
     /// Begins a migration.
     5 start_migration: StartMigration(StartMigration) => MigrationStarted(Result<MigrationId, CommandRefusal>);
 
-    /// Changes how fast a migration goes.
+    /// Changes the pace of a migration.
     5 set_pace: Pace(SetPace) => PaceSet(Result<(), CommandRefusal>);
 
     /// Sends a section to another set, as its owner requests.
     5 depart: Depart(Depart) =>
-        /// The ownership that begins in the other set; a repeat has the result of the first one.
+        /// The ownership that begins in the other set; a repeated command has the result of the first.
         Departed(Result<Transferred, CommandRefusal>);
 
     /// Sends sections without a living owner to another set.
     5 depart_silent: DepartSilent(Vec<DepartSilent>) =>
         /// In order, the epoch that begins in the other set, or `None` where the section may not depart, or its record
-        /// is not the one that the proposer read.
+        /// is no longer as the proposer read it.
         DepartedSilently(Vec<Option<Epoch>>);
 
     /// Takes sections that departed from another set.
     5 arrive: Arrive(Arrive) =>
-        /// In order.
+        /// In order, the outcome for each section.
         Arrived(Result<Vec<Arrival>, CommandRefusal>);
 
-    /// Notes what another set's log has.
+    /// Notes which sections the log of another set has.
     5 arrived: Arrived(Arrived) =>
-        /// How many of them are new.
+        /// Number of arrivals that were not noted before.
         ArrivalsNoted(u32);
 
     /// Ends a migration whose sections are to return.
@@ -108,17 +110,17 @@ commands! {
         /// The id of the return, which may be that of an earlier request.
         ReturnStarted(Result<MigrationId, CommandRefusal>);
 
-    /// Accepts nothing of another set's older lineages any more.
+    /// Fences the older lineages of another set: nothing of them is accepted any more.
     5 fence: Fence(Fence) => Fenced(Result<(), CommandRefusal>);
 
-    /// Keeps what other sets sent of themselves and of sections.
+    /// Keeps the facts that other sets stated, and their claims of sections.
     5 learn: LearnDirectory(LearnDirectory) =>
         /// Whether anything was new.
         DirectoryLearned(Result<bool, CommandRefusal>);
 
-    /// Keeps a page of another set's response to the fence of this restored set. Applied in order of page.
+    /// Keeps a page of another set's response to the fence of this restored set. Pages are applied in order.
     5 learn_records: LearnRecords(FenceResponse) =>
-        /// Whether it is the page that was awaited.
+        /// Whether the page was the awaited page.
         RecordsLearned(Result<bool, CommandRefusal>);
 
     /// Begins a newer lineage of a set in quarantine.
@@ -127,27 +129,27 @@ commands! {
     /// Ends the quarantine of a restored set.
     5 end_quarantine: EndQuarantine(EndQuarantine) => QuarantineEnded(Result<(), CommandRefusal>);
 
-    /// Keeps a page of the records of a set that closes. Applied in order of page.
+    /// Keeps a page of the records of a set that closes. Pages are applied in order.
     8 inherit: Inherit(Inherit) =>
-        /// Whether it is the page that was awaited.
+        /// Whether the page was the awaited page.
         Inherited(Result<bool, CommandRefusal>);
 
-    /// Removes another set from those that this log knows.
+    /// Removes another set from the sets that this log knows.
     8 forget: Forget(Forget) =>
         /// Whether the set was known.
         Forgotten(Result<bool, CommandRefusal>);
 
     /// Keeps the evidence that committed entries are gone.
     8 report_loss: ReportLoss(ReportLoss) =>
-        /// Whether it is the first report.
+        /// Whether it is the first report of a loss.
         LossReported(Result<bool, CommandRefusal>);
 
-    /// Closes this set for good.
+    /// Closes this set permanently.
     5 close: Close(Close) => Closed(Result<Closing, CommandRefusal>);
 
-    /// Records that an operation of an administrator begins. Its number is the result.
+    /// Records that an operation of an administrator begins.
     7 begin_operation: BeginOperation(BeginOperation) =>
-        /// Its number.
+        /// The number of the operation.
         OperationBegun(Result<u64, CommandRefusal>);
 
     /// Records how an operation of an administrator ended.
@@ -155,7 +157,7 @@ commands! {
 }
 
 impl State {
-    /// Applies one committed command. Deterministic.
+    /// Applies one committed command. Deterministic: equal states and commands have equal results.
     ///
     /// # Panics
     /// When a committed value would fall; the process must stop rather than serve from a broken state.

@@ -1,12 +1,12 @@
 //! Kept copies: the exact numbers of sections whose last owner stopped in an orderly way, for their next ownership.
 //!
-//! An AllocSvr that stops, while no other one can take its sections, freezes each section for good and sends the copy
-//! with its renewals, in parts; then it releases the section. The next ownership starts from the copy instead of the
-//! ceiling, so that a restart of a whole set skips no number.
+//! An AllocSvr that stops, while no other AllocSvr can take its sections, freezes each section permanently and sends
+//! the copy with its renewals, in parts; then it releases the section. The next ownership starts from the copy instead
+//! of the ceiling, so that a restart of a whole set skips no number.
 //!
-//! **Invariant:** a kept copy is of a frozen section, and is kept for the ownership that follows: exactly
-//! one ownership starts from it. Whatever changes the section's record in another way removes it ([`Copies::follow`]),
-//! so that an older copy never meets a later ownership. A section without a complete copy starts at its ceiling.
+//! **Invariant:** a kept copy is of a frozen section, and is kept for the ownership that follows: exactly one ownership
+//! starts from it. Any other change of the section's record removes the copy ([`Copies::follow`]), so that an older
+//! copy never meets a later ownership. A section without a complete copy starts at its ceiling.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -22,7 +22,7 @@ use crate::limits;
 pub struct CopyPart {
     /// The section.
     pub section: SectionId,
-    /// The ownership that has frozen it.
+    /// Epoch of the ownership that has frozen the section.
     pub epoch: Epoch,
     /// The highest number in the copy.
     pub highest: Seq,
@@ -31,34 +31,34 @@ pub struct CopyPart {
     pub length: u32,
     /// Place of the part in the copy. A part at 0 begins the copy anew.
     pub offset: u32,
-    /// The part.
+    /// Bytes of the part.
     pub bytes: Vec<u8>,
 }
 
 /// The ownership that a copy is kept for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptFor {
-    /// The one after this ownership, which has frozen the section.
+    /// The ownership that follows this one, which has frozen the section.
     After(Epoch),
-    /// This one, which has begun.
+    /// This ownership, which has begun.
     Granted(Epoch),
 }
 
 /// The copy of a section that the store keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCopy {
-    /// The ownership that starts from it.
+    /// The ownership that starts from the copy.
     pub kept_for: KeptFor,
-    /// The highest number in it.
+    /// The highest number in the copy.
     pub highest: Seq,
     /// Length of the whole copy in bytes; 0: only its highest number is kept.
     pub length: u32,
-    /// The parts that are here. Invariant: no longer than `length`.
+    /// The parts received so far. Invariant: no longer than `length`.
     pub bytes: Arc<Vec<u8>>,
 }
 
 impl KeptCopy {
-    /// Whether all parts are here.
+    /// Returns whether all parts are here.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.bytes.len() == self.length as usize
@@ -74,12 +74,12 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// The kept copies, in order of section.
+    /// Returns the kept copies, in order of section.
     pub fn iter(&self) -> impl Iterator<Item = (SectionId, &KeptCopy)> {
         self.kept.iter().map(|(section, kept)| (*section, kept))
     }
 
-    /// Copies from a decoded state; `None` where they break an invariant.
+    /// Creates the copies of a decoded state; `None` if they break an invariant.
     #[must_use]
     pub fn from_parts(kept: BTreeMap<SectionId, KeptCopy>) -> Option<Copies> {
         let fits = |one: &KeptCopy| {
@@ -89,7 +89,7 @@ impl Copies {
         (kept.values().all(fits) && bytes <= limits::MAX_KEPT_BYTES).then_some(Copies { kept, bytes })
     }
 
-    /// Whether an ownership starts from a kept copy.
+    /// Returns whether an ownership starts from a kept copy.
     #[must_use]
     pub fn is_granted(&self, section: SectionId, epoch: Epoch) -> bool {
         self.kept.get(&section).is_some_and(|kept| kept.kept_for == KeptFor::Granted(epoch))
@@ -114,14 +114,15 @@ impl Copies {
         }
     }
 
-    /// Removes the copy that an ownership has started from, or has started without: it is of no use to a later one.
+    /// Removes the copy of an ownership that has started, with the copy or without it, because no later ownership may
+    /// use it.
     pub(super) fn on_started(&mut self, section: SectionId, epoch: Epoch) {
         if self.is_granted(section, epoch) {
             self.remove(section);
         }
     }
 
-    /// Follows a change of a section's record: the copy goes on to the next ownership, or is removed.
+    /// Follows a change of a section's record: the copy is kept for the next ownership, or is removed.
     pub(super) fn follow(&mut self, section: SectionId, record: &SectionRecord) {
         let Some(kept) = self.kept.get_mut(&section) else { return };
         let complete = kept.is_complete();
@@ -149,7 +150,7 @@ impl Copies {
 }
 
 impl State {
-    /// The kept copies that ownerships of an incarnation start from, in order of section.
+    /// Returns the kept copies that an incarnation's ownerships start from, in order of section.
     pub fn copies_for(
         &self,
         node: NodeId,
@@ -171,7 +172,7 @@ impl State {
         }
     }
 
-    /// Removes the copies that ownerships have started from.
+    /// Removes copies that ownerships have started from.
     pub(super) fn drop_taken(&mut self, node: NodeId, incarnation: Incarnation, taken: &[(SectionId, Epoch)]) {
         for &(section, epoch) in taken {
             if self.owned_under(node, incarnation, section, epoch).is_some() {

@@ -1,4 +1,4 @@
-//! Departures in a backup: other sets may state something newer, and the set that they name may be closed by now.
+//! Tests of departures in a backup: other sets may state newer records, and the set of the departure may be closed.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ fn lineage(count: u64) -> Lineage {
     Lineage(count << 32 | 7)
 }
 
-/// A set that knows two others; all ten sections began in the first one.
+/// Creates a set that knows two other sets; all ten sections began in the first set.
 fn set(id: SetId) -> State {
     let mut state = State::default();
     let layout = Layout::new(0..100, 10).unwrap();
@@ -46,7 +46,7 @@ fn depart(state: &mut State, to: SetId) {
     assert_eq!(state.apply(&Command::DepartSilent(vec![one])), Answer::DepartedSilently(vec![Some(Epoch(1))]));
 }
 
-/// Has the others fence a restored set, and the restored set learn their records.
+/// Has the other sets fence a restored set, and the restored set learn their records.
 fn ask(own: &mut State, others: &mut [&mut State]) {
     let (set, lineage) = (own.set.as_ref().unwrap().id, own.lineage);
     for other in others {
@@ -70,7 +70,7 @@ fn arrivals(state: &State) -> Vec<Arrive> {
         .collect()
 }
 
-/// Another set may state something newer than the departures of a backup.
+/// Another set may state a newer record than the departures of a backup.
 #[test]
 fn a_set_in_quarantine_sends_no_departure_of_its_backup() {
     let (mut own, mut other, mut third) = (set(OWN), set(OTHER), set(THIRD));
@@ -83,7 +83,7 @@ fn a_set_in_quarantine_sends_no_departure_of_its_backup() {
     assert_eq!(arrivals(&own).len(), 1, "no set states anything newer");
 }
 
-/// Seed 2830 of the worlds of restores: the set was closing, and was restored from before that.
+/// Seed 2830 of the restored worlds: the set was closing, and was restored from a backup of the time before.
 #[test]
 fn no_section_is_armed_for_a_set_that_this_log_has_as_closing() {
     let mut own = set(OWN);
@@ -99,7 +99,7 @@ fn no_section_is_armed_for_a_set_that_this_log_has_as_closing() {
     assert!(!armed(&own));
 }
 
-/// The backup has a departure to a set that is closed by now, and whose processes have stopped.
+/// The backup has a departure to a set that has closed since, and whose processes have stopped.
 #[test]
 fn a_closed_set_is_forgotten_once_another_set_states_where_its_sections_went() {
     let (mut own, mut third) = (set(OWN), set(THIRD));

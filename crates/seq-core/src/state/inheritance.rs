@@ -1,8 +1,8 @@
 //! Inherits the records of sets that close, and forgets sets that do not exist.
 //!
-//! A closing set's records are final before it is closed. Each other set reads them page by page and keeps those that
-//! are newer than its own as tombstones. So a set that is restored later learns from any of them what the closed set
-//! would have stated, and the chain of departures of a section has no gap where a set is gone.
+//! A closing set's records are final before it is closed. Each other set reads them page by page and keeps the records
+//! that are newer than its own as tombstones. So a set that is restored later learns from any other set the records
+//! that the closed set would have stated, and the chain of departures of a section has no gap where a set is gone.
 //!
 //! **Invariant:** the records of a lineage are inherited as a whole, in order of page, or not at all.
 
@@ -17,17 +17,18 @@ use super::{Closing, CommandRefusal, State};
 use crate::id::{HandoverId, Incarnation, Lineage, MigrationId, RouteVersion, SectionId, SetId};
 use crate::limits;
 
-/// How far the records of a closing set are inherited.
+/// Progress of inheriting the records of a closing set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inheritance {
-    /// The lineage of the closing set that they are of.
+    /// The closing set's lineage, to which the records belong.
     pub lineage: Lineage,
-    /// The first section that is not covered yet; `None`: all are.
+    /// The first section whose record is not inherited yet; `None`: all are.
     pub next: Option<SectionId>,
 }
 
 impl State {
-    /// The closing sets whose records are to be read, each with the first section of the next page; none in quarantine.
+    /// Returns the closing sets whose records are to be read, each with the first section of the next page; none while
+    /// this set is in quarantine.
     pub fn awaited_inheritances(&self) -> impl Iterator<Item = (SetId, SectionId)> {
         let closing = self.sets.iter().filter(|_| !self.is_quarantined());
         closing.filter_map(|(set, peer)| {
@@ -36,20 +37,21 @@ impl State {
         })
     }
 
-    /// The closing sets whose records this log has.
+    /// Returns the closing sets whose records this log has, each with the lineage of the records.
     pub(super) fn inherited(&self) -> Vec<(SetId, Lineage)> {
         self.sets.iter().filter_map(|(set, peer)| Some((*set, peer.wholly_inherited()?))).collect()
     }
 
-    /// Whether all records of a closing set, in its newest known lineage, are in this log or in the responses to its
-    /// fence.
+    /// Returns whether all records of a closing set, in its newest known lineage, are in this log or in the responses
+    /// to this set's fence.
     pub(super) fn has_records_of(&self, set: SetId, peer: &PeerSet) -> bool {
         let responded = self.recovery.as_ref().and_then(|recovery| recovery.inherited.get(&set).copied());
         let stated = peer.facts.as_ref().map_or(Lineage(0), |facts| facts.lineage);
         peer.wholly_inherited().max(responded).is_some_and(|lineage| lineage >= peer.fenced.max(stated))
     }
 
-    /// Keeps at the end of a quarantine that the records of closed sets are here: the responses had them.
+    /// Keeps at the end of a quarantine that the records of closed sets are here, because the responses to the fence
+    /// had them.
     pub(super) fn keep_inherited(&mut self, inherited: &BTreeMap<SetId, Lineage>) {
         for (set, lineage) in inherited {
             let Some(peer) = self.sets.get_mut(set) else { continue };
@@ -89,7 +91,7 @@ impl State {
     fn inherit_one(&mut self, section: SectionId, stated: &RecordClaim, own: SetId, version: RouteVersion) {
         let RecordClaim { claim, lineage, max_seq, .. } = *stated;
         let Some(record) = self.sections.get(section).copied() else { return };
-        // The closing set has seen all its sections arrive, so one that departed to this set is here, or was.
+        // The closing set has seen all its sections arrive, so a section that departed to this set is here, or was.
         if claim.set == own || claim.since <= record.fence() || record.resident().is_some() {
             return;
         }
@@ -102,12 +104,12 @@ impl State {
             arrived: false,
             routed: version,
         };
-        // Noted as arrived by the next answer of that set: this log has not seen it.
+        // The next response of that set notes the arrival, because this log has not seen it.
         self.advance(section, SectionRecord::Departed(tombstone));
         self.claim(section, claim.since, claim.set);
     }
 
-    /// Removes a set, unless a section may still be on its way to it. Its fence stays: the set may exist.
+    /// Removes a set, unless a section may still be on its way to it. Its fence stays, because the set may exist.
     pub(super) fn forget(&mut self, forget: &Forget) -> Result<bool, CommandRefusal> {
         let Forget { set } = *forget;
         if self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id == set {
@@ -138,7 +140,7 @@ impl State {
             self.route_version = self.route_version.next();
             self.forgotten = self.route_version;
             self.directory.forget(set, self.route_version);
-            // The claims that this log can vouch for.
+            // This log can vouch for the claims of its own departures.
             let departed: Vec<(SectionId, Tombstone)> = self.tombstones().filter(|one| one.1.to.set == set).collect();
             for (section, tombstone) in departed {
                 self.claim(section, tombstone.epoch, set);
@@ -152,12 +154,12 @@ impl State {
 }
 
 impl PeerSet {
-    /// The lineage of which all records are inherited.
+    /// Returns the lineage of which all records are inherited.
     fn wholly_inherited(&self) -> Option<Lineage> {
         self.inherited.filter(|one| one.next.is_none()).map(|one| one.lineage)
     }
 
-    /// The first section of the next page of its records in this lineage; `None`: all are inherited.
+    /// Returns the first section of the next page of this set's records in a lineage; `None`: all are inherited.
     fn next_inherited(&self, lineage: Lineage) -> Option<SectionId> {
         match self.inherited.filter(|one| one.lineage == lineage) {
             Some(one) => one.next,

@@ -1,11 +1,11 @@
 //! Keeps the evidence that committed entries of this log are gone, as after old data directories were put back.
 //!
-//! A process that received a response from the entries that are gone detects it (`high_water.rs`) and stops. A process
-//! that starts afterwards has no such response: it would register, and allocate numbers of the lost entries again. So
-//! the evidence goes into the log that the store continues with, and holds until the set is restored: no process
+//! A process that received a response from entries that are gone detects the loss (`high_water.rs`) and stops. A
+//! process that starts afterwards has no such response: it would register, and allocate numbers of the lost entries
+//! again. So the evidence goes into the log that the store continues with. Until the set is restored, no process
 //! registers, and no section gets another owner here or in another set.
 //!
-//! **Invariant:** [`State::loss`] only ends by a restore.
+//! **Invariant:** only a restore ends [`State::loss`].
 
 use alloc::string::String;
 
@@ -13,33 +13,34 @@ use super::{CommandRefusal, State};
 use crate::id::{Incarnation, Revision};
 use crate::limits;
 
-/// States that committed entries of this log are gone: a process received a response from a newer state.
+/// Reports that committed entries of this log are gone, because a process received a response from a newer state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportLoss {
     /// Name of the process' node, at most [`limits::MAX_NAME_BYTES`] bytes.
     pub node: String,
-    /// The newest incarnation of it that the process knows: a restored set has no loss of an older lineage.
+    /// The node's newest incarnation that the process knows: a restored set has no loss of an older lineage.
     pub incarnation: Incarnation,
     /// The newest revision in a response that it received; 0: not known.
     pub seen: Revision,
-    /// Whether the process has other evidence than the revision, which can have grown past `seen` since. Else the
-    /// report counts only while this state is behind it.
+    /// Whether the process has other evidence than the revision, which can have grown past `seen` since. Otherwise the
+    /// report counts only while this state is behind `seen`.
     pub certain: bool,
 }
 
-/// Committed entries that are gone.
+/// Evidence that committed entries are gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The node that reported it first.
     pub node: String,
-    /// The newest revision that its process has seen; 0: not known.
+    /// The newest revision that the node's process has seen; 0: not known.
     pub seen: Revision,
-    /// Revision of this state when the report was applied. It can be above the other one: the log went on meanwhile.
+    /// Revision of this state when the report was applied. It can be above `seen`, because the log grew in the
+    /// meantime.
     pub noted: Revision,
 }
 
 impl State {
-    /// Whether the report shows a loss, and is the first one that does.
+    /// Keeps the report if it shows a loss and is the first such report; returns whether it was kept.
     pub(super) fn report_loss(&mut self, report: &ReportLoss) -> Result<bool, CommandRefusal> {
         let ReportLoss { node, incarnation, seen, certain } = report;
         if self.set.is_none() {
@@ -55,7 +56,7 @@ impl State {
         Ok(true)
     }
 
-    /// Refuses what would give a section an owner that does not know the lost entries.
+    /// Refuses changes that would give a section an owner that does not know the lost entries.
     ///
     /// # Errors
     /// [`CommandRefusal::EntriesLost`].

@@ -1,4 +1,4 @@
-//! What a set's log knows of migrations and of other sets.
+//! Records of migrations and of other sets in a set's log.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,17 +10,17 @@ use super::record::Residence;
 use crate::id::{Lineage, MigrationId, Revision, RouteVersion, SectionId, SetId};
 use crate::layout::SectionRun;
 
-/// A migration of sections from this set to another one. The section records are its journal: those that departed, and
-/// those that are still here.
+/// A migration of sections from this set to another set. The section records are its journal: they show which sections
+/// departed, and which are still here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// The other set.
     pub to: SetId,
     /// The sections.
     pub scope: Scope,
-    /// How fast it goes.
+    /// Speed of the migration.
     pub pace: Pace,
-    /// How far it is.
+    /// Progress of the migration.
     pub phase: Phase,
     /// The revision that began it.
     pub began: Revision,
@@ -29,55 +29,55 @@ pub struct Migration {
 /// The sections of a migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// These, in order, all of which were here when it began.
+    /// These sections, in order, all of which were here when the migration began.
     Runs(Vec<SectionRun>),
-    /// Those that came here by another migration, which was rolled back.
+    /// The sections that came here by another migration, which was rolled back.
     Return {
         /// The migration that was rolled back.
         of: MigrationId,
-        /// Whether no more sections can come by it.
+        /// Whether no more sections can come by that migration.
         settled: bool,
     },
 }
 
-/// How fast a migration goes. It acts where the next move is planned; a departure that was requested under another
-/// pace is accepted all the same.
+/// Speed of a migration. It takes effect when the next move is planned; a departure that was requested under another
+/// pace is still accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Sections a second, 1 or above.
     pub rate: u32,
-    /// The longest pause of a section that is accepted: a longer one halves the rate for a while.
+    /// The longest accepted pause of a section: a longer pause halves the rate for a while.
     pub max_pause: Duration,
     /// Whether no further section is moved for now.
     pub paused: bool,
 }
 
-/// How far a migration is.
+/// Progress of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Sections depart.
     Open,
-    /// No section departs any more, for good; those that did are to return.
+    /// No section departs any more, permanently; the sections that departed are to return.
     RolledBack {
         /// Whether the other set's log has it that all return.
         noted: bool,
     },
-    /// No section departs any more, and none returns, for good. All have arrived, unless an operator ended it in a
-    /// closing set: the sections that departed arrive, and the others stay.
+    /// No section departs any more, and none returns, permanently. All sections have arrived, unless an operator ended
+    /// the migration in a closing set: then the sections that departed arrive, and the others stay.
     Completed {
-        /// Whether the other set's log has it.
+        /// Whether the other set's log has the completion.
         noted: bool,
     },
 }
 
 impl Migration {
-    /// Whether sections depart by it.
+    /// Returns whether sections depart by this migration.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// Whether a section that is here is one of those to be moved.
+    /// Returns whether this migration moves a section that is here.
     #[must_use]
     pub fn covers(&self, section: SectionId, residence: &Residence) -> bool {
         match &self.scope {
@@ -89,7 +89,7 @@ impl Migration {
         }
     }
 
-    /// The first section of these runs, in order, that is one of this migration's runs.
+    /// Returns the first section of these runs, in order, that is also in this migration's runs.
     pub(super) fn overlap(&self, runs: &[SectionRun]) -> Option<SectionId> {
         let Scope::Runs(mine) = &self.scope else { return None };
         let meets = |one: &SectionRun, other: &SectionRun| {
@@ -100,15 +100,15 @@ impl Migration {
     }
 }
 
-/// What a set states of itself to all others. It comes from that set's own log.
+/// Facts that a set states of itself to all other sets. They come from that set's own log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetFacts {
     /// The set.
     pub id: SetId,
     /// Its lineage.
     pub lineage: Lineage,
-    /// Its revision when it stated them. Facts of a newer lineage, and in one lineage those of a newer revision,
-    /// replace older ones.
+    /// Its revision when it stated them. Facts of a newer lineage replace older facts, and so do facts of a newer
+    /// revision in the same lineage.
     pub revision: Revision,
     /// Its name.
     pub name: String,
@@ -118,40 +118,41 @@ pub struct SetFacts {
     pub allocs: Vec<String>,
     /// Whether it takes sections.
     pub closing: Closing,
-    /// The sets to which it sends no section any more, for good, and to which none is on its way, each with its lineage
-    /// that the log has fenced.
+    /// The sets to which it sends no section any more, permanently, and to which no section is on its way, each with
+    /// the lineage that its log has fenced.
     pub refuses: Vec<(SetId, Lineage)>,
-    /// The closing sets whose records it has inherited, each with the lineage that they are of.
+    /// The closing sets whose records it has inherited, each with the lineage of the records.
     pub inherited: Vec<(SetId, Lineage)>,
-    /// Whether it was restored and serves nothing yet.
+    /// Whether the set was restored and serves nothing yet.
     pub quarantined: bool,
 }
 
 /// Another set, as this set's log knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerSet {
-    /// Nothing of an older lineage of it is accepted any more.
+    /// The set's fenced lineage: nothing of an older lineage is accepted any more.
     pub fenced: Lineage,
-    /// The newest lineage of it whose fence was accepted: the one that responses are sent to.
+    /// The newest lineage of the set whose fence was accepted, to which responses are sent.
     pub admitted: Lineage,
-    /// Whether no section departs to it any more, for good.
+    /// Whether no section departs to the set any more, permanently.
     pub closing: bool,
-    /// The newest facts; `None` while only its fence is known.
+    /// The newest facts; `None` while only the set's fence is known.
     pub facts: Option<SetFacts>,
-    /// Version of the route table that has them.
+    /// Version of the route table that has the facts.
     pub routed: RouteVersion,
-    /// How far its records are inherited, where it closes.
+    /// Progress of inheriting its records, if it closes.
     pub inherited: Option<Inheritance>,
 }
 
 impl PeerSet {
-    /// The highest count of a restore of it that this log knows.
+    /// Returns the highest count of a restore of this set that this log knows.
     pub(super) fn restores(&self) -> u32 {
         let stated = self.facts.as_ref().map_or(Lineage(0), |facts| facts.lineage);
         self.fenced.max(self.admitted).max(stated).restores()
     }
 
-    /// Keeps the newer facts, which the route table has from this version on. Returns whether anything changed.
+    /// Keeps the facts if they are newer; the route table has them from this version on. Returns whether anything
+    /// changed.
     pub(super) fn learn(&mut self, facts: &SetFacts, version: RouteVersion) -> bool {
         let closes = facts.closing > Closing::Open && !self.closing;
         self.closing |= closes;

@@ -59,9 +59,10 @@ impl State {
         )
     }
 
-    /// Hash of what the plan of a migration rests on beside the records of its sections: both sets, their lineages, the
-    /// layout and the sections. Owners, ceilings and versions are not in it, so a plan stays good by itself. `None`
-    /// where the runs are none that a migration can have, or the other set is not known.
+    /// Returns a hash of the facts that the plan of a migration rests on in addition to the records of its sections:
+    /// both sets, their lineages, the layout and the sections. The hash does not cover owners, ceilings and versions,
+    /// so their changes do not make a plan stale. Returns `None` if no migration can have these runs, or the other set
+    /// is not known.
     #[must_use]
     pub fn fingerprint(&self, to: SetId, runs: &[SectionRun]) -> Option<Fingerprint> {
         let set = self.set.as_ref()?;
@@ -88,7 +89,7 @@ impl State {
     pub(super) fn roll_back(&mut self, command: &Rollback) -> Result<(), CommandRefusal> {
         let Rollback { id } = *command;
         if let Some(set) = self.set.as_ref().filter(|_| self.closing > Closing::Open) {
-            // Sections that departed could not return.
+            // Sections that departed could not return to a closing set.
             let closing = SetRefusal::SetClosing { set: set.id };
             return if self.rules >= Rules::Ten { self.give_up(id) } else { Err(closing.into()) };
         }
@@ -99,13 +100,13 @@ impl State {
                 migration.phase = Phase::RolledBack { noted: false };
                 Ok(())
             }
-            // A return ends with all sections back: there is no state before it to go back to.
+            // A return ends when all sections are back, so there is no earlier state to go back to.
             _ => Err(SetRefusal::MigrationOver { migration: id }.into()),
         }
     }
 
-    /// Completes a migration of a closing set with the sections that have departed. The others stay, for another
-    /// migration: the target set may close as well, and then it never takes them.
+    /// Completes a migration of a closing set with the sections that have departed. The other sections stay for another
+    /// migration, because the target set may close as well, and then it never takes them.
     fn give_up(&mut self, id: MigrationId) -> Result<(), CommandRefusal> {
         let departed: Vec<SectionId> =
             self.tombstones().filter(|(_, tombstone)| tombstone.by == id).map(|(section, _)| section).collect();
@@ -135,7 +136,7 @@ impl State {
             if self.rules >= Rules::Eight && self.foreign_migrations.get(&id).is_some_and(|known| Some(*known) != by) {
                 return other;
             }
-            // What came by it stays.
+            // The sections that came by this migration stay.
             for residence in self.sections.residents_mut().filter(|residence| residence.came_by == id) {
                 residence.advance(Residence { came_by: MigrationId(0), ..*residence });
             }
@@ -151,12 +152,12 @@ impl State {
         if !self.has_arrived(id, migration) {
             return Err(SetRefusal::NotArrived { migration: id }.into());
         }
-        // The tombstones stay: a backup of the other set may be older than they are.
+        // The tombstones stay, because a backup of the other set may be older than they are.
         self.migration_mut(id)?.phase = Phase::Completed { noted: false };
         Ok(())
     }
 
-    /// Whether every section of a migration has arrived, and no more can depart under it.
+    /// Returns whether every section of a migration has arrived, and no more can depart under it.
     #[must_use]
     pub fn has_arrived(&self, id: MigrationId, migration: &Migration) -> bool {
         let waits = |(section, record): (SectionId, &SectionRecord)| match record {
@@ -167,8 +168,9 @@ impl State {
         !matches!(migration.scope, Scope::Return { settled: false, .. }) && !self.sections.known().any(waits)
     }
 
-    /// Whether every section that departed by a migration of this log has arrived. By a completed one, or one that was
-    /// rolled back, no more depart. In quarantine other sets may still state departures that the backup lacks.
+    /// Returns whether every section that departed by a migration of this log has arrived. No more sections depart by a
+    /// migration that was completed or rolled back. Returns false in quarantine, because other sets may still state
+    /// departures that the backup lacks.
     #[must_use]
     pub fn has_settled(&self, id: MigrationId) -> bool {
         !self.is_quarantined() && self.tombstones().all(|(_, tombstone)| tombstone.by != id || tombstone.arrived)
@@ -219,7 +221,7 @@ fn check_pace(pace: Pace) -> Result<(), CommandRefusal> {
     if pace.rate > 0 && pace.max_pause > Duration::ZERO { Ok(()) } else { Err(SetRefusal::BadPace { pace }.into()) }
 }
 
-/// The last section of runs that are in order, do not overlap and fit the layout.
+/// Returns the last section of runs that are in order, do not overlap and fit the layout; `None` for other runs.
 fn last_of(runs: &[SectionRun], sections: u32) -> Option<SectionId> {
     let ends: Option<Vec<u32>> = runs.iter().map(|run| run.end().filter(|end| *end <= sections)).collect();
     let ends = ends.filter(|ends| !ends.is_empty() && ends.len() <= limits::MAX_RUNS)?;

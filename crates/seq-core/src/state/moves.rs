@@ -1,7 +1,7 @@
 //! Applies the commands that move a section out of this set, or into it.
 //!
 //! A section is in one set at a time, because only the log of the set that has it can send it away, under an epoch that
-//! no ownership had before. What arrives is a fact, so it is refused only where this log is past it.
+//! no ownership had before. The arrival of a section is a fact, so it is refused only if this log is past it.
 
 use alloc::vec::Vec;
 
@@ -26,7 +26,7 @@ impl State {
                 self.may_depart(section, &residence, to.set, migration)?;
                 self.send_away(section, &residence, to, handover_id, migration)
             }
-            // A repeat. The epoch comes from a request: it is added to only by a checked addition.
+            // A repeat. The epoch comes from a request, so it is incremented only by a checked addition.
             SectionRecord::Departed(tombstone)
                 if epoch.0.checked_add(1) == Some(tombstone.epoch.0)
                     && (tombstone.to, tombstone.handover_id, tombstone.by) == (to, handover_id, migration)
@@ -58,8 +58,8 @@ impl State {
         Some(self.send_away(section, &residence, to, HandoverId(0), migration).epoch)
     }
 
-    /// Whether a section may depart under a migration. The pace is no reason to refuse: a departure that was refused
-    /// while the migration was paused would be applied after it was resumed, when its owner serves again.
+    /// Checks whether a section may depart under a migration. The pace is no reason to refuse: a departure that was
+    /// refused while the migration was paused would be applied after it was resumed, when its owner serves again.
     fn may_depart(
         &self,
         section: SectionId,
@@ -79,8 +79,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes the tombstone. The ceiling is the one of this entry's place in the log: each raise is before it, or
-    /// refused.
+    /// Writes the tombstone with the ceiling at this place in the log: each raise is either before it or refused.
     fn send_away(
         &mut self,
         section: SectionId,
@@ -125,8 +124,8 @@ impl State {
         Ok(outcome)
     }
 
-    /// The section departed to an earlier lineage of this set, which may have served it, and sent it on: then the
-    /// record here is past it, because every other set has stated what it has.
+    /// Makes a section resident that departed to an earlier lineage of this set. If that lineage served the section and
+    /// sent it on, the record here is past it, because every other set has stated its record.
     pub(super) fn arrive_after_restore(
         &mut self,
         one: &Arriving,
@@ -137,12 +136,12 @@ impl State {
         if fence >= one.epoch {
             return Arrival::Past;
         }
-        // A tombstone of after the restore was never served by an earlier lineage.
+        // A tombstone written after the restore was never served by an earlier lineage.
         let (epoch, max_seq) = self.restored(one.epoch, one.max_seq).unwrap_or((one.epoch, one.max_seq));
         let begins = Arriving {
             epoch,
             max_seq,
-            // The owner's incarnation and its copy are of the earlier lineage.
+            // The owner's incarnation and its copy belong to the earlier lineage.
             handover_id: HandoverId(0),
             node: None,
             incarnation: Incarnation(0),
@@ -151,7 +150,8 @@ impl State {
         self.arrive_one(one, begins, from, version)
     }
 
-    /// Makes a section resident that a set sent; `from` is `None` after a restore, where a record of any set states it.
+    /// Makes a section resident that a set sent. After a restore `from` is `None`, because a record of any set may
+    /// state the arrival.
     pub(super) fn arrive_one(
         &mut self,
         sent: &Arriving,
@@ -164,14 +164,14 @@ impl State {
         if sent.epoch == Epoch(0) || epoch.0 > limits::MAX_ARRIVED_EPOCH || max_seq > Seq::MAX {
             return Arrival::Refused;
         }
-        // A repeat leaves the record as it is: the owner may have raised the ceiling since.
+        // A repeat leaves the record as it is, because the owner may have raised the ceiling since.
         match record {
             SectionRecord::Resident(residence) if residence.since == epoch => return Arrival::Arrived,
             _ if record.fence() >= epoch => return Arrival::Past,
             SectionRecord::Resident(_) => return Arrival::Refused,
             _ => {}
         }
-        // No reason to refuse the section: without its owner, it is the arbiter's to assign.
+        // An owner that is gone is no reason to refuse the section: the arbiter assigns another owner.
         let owner = node.filter(|node| self.living(*node, incarnation).is_ok());
         let residence = Residence {
             since: epoch,
@@ -193,7 +193,7 @@ impl State {
 
     pub(super) fn arrived(&mut self, arrived: &Arrived) -> u32 {
         let mut noted = 0;
-        // An earlier lineage may have had what the one that was restored lacks.
+        // An earlier lineage may have had sections that the restored lineage lacks.
         if self.sets.get(&arrived.at).is_some_and(|set| arrived.lineage < set.fenced) {
             return noted;
         }
@@ -236,10 +236,10 @@ impl State {
         Ok(())
     }
 
-    /// The least count of a lineage of another set whose fence is accepted: above every count under which a set, this
-    /// one or a third one, may have served a section that the other set may have had.
+    /// Returns the least count of a lineage of another set whose fence is accepted. The count is above every count
+    /// under which a set, this set or a third set, may have served a section that the other set may have had.
     pub(super) fn least_of_fence(&self, set: SetId) -> u32 {
-        // What this set has served has epochs of its lineage; in quarantine it has served nothing of it.
+        // Epochs of the sections that this set has served show its lineage; in quarantine it has served nothing of it.
         let own = self.lineage.restores() + u32::from(!self.is_quarantined());
         if self.rules < Rules::Eight {
             return own;
@@ -250,7 +250,7 @@ impl State {
         counts.map(|(_, count)| count.saturating_add(1)).fold(own, Ord::max)
     }
 
-    /// The lineage of another set of which nothing older is accepted.
+    /// Returns the fence of another set: the lineage before which nothing of that set is accepted.
     fn fence_of(&self, set: SetId) -> Lineage {
         let known = self.sets.get(&set).map(|peer| peer.fenced);
         known.or_else(|| self.fences.get(&set).copied()).unwrap_or_default()
@@ -275,8 +275,8 @@ impl State {
         Ok(())
     }
 
-    /// Notes which set a migration of another set is of. Returns the migration, or none if it is not of that set: then
-    /// the sections that came by it do not return.
+    /// Notes the set that a migration of another set belongs to. Returns the migration, or none if it belongs to a
+    /// different set: then the sections that came by it do not return.
     pub(super) fn bind(&mut self, migration: MigrationId, of: SetId) -> MigrationId {
         if self.rules < Rules::Eight || migration == MigrationId(0) || self.migrations.contains_key(&migration) {
             return migration;
@@ -288,7 +288,8 @@ impl State {
         migration
     }
 
-    /// Whether a migration of another set is noted as that set's, or as no set's while there is room for a note.
+    /// Returns whether a migration of another set is noted as that set's, or is not noted yet and there is room for a
+    /// note.
     pub(super) fn may_bind(&self, migration: MigrationId, of: SetId) -> bool {
         match self.foreign_migrations.get(&migration) {
             Some(known) => *known == of,
@@ -296,14 +297,14 @@ impl State {
         }
     }
 
-    /// Accepts nothing of older lineages of another set any more. What was sent to them is sent again: the backup may
-    /// lack it.
+    /// Fences older lineages of another set: nothing of them is accepted any more. Sections that were sent to them are
+    /// sent again, because the backup may lack them.
     pub(super) fn fence_set(&mut self, set: SetId, lineage: Lineage) -> Result<(), CommandRefusal> {
         let peer = self.peer_set(set)?;
         if lineage == peer.fenced {
             return Ok(());
         }
-        // Margins are by the count, so two lineages of one count would allocate the same numbers.
+        // Margins are multiplied by the count, so two lineages with the same count would allocate the same numbers.
         if lineage.restores() <= peer.fenced.restores() {
             return Err(SetRefusal::OldLineage { set, newest: peer.fenced, given: lineage }.into());
         }
@@ -357,8 +358,8 @@ impl State {
         Ok(changed)
     }
 
-    /// Checks that a set states facts of itself, under a name of its own, and no further ahead of the known ones than
-    /// it can have come.
+    /// Checks that a set states facts of itself, under a name that no other set has, with a lineage and a revision that
+    /// are no further ahead of its known facts than it can have come.
     fn check_facts(&self, from: Option<SetId>, facts: &SetFacts) -> Result<(), CommandRefusal> {
         let set = facts.id;
         if from != Some(set) {
@@ -373,7 +374,7 @@ impl State {
         self.check_fence(set, facts.lineage)?;
         self.check_step(set, facts.lineage)?;
         let Some(known) = self.sets.get(&set).and_then(|peer| peer.facts.as_ref()) else { return Ok(()) };
-        // Certificates are of names, so a set under another name would be another certificate's.
+        // Certificates are issued for names, so a set under another name would have another certificate.
         if facts.name != known.name {
             let (known, given) = (known.name.clone(), facts.name.clone());
             return Err(SetRefusal::NameChanged { set, known, given }.into());
@@ -387,8 +388,9 @@ impl State {
         Ok(())
     }
 
-    /// The parts of claims that are news here and that a set may make: of sections that this log knows to be in it, or
-    /// of which nothing is known. None that names this set: whether a section is here, the records of this log say.
+    /// Returns the parts of claims that are new here and that a set may make: claims of sections that this log knows to
+    /// be in that set, or whose set it does not know. Claims that name this set are left out, because the records of
+    /// this log state which sections are here.
     #[must_use]
     pub fn vouched_claims(&self, from: SetId, claims: &[ClaimRun]) -> Vec<ClaimRun> {
         let mut vouched: Vec<ClaimRun> = Vec::new();
@@ -411,7 +413,7 @@ impl State {
         vouched
     }
 
-    /// Another set, which may become known by this.
+    /// Returns the record of another set, and adds it if the set is not known yet.
     pub(super) fn peer_set(&mut self, set: SetId) -> Result<&mut PeerSet, CommandRefusal> {
         if self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id == set {
             return Err(SetRefusal::OwnSet.into());
@@ -437,12 +439,13 @@ impl State {
         }
     }
 
-    /// The epoch and the ceiling under which a section goes on after a restore that may have lost what came after them:
-    /// above all that any lineage of any set has begun and allocated. `None`: they are of after that restore.
+    /// Returns the epoch and the ceiling under which a section continues after a restore that may have lost later ones:
+    /// both are above all epochs that any lineage of any set has begun, and all numbers that it has allocated. Returns
+    /// `None` if the epoch was begun after that restore.
     ///
-    /// The count of a restore is above that of all earlier ones, whichever set they were of, and each section that a
-    /// restore has made resident shows its count in its epoch. So the epochs of this count are new, and each restore
-    /// that the lost history can have come by adds a margin of its own.
+    /// The count of a restore is above the counts of all earlier restores of any set, and each section that a restore
+    /// has made resident shows that count in its epoch. So the epochs with this count are new, and each restore that
+    /// the lost history can include adds a margin of its own.
     pub(super) fn restored(&self, epoch: Epoch, ceiling: Seq) -> Option<(Epoch, Seq)> {
         let lineage = self.lineage;
         let restores = lineage.restores().checked_sub(epoch.restores()).filter(|restores| *restores > 0)?;

@@ -1,5 +1,5 @@
-//! Beliefs of a set about its neighbours: counts of all of them, facts of each of itself, and no more than a bounded
-//! step.
+//! Tests of the facts that a set believes of its neighbours: counts that any set states, facts that each set states of
+//! itself, and steps that are bounded.
 
 use alloc::format;
 use alloc::vec;
@@ -15,7 +15,7 @@ fn facts(id: SetId) -> SetFacts {
     SetFacts { id, revision: Revision(1), name: format!("s{id}"), ..SetFacts::default() }
 }
 
-/// A set that has all ten sections and knows two others.
+/// Creates a set that has all ten sections and knows two other sets.
 fn set() -> State {
     let mut state = State::default();
     let layout = Layout::new(0..100, 10).unwrap();
@@ -40,7 +40,7 @@ fn fence(state: &mut State, set: SetId, lineage: Lineage) -> Result<(), CommandR
     fenced
 }
 
-/// The other set may have served a section of the third one, under the count of the third one.
+/// The other set may have served a section of the third set, under the third set's count.
 #[test]
 fn a_fence_counts_more_than_any_set_that_the_log_knows() {
     let mut state = set();
@@ -75,7 +75,7 @@ fn a_set_speaks_for_itself_under_its_own_name_and_no_further_than_it_can_have_co
     let name = format!("s{OTHER}");
     let refusal = SetRefusal::NameTaken { set: SetId(7), known: OTHER, name: name.clone() };
     assert_eq!(learn(&mut state, SetFacts { name, ..facts(SetId(7)) }), Err(refusal.into()));
-    // A certificate of a set that is not known could speak under the id of one that is.
+    // An unknown set with a certificate of its own could otherwise use the id of a known set.
     let name = "another".into();
     let refusal = SetRefusal::NameChanged { set: OTHER, known: format!("s{OTHER}"), given: "another".into() };
     assert_eq!(learn(&mut state, SetFacts { name, revision: Revision(2), ..facts(OTHER) }), Err(refusal.into()));
@@ -92,7 +92,7 @@ fn a_set_speaks_for_itself_under_its_own_name_and_no_further_than_it_can_have_co
     assert_eq!(learn(&mut state, SetFacts { revision: given, ..facts(OTHER) }), Ok(true));
 }
 
-/// The set exists all the same, and processes of before its restore may, too.
+/// The set may still exist, and so may processes from before its restore.
 #[test]
 fn a_set_that_is_forgotten_stays_fenced() {
     let mut state = set();
@@ -129,7 +129,7 @@ fn a_set_claims_the_sections_that_are_in_it_and_no_others() {
     assert_eq!(state.directory.get(SectionId(4)).map(|known| known.set), Some(THIRD));
 }
 
-/// Only the set that the backup knew as closed is left out, whatever is learned in quarantine.
+/// Only the set that the backup knew as closed is left out, no matter which facts are learned in quarantine.
 #[test]
 fn a_quarantine_waits_for_a_set_that_closed_after_the_backup() {
     let mut backup = set();
@@ -147,7 +147,7 @@ fn a_quarantine_waits_for_a_set_that_closed_after_the_backup() {
     assert_eq!(awaited(&backup), [THIRD], "a newer lineage of the same backup");
 }
 
-/// The processes of a closed set are gone, and the backup is of before it joined, or of before it closed.
+/// The processes of a closed set are gone, and the backup was made before it joined, or before it closed.
 #[test]
 fn a_closed_set_whose_records_another_one_has_inherited_is_not_awaited() {
     for joined in [false, true] {
@@ -180,7 +180,7 @@ fn a_closed_set_whose_records_another_one_has_inherited_is_not_awaited() {
         assert_eq!(backup.inherited(), [(THIRD, Lineage(0))], "the records are here now");
         backup.closing = Closing::Closing;
         assert_eq!(backup.closing_waits_for().collect::<Vec<_>>(), [OTHER], "the closed set is gone");
-        // It was restored since, so it may have sections again.
+        // The set was restored since, so it may have sections again.
         backup.closing = Closing::Open;
         assert_eq!(fence(&mut backup, THIRD, Lineage(2 << 32)), Ok(()));
         backup.restore(Lineage(3 << 32)).unwrap();
@@ -208,7 +208,7 @@ fn a_quarantine_outlasts_the_leases_of_the_sets_that_respond() {
     assert_eq!(state.quarantine_wait(), Some(terms.lease_wait));
 }
 
-/// A third set would get the sections of the set that they came from, or prevent that they return.
+/// Otherwise a third set could get the sections of the set that they came from, or prevent their return.
 #[test]
 fn a_migration_belongs_to_the_set_that_its_sections_came_from() {
     let mut state = set();
@@ -225,7 +225,7 @@ fn a_migration_belongs_to_the_set_that_its_sections_came_from() {
     assert_eq!(state.apply(&Command::StartReturn(back)), Answer::ReturnStarted(Ok(MigrationId(78))));
 }
 
-/// The notes are bounded: arrivals that change nothing, and returns that are refused, would use them up.
+/// The notes are bounded, so arrivals that change nothing, and returns that are refused, must not use them up.
 #[test]
 fn only_a_section_that_arrived_or_returns_notes_the_set_of_its_migration() {
     let mut state = set();

@@ -1,63 +1,62 @@
 //! The record of a section in one set's log, and the only way it changes.
 //!
-//! **Invariant:** a record is never removed. Whatever happens to the section, the *fence*, the highest epoch under
-//! which this log ever saw it, never falls: a message of an earlier epoch that arrives late finds it and changes
-//! nothing.
+//! **Invariant:** a record is never removed. The *fence*, the highest epoch under which this log ever saw the section,
+//! never falls: a message of an earlier epoch that arrives late finds the fence and changes nothing.
 
 use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, NodeId, RouteVersion, Seq, SetId};
 
-/// What one set's log has recorded of a section.
+/// The record of a section in one set's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SectionRecord {
     /// The section was never in this set. Its fence is 0.
     #[default]
     Never,
-    /// The section is in this set: it alone assigns its owners.
+    /// The section is in this set, whose log alone assigns its owners.
     Resident(Residence),
-    /// The section was sent to another set, by this log or, in what a restore has lost, by another one. The tombstone
-    /// cannot be taken back; the section returns only by a departure from that set.
+    /// The section was sent to another set, by this log or, in entries that a restore has lost, by another log. The
+    /// tombstone cannot be taken back; the section returns only by a departure from that set.
     Departed(Tombstone),
-    /// The section was in this set when a backup was made that was restored since. It may have left in the meantime, so
-    /// it is not served until every other set has responded.
+    /// The section was in this set when the backup was made from which the set was restored. It may have left in the
+    /// meantime, so it is not served until every other set has responded.
     Quarantined(Quarantine),
 }
 
-/// A section in its set. The default is that of a section that never had an owner.
+/// The residence of a section in its set. The default is a section that never had an owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Residence {
     /// The epoch under which the section came here; 0 for its first home.
     pub since: Epoch,
-    /// Number of the ownership; never falls.
+    /// Epoch of the ownership; never falls.
     pub epoch: Epoch,
     /// The owner; `None` while the section has none.
     pub owner: Option<NodeId>,
     /// The owner's incarnation that owns it; 0 without an owner.
     pub incarnation: Incarnation,
-    /// The ceiling: no number above it may leave a process. Never falls.
+    /// The ceiling: no number above it may leave a process. It never falls.
     pub max_seq: Seq,
     /// Version of the route table that changed the owner last.
     pub routed: RouteVersion,
-    /// The handover that began this ownership; 0 when it began as a takeover, at the ceiling.
+    /// The handover that began this ownership; 0 if it began as a takeover, at the ceiling.
     pub handover_id: HandoverId,
-    /// The migration that brought the section here and can still be rolled back; 0: none.
+    /// The migration that brought the section here and can still be rolled back; 0 for none.
     pub came_by: MigrationId,
 }
 
-/// A section on its way to another set, or there.
+/// The departure of a section that is in another set, or on its way there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tombstone {
     /// The epoch that begins in the other set.
     pub epoch: Epoch,
-    /// Where the section continues.
+    /// The set and the owner with which the section continues.
     pub to: Destination,
-    /// The attempt whose copy the next owner may start from; 0: it starts at the ceiling.
+    /// The handover attempt whose copy the next owner may start from; 0: it starts at the ceiling.
     pub handover_id: HandoverId,
-    /// The ceiling when the section departed or, of a departure that a restore has lost, a later one.
+    /// The ceiling when the section departed, or a later ceiling if a restore has lost the departure.
     pub max_seq: Seq,
-    /// The migration that the departure is part of; 0: none that can be rolled back.
+    /// The migration that the departure is part of; 0 for none that can be rolled back.
     pub by: MigrationId,
-    /// Whether the other set's log has the section, or is past it. Not any more after that set was restored: its backup
-    /// may lack the section, and only the tombstone can bring it back.
+    /// Whether the other set's log has the section, or is past it. It becomes false when that set is restored, because
+    /// the backup may lack the section, and only the tombstone can bring it back.
     pub arrived: bool,
     /// Version of the route table that has the departure.
     pub routed: RouteVersion,
@@ -68,15 +67,15 @@ pub struct Tombstone {
 pub struct Destination {
     /// The set.
     pub set: SetId,
-    /// Its lineage, as it stated when it was armed for the section.
+    /// Its lineage, as the set stated it when it was armed for the section.
     pub lineage: Lineage,
     /// The next owner; `None`: the other set assigns one.
     pub node: Option<NodeId>,
-    /// Its incarnation; 0 without an owner.
+    /// The next owner's incarnation; 0 without an owner.
     pub incarnation: Incarnation,
 }
 
-/// The state of a section in a backup.
+/// The record of a section that was resident in the backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quarantine {
     /// The epoch under which the section came here.
@@ -85,14 +84,14 @@ pub struct Quarantine {
     pub epoch: Epoch,
     /// The ceiling in the backup.
     pub max_seq: Seq,
-    /// The migration that brought the section here and can still be rolled back; 0: none.
+    /// The migration that brought the section here and can still be rolled back; 0 for none.
     pub came_by: MigrationId,
     /// Version of the route table that has the restore.
     pub routed: RouteVersion,
 }
 
 impl SectionRecord {
-    /// The highest epoch under which this log ever saw the section, 0 for none.
+    /// Returns the highest epoch under which this log ever saw the section; 0 for none.
     #[must_use]
     pub fn fence(&self) -> Epoch {
         match self {
@@ -103,13 +102,13 @@ impl SectionRecord {
         }
     }
 
-    /// The record of a section that is in this set and may have an owner.
+    /// Returns the residence of a section that is in this set and may have an owner.
     #[must_use]
     pub fn resident(&self) -> Option<&Residence> {
         if let SectionRecord::Resident(residence) = self { Some(residence) } else { None }
     }
 
-    /// Version of the route table that changed the section's owner last; 0: never.
+    /// Returns the version of the route table that changed the section's owner last; 0: never.
     #[must_use]
     pub fn routed(&self) -> RouteVersion {
         match self {
@@ -120,7 +119,7 @@ impl SectionRecord {
         }
     }
 
-    /// The ceiling in the record; 0 where there is none.
+    /// Returns the ceiling in the record; 0 if it has none.
     #[must_use]
     pub fn max_seq(&self) -> Seq {
         match self {
@@ -131,13 +130,13 @@ impl SectionRecord {
         }
     }
 
-    /// Whether the section departed, and the other set's log is not known to have it.
+    /// Returns whether the section departed, and the other set's log is not known to have it.
     #[must_use]
     pub fn is_unconfirmed(&self) -> bool {
         matches!(self, SectionRecord::Departed(tombstone) if !tombstone.arrived)
     }
 
-    /// The only way a record changes.
+    /// Replaces the record. This is the only way in which a record changes.
     ///
     /// # Panics
     /// When a committed value would fall, or the section would be in two sets.
@@ -153,10 +152,10 @@ impl SectionRecord {
             }
             (Resident(old), Departed(new)) => new.epoch > fence && new.max_seq == old.max_seq && !new.arrived,
             (Resident(old), Quarantined(new)) => (new.epoch, new.max_seq) == (fence, old.max_seq),
-            // Only under an epoch of its own, and never below what the section had here.
+            // The section returns only under a new epoch, and never below the ceiling that it had here.
             (Departed(_) | Quarantined(_), Resident(new)) => new.epoch > fence && new.max_seq >= before.max_seq(),
             (Departed(old), Departed(new)) if new.epoch == fence => Tombstone { arrived: new.arrived, ..*old } == *new,
-            // It left in what a restore has lost.
+            // The section left this set in entries that a restore has lost.
             (Never | Departed(_) | Quarantined(_), Departed(new)) => {
                 new.epoch > fence && new.max_seq >= before.max_seq()
             }
@@ -168,7 +167,7 @@ impl SectionRecord {
 }
 
 impl Residence {
-    /// Checks that the next record continues this one inside the set.
+    /// Checks that the next residence continues this residence inside the set.
     fn check(&self, next: &Residence) {
         assert!(next.max_seq >= self.max_seq, "a ceiling would fall: {self:?} to {next:?}");
         let same_ownership = (next.owner, next.incarnation) == (self.owner, self.incarnation);
@@ -178,7 +177,7 @@ impl Residence {
         assert!(stays, "a section would have come here another way: {self:?} to {next:?}");
     }
 
-    /// [`SectionRecord::advance`] within the set.
+    /// Replaces the residence by a later residence in the same set; see [`SectionRecord::advance`].
     pub(super) fn advance(&mut self, next: Residence) {
         self.check(&next);
         *self = next;

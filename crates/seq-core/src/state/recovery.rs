@@ -1,11 +1,11 @@
-//! What a restored set learns from the others before it serves: the claims of their records.
+//! Records of other sets that a restored set learns before it serves: their claims of sections.
 //!
-//! A *response* to a fence is complete: every record of the other set with its ceiling, read after its log has the
-//! fence. It comes in pages, each of which fits a log entry. The record of a section is a fact of its own, so the pages
-//! may be of different entries and of different members.
+//! A *response* to a fence is complete: it has every record of the other set with its ceiling, read after its log has
+//! the fence. It comes in pages, each of which fits a log entry. The record of a section is a fact of its own, so the
+//! pages may be read at different entries and from different members.
 //!
 //! **Invariant:** a response counts only while its sender is of the lineage that this log has fenced. A later restore
-//! of the sender voids what was learned so far.
+//! of the sender voids the responses received until then.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -18,18 +18,19 @@ use crate::directory::Claim;
 use crate::id::{Epoch, Lineage, MigrationId, SectionId, Seq, SetId};
 use crate::limits;
 
-/// A claim that is a record of a set, with all that brings the section to the claimed set.
+/// A claim from the record of a set, with all facts that are needed to bring the section to the claimed set.
 ///
-/// Ordered by the claim. Of two that claim the same, the one of the newer lineage and the higher ceiling is newer.
+/// Ordered by the claim. If two claims are equal, the claim with the newer lineage, and then with the higher ceiling,
+/// is newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordClaim {
-    /// The set of the section, and since which epoch.
+    /// The set of the section, and the epoch since which it has the section.
     pub claim: Claim,
-    /// The lineage of that set for which the section departed, or in which it stated that it has it.
+    /// The lineage of that set for which the section departed, or in which the set stated that it has the section.
     pub lineage: Lineage,
     /// The ceiling.
     pub max_seq: Seq,
-    /// The migration that brought the section there and can still be rolled back; 0: none.
+    /// The migration that brought the section there and can still be rolled back; 0 for none.
     pub migration: MigrationId,
 }
 
@@ -40,47 +41,47 @@ pub struct FenceResponse {
     pub set: SetId,
     /// Its lineage.
     pub lineage: Lineage,
-    /// The lineage of the restored set that its log has fenced: that of the request.
+    /// The restored set's lineage that its log has fenced, which is the lineage in the request.
     pub fenced: Lineage,
     /// The first section of the page.
     pub first: SectionId,
-    /// The first section of the next page; `None`: this is the last one.
+    /// The first section of the next page; `None`: this is the last page.
     pub next: Option<SectionId>,
-    /// The claims, in order of section, at most [`limits::MAX_MOVES`]. Those since epoch 0 are left out: no record is
-    /// older.
+    /// The claims, in order of section, at most [`limits::MAX_MOVES`]. Claims since epoch 0 are left out, because no
+    /// record is older.
     pub records: Vec<(SectionId, RecordClaim)>,
-    /// The other sets that it knows: the restored set requests their responses, too.
+    /// The other sets that it knows: the restored set requests their responses as well.
     pub sets: Vec<SetId>,
-    /// Whether it takes no more sections: the backup may lack that.
+    /// Whether it takes no more sections, which the backup may lack.
     pub closing: bool,
-    /// The longest time that a session of the sender may serve without its store, at most [`limits::MAX_LEASE_WAIT`]:
-    /// an owner there may have a lease on a section that neither store knows any more. 0 from a release before.
+    /// The longest time that a session of the sender may serve without its store, at most [`limits::MAX_LEASE_WAIT`],
+    /// because an owner there may have a lease on a section that neither store knows any more. 0 from an earlier
+    /// release.
     pub wait: Duration,
-    /// The closing sets whose final records are among those of the sender, each with the lineage that they are of, at
-    /// most
-    /// [`limits::MAX_SETS`]: they need not respond themselves.
+    /// The closing sets whose final records are among the records of the sender, each with the lineage of its records,
+    /// at most [`limits::MAX_SETS`]: they need not respond themselves.
     pub inherited: Vec<(SetId, Lineage)>,
 }
 
-/// What a set in quarantine has learned.
+/// Facts that a set in quarantine has learned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The longest time after the restore that a session of an older lineage, or of another set that responded, may
     /// serve.
     pub wait: Duration,
-    /// The sets that the backup knew as closed: all that they had sent was here before it was made. No other set is
-    /// left out, whatever is learned of it now.
+    /// The sets that the backup knew as closed: all sections that they had sent had arrived before it was made. No
+    /// other set is left out, even if this set learns now that it is closed.
     pub closed: BTreeSet<SetId>,
-    /// By set, the first section that its response does not cover yet; `None`: it is complete.
+    /// By set, the first section that its response does not cover yet; `None`: the response is complete.
     pub responses: BTreeMap<SetId, Option<SectionId>>,
-    /// The closed sets whose records are among the responses, with the newest lineage that they are of.
+    /// The closed sets whose records are among the responses, with the newest lineage of these records.
     pub inherited: BTreeMap<SetId, Lineage>,
-    /// The newest claim of each section in the responses, where it is newer than the record here was.
+    /// The newest claim of each section in the responses, if it is newer than the record here was.
     pub claims: BTreeMap<SectionId, RecordClaim>,
 }
 
 impl State {
-    /// A page of this set's response to a fence. Any member whose applied state has the fence may send it.
+    /// Returns a page of this set's response to a fence. Any member whose applied state has the fence may send it.
     ///
     /// # Errors
     /// [`SetRefusal::FenceNotApplied`]: this state does not have the fence yet. [`SetRefusal::OldLineage`]: the request
@@ -106,7 +107,7 @@ impl State {
         Ok(FenceResponse { fenced: lineage, ..self.records_page(own, first, to) })
     }
 
-    /// A page of this set's final records, for the sets that inherit them.
+    /// Returns a page of this set's final records, for the sets that inherit them.
     ///
     /// # Errors
     /// [`SetRefusal::NotClosing`]: its records may change. [`SetRefusal::BadRuns`]: the layout has no such section.
@@ -133,7 +134,8 @@ impl State {
         FenceResponse { set: own, lineage, fenced, first, next, records, sets, closing, wait, inherited }
     }
 
-    /// The longest time that a session of this set, of any of its lineages, may serve without hearing of its store.
+    /// Returns the longest time that a session of this set, of any of its lineages, may serve without a response of its
+    /// store.
     pub(super) fn longest_session(&self) -> Duration {
         let terms = self.terms();
         let leases = self.nodes.iter().map(|node| terms.wait_for(node.lease));
@@ -152,30 +154,30 @@ impl State {
         (claim.since > Epoch(0)).then_some(RecordClaim { claim, lineage, max_seq, migration })
     }
 
-    /// Whether the set was restored and serves nothing yet.
+    /// Returns whether the set was restored and serves nothing yet.
     #[must_use]
     pub fn is_quarantined(&self) -> bool {
         self.recovery.is_some()
     }
 
-    /// How long a quarantine lasts at least, counted from the last change of [`State::quarantine_lineages`]; `None`
-    /// when there is none.
+    /// Returns how long a quarantine lasts at least, counted from the last change of [`State::quarantine_lineages`];
+    /// `None` outside of quarantine.
     #[must_use]
     pub fn quarantine_wait(&self) -> Option<Duration> {
         self.recovery.as_ref().map(|recovery| recovery.wait)
     }
 
-    /// This set's lineage, and the newest known ones of the others. The wait of a quarantine begins again when one of
-    /// them is newer: an owner of that set's older lineage may have a lease, on a section that its restored store has
-    /// not.
+    /// Returns this set's lineage, and the newest known lineages of the other sets. The wait of a quarantine begins
+    /// again when any of them is newer, because an owner of the older lineage may have a lease on a section that the
+    /// restored store lacks.
     #[must_use]
     pub fn quarantine_lineages(&self) -> (Lineage, BTreeMap<SetId, Lineage>) {
         (self.lineage, self.sets.iter().map(|(set, peer)| (*set, peer.fenced)).collect())
     }
 
-    /// The sets whose responses are not complete, each with the first section to request; none outside of quarantine. A
-    /// set that the backup knew as closed is not awaited, nor is one whose final records are here or in the responses
-    /// of others: it may be gone.
+    /// Returns the sets whose responses are not complete, each with the first section to request; none outside of
+    /// quarantine. Not awaited are sets that the backup knew as closed, and sets whose final records are here or in the
+    /// responses of other sets, because they may be gone.
     pub fn awaited_responses(&self) -> impl Iterator<Item = (SetId, SectionId)> {
         let awaited = |recovery: &Recovery, set: &SetId| match recovery.responses.get(set) {
             None => Some(SectionId(0)),
@@ -204,7 +206,7 @@ impl State {
         if self.recovery.is_none() {
             return Ok(false);
         }
-        // An entry that fenced its older lineages may be lost with what came after the backup.
+        // The entry that fenced its older lineages may be among the entries lost since the backup.
         self.fence_set(*set, *lineage)?;
         self.peer_set(*set)?.closing |= closing;
         for other in sets.iter().filter(|other| **other != own) {
@@ -230,9 +232,9 @@ impl State {
         Ok(true)
     }
 
-    /// A set is of a newer lineage than the one that responded.
+    /// Voids the responses if a set that responded now has a newer lineage than its response.
     pub(super) fn void_responses(&mut self, set: SetId) {
-        // Claims are not kept by set: all responses are requested again.
+        // Claims are not kept by set, so all responses are requested again.
         if let Some(recovery) = &mut self.recovery
             && recovery.responses.contains_key(&set)
         {
@@ -244,7 +246,7 @@ impl State {
 }
 
 impl FenceResponse {
-    /// Whether a set that keeps the rules can have sent it.
+    /// Returns whether a set that keeps the rules can have sent this response.
     pub(super) fn is_sound(&self, sections: usize) -> bool {
         let end = self.next.map_or(sections, |next| next.0 as usize);
         let is_of_page = |section: SectionId| section >= self.first && (section.0 as usize) < end;

@@ -1,12 +1,13 @@
-//! A set that continues from a backup: another lineage, in quarantine until all other sets have fenced the one before.
+//! A set that continues from a backup begins another lineage, in quarantine until all other sets have fenced the
+//! lineages before.
 //!
-//! The backup does not have what was committed after it: sections that left since, ceilings that were raised since,
-//! incarnations that began since. So nothing of it is served, nothing departs from it, and no process of the earlier
+//! The backup lacks everything that was committed after it: departures of sections, raises of ceilings, and
+//! registrations of incarnations. So no section of it is served, none departs from it, and no process of the earlier
 //! lineage is known, until the other sets have responded under an entry of their logs. A response without the fence
-//! would not do: an arrival of the earlier lineage could still be under way to the set that responded.
+//! would not be enough, because an arrival of the earlier lineage could still be on its way to the set that responded.
 //!
-//! A section that a response shows to be elsewhere gets a tombstone, whatever its record was: should that set be
-//! restored too, the tombstone may be all that brings the section back to it.
+//! A section that a response shows to be elsewhere gets a tombstone, regardless of its record here: if that set is
+//! restored too, the tombstone may be the only record that brings the section back to it.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -19,14 +20,15 @@ use crate::id::{HandoverId, Incarnation, Lineage, RouteVersion, SectionId, SetId
 use crate::limits;
 
 impl State {
-    /// Begins a lineage from this state, which is that of a backup.
+    /// Begins a lineage from this state, which is the state in a backup.
     ///
-    /// Its count is to be above that of every lineage that a set of the cluster knows, of this set and of the others:
-    /// the margins rest on it. The others refuse a fence that counts less than they know.
+    /// The lineage's count must be above the count of every lineage that a set of the cluster knows, of this set and of
+    /// the others, because the margins are multiplied by it. The other sets refuse a fence that counts less than they
+    /// know.
     ///
     /// # Errors
-    /// [`SetRefusal::TooFewRestores`]: a lineage that the backup knows counts more, or its own as many.
-    /// [`SetRefusal::OtherLineage`]: the count is above [`limits::MAX_RESTORES`].
+    /// [`SetRefusal::TooFewRestores`] if a lineage that the backup knows counts more, or its own lineage counts as
+    /// many. [`SetRefusal::OtherLineage`] if the count is above [`limits::MAX_RESTORES`].
     pub fn restore(&mut self, lineage: Lineage) -> Result<(), CommandRefusal> {
         let backup = self.lineage;
         let least = self.least_restores();
@@ -37,7 +39,7 @@ impl State {
             return Err(SetRefusal::OtherLineage { current: backup, given: lineage }.into());
         }
         let wait = self.longest_session();
-        // Of the backup: what a set in quarantine has learned since does not count.
+        // Only the backup counts here, not the facts that a set in quarantine has learned since.
         let closed = match self.recovery.take() {
             Some(before) => before.closed,
             None => self.closed_sets(),
@@ -48,7 +50,7 @@ impl State {
         }
         self.lineage = lineage;
         self.loss = None;
-        // Processes have seen commands that the backup lacks: less than 2^32 for each restore.
+        // Processes have seen commands that the backup lacks: less than 2^32 of them for each restore.
         let restores = lineage.restores() - backup.restores();
         self.revision.0 = self.revision.0.saturating_add(u64::from(restores) << 32);
         // Copies of the table have versions that the backup does not know.
@@ -65,15 +67,15 @@ impl State {
         for migration in self.migrations.values_mut().filter(|one| one.phase == Phase::Open) {
             migration.phase = match migration.scope {
                 Scope::Runs(_) => Phase::RolledBack { noted: false },
-                // What returned stays where it returned to.
+                // The sections that returned stay in the set that they returned to.
                 Scope::Return { .. } => Phase::Completed { noted: false },
             };
         }
         Ok(())
     }
 
-    /// The least count of the next lineage, as far as this log knows. Another set may need more, which its refusal of
-    /// the fence states.
+    /// Returns the least count of the next lineage, as far as this log knows. Another set may need a higher count,
+    /// which its refusal of the fence states.
     #[must_use]
     pub fn least_restores(&self) -> u32 {
         match self.rules {
@@ -85,14 +87,14 @@ impl State {
         }
     }
 
-    /// The highest count of a restore that this log knows, of any set.
+    /// Returns the highest count of a restore that this log knows, of any set.
     #[must_use]
     pub fn most_restores(&self) -> u32 {
         let forgotten = self.fences.values().map(|fenced| fenced.restores());
         self.sets.values().map(PeerSet::restores).chain(forgotten).fold(self.lineage.restores(), Ord::max)
     }
 
-    /// The sets that state that they are closed.
+    /// Returns the sets that state that they are closed.
     fn closed_sets(&self) -> BTreeSet<SetId> {
         let is_closed = |peer: &PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.closing == Closing::Closed);
         self.sets.iter().filter(|(_, peer)| is_closed(peer)).map(|(set, _)| *set).collect()
@@ -136,16 +138,17 @@ impl State {
         Ok(())
     }
 
-    /// Records what another set's record states of a section, if it is newer than the record here.
+    /// Records a claim of another set's record, if it is newer than the record here.
     fn recover(&mut self, section: SectionId, stated: &RecordClaim, own: SetId, version: RouteVersion) {
         let RecordClaim { claim, lineage, max_seq, migration } = *stated;
         let Some(record) = self.sections.get(section).copied() else { return };
-        // What is resident arrived in this lineage, later than any other set could state.
+        // A resident section arrived in this lineage, later than any other set could state.
         if claim.since <= record.fence() || record.resident().is_some() {
             return;
         }
         if claim.set == own {
-            // It departed to an older lineage, and this is its arrival: the other set may never send it again.
+            // The section departed to an older lineage of this set. It arrives now, because the other set may never
+            // send it again.
             let (epoch, handover_id, incarnation) = (claim.since, HandoverId(0), Incarnation(0));
             let one = Arriving { section, epoch, max_seq, handover_id, node: None, incarnation, migration };
             if lineage == self.lineage {
@@ -161,7 +164,8 @@ impl State {
             handover_id: HandoverId(0),
             max_seq: max_seq.max(record.max_seq()),
             by: migration,
-            // The set that departed it may have been restored as well: sent until the home has noted it.
+            // The set from which it departed may have been restored as well, so the arrival is sent until the section's
+            // set has noted it.
             arrived: false,
             routed: version,
         };
@@ -169,8 +173,7 @@ impl State {
         self.claim(section, claim.since, claim.set);
     }
 
-    /// Makes a section resident that no set has a newer record of, under an epoch and a ceiling above all that was
-    /// lost.
+    /// Makes a section resident of which no set has a newer record, under an epoch and a ceiling above all lost ones.
     fn come_home(&mut self, section: SectionId, quarantine: &Quarantine, own: SetId, version: RouteVersion) {
         let Some((epoch, max_seq)) = self.restored(quarantine.epoch, quarantine.max_seq) else { return };
         let residence = Residence {

@@ -1,4 +1,4 @@
-//! Restores: the content of a response to a fence, the end of a quarantine, and refusals of an older lineage.
+//! Tests of restores: the content of a response to a fence, the end of a quarantine, and refusals of an older lineage.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,15 +9,15 @@ const OWN: SetId = SetId(1);
 const OTHER: SetId = SetId(2);
 const FIRST: Lineage = Lineage(1 << 32);
 const SECOND: Lineage = Lineage(2 << 32);
-/// More than fit a page.
+/// More sections than fit a page.
 const SECTIONS: u32 = limits::MAX_MOVES as u32 + 500;
 
-/// Facts of a set about itself before its first restore.
+/// Returns facts of a set about itself before its first restore.
 fn facts(id: SetId) -> SetFacts {
     SetFacts { id, revision: Revision(1), name: alloc::format!("s{id}"), ..SetFacts::default() }
 }
 
-/// A set that has all sections, or none, and knows no other one.
+/// Creates a set that has all sections, or none, and knows no other set.
 fn set(id: SetId) -> State {
     let mut state = State::default();
     let layout = Layout::new(0..u64::from(SECTIONS), 1).unwrap();
@@ -58,7 +58,7 @@ fn end(state: &mut State) -> Result<(), CommandRefusal> {
     outcome
 }
 
-/// A response of the other set without records.
+/// Returns a response of the other set without records.
 fn empty_page(lineage: Lineage) -> FenceResponse {
     let (first, next) = (SectionId(0), None);
     FenceResponse {
@@ -80,7 +80,7 @@ fn claim(since: u64, set: SetId, lineage: Lineage, max_seq: u64) -> RecordClaim 
     RecordClaim { claim, lineage, max_seq, migration: MigrationId(0) }
 }
 
-/// All sections of the first set, restored, and the second one, which has fenced its older lineage.
+/// Returns a restored set that has all sections, and another set, which has fenced its older lineage.
 fn restored() -> (State, State) {
     let (mut own, mut other) = (set(OWN), set(OTHER));
     know(&mut own, OTHER);
@@ -129,7 +129,7 @@ fn a_set_that_a_response_names_is_awaited_too() {
     assert_eq!(end(&mut own), Ok(()));
 }
 
-/// A response of before a restore may show a residence that is gone.
+/// A response from before a restore may show a residence that is gone.
 #[test]
 fn a_restore_of_a_set_voids_its_response() {
     let (mut own, _) = restored();
@@ -176,7 +176,8 @@ fn a_response_that_no_set_can_have_sent_is_refused() {
     assert_eq!(other.fence_response(OWN, Lineage(0), SectionId(0)), Err(over.into()));
 }
 
-/// Margins are counted by restores: two lineages of one count would allocate the same numbers.
+/// Margins are multiplied by the count of restores, so two lineages with the same count would allocate the same
+/// numbers.
 #[test]
 fn a_lineage_of_the_same_count_is_not_newer() {
     let (_, mut other) = restored();
@@ -215,7 +216,7 @@ fn a_session_of_an_older_lineage_is_refused() {
     assert!(matches!(state.apply(&Command::Depart(depart)), Answer::Departed(Err(_))));
     let registration = Registration { follows: older, ..Registration::new("a", "a:1", 77) };
     assert!(matches!(state.apply(&Command::Register(registration)), Answer::Registered(Err(_))));
-    // A second restore, of the state in quarantine, has sessions above those.
+    // A second restore, of the state in quarantine, has sessions above those of the first restore.
     state.restore(SECOND).unwrap();
     assert_eq!(register(&mut state, Incarnation(SECOND.first_number())), Incarnation((2 << 32) + 1));
 }
@@ -251,7 +252,7 @@ fn the_tombstone_of_what_was_quarantined_brings_the_section_back() {
     other.sections.put(section, SectionRecord::Resident(residence));
     assert_eq!(learn(&mut own, &other.fence_response(OWN, FIRST, section).unwrap()), Ok(true));
     assert_eq!(end(&mut own), Ok(()));
-    // The other set has lost the arrival, and the first one its own tombstone.
+    // The other set has lost the arrival, and the first set has lost its own tombstone.
     let mut other = backup;
     fence(&mut other, OWN, FIRST).unwrap();
     let low = |given| SetRefusal::TooFewRestores { given, least: 2 };
@@ -286,8 +287,8 @@ fn a_lineage_that_is_too_low_is_followed_by_a_newer_one() {
     assert_eq!(fence(&mut other, OWN, SECOND), Ok(()));
     let refusal = SetRefusal::TooFewRestores { given: FIRST, least: 2 };
     assert_eq!(fence(&mut own, OTHER, FIRST), Err(refusal.into()));
-    // As many would be enough for the first set, which has served nothing of its lineage. The log of this one cannot
-    // know.
+    // The same count would be enough for the first set, which has served nothing of its lineage. The log of this set
+    // cannot know that.
     let as_many = other.apply(&Command::BeginLineage(BeginLineage { lineage: Lineage(SECOND.0 + 7) }));
     let low = SetRefusal::TooFewRestores { given: Lineage(SECOND.0 + 7), least: 3 };
     assert_eq!(as_many, Answer::LineageBegun(Err(low.into())));
@@ -303,7 +304,7 @@ fn a_lineage_that_is_too_low_is_followed_by_a_newer_one() {
     assert_eq!(own.fence_response(OTHER, lineage, SectionId(0)), Err(missing.into()));
     assert_eq!(fence(&mut own, OTHER, lineage), Ok(()));
     assert_eq!(end(&mut own), Ok(()));
-    // A new one would have to count more by now.
+    // A new fence would have to count more by now.
     assert_eq!(fence(&mut own, OTHER, lineage), Ok(()), "a repeat");
     assert!(own.fence_response(OTHER, lineage, SectionId(0)).is_ok());
     let begun = own.apply(&Command::BeginLineage(BeginLineage { lineage: Lineage(9 << 32) }));

@@ -1,24 +1,25 @@
 //! The rules by which a group applies its commands.
 //!
-//! Members of two releases apply the same entries while a group is upgraded, so a rule that changes what an entry does
-//! holds from the entry on that raises the group's format, on all members alike.
+//! Members of two releases apply the same entries while a group is upgraded. So a rule that changes the effect of an
+//! entry takes effect with the entry that raises the group's format, on all members alike.
 
-/// The rules of a group.
+/// The rules of a group. Each variant adds to the rules before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rules {
-    /// Those of formats up to 7.
+    /// The rules of formats up to 7.
     Seven,
-    /// Counts of restores are compared with those of all sets, and what a neighbour states is bounded: since format 8.
+    /// Since format 8: counts of restores are compared with the counts of all sets, and the statements of other sets
+    /// are bounded.
     Eight,
-    /// And no section is handed to a node that is about to exit: since format 9.
+    /// Since format 9: no section is handed to a node that is about to exit.
     Nine,
-    /// And a closing set ends a migration with the sections that have departed: since format 10.
+    /// Since format 10: a closing set ends a migration with the sections that have departed.
     #[default]
     Ten,
 }
 
 impl Rules {
-    /// The rules of a group with this format.
+    /// Returns the rules of a group with this format.
     #[must_use]
     pub fn of_format(format: u16) -> Rules {
         match format {

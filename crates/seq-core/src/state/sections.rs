@@ -1,6 +1,7 @@
-//! The records of all sections of the layout, in pages that exist once one of their sections was in the set.
+//! The records of all sections of the layout, in pages that exist once any of their sections was in the set.
 //!
-//! A set of a large cluster has few of its sections, mostly in runs: the others take a pointer for each page.
+//! A set of a large cluster has few of the cluster's sections, mostly in runs; the other sections take a pointer for
+//! each page.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,13 +9,14 @@ use alloc::vec::Vec;
 use super::record::{Residence, SectionRecord};
 use crate::id::{RouteVersion, SectionId};
 
-/// Sections in a page: 20 KiB of records, and the pages of the largest layout are 4,096.
+/// Sections in a page. A page has 20 KiB of records, and the largest layout has 4,096 pages.
 const PAGE: usize = 256;
 
-/// Neighbouring sections.
+/// The records of neighbouring sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Page {
-    /// The newest [`SectionRecord::routed`]: what changed since a later version is in other pages.
+    /// The newest [`SectionRecord::routed`] of the page: a page with an older value has no change since a given
+    /// version.
     newest: RouteVersion,
     records: [SectionRecord; PAGE],
 }
@@ -26,33 +28,34 @@ static NEVER: SectionRecord = SectionRecord::Never;
 pub struct SectionRecords {
     /// Number of sections.
     sections: u32,
-    /// `None`: every section of the page is [`SectionRecord::Never`]. Records past the last section are, too.
+    /// The pages; in a page that is `None` every section is [`SectionRecord::Never`], as are records past the last
+    /// section.
     pages: Vec<Option<Box<Page>>>,
     /// Number of tombstones that are not confirmed.
     unconfirmed: u32,
 }
 
 impl SectionRecords {
-    /// The records of this many sections, none of which was ever in the set.
+    /// Creates the records of this many sections, none of which was ever in the set.
     #[must_use]
     pub fn new(sections: u32) -> SectionRecords {
         let pages = (sections as usize).div_ceil(PAGE);
         SectionRecords { sections, pages: (0..pages).map(|_| None).collect(), unconfirmed: 0 }
     }
 
-    /// Number of sections of the layout.
+    /// Returns the number of sections of the layout.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sections as usize
     }
 
-    /// Whether there is no layout yet.
+    /// Returns whether there is no layout yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sections == 0
     }
 
-    /// The record of a section. `None` when the layout has no such section.
+    /// Returns the record of a section; `None` if the layout has no such section.
     #[inline]
     #[must_use]
     pub fn get(&self, section: SectionId) -> Option<&SectionRecord> {
@@ -63,14 +66,14 @@ impl SectionRecords {
         Some(self.pages[index / PAGE].as_ref().map_or(&NEVER, |page| &page.records[index % PAGE]))
     }
 
-    /// The record of a section that is in the set.
+    /// Returns the residence of a section that is in the set.
     #[inline]
     #[must_use]
     pub fn resident(&self, section: SectionId) -> Option<&Residence> {
         self.get(section)?.resident()
     }
 
-    /// Replaces a record, whatever it was: for decoding a state, and for damage that tests make.
+    /// Replaces any record without a check: for decoding a state, and for damage that tests make.
     ///
     /// # Panics
     /// When the layout has no such section.
@@ -78,7 +81,8 @@ impl SectionRecords {
         self.change(section, |current| *current = record);
     }
 
-    /// The only way a record changes, but for a residence that goes on: see [`SectionRecord::advance`].
+    /// Changes a record. All changes go through this method, except those of a residence that continues: see
+    /// [`SectionRecord::advance`].
     ///
     /// # Panics
     /// When the layout has no such section, and as [`SectionRecord::advance`].
@@ -86,13 +90,13 @@ impl SectionRecords {
         self.change(section, |current| current.advance(next));
     }
 
-    /// Number of sections that departed and that another set is not known to have.
+    /// Returns the number of sections that departed and that the other set is not known to have.
     #[must_use]
     pub fn unconfirmed(&self) -> u32 {
         self.unconfirmed
     }
 
-    /// Changes a record. Makes the page of the section where there is none.
+    /// Changes a record, and creates the page of the section if it does not exist.
     fn change(&mut self, section: SectionId, change: impl FnOnce(&mut SectionRecord)) {
         assert!(section.0 < self.sections, "the layout has no section {section}");
         let index = section.0 as usize;
@@ -106,10 +110,10 @@ impl SectionRecords {
         self.unconfirmed = self.unconfirmed + u32::from(after) - u32::from(before);
     }
 
-    /// A section that is in the set, for changes other than of its owner.
+    /// Returns the residence of a section that is in the set, for any change except of its owner.
     #[inline]
     pub(super) fn resident_mut(&mut self, section: SectionId) -> Option<&mut Residence> {
-        // Without making a page: a section of a page that does not exist is not here.
+        // No page is created: a section of a page that does not exist is not here.
         let index = section.0 as usize;
         match self.pages.get_mut(index / PAGE)?.as_mut()?.records.get_mut(index % PAGE)? {
             SectionRecord::Resident(residence) => Some(residence),
@@ -117,18 +121,18 @@ impl SectionRecords {
         }
     }
 
-    /// The records of the sections that were ever in the set, in order of section.
+    /// Returns the records of the sections that were ever in the set, in order of section.
     pub fn known(&self) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
         self.known_from(SectionId(0))
     }
 
-    /// The same, from a section on.
+    /// Returns the records of the sections that were ever in the set, from a section on.
     pub(super) fn known_from(&self, from: SectionId) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
         let skipped = (from.0 as usize / PAGE).min(self.pages.len());
         self.records(skipped, |_| true).filter(move |(section, _)| *section >= from)
     }
 
-    /// The records whose route changed after a version, in order of section.
+    /// Returns the records whose route changed after a version, in order of section.
     pub fn changed(&self, since: RouteVersion) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
         let records = self.records(0, move |page| page.newest > since);
         records.filter(move |(_, record)| record.routed() > since)
@@ -142,7 +146,7 @@ impl SectionRecords {
         records.filter(|(_, record)| **record != SectionRecord::Never)
     }
 
-    /// The sections that are in the set, in order.
+    /// Returns the sections that are in the set, in order.
     pub fn residents(&self) -> impl Iterator<Item = (SectionId, &Residence)> {
         self.known().filter_map(|(section, record)| Some((section, record.resident()?)))
     }
@@ -154,7 +158,7 @@ impl SectionRecords {
         })
     }
 
-    /// Bytes of memory that the records take.
+    /// Returns the bytes of memory that the records take.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let pages = self.pages.iter().flatten().count();

@@ -1,7 +1,7 @@
 //! Commands that move sections between sets.
 //!
-//! What one set's log takes from another is a fact that stays true: a section departed, it arrived, an older lineage is
-//! over. So it does not matter which member sent it, how late it comes, and how often.
+//! A set's log takes only facts from another set's log, and these facts stay true: a section departed, it arrived, an
+//! older lineage is over. So it does not matter which member sent a fact, how late it comes, and how often.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ use crate::plan::Fingerprint;
 /// Begins a migration, if everything that its plan rests on still holds. The sections need not have owners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartMigration {
-    /// Drawn at random for the plan, not 0. The same id again is the same migration.
+    /// Id of the migration, drawn at random for the plan, not 0. The same id again is the same migration.
     pub id: MigrationId,
     /// The set that the sections migrate to.
     pub to: SetId,
@@ -30,31 +30,32 @@ pub struct StartMigration {
     pub layout_id: LayoutId,
     /// The sections, in order, not overlapping, at most [`limits::MAX_RUNS`] runs.
     pub runs: Vec<SectionRun>,
-    /// How fast it goes.
+    /// Speed of the migration.
     pub pace: Pace,
-    /// [`State::fingerprint`](super::State::fingerprint) when it was planned.
+    /// Value of [`State::fingerprint`](super::State::fingerprint) when the migration was planned.
     pub fingerprint: Fingerprint,
 }
 
-/// Changes how fast a migration goes.
+/// Changes the pace of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetPace {
     /// The migration.
     pub id: MigrationId,
-    /// The pace from now on.
+    /// The new pace.
     pub pace: Pace,
 }
 
-/// Sends a section to another set: the point of no return of its move. Its owner, which has frozen it, requests it.
+/// Sends a section to another set: the point of no return of its move. The section's owner, which has frozen it, sends
+/// the request.
 ///
-/// Every reason to refuse it is permanent, so a refused one never takes effect later. The owner may serve again only
-/// after [`SetRefusal::MigrationOver`] or
-/// [`SetRefusal::SetClosing`]: then it owns the section still.
+/// Every reason to refuse it is permanent, so a refused departure never takes effect later. The owner may serve again
+/// only after [`SetRefusal::MigrationOver`] or [`SetRefusal::SetClosing`], because in these cases it still owns the
+/// section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depart {
     /// The section.
     pub section: SectionId,
-    /// The ownership that ends.
+    /// Epoch of the ownership that ends.
     pub epoch: Epoch,
     /// The owner.
     pub from: NodeId,
@@ -62,32 +63,32 @@ pub struct Depart {
     pub incarnation: Incarnation,
     /// The set, and the next owner in it, which holds a copy of the frozen section.
     pub to: Destination,
-    /// Number of the attempt, not 0; identifies the copy.
+    /// Number of the handover attempt, not 0; it identifies the copy.
     pub handover_id: HandoverId,
-    /// The migration that it is part of.
+    /// The migration that the departure is part of.
     pub migration: MigrationId,
 }
 
-/// Sends a section without a living owner to another set. Applied only if the record is still the one that the proposer
-/// read, as [`Reassign`](super::Reassign) is.
+/// Sends a section without a living owner to another set. Applied only if the record is still as the proposer read it,
+/// like [`Reassign`](super::Reassign).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DepartSilent {
     /// The section.
     pub section: SectionId,
     /// Its epoch as the proposer read it.
     pub expected: Epoch,
-    /// The liveness counter of its owner as the proposer read it; `None` where it had no owner, or an incarnation that
+    /// The liveness counter of its owner as the proposer read it; `None` if it had no owner, or its owner's incarnation
     /// was over.
     pub liveness: Option<Liveness>,
     /// The set.
     pub to: SetId,
     /// Its lineage.
     pub lineage: Lineage,
-    /// The migration that it is part of.
+    /// The migration that the departure is part of.
     pub migration: MigrationId,
 }
 
-/// Sections that departed from another set to this one.
+/// Sections that departed from another set to this set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrive {
     /// The set that they departed from.
@@ -111,45 +112,46 @@ pub struct Arriving {
     pub epoch: Epoch,
     /// The ceiling when it departed.
     pub max_seq: Seq,
-    /// The attempt whose copy the owner may start from; 0: none.
+    /// The handover attempt whose copy the owner may start from; 0 for none.
     pub handover_id: HandoverId,
     /// The owner that holds the copy; `None`: none.
     pub node: Option<NodeId>,
     /// Its incarnation.
     pub incarnation: Incarnation,
-    /// The migration that it is part of.
+    /// The migration that the departure is part of.
     pub migration: MigrationId,
 }
 
-/// What became of a section that departed to this set.
+/// Outcome for a section that departed to this set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It is here, by this command or by one before.
+    /// The section is here, by this command or by an earlier command.
     Arrived,
-    /// It was here, and this set's log is past that epoch.
+    /// The section was here, and this set's log is past that epoch.
     Past,
-    /// It departed to an earlier lineage of this set, and other sets are still asked whether that one sent it on. Send
-    /// it again.
+    /// The section departed to an earlier lineage of this set, and other sets have yet to respond whether that lineage
+    /// sent it on. The departure must be sent again.
     Waits,
-    /// No set that keeps the rules sends this: the section is here under an earlier epoch, or an epoch or ceiling is
-    /// out of range. Nothing changed.
+    /// No set that keeps the rules sends this section: it is here under an earlier epoch, or an epoch or ceiling is out
+    /// of range. Nothing changed.
     Refused,
 }
 
-/// What another set's log has of what this one sent. Changes nothing but what is sent again.
+/// Sections and ends of migrations that another set's log has received from this set. They need not be sent again;
+/// nothing else changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// The other set.
     pub at: SetId,
     /// Its lineage when it responded.
     pub lineage: Lineage,
-    /// Sections that arrived, or are past, with the epoch of the departure.
+    /// Sections that arrived, or that the other log is past, with the epoch of the departure.
     pub sections: Vec<(SectionId, Epoch)>,
-    /// Migrations whose end it has: the return of all sections, or that it is complete.
+    /// Migrations whose end it has: their completion, or the return of all their sections.
     pub ended: Vec<MigrationId>,
 }
 
-/// A set was restored from a backup: nothing of an older lineage of it is accepted any more, for good.
+/// Fences a set that was restored from a backup: nothing of an older lineage of it is accepted any more, permanently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// The set.
@@ -158,21 +160,21 @@ pub struct Fence {
     pub lineage: Lineage,
 }
 
-/// Ends a migration, for good: no section departs under it any more, and those that did are to return. A closing set
-/// takes none back: there the migration is complete with the sections that have departed.
+/// Ends a migration permanently: no section departs under it any more, and the sections that departed are to return. A
+/// closing set takes no sections back: in it, the migration is complete with the sections that have departed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rollback {
     /// The migration.
     pub id: MigrationId,
 }
 
-/// Ends a migration of which every section arrived, for good: it cannot be rolled back. In the log of the set that the
-/// sections came to: nothing returns by it.
+/// Ends a migration permanently after every section has arrived: it cannot be rolled back any more. In the log of the
+/// set that the sections came to, no section returns by it any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Complete {
     /// The migration.
     pub id: MigrationId,
-    /// The other set that it began in; `None`: it began here.
+    /// The other set in which the migration began; `None`: it began here.
     pub by: Option<SetId>,
 }
 
@@ -181,56 +183,57 @@ pub struct Complete {
 pub struct StartReturn {
     /// The migration that was rolled back.
     pub of: MigrationId,
-    /// The set that it came from.
+    /// The set that the sections came from.
     pub to: SetId,
-    /// Id of the return, not 0. Where it has begun already, the first one's counts.
+    /// Id of the return, not 0. If the return has begun already, the id of the first request counts.
     pub id: MigrationId,
-    /// How fast it goes.
+    /// Speed of the return.
     pub pace: Pace,
-    /// Whether every section that departed has arrived, so that no more come by that migration.
+    /// Whether every section that departed by that migration has arrived, so that no more can come by it.
     pub settled: bool,
 }
 
 /// Claims and facts that another set stated. They route requests and change no record.
 ///
-/// A set speaks for itself: its facts are its own, and it claims the sections that this log knows to be in it, or that
-/// nothing is known of. So a set can send its own sections elsewhere, and no others.
+/// Each set makes statements about itself only: it states its own facts, and it claims sections that this log knows to
+/// be in it, or whose set is not known. So a set can send its own sections elsewhere, and no others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnDirectory {
-    /// The set that stated them, which the proposer has asked itself. `None` where a release before learned them from
-    /// any set: only [`Rules::Seven`](super::Rules) accepts that.
+    /// The set that stated them, from which the proposer has read them. `None` if an earlier release learned them from
+    /// any set, which only [`Rules::Seven`](super::Rules) accepts.
     pub from: Option<SetId>,
     /// The claims, at most [`limits::MAX_RUNS`].
     pub claims: Vec<ClaimRun>,
-    /// What sets state of themselves: `from`, and no other.
+    /// Facts that sets state of themselves: those of `from`, and of no other set.
     pub sets: Vec<SetFacts>,
 }
 
 impl LearnDirectory {
-    /// The facts of a set, as it stated them, without claims.
+    /// Creates a command with the facts of a set, as it stated them, without claims.
     #[must_use]
     pub fn of(facts: SetFacts) -> LearnDirectory {
         LearnDirectory { from: Some(facts.id), claims: Vec::new(), sets: Vec::from([facts]) }
     }
 }
 
-/// A page of the records of a closing set, which are final. A set keeps them as tombstones of its own: when the closed
-/// set's processes are gone, a set that is restored learns from them where its sections are.
+/// A page of the final records of a closing set. A set keeps them as tombstones of its own: when the closed set's
+/// processes are gone, a restored set learns from these tombstones where its sections are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inherit(pub FenceResponse);
 
-/// Removes another set, and what it claimed, from those that this log knows: an operator states that it does not exist,
-/// or that what is known of it is wrong. A set that does exist is learned again from itself.
+/// Removes another set and its claims from this log, because an operator states that the set does not exist, or that
+/// the facts known of it are wrong. A set that does exist is learned again from its own statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forget {
     /// The set.
     pub set: SetId,
 }
 
-/// Begins a newer lineage of a set in quarantine: another set has refused its fence, because the count is too low.
+/// Begins a newer lineage of a set in quarantine, because another set has refused its fence for a count that is too
+/// low.
 ///
-/// It is a restore of the present state, in which nothing of the backup was served: its sessions end, the responses so
-/// far are void, and the wait of the quarantine begins again.
+/// It is a restore of the present state, in which no section of the backup was served: its sessions end, the responses
+/// received until then are void, and the wait of the quarantine begins again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeginLineage {
     /// The lineage, with a count as in [`SetRefusal::TooFewRestores`].
@@ -238,36 +241,36 @@ pub struct BeginLineage {
 }
 
 /// Ends the quarantine of a restored set: every other set has fenced its older lineages, and its whole response is
-/// learned. Sections that are elsewhere get tombstones, those that departed to this set arrive, the others are resident
-/// again.
+/// learned. Sections that are elsewhere get tombstones, sections that departed to this set arrive, and the others are
+/// resident again.
 ///
-/// The leader proposes it no sooner than [`State::quarantine_wait`](super::State::quarantine_wait) after the restore:
-/// until then a session of an older lineage may serve under its lease. Terms with a longer wait that were set after the
-/// backup are lost with the restore: that wait is the operator's to add.
+/// The leader proposes it no sooner than [`State::quarantine_wait`](super::State::quarantine_wait) after the restore,
+/// because until then a session of an older lineage may serve under its lease. If terms with a longer wait were set
+/// after the backup, the restore has lost them, and the operator must add that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndQuarantine {
     /// The lineage that the restore began.
     pub lineage: Lineage,
 }
 
-/// Closes this set for good: it takes no more sections. The same command again settles it once all other sets have
-/// recorded that.
+/// Closes this set permanently: it takes no more sections. The same command again completes the closing once all other
+/// sets have recorded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Close;
 
-/// Why a command between sets changed nothing.
+/// Reason why a command between sets changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetRefusal {
-    /// The command names this set as another one.
+    /// The command names this set as the other set.
     #[error("the command names this set as the other one")]
     OwnSet,
-    /// No facts of this set are known.
+    /// No facts of the set are known.
     #[error("set {set} is not known here")]
     UnknownSet {
         /// The set in the command.
         set: SetId,
     },
-    /// As many other sets are known as may be.
+    /// As many other sets are known as the limit allows.
     #[error("{} other sets are known, the most there may be", limits::MAX_SETS)]
     TooManySets,
     /// The other set takes no more sections.
@@ -276,7 +279,7 @@ pub enum SetRefusal {
         /// The set.
         set: SetId,
     },
-    /// The layout of the command's sections is another one.
+    /// The sections in the command have another layout.
     #[error("the sections are of layout {given}, not of layout {ours}")]
     OtherLayout {
         /// Hash of the whole layout here.
@@ -284,30 +287,31 @@ pub enum SetRefusal {
         /// The hash in the command.
         given: LayoutId,
     },
-    /// This set is of another lineage.
+    /// This set has another lineage.
     #[error("this set is of lineage {current}, not {given}")]
     OtherLineage {
         /// Its lineage.
         current: Lineage,
-        /// The one in the command.
+        /// The lineage in the command.
         given: Lineage,
     },
-    /// The other set was restored since.
+    /// The other set was restored since, so the lineage in the command is over.
     #[error("set {set} is of lineage {newest} by now, and {given} counts no more restores than that")]
     OldLineage {
         /// The set.
         set: SetId,
         /// Its newest lineage.
         newest: Lineage,
-        /// The one in the command.
+        /// The lineage in the command.
         given: Lineage,
     },
-    /// The lineage does not count more restores than any set of the cluster knows. [`BeginLineage`] helps.
+    /// The lineage does not count more restores than any set of the cluster knows. [`BeginLineage`] begins a lineage
+    /// with a higher count.
     #[error("lineage {given} counts too few restores, at least {least} are needed: one more than any set knows")]
     TooFewRestores {
         /// The lineage in the command.
         given: Lineage,
-        /// The count that is needed.
+        /// The least accepted count.
         least: u32,
     },
     /// The lineage counts more restores than one fence may add.
@@ -335,7 +339,7 @@ pub enum SetRefusal {
         /// The set.
         set: SetId,
     },
-    /// A set that sections are on their way to, or that a migration moves sections to, cannot be forgotten.
+    /// The set cannot be forgotten, because sections are on their way to it, or a migration moves sections to it.
     #[error("section {section} departed to set {set}, which has not confirmed that it arrived")]
     AwaitsSection {
         /// The set.
@@ -343,12 +347,12 @@ pub enum SetRefusal {
         /// The first such section.
         section: SectionId,
     },
-    /// Another set of that name is known.
+    /// Another set with that name is known.
     #[error("the name {name:?} is that of set {known} already, and set {set} states it, too")]
     NameTaken {
         /// The set that states the name.
         set: SetId,
-        /// The set that is known by it.
+        /// The set that is known under this name.
         known: SetId,
         /// The name.
         name: String,
@@ -366,15 +370,15 @@ pub enum SetRefusal {
         /// The name in the command.
         given: String,
     },
-    /// A set stated something of another one.
+    /// A set stated facts of another set.
     #[error("set {from} stated facts of set {set}: a set speaks for itself only")]
     NotOfSender {
-        /// The set that stated them.
+        /// The set that sent them.
         from: SetId,
-        /// The set that they are of.
+        /// The set that they describe.
         set: SetId,
     },
-    /// The revision is further than a set can have come since it was read last.
+    /// The revision is further ahead than the set can have come since its last known facts.
     #[error(
         "set {set} states revision {given}, and {known} is known: `seqsvr set forget` makes this set learn it anew"
     )]
@@ -386,29 +390,29 @@ pub enum SetRefusal {
         /// The revision in the command.
         given: Revision,
     },
-    /// Runs of sections that overlap, are out of order or out of range, or too many.
+    /// The runs of sections overlap, are out of order or out of range, or are too many.
     #[error("the runs of sections overlap, are out of order or out of range, or more than {}", limits::MAX_RUNS)]
     BadRuns,
-    /// What the plan of the migration rests on has changed.
+    /// A fact that the plan of the migration rests on has changed.
     #[error("the plan of migration {migration} rests on what has changed since: make another one")]
     StalePlan {
         /// The migration.
         migration: MigrationId,
     },
-    /// A set that has sections cannot be closed.
+    /// The set cannot be closed, because sections are in it.
     #[error("{sections} sections are in this set, the first one is {section}: migrate them to other sets")]
     NotEmpty {
-        /// The first of them.
+        /// The first section in the set.
         section: SectionId,
-        /// How many.
+        /// Number of sections in the set.
         sections: u32,
     },
-    /// A set to which sections may return cannot be closed.
+    /// The set cannot be closed, because sections may return to it.
     #[error("section {section} can return to this set by migration {migration}: complete that one")]
     MayReturn {
-        /// The first of them.
+        /// The first section that may return.
         section: SectionId,
-        /// The migration that it departed by.
+        /// The migration that the section departed by.
         migration: MigrationId,
     },
     /// A section of the migration is not in this set.
@@ -425,7 +429,7 @@ pub enum SetRefusal {
         /// The other migration.
         migration: MigrationId,
     },
-    /// No such migration began here, or it is another one than the command states.
+    /// No migration with this id began here, or its content differs from the command.
     #[error("migration {migration} did not begin here, or not with these sections and this set")]
     OtherMigration {
         /// The id in the command.
@@ -449,13 +453,13 @@ pub enum SetRefusal {
         /// The pace in the command.
         pace: Pace,
     },
-    /// As many migrations began here as may.
+    /// As many migrations began here as the limit allows.
     #[error("{} migrations began here, the most there may be", limits::MAX_MIGRATIONS)]
     TooManyMigrations,
     /// The set is not in quarantine.
     #[error("this set is not in quarantine")]
     NotQuarantined,
-    /// The quarantine cannot end: the response of a set to the fence is not complete.
+    /// The quarantine cannot end, because the response of a set to the fence is not complete.
     #[error("the response of set {set} to the fence is not complete")]
     NotResponded {
         /// The set.

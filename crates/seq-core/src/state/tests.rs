@@ -12,14 +12,14 @@ fn definition(name: &str) -> SetDefinition {
     SetDefinition::only(name, Layout::new(0..400, 100).unwrap())
 }
 
-/// Four sections and no nodes.
+/// Creates a set with four sections and no nodes.
 fn defined() -> State {
     let mut state = State::default();
     assert_eq!(state.apply(&Command::DefineSet(definition("dev"))), Answer::SetDefined(Ok(())));
     state
 }
 
-/// Four sections and two nodes; node 1 owns sections 0 and 1 under epoch 1, with ceilings of 100.
+/// Creates a set with four sections and two nodes; node 1 owns sections 0 and 1 under epoch 1, with ceilings of 100.
 fn served() -> State {
     let mut state = defined();
     assert_eq!(register(&mut state, "a1", 11), Ok((NodeId(1), Incarnation(1))));
@@ -33,7 +33,7 @@ fn record(state: &State, section: u32) -> Residence {
     *state.sections.resident(SectionId(section)).unwrap()
 }
 
-/// A registration that follows the newest incarnation of the name.
+/// Creates a registration that follows the newest incarnation of the name.
 fn registration(state: &State, name: &str, token: u64) -> Registration {
     let known = state.nodes.iter().find(|node| node.name == name);
     Registration {
@@ -59,7 +59,7 @@ fn apply_registration(state: &mut State, registration: Registration) -> Result<(
     }
 }
 
-/// The state but for its revision, which counts refused commands too.
+/// Returns the state without its revision, which counts refused commands too.
 fn timeless(state: &State) -> State {
     State { revision: Revision(0), ..state.clone() }
 }
@@ -73,7 +73,7 @@ fn renew(state: &mut State, (node, incarnation): (u32, u64), renew_seq: u64) -> 
     }
 }
 
-/// Raises of (section, epoch, to).
+/// Applies raises, each with its section, epoch and ceiling.
 fn raise(
     state: &mut State,
     (node, incarnation): (u32, u64),
@@ -91,14 +91,14 @@ fn raise(
     }
 }
 
-/// The liveness counter of a section's owner, as a proposer reads it now.
+/// Returns the liveness counter of a section's owner, as a proposer reads it now.
 fn liveness(state: &State, section: u32) -> Option<Liveness> {
     let record = state.sections.resident(SectionId(section))?;
     let owner = state.node(record.owner?)?;
     (owner.incarnation == record.incarnation).then_some(owner.liveness)
 }
 
-/// Changes of (section, expected epoch, new owner, its incarnation).
+/// Applies reassignments, each with its section, expected epoch, new owner and the owner's incarnation.
 fn reassign(state: &mut State, reassigns: &[(u32, u64, u32, u64)]) -> Vec<Option<Epoch>> {
     let one = |&(section, expected, to, incarnation): &(u32, u64, u32, u64)| Reassign {
         section: SectionId(section),
@@ -505,7 +505,7 @@ fn a_change_of_owner_within_an_epoch_stops_the_process() {
     record.advance(Residence { owner: Some(NodeId(1)), ..record });
 }
 
-/// The same rules without the representation: names and numbers in maps, one command at a time.
+/// The same rules in another representation: names and numbers in maps, one command at a time.
 #[derive(Default)]
 struct Twin {
     /// Incarnation, token, renewals and liveness counter, by name.
@@ -635,7 +635,7 @@ impl Twin {
     }
 }
 
-/// A result in the form of the twin's: `None` for each refusal.
+/// Returns a result in the twin's form: `None` for each refusal.
 fn plain(answer: Answer) -> Vec<Option<u64>> {
     match answer {
         Answer::SetDefined(_) | Answer::TermsSet(_) => vec![],
@@ -651,14 +651,14 @@ fn plain(answer: Answer) -> Vec<Option<u64>> {
     }
 }
 
-/// The state without liveness counters: a raise of which every part is refused counts for its node, too.
+/// Returns the state without liveness counters, because a raise counts for its node even if every part is refused.
 fn without_liveness(state: &State) -> State {
     let mut state = timeless(state);
     state.nodes.iter_mut().for_each(|node| node.liveness = Liveness(0));
     state
 }
 
-/// Commands from so small a world that most of them nearly fit the state.
+/// Generates commands from so small a world that most of them nearly fit the state.
 fn commands() -> impl Strategy<Value = Vec<Command>> {
     let node = || (1..4u32).prop_map(NodeId);
     let incarnation = || (1..4u64).prop_map(Incarnation);
@@ -667,7 +667,7 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
             let registration = registration(&State::default(), name, token);
             Command::Register(Registration { follows: Incarnation(follows), ..registration })
         });
-    // Mostly what fits, and now and then what only a broken or hostile peer sends.
+    // Values that fit, in most cases, and values that only a broken or hostile peer sends.
     let epoch = || prop_oneof![9 => 0..5u64, 1 => u64::MAX - 1..=u64::MAX];
     let section = || prop_oneof![9 => 0..5u32, 1 => Just(u32::MAX)];
     let ownership = (section(), epoch()).prop_map(|(section, epoch)| (SectionId(section), Epoch(epoch)));
@@ -748,7 +748,7 @@ proptest! {
         }
     }
 
-    /// A follower that adopts deltas, from any versions on the way, has the same routes as the store.
+    /// Checks that a follower that adopts deltas, from any versions on the way, has the same routes as the store.
     #[test]
     fn followed_deltas_are_the_whole_table(commands in commands(), asks in prop::collection::vec(any::<bool>(), 60)) {
         let mut state = defined();

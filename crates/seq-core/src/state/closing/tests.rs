@@ -12,7 +12,7 @@ use crate::state::{
 const SECTION: SectionId = SectionId(0);
 const PACE: Pace = Pace { rate: 1, max_pause: Duration::from_secs(1), paused: false };
 
-/// Two sets that know each other. The section is in the first one.
+/// Creates two sets that know each other. The section is in the first set.
 fn sets() -> [State; 2] {
     let layout = Layout::new(0..100, 100).unwrap();
     let mut sets = [State::default(), State::default()];
@@ -22,7 +22,7 @@ fn sets() -> [State; 2] {
     sets
 }
 
-/// Both learn each other's facts.
+/// Lets both sets learn each other's facts.
 fn exchange(sets: &mut [State; 2]) {
     for (from, to) in [(0, 1), (1, 0)] {
         let facts = sets[from].facts(vec![]).unwrap();
@@ -55,7 +55,7 @@ fn start(state: &mut State, id: u64, to: SetId) -> Result<MigrationId, CommandRe
     }
 }
 
-/// The section, which has no owner, departs by a migration; returns its arrival.
+/// Sends the section, which has no owner, away by a migration; returns its arrival.
 fn depart(state: &mut State, id: u64, to: SetId) -> Arrive {
     let (lineage, migration) = (Lineage(0), MigrationId(id));
     let epoch = depart_silent(state, id, to).expect("it departs");
@@ -66,7 +66,7 @@ fn depart(state: &mut State, id: u64, to: SetId) -> Arrive {
     Arrive { from, from_lineage, to_lineage, layout_id, sections: vec![one] }
 }
 
-/// Returns the epoch under which the section, which has no owner, departs; `None` where it does not.
+/// Returns the epoch under which the section, which has no owner, departs; `None` if it does not depart.
 fn depart_silent(state: &mut State, id: u64, to: SetId) -> Option<Epoch> {
     let expected = state.sections.resident(SECTION).unwrap().epoch;
     let (lineage, migration) = (Lineage(0), MigrationId(id));
@@ -84,7 +84,7 @@ fn roll_back(state: &mut State, id: u64) -> Result<(), CommandRefusal> {
     }
 }
 
-/// The arrival is applied at one set, and noted at the other.
+/// Applies the arrival at one set, and notes it at the other.
 fn arrive(sets: &mut [State; 2], from: usize, arrive: &Arrive) {
     let to = 1 - from;
     sets[to].apply(&Command::Arrive(arrive.clone()));

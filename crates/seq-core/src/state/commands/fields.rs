@@ -1,4 +1,4 @@
-//! The encoding of values in a command: numbers little-endian, in order, nothing between them.
+//! The encoding of values in a command: little-endian numbers, in order, without padding or separators.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,13 +9,13 @@ use crate::id::{
     SectionId, Seq, SetId,
 };
 
-/// A value with one encoding, and at least one byte of it. The bytes of a type never change once a released command has
-/// it.
+/// A value with exactly one encoding, of at least one byte. The encoding of a type never changes once a released
+/// command has it.
 pub trait Fields: Sized {
     /// Appends the value.
     fn put(&self, body: &mut Vec<u8>);
 
-    /// Takes a value from the front; `None` where the bytes are not those of one.
+    /// Takes a value from the front; `None` if the bytes are no encoding of a value.
     fn take(body: &mut &[u8]) -> Option<Self>;
 }
 
@@ -56,7 +56,7 @@ ids! {
     Seq SetId
 }
 
-/// 0 or 1.
+/// One byte, 0 or 1.
 impl Fields for bool {
     fn put(&self, body: &mut Vec<u8>) {
         u8::from(*self).put(body);
@@ -71,7 +71,7 @@ impl Fields for bool {
     }
 }
 
-/// Whether there is a value, and the value.
+/// Whether there is a value, then the value.
 impl<T: Fields> Fields for Option<T> {
     fn put(&self, body: &mut Vec<u8>) {
         self.is_some().put(body);
@@ -96,7 +96,7 @@ impl<T: Fields, U: Fields> Fields for (T, U) {
     }
 }
 
-/// The length in 4 bytes, and the values.
+/// The length in 4 bytes, then the values.
 impl<T: Fields> Fields for Vec<T> {
     fn put(&self, body: &mut Vec<u8>) {
         put_length(self.len(), body);
@@ -110,7 +110,7 @@ impl<T: Fields> Fields for Vec<T> {
     }
 }
 
-/// The length in 4 bytes, and UTF-8.
+/// The length in 4 bytes, then UTF-8.
 impl Fields for String {
     fn put(&self, body: &mut Vec<u8>) {
         put_length(self.len(), body);
@@ -140,7 +140,7 @@ fn put_length(length: usize, body: &mut Vec<u8>) {
     u32::try_from(length).expect("a command is far shorter than 4 GiB").put(body);
 }
 
-/// Takes a length of values of one byte or more, which the rest of the bytes can hold.
+/// Takes a number of values, each of at least one byte; `None` if the remaining bytes cannot hold so many.
 fn take_length(body: &mut &[u8]) -> Option<usize> {
     let length = u32::take(body)? as usize;
     (length <= body.len()).then_some(length)
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// Pins the bytes of a value, and that they are read back, and that no shorter ones are.
+    /// Checks that a value has these bytes and is read back from them, and from no shorter bytes.
     fn check<T: Fields + PartialEq + Debug>(value: T, expected: &[u8]) {
         let mut body = Vec::new();
         value.put(&mut body);

@@ -1,19 +1,19 @@
 //! The macro of a table of commands.
 
-/// Makes the enums of commands and outputs, the rule that each command is applied by, and names, formats and encodings.
+/// Defines the enums of commands and outputs, the rule that applies each command, and names, formats and encodings.
 ///
-/// A row, with the documentation of the command above it, and that of its output above the output:
+/// A row has the documentation of the command above it, and the documentation of its output above the output:
 ///
 /// ```text
 /// FORMAT RULE: NAME(TYPE) => OUTPUT(TYPE);
 /// FORMAT RULE: NAME(TYPE) as NUMBER { FIELDS } => OUTPUT(TYPE);
 /// ```
 ///
-/// * FORMAT is the first one that has the command. Groups of an earlier one are never proposed it.
+/// * FORMAT is the first format that has the command. The command is never proposed in a group of an earlier format.
 /// * RULE is the method of the state that applies it: `fn rule(&mut self, command: &TYPE) -> TYPE OF THE OUTPUT`.
-/// * NUMBER is that of the command in its encoding, and FIELDS are its fields in the order of the encoding: neither
-///   ever changes once released. Each field is a [`Fields`](super::Fields). Commands of formats up to 10 have neither:
-///   the store encodes those by hand, and their bytes stay as they are.
+/// * NUMBER is the number of the command in its encoding, and FIELDS are its fields in the order of the encoding:
+///   neither ever changes once released. Each field is a [`Fields`](super::Fields). Commands of formats up to 10 have
+///   neither, because the store encodes them by hand, and their bytes stay as they are.
 ///
 /// The example is the table of this module's tests.
 macro_rules! commands {
@@ -48,13 +48,13 @@ macro_rules! commands {
             /// The first format that has the command.
             const SINCE: u16;
 
-            /// Its output.
+            /// Output of the command.
             type Output;
 
-            /// Returns the output in the answer to this command.
+            /// Returns the output from the answer to this command.
             ///
             /// # Panics
-            /// When the answer is to another command: the table pairs them.
+            /// When the answer belongs to another command, which the table rules out.
             fn output(answer: $answer) -> Self::Output;
         }
 
@@ -90,7 +90,7 @@ macro_rules! commands {
                 newest
             };
 
-            /// Returns its name.
+            /// Returns the command's name.
             #[must_use]
             pub const fn name(&self) -> &'static str {
                 match self {
@@ -98,7 +98,7 @@ macro_rules! commands {
                 }
             }
 
-            /// Returns the first format that has it.
+            /// Returns the first format that has the command.
             #[must_use]
             pub const fn since(&self) -> u16 {
                 match self {
@@ -106,7 +106,7 @@ macro_rules! commands {
                 }
             }
 
-            /// Encodes it by its fields; `None` where the store encodes it by hand.
+            /// Encodes the command by its fields; `None` if the store encodes it by hand.
             #[must_use]
             pub fn encode_fields(&self) -> Option<Vec<u8>> {
                 match self {
@@ -122,7 +122,7 @@ macro_rules! commands {
                 }
             }
 
-            /// Decodes a command that was encoded by its fields; `None` where the bytes are of none.
+            /// Decodes a command that was encoded by its fields; `None` if the bytes encode no such command.
             #[must_use]
             pub fn decode_fields(mut body: &[u8]) -> Option<$command> {
                 let decoded = match u16::take(&mut body)? {
@@ -138,7 +138,7 @@ macro_rules! commands {
         }
 
         impl $state {
-            /// Applies a command by its rule.
+            /// Applies a command by its rule in the table.
             fn apply_by_rule(&mut self, command: &$command) -> $answer {
                 match command {
                     $($command::$name(command) => $answer::$output(self.$rule(command)),)*
@@ -158,7 +158,7 @@ mod tests {
     use super::super::Fields;
     use crate::id::NodeId;
 
-    /// A state of two commands, the first of which a store would encode by hand.
+    /// A state with two commands, the first of which a store would encode by hand.
     #[derive(Default)]
     struct Notes(Vec<(String, Option<NodeId>)>);
 
@@ -169,9 +169,9 @@ mod tests {
     /// Adds a note.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Note {
-        /// Its author.
+        /// Author of the note.
         pub author: Option<NodeId>,
-        /// Its text.
+        /// Text of the note.
         pub text: String,
     }
 
@@ -183,7 +183,7 @@ mod tests {
 
         /// Adds a note.
         11 note: Note(Note) as 7 { text, author } =>
-            /// How many notes there are.
+            /// Number of notes.
             Noted(usize);
     }
 

@@ -7,7 +7,7 @@ use crate::state::{Answer, Command, Raise, RaiseCeilings, Reassign, Registration
 
 const SECTION: SectionId = SectionId(0);
 
-/// A set of one section that node 1 owns under epoch 1; node 2 owns none.
+/// Creates a set of one section that node 1 owns under epoch 1; node 2 owns none.
 fn served() -> State {
     let mut state = State::default();
     state.apply(&Command::DefineSet(SetDefinition::only("im-a", Layout::new(0..100, 100).unwrap())));
@@ -23,7 +23,7 @@ fn served() -> State {
     state
 }
 
-/// Gives the section to a node, whoever owned it; returns the epoch.
+/// Gives the section to a node, regardless of its owner; returns the epoch.
 fn assign(state: &mut State, node: u32) -> Epoch {
     let record = *state.sections.resident(SECTION).unwrap();
     let liveness: Option<Liveness> = record.owner.and_then(|owner| state.node(owner)).map(|node| node.liveness);
@@ -37,7 +37,7 @@ fn part(epoch: Epoch, length: u32, offset: u32, bytes: &[u8]) -> CopyPart {
     CopyPart { section: SECTION, epoch, highest: Seq(40), length, offset, bytes: bytes.to_vec() }
 }
 
-/// The next renewal of a node.
+/// Applies the next renewal of a node.
 fn renew(state: &mut State, node: u32, copies: Vec<CopyPart>, released: &[Epoch], taken: &[Epoch]) {
     let node = NodeId(node);
     let renew_seq = RenewSeq(state.node(node).unwrap().renew_seq.0 + 1);
@@ -48,7 +48,7 @@ fn renew(state: &mut State, node: u32, copies: Vec<CopyPart>, released: &[Epoch]
     assert_eq!(state.apply(&Command::Renew(renew)), Answer::Renewed(Ok(())));
 }
 
-/// The copies that a node's ownerships start from, by epoch.
+/// Returns the copies that a node's ownerships start from, by epoch.
 fn granted(state: &State, node: u32) -> Vec<(u64, Vec<u8>)> {
     state.copies_for(NodeId(node), Incarnation(1)).map(|(_, epoch, kept)| (epoch.0, kept.bytes.to_vec())).collect()
 }
@@ -79,7 +79,7 @@ fn a_copy_is_removed_once_its_ownership_has_started() {
     assert_eq!(state.copies, Copies::default());
 }
 
-/// An AllocSvr of a release that knows no kept copies never notes them.
+/// An AllocSvr of a release without kept copies never reports that it has taken one.
 #[test]
 fn a_copy_is_removed_once_its_ownership_raises_the_ceiling() {
     let mut state = served();
