@@ -1,5 +1,5 @@
-//! Cost of finding the owner of a uid: its section and slot, and the section's route. Beside them the plain division
-//! that [`Layout::locate`] avoids.
+//! Measures the cost of finding the owner of a uid: its section and slot, and the section's route. For comparison, it
+//! also measures the plain division that [`Layout::locate`] avoids.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -13,7 +13,7 @@ const UIDS: u64 = 1 << 32;
 const SECTION_SIZE: u32 = 100_000;
 const OWNERS: u32 = 10;
 
-/// Uids in no order, cheap to draw.
+/// Draws uids in no order, cheaply.
 fn uids() -> impl FnMut() -> Uid {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     move || {

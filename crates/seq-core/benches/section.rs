@@ -1,5 +1,6 @@
-//! Cost of a number in memory: [`Section::take`] beside the bare minimum, a random `fetch_add` on an array of the same
-//! size and a compare with the ceiling. One thread. The goal is 1.3 of the bare minimum or less.
+//! Measures the cost of a number in memory: [`Section::take`] in comparison with the bare minimum, a random `fetch_add`
+//! on an array of the same size and a compare with the ceiling. One thread. The goal is at most 1.3 times the bare
+//! minimum.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use seq_core::{Count, Layout, Section, Seq, SlotIndex, Step, Take, Uid};
 
-/// Far enough that no run reaches it.
+/// A ceiling that no run reaches.
 const CEILING: Seq = Seq(1 << 40);
 const STEP: Step = Step(10_000);
 
-/// Draws indexes below `len`; the same ones for each measurement.
+/// Draws indexes below `len`, the same indexes for each measurement.
 struct Random {
     state: u64,
     len: u64,
@@ -30,7 +31,7 @@ impl Random {
     }
 }
 
-/// A section whose every slot is touched.
+/// Creates a section whose every slot is touched.
 fn section(uids: u32) -> Section {
     let section = Section::takeover(uids, Seq(0), STEP);
     let _ = section.raised(CEILING);

@@ -1,4 +1,4 @@
-//! Prints what counters cost in memory, and what it takes to take over all sections of 2^32 uids.
+//! Prints the memory that counters take, and the time to take over all sections of 2^32 uids.
 //!
 //! `cargo run --release -p seq-core --example footprint`. Resident memory is read from `/proc`, so on Linux only.
 

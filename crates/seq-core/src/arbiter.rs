@@ -1,21 +1,23 @@
-//! The arbiter beside the store's leader: it proposes changes of owner.
+//! The arbiter, which runs at the store's leader and proposes changes of owner.
 //!
-//! A node's liveness counter grows when the store applies a renewal, a raise or a transfer of it. An incarnation whose
-//! counter stood still for the whole wait, on the arbiter's own clock, counts as dead, and its sections are proposed to
-//! other nodes. The proposal carries the counter, so that a command of the owner that is applied before it wins.
+//! A node's liveness counter grows when the store applies a renewal, a raise or a transfer of it. If the counter of an
+//! incarnation does not change for the whole wait, on the arbiter's own clock, the incarnation counts as dead, and the
+//! arbiter proposes other nodes for its sections. The proposal carries the counter, so a command of the owner that is
+//! applied first refuses the proposal.
 //!
-//! The wait is data: the terms of the set and the lease that an incarnation registered with, never a setting of the
-//! member that runs the arbiter. The clock is read after the state: read before it, a pause between the two would date
-//! the commands that were applied in the pause too early, and shorten the wait by as much.
+//! The wait is data: it comes from the terms of the set and from the lease that an incarnation registered with, never
+//! from a setting of the member that runs the arbiter. The clock is read after the state. If it were read before, a
+//! pause between the two would date the commands that were applied in the pause too early, and shorten the wait by as
+//! much.
 //!
 //! An [`Arbiter`] starts empty, counts every wait from its first evaluation, and is dropped when its member of the
-//! store is no longer the leader: an election leaves no timer to restart. Two of them at a time do no harm.
+//! store is no longer the leader, so an election leaves no timer to restart. Two arbiters at a time do no harm.
 //!
-//! A section that an operator moved is placed at that node while the node is a candidate, and is placed as all others
-//! while it is not. A pause of balancing ends handovers that only even the load, and nothing else: dead owners are
-//! replaced, drains and moves go on.
+//! A section that an operator moved is placed at that node while the node is a candidate, and like all other sections
+//! while it is not. A pause of balancing stops only handovers that even the load: dead owners are replaced, and drains
+//! and moves continue.
 //!
-//! Left to the shell: the clock, committing the proposals, cutting them into log entries.
+//! The shell reads the clock, commits the proposals, and divides them into log entries.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -29,8 +31,8 @@ use crate::state::{NodeRecord, Reassign, Residence, State};
 
 pub use reserve::NotReserved;
 
-/// Most changes of owner in one log entry: half as many as raises, because each is twice as wide. The entry is one
-/// write of the log.
+/// Most changes of owner in one log entry: half as many as raises, because each change is twice as wide. The entry is
+/// one write of the log.
 pub const MAX_REASSIGNS: usize = crate::limits::MAX_RAISES / 2;
 
 /// An AllocSvr that the set file names.
@@ -38,21 +40,21 @@ pub const MAX_REASSIGNS: usize = crate::limits::MAX_RAISES / 2;
 pub struct Declared<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its share relative to the others.
+    /// Its weight relative to the other nodes.
     pub weight: u32,
 }
 
 /// Timeouts of an arbiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArbiterTimeouts {
-    /// How long sections that were never owned wait for declared nodes that have not registered yet.
+    /// Time for which sections that were never owned wait for declared nodes that have not registered yet.
     pub registration_grace: Duration,
-    /// How long the candidates must have been the same before handovers are planned only to even the load: a node that
-    /// joins and leaves would move sections back and forth.
+    /// Time for which the candidates must have been the same before handovers are planned only to even the load,
+    /// because a node that joins and leaves would move sections back and forth.
     pub stable_for: Duration,
 }
 
-/// One incarnation of an AllocSvr.
+/// An incarnation of an AllocSvr.
 type Session = (NodeId, Incarnation);
 
 /// A planned handover: the owner should hand the section over with its exact counters.
@@ -60,19 +62,19 @@ type Session = (NodeId, Incarnation);
 pub struct PlannedHandover {
     /// The section.
     pub section: SectionId,
-    /// The ownership that should end.
+    /// Epoch of the ownership that should end.
     pub epoch: Epoch,
-    /// Its owner.
+    /// The owner of the section.
     pub from: NodeId,
     /// The next owner.
     pub to: NodeId,
-    /// Its incarnation.
+    /// Incarnation of the next owner.
     pub incarnation: Incarnation,
-    /// Where the next owner is in another set; `None`: in this one.
+    /// The departure, if the next owner is in another set; `None`: it is in this set.
     pub departure: Option<Arc<Departure>>,
 }
 
-/// The other set of a handover by which a section departs from this one.
+/// The other set of a handover by which a section departs from this set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// The set.
@@ -85,14 +87,15 @@ pub struct Departure {
     pub addr: String,
 }
 
-/// A section without a living owner that no node of the set can be given: an operator may migrate it to another set.
+/// A section without a living owner that no node of the set can take: an operator may migrate it to another set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stranded {
     /// The section.
     pub section: SectionId,
     /// Its epoch.
     pub expected: Epoch,
-    /// The count from which the wait for its owner ran; `None` where it has none, or an incarnation that is over.
+    /// The liveness counter for which the wait for its owner ran; `None` if it has no owner, or its owner's incarnation
+    /// is over.
     pub liveness: Option<Liveness>,
 }
 
@@ -101,12 +104,12 @@ pub struct Stranded {
 pub struct Plan {
     /// Sections to be reassigned now, in order of section.
     pub reassigns: Vec<Reassign>,
-    /// Sections that should be reassigned, where there is no node to be given any, in order of section.
+    /// Sections that should be reassigned but that no node can take, in order of section.
     pub stranded: Vec<Stranded>,
     /// Sections that their live owners should hand over, in order of section.
     pub handovers: Vec<PlannedHandover>,
-    /// Sections that are to be handed over only to even the load, also those that wait: for candidates that are stable,
-    /// or for the end of a pause.
+    /// Number of sections that are to be handed over only to even the load, including sections that wait for stable
+    /// candidates or for the end of a pause.
     pub uneven: u32,
     /// Nodes whose newest incarnation is live.
     pub living: BTreeSet<NodeId>,
@@ -119,8 +122,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the owners that sections would get if they came to this set: of the candidates, placed beside what is
-    /// here already. Empty without a candidate.
+    /// Returns the owners that sections would get if they came to this set. They are candidates, and are chosen as if
+    /// the sections were here together with the set's sections. Empty without a candidate.
     fn place(&self, state: &State, sections: &[SectionId]) -> Vec<(NodeId, Incarnation)> {
         let candidate = |(id, weight): &(NodeId, u32)| {
             let name = state.node(*id)?.name.as_str();
@@ -140,11 +143,11 @@ impl Plan {
     }
 }
 
-/// The liveness of one incarnation, as last observed.
+/// The liveness of an incarnation, as last observed.
 #[derive(Clone, Copy, Debug)]
 struct Observed {
     liveness: Liveness,
-    /// When this count was first observed, on the arbiter's clock.
+    /// Time when this count was first observed, on the arbiter's clock.
     since: Duration,
     /// Whether the node is in a newer incarnation.
     over: bool,
@@ -153,7 +156,7 @@ struct Observed {
 /// Input of a plan: equal inputs have equal plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Inputs {
-    /// Grows with each change of the sections that are in the set, and of their owners.
+    /// Version that grows with each change of the sections in the set, and of their owners.
     routes: RouteVersion,
     /// Live sessions, each with whether it is drained and whether it is leaving.
     living: BTreeMap<Session, (bool, bool)>,
@@ -165,7 +168,7 @@ struct Inputs {
     stable: bool,
     /// Whether committed entries of the set are gone.
     lost: bool,
-    /// Grows with each move of sections by an operator, and each pause.
+    /// Version that grows with each move of sections by an operator, and each pause.
     balancing: u64,
 }
 
@@ -176,9 +179,9 @@ pub struct Arbiter {
     observed: BTreeMap<Session, Observed>,
     /// Sessions that own sections, as of a version of the routes.
     owners: (RouteVersion, BTreeSet<Session>),
-    /// The sessions that may own sections, and since when they are the same.
+    /// The sessions that may own sections, and the time since when they are the same.
     candidates: (BTreeSet<Session>, Duration),
-    /// Since when sections that were never owned wait for nodes.
+    /// Time since when sections that were never owned wait for nodes.
     waits_since: Option<Duration>,
     inputs: Option<Inputs>,
     placement: Placement,
@@ -189,8 +192,8 @@ pub struct Arbiter {
 /// Sections, and each candidate with its weight; a node's name never changes.
 type PlacementOf = (Vec<SectionId>, Vec<(NodeId, u32)>);
 
-/// The proposed owner of each section, kept while the candidates are the same: each applied handover makes a new plan,
-/// and hashing every section anew costs far more than the rest of it.
+/// The proposed owner of each section, kept while the sections and the candidates are the same: each applied handover
+/// makes a new plan, and hashing every section anew costs far more than the rest of the plan.
 #[derive(Debug, Default)]
 struct Placement {
     of: Option<PlacementOf>,
@@ -209,7 +212,7 @@ impl Placement {
 }
 
 impl Arbiter {
-    /// An arbiter without observations.
+    /// Creates an arbiter without observations.
     #[must_use]
     pub fn new(timeouts: ArbiterTimeouts) -> Arbiter {
         Arbiter {
@@ -228,8 +231,8 @@ impl Arbiter {
     /// Evaluates the applied state. `clock` returns the arbiter's time, from any origin, and never falls. It is called
     /// once, while the state is borrowed, so that no observation is dated earlier than the state.
     ///
-    /// The plan holds until the next evaluation. It depends on the state alone, so a proposal that was lost is made
-    /// again.
+    /// The plan holds until the next evaluation. It does not depend on earlier proposals, so a proposal that was lost
+    /// is made again.
     pub fn evaluate(
         &mut self,
         state: &State,
@@ -246,13 +249,13 @@ impl Arbiter {
         &self.plan
     }
 
-    /// When to evaluate again although nothing was applied: a wait or a timeout is over then.
+    /// Returns the time of the next evaluation even if nothing is applied: a wait or a timeout ends then.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         self.deadline
     }
 
-    /// Whether an incarnation is live, as of the last evaluation.
+    /// Returns whether an incarnation is live, as of the last evaluation.
     #[must_use]
     pub fn is_living(&self, node: NodeId, incarnation: Incarnation) -> bool {
         self.inputs.as_ref().is_some_and(|inputs| inputs.living.contains_key(&(node, incarnation)))
@@ -278,9 +281,8 @@ impl Arbiter {
             let first = Observed { liveness: Liveness(0), since: now, over: true };
             let observed = self.observed.entry(*session).or_insert(first);
             if !observed.over {
-                // The counter may have moved once more since the last evaluation, so the wait begins when the
-                // incarnation is first observed to be over; unless the count at which it ended is the one that was
-                // observed last.
+                // The counter may have grown once more since the last evaluation, so the wait begins when the
+                // incarnation is first observed to be over, unless it ended with the count that was observed last.
                 let ended_as_observed = state.node(session.0).is_some_and(|node| {
                     node.incarnation == session.1.next() && node.registered_at == observed.liveness
                 });
@@ -336,7 +338,7 @@ impl Arbiter {
     }
 }
 
-/// The plan for these inputs.
+/// Returns the plan for these inputs.
 fn plan(
     state: &State,
     declared: &[Declared<'_>],
@@ -346,7 +348,7 @@ fn plan(
 ) -> Plan {
     let mut plan = Plan::default();
     if inputs.lost {
-        // The state gives no section another owner.
+        // After a loss the state gives no section another owner.
         return plan;
     }
     let candidates = candidates(state, declared, inputs);
@@ -366,7 +368,7 @@ fn plan(
             None => record.epoch > Epoch(0) || inputs.registration_over,
             Some(session) => inputs.dead.contains(&session),
         };
-        // The count from which the wait ran, not the current one.
+        // This is the count for which the wait ran, not the current count.
         let liveness = || owner.map(|one| observed[&one]).filter(|one| !one.over).map(|one| one.liveness);
         let moved = state.balancing.moved(section).filter(|node| candidates.iter().any(|one| one.id == *node));
         let Some(to) = moved.or(placed.get(index).copied()) else {
@@ -396,8 +398,8 @@ fn plan(
     plan
 }
 
-/// The nodes that may be given sections: the declared nodes that are live and not draining, or, where there is none,
-/// those that an operator drained: a drained owner is better than no owner.
+/// Returns the nodes that may be given sections: the declared nodes that are live and not draining. If there are none,
+/// nodes that an operator drained are candidates too, because a drained owner is better than no owner.
 fn candidates<'a>(state: &State, declared: &[Declared<'a>], inputs: &Inputs) -> Vec<Candidate<'a>> {
     let living = |may: &dyn Fn(&NodeRecord) -> bool| -> Vec<Candidate<'a>> {
         let find = |one: &Declared<'a>| {

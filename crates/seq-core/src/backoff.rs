@@ -1,4 +1,4 @@
-//! Waits between failed attempts: doubling, bounded, and spread so that nodes do not come back in step.
+//! Waits between failed attempts: they double, are bounded, and are spread so that nodes do not come back in step.
 
 use core::time::Duration;
 
@@ -11,13 +11,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The first wait is up to `min`, and none is longer than `max`.
+    /// Creates waits of which the first is up to `min`, and none is longer than `max`.
     #[must_use]
     pub fn new(min: Duration, max: Duration) -> Backoff {
         Backoff { min, max, next: min }
     }
 
-    /// The next wait: half of the current step, and a random part of the other half. `random` is any 32 bits.
+    /// Returns the next wait: half of the current step, and a random part of the other half. `random` is any 32 bits.
     pub fn wait(&mut self, random: u32) -> Duration {
         let step = self.next;
         self.next = (step * 2).min(self.max);

@@ -1,9 +1,9 @@
 //! Pending calls: the decisions about a call that cannot be served at once.
 //!
-//! A section may be at its ceiling, frozen for a handover, on its way to another node, or without an owner for as long
-//! as the lease of a dead one runs. A call for it stays pending: it is served here, forwarded to the owner, or to the
-//! set that the section is in, or waits, until its deadline. In a handover no call is refused, in this set or to
-//! another one.
+//! A section may be at its ceiling, frozen for a handover, on its way to another node, or without an owner until the
+//! lease of a dead owner has ended. A call for such a section stays pending: until its deadline it is served here,
+//! forwarded to the owner or to the set that the section is in, or it waits. A handover refuses no call, whether it is
+//! to a node of this set or of another set.
 //!
 //! [`PendingCall`] is the machine of the items of one section in one call; the shell serves, sends and waits. Calls
 //! live on the threads of their endpoints, so there is a machine for each call and no lock around all of them. Time is
@@ -11,8 +11,9 @@
 //! clocks of a lease.
 //!
 //! **Invariant:** an attempt at an owner whose response does not arrive is counted in the item's result. A call that
-//! was forwarded as often as allowed is not forwarded again. Only the first node sends a call to another set, and
-//! follows a section that moved at once only on a claim that is strictly newer than what it used; so no call circles.
+//! was forwarded as often as allowed is not forwarded again. Only the first node sends a call to another set, and it
+//! follows a section that moved at once only on a claim that is strictly newer than the claim or route that it used, so
+//! no call circles.
 
 use core::time::Duration;
 
@@ -24,32 +25,32 @@ use crate::refusal::Refusal;
 #[cfg(all(test, not(loom)))]
 mod scenarios;
 
-/// Limit on the calls that are pending at one node: with a kilobyte or two each they take as much memory as one large
-/// batch, and a node with more of them is not about to catch up.
+/// Limit on the calls that are pending at a node: with a kilobyte or two each they take as much memory as a large
+/// batch, and a node with more pending calls is not about to catch up.
 pub const MAX_PENDING: usize = 16_384;
 
-/// Limit on the calls that are pending for sections of one other set, and on those that are under way to it: an eighth,
-/// so that sets which do not respond leave room for the calls of this one.
+/// Limit on the calls that are pending for sections of one other set, and on the calls in flight to it: an eighth of
+/// all, so that sets which do not respond leave room for the calls of this set.
 pub const MAX_PENDING_OF_SET: usize = MAX_PENDING / 8;
 
 /// Intervals of a pending call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallTimeouts {
-    /// First interval after which a waiting call is tried again although nothing changed: an owner that could not be
-    /// reached may be back. Doubles with each retry.
+    /// First interval after which a waiting call is tried again although nothing changed, because an owner that could
+    /// not be reached may be back. Doubles with each retry.
     pub first_retry: Duration,
     /// Limit on the interval between retries.
     pub last_retry: Duration,
-    /// How long an owner that was replaced may still take to respond: longer than a planned handover takes to complete,
-    /// and not much longer, because the callers of a lost host wait for as long.
+    /// Time that an owner which was replaced has to respond: longer than a planned handover takes to complete, but not
+    /// much longer, because the callers of a lost host wait for as long.
     pub replaced_owner: Duration,
     /// Time without a response after which newer routes are requested at the shorter interval: longer than a live owner
-    /// takes, and short against a lease.
+    /// takes, and short compared with a lease.
     pub suspect_owner: Duration,
 }
 
 impl CallTimeouts {
-    /// What fits the default lease.
+    /// Timeouts that fit the default lease.
     pub const DEFAULTS: CallTimeouts = CallTimeouts {
         first_retry: Duration::from_millis(25),
         last_retry: Duration::from_millis(400),
@@ -58,18 +59,18 @@ impl CallTimeouts {
     };
 }
 
-/// What a node knows of a section's ownership when a call is evaluated.
+/// Ownership of a section as a node knows it when a call is evaluated.
 pub trait OwnershipView {
-    /// Whether the lease holds, if this node serves the section; `None` if it does not.
+    /// Returns whether the lease holds, if this node serves the section; `None` if it does not.
     fn lease_here(&self) -> Option<bool>;
 
-    /// Another node that owns the section, by the newest routes known here.
+    /// Returns another node that owns the section, by the newest routes known here.
     fn other_owner(&self) -> Option<NodeId>;
 
-    /// Whether a handover of the section to this node is in progress.
+    /// Returns whether a handover of the section to this node is in progress.
     fn is_expected(&self) -> bool;
 
-    /// The set that the section is in, by the newest routes known here.
+    /// Returns the set that the section is in, by the newest routes known here.
     fn set_route(&self) -> SetRoute;
 }
 
@@ -78,13 +79,13 @@ pub trait OwnershipView {
 pub struct SetRoute {
     /// The node's set.
     pub own: SetId,
-    /// The section's, if it is another one.
+    /// The section's set, if it is another set.
     pub other: Option<SetId>,
-    /// Newest epoch of the section in the routes. In another set: since which it is there.
+    /// Newest epoch of the section in the routes. For a section in another set, the epoch since which it is there.
     pub epoch: Epoch,
 }
 
-/// Where a call is forwarded to.
+/// Destination of a forwarded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Destination {
     /// The section's owner in this set.
@@ -94,7 +95,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// The refusal of items of unknown outcome.
+    /// Returns the refusal of items of unknown outcome.
     #[must_use]
     pub fn timed_out(self, section: SectionId) -> Refusal {
         match self {
@@ -104,68 +105,69 @@ impl Destination {
     }
 }
 
-/// What the shell does next with the remaining items of a call.
+/// Next action of the shell for the remaining items of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
-    /// Serve them in order from the section, under the lease; then [`PendingCall::on_served`].
+    /// Serve the items in order from the section, under the lease; then call [`PendingCall::on_served`].
     Serve,
-    /// Send them to their owner in one request, with one hop more, and [`PendingCall::watch`] it; then
+    /// Send the items to their owner in one request, with one hop more, and [`PendingCall::watch`] it; then call
     /// [`PendingCall::on_response`].
     Forward(NodeId),
-    /// As [`Step::Forward`], to another set, under [`PendingCall::route_epoch`].
+    /// Like [`Step::Forward`], but to another set, with [`PendingCall::route_epoch`].
     ForwardToSet(SetId),
-    /// Nothing now.
+    /// Neither serve nor forward now.
     Rest(Rest),
 }
 
-/// What becomes of items that are neither served nor forwarded now.
+/// Outcome for items that are neither served nor forwarded now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Rest {
-    /// None is left.
+    /// No item is left.
     Done,
-    /// They wait: [`PendingCall::evaluate`] when the ownership, the lease or the ceiling changes, at the latest at this
-    /// time.
+    /// The items wait. [`PendingCall::evaluate`] is called when the ownership, the lease or the ceiling changes, and at
+    /// the latest at this time.
     Wait(Wait),
-    /// They are refused.
+    /// The items are refused.
     Refuse(Refusal),
 }
 
-/// What becomes of a request that is under way.
+/// Decision about a request in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Watch {
-    /// It goes on: [`PendingCall::watch`] when the ownership changes, at the latest at this time.
+    /// The request goes on. [`PendingCall::watch`] is called when the ownership changes, and at the latest at this
+    /// time.
     Wait(Wait),
-    /// Drop it and count it with [`UnknownAttempts::add`] for each item; then [`PendingCall::evaluate`].
+    /// Drop the request and count it with [`UnknownAttempts::add`] for each item; then call [`PendingCall::evaluate`].
     Abandon(Destination),
-    /// Drop it, count it as above, and refuse the items.
+    /// Drop the request, count it with [`UnknownAttempts::add`] for each item, and refuse the items.
     Refuse(Destination, Refusal),
 }
 
-/// A wait.
+/// A wait of a call, or for a request's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// When it ends, as time since the call became pending.
+    /// End of the wait, as time since the call became pending.
     pub until: Duration,
-    /// Whether the call waits for an ownership update: renewals are sent at their shortest interval meanwhile.
+    /// Whether the call waits for an ownership update. While it waits, renewals are sent at their shortest interval.
     pub awaits_owner: bool,
     /// Whether it waits for the ceiling of a section that is served here, or for the section's handover.
     pub stalled: bool,
 }
 
-/// A request to an owner, or to another set, that is under way.
+/// A request in flight to an owner, or to another set.
 #[derive(Clone, Copy, Debug)]
 struct Forwarded {
     to: Destination,
     sent: Duration,
-    /// Since when the section is routed to another node, or another set.
+    /// Time since which the section is routed to another node, or another set.
     replaced: Option<Duration>,
     suspected: bool,
 }
 
-/// Why a call waits, and when it is tried again at the latest.
+/// The reason why a call waits, and the latest time of the next try.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     reason: Refusal,
@@ -174,7 +176,7 @@ struct Waiting {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// To be tried.
+    /// The call is to be tried.
     Ready,
     Forwarded(Forwarded),
     Waiting(Waiting),
@@ -184,7 +186,7 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 pub struct PendingCall {
     section: SectionId,
-    /// How often servers have forwarded it.
+    /// Number of times that servers have forwarded it.
     hops: u32,
     /// The newest epoch of the section in the request.
     epoch: Epoch,
@@ -192,9 +194,9 @@ pub struct PendingCall {
     used: Option<Epoch>,
     /// The set in the newest refusal of a node because the section moved, and the epoch since which it is there.
     claim: Option<(SetId, Epoch)>,
-    /// Clocks of the lease when it had arrived.
+    /// Clocks of the lease when the call had arrived.
     arrived: Clocks,
-    /// When it is refused, as time since it became pending.
+    /// Time at which the call is refused, since it became pending.
     deadline: Duration,
     timeouts: CallTimeouts,
     /// Interval to the next retry. Invariant: never above `timeouts.last_retry`.
@@ -205,8 +207,8 @@ pub struct PendingCall {
 }
 
 impl PendingCall {
-    /// A call that becomes pending now. `arrived` was read after the request was received; `deadline` is the time until
-    /// its client stops waiting. Of the items the request names `epoch` as the newest one.
+    /// Creates a call that becomes pending now. `arrived` was read after the request was received; `deadline` is the
+    /// time until its client stops waiting. `epoch` is the newest epoch that the request names for the items.
     #[must_use]
     pub fn new(
         section: SectionId,
@@ -220,30 +222,30 @@ impl PendingCall {
         PendingCall { section, hops, epoch, used, claim, arrived, deadline, timeouts, retry, state, renewal_due }
     }
 
-    /// The section of its items.
+    /// Returns the section of its items.
     #[must_use]
     pub fn section(&self) -> SectionId {
         self.section
     }
 
-    /// The epoch of the route that sent the last request: items that are sent to another set carry it, if they carry no
-    /// newer one.
+    /// Returns the epoch of the route that sent the last request. Items that are sent to another set carry it, if they
+    /// carry no newer epoch.
     #[must_use]
     pub fn route_epoch(&self) -> Epoch {
         self.used.unwrap_or_default()
     }
 
-    /// Whether a renewal is to be sent now, because of the last decision.
+    /// Returns whether a renewal is to be sent now, because of the last decision.
     #[must_use]
     pub fn take_renewal(&mut self) -> bool {
         core::mem::take(&mut self.renewal_due)
     }
 
-    /// Decides what to do now. Called when the call becomes pending, whenever the ownership, the lease or the ceiling
+    /// Decides the next action. Called when the call becomes pending, whenever the ownership, the lease or the ceiling
     /// changed, at the end of a wait, and after a request was abandoned.
     ///
     /// # Panics
-    /// While a request is under way.
+    /// While a request is in flight.
     pub fn evaluate(&mut self, now: Duration, view: &impl OwnershipView) -> Step {
         let mut early = None;
         match self.state {
@@ -263,12 +265,13 @@ impl PendingCall {
         }
     }
 
-    /// The section is not served here. `early`: the call waits, and its next retry is not due yet.
+    /// Decides the next action for a section that is not served here. With `early`, the call waits, and its next retry
+    /// is not due yet.
     fn elsewhere(&mut self, now: Duration, view: &impl OwnershipView, early: Option<Waiting>) -> Step {
         let section = self.section;
         let SetRoute { own, other, epoch } = view.set_route();
         match self.claim.filter(|(_, since)| *since > epoch).or(other.map(|set| (set, epoch))) {
-            // It returned: the routes will name its owner here.
+            // The section returned to this set: the routes will name its owner here.
             Some((set, _)) if set == own => {
                 self.renewal_due = true;
                 return Step::Rest(self.wait(now, Refusal::Unserved { section }, false));
@@ -277,7 +280,7 @@ impl PendingCall {
             None => {}
         }
         let owner = view.other_owner();
-        // The node that forwarded the call has other routes than this one: one of the two is old.
+        // The node that forwarded the call has other routes than this node, so the routes of one of the two are old.
         self.renewal_due |= owner.is_none() || self.hops > 0;
         match owner {
             None => Step::Rest(self.wait(now, Refusal::Unserved { section }, false)),
@@ -288,17 +291,18 @@ impl PendingCall {
                 Step::Forward(to)
             }
             Some(_) if view.is_expected() => Step::Rest(self.wait(now, Refusal::NotOwner { section, owner }, false)),
-            // It waits better where it came from: that node may be granted the section at any moment, and would wait
-            // for the response of this one.
+            // The call waits better at the node that sent it here: that node may be granted the section at any moment,
+            // and would have to wait for the response of this node.
             Some(_) => Step::Rest(Rest::Refuse(Refusal::NotOwner { section, owner })),
         }
     }
 
-    /// The section is in another set, since this epoch.
+    /// Decides the next action for a section that is in another set since this epoch.
     fn in_other_set(&mut self, now: Duration, set: SetId, since: Epoch, early: Option<Waiting>) -> Step {
         let section = self.section;
         if self.hops == 0 {
-            // The set has refused this very claim: without a newer one it is asked again after the interval only.
+            // The set has refused exactly this claim: without a newer claim it gets another request only after the
+            // interval.
             if let Some(waiting) = early.filter(|_| self.used == Some(since)) {
                 self.state = State::Waiting(waiting);
                 return Step::Rest(Rest::Wait(Wait { until: waiting.retry_at, awaits_owner: true, stalled: false }));
@@ -309,7 +313,8 @@ impl PendingCall {
             self.forward(now, Destination::Set(set), since);
             return Step::ForwardToSet(set);
         }
-        // Another node sent it here, and one of the two has old routes. If it is the other one, it follows.
+        // Another node sent the call here, and the routes of one of the two are old. If that node's routes are old, it
+        // follows the refusal.
         self.renewal_due = true;
         if since >= self.epoch {
             return Step::Rest(Rest::Refuse(Refusal::Moved { section, set, since }));
@@ -323,11 +328,11 @@ impl PendingCall {
         self.state = State::Forwarded(Forwarded { to, sent: now, replaced: None, suspected: false });
     }
 
-    /// The epoch to serve an item under that names `callers`, the newest one its client has seen.
+    /// Returns the epoch under which to serve an item that names `callers`, the newest epoch that its client has seen.
     ///
-    /// `confirmed` is when the newest request was sent whose response the store gave, on the boot clock. A client that
-    /// has seen a newer ownership is served only once the store confirmed this one after the call arrived: then the
-    /// client's epoch is wrong.
+    /// `confirmed` is the boot time at which the newest request with a response of the store was sent. If a client has
+    /// seen a newer ownership, it is served only once the store confirmed this ownership after the call arrived,
+    /// because then the client's epoch is wrong.
     ///
     /// # Errors
     /// [`Refusal::StaleEpoch`]: the call waits, and a renewal is sent now.
@@ -338,13 +343,15 @@ impl PendingCall {
         Ok(callers.min(mine))
     }
 
-    /// The items that could be served were. `blocked` is why the others could not; `None`: there is none.
+    /// Continues after all items that could be served were served. `blocked` is the reason why the others could not;
+    /// `None`: no item is left.
     pub fn on_served(&mut self, now: Duration, blocked: Option<Refusal>) -> Rest {
         self.remain(now, blocked, true)
     }
 
-    /// The owner, or the other set, responded. `remaining` is the refusal of the items that stay pending; `None`: none
-    /// does. Where the section moved since what sent the request, they wait for nothing.
+    /// Continues after the owner, or the other set, responded. `remaining` is the refusal of the items that stay
+    /// pending; `None`: no item is left. If the section moved since the route or claim that sent the request, the items
+    /// are tried again at once.
     pub fn on_response(&mut self, now: Duration, remaining: Option<Refusal>) -> Rest {
         if let Some(Refusal::Moved { set, since, .. }) = remaining
             && Some(since) > self.used
@@ -367,12 +374,12 @@ impl PendingCall {
         self.wait(now, reason, here)
     }
 
-    /// Watches a request under way, by where the newest routes have the section under which epoch. An owner that hands
-    /// a section over responds to late calls as well, by way of the next owner; so one that was replaced and does not
-    /// respond is gone. A claim that is newer than the routes stands beside them.
+    /// Watches a request in flight, by the destination and the epoch that the newest routes have for the section. An
+    /// owner that hands a section over responds to late calls as well, through the next owner, so an owner that was
+    /// replaced and does not respond is gone. A claim that is newer than the routes counts in addition to them.
     ///
     /// # Panics
-    /// Without a request under way.
+    /// Without a request in flight.
     pub fn watch(&mut self, now: Duration, (routed, epoch): (Option<Destination>, Epoch)) -> Watch {
         let State::Forwarded(mut request) = self.state else { panic!("no request for section {}", self.section) };
         let to = request.to;
@@ -397,12 +404,13 @@ impl PendingCall {
         Watch::Wait(Wait { until, awaits_owner: request.suspected, stalled: false })
     }
 
-    /// The request under way was dropped, as [`Watch::Abandon`] of another call in the same request asked.
+    /// Continues after the request in flight was dropped, because [`Watch::Abandon`] of another call in the same
+    /// request required it.
     pub fn on_abandoned(&mut self) {
         self.state = State::Ready;
     }
 
-    /// Waits for this reason, found here or at another node, or refuses with it once the deadline is over.
+    /// Waits for this reason, found here or at another node, or refuses with it once the deadline has passed.
     fn wait(&mut self, now: Duration, reason: Refusal, here: bool) -> Rest {
         if now >= self.deadline {
             return Rest::Refuse(reason);
@@ -415,11 +423,11 @@ impl PendingCall {
     }
 }
 
-/// Attempts of an item whose outcome is unknown: each may have consumed as many numbers as the item asks for.
+/// Attempts of an item whose outcome is unknown: each attempt may have consumed as many numbers as the item requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownAttempts {
     attempts: u32,
-    /// Where the last one went.
+    /// Destination of the last attempt.
     to: Destination,
 }
 
@@ -430,18 +438,19 @@ impl Default for UnknownAttempts {
 }
 
 impl UnknownAttempts {
-    /// A request to an owner, or to another set, was abandoned.
+    /// Counts a request to an owner, or to another set, that was abandoned.
     pub fn add(&mut self, to: Destination) {
         *self = UnknownAttempts { attempts: self.attempts.saturating_add(1), to };
     }
 
-    /// How many there were.
+    /// Returns the number of attempts.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.attempts
     }
 
-    /// The refusal of an item after these attempts: with any of them it may not state that no number was consumed.
+    /// Returns the refusal of an item after these attempts: after any attempt it may not state that no number was
+    /// consumed.
     #[must_use]
     pub fn refusal(&self, section: SectionId, refusal: Refusal) -> Refusal {
         if self.attempts == 0 { refusal } else { self.to.timed_out(section) }

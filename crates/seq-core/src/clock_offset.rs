@@ -1,24 +1,24 @@
 //! Compares the wall clocks of two machines by a request and its response. The result is for people and certificates
-//! alone: nothing of the protocol depends on it.
+//! alone: no part of the protocol depends on it.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Most milliseconds that a comparison that counts may be wrong by: half of what people are to notice.
+/// Largest error of a comparison that counts, in milliseconds: half of a difference that people are to notice.
 const MAX_ERROR_MS: i64 = 500;
 
-/// The wall clock of another machine, compared with the clock of this one.
+/// The wall clock of another machine, compared with this machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
-    /// Milliseconds that the other clock is ahead; below 0: behind.
+    /// Milliseconds that the other clock is ahead; below 0 if it is behind.
     pub ahead_ms: i64,
-    /// Milliseconds that this may be wrong by: half of the round trip, at whose middle the other clock counts as read.
+    /// Largest error in milliseconds: half of the round trip, in the middle of which the other clock counts as read.
     pub error_ms: i64,
 }
 
 impl ClockOffset {
     /// Compares a clock in a response with this machine's clock when the request was sent, both in milliseconds since
-    /// 1970. `None` for 0, which releases that state no clock send.
+    /// 1970. `None` for 0, which is the value from releases that do not state their clock.
     #[must_use]
     pub fn measure(theirs_ms: u64, sent_ms: u64, round_trip: Duration) -> Option<ClockOffset> {
         let half = i64::try_from(round_trip.as_millis() / 2).ok()?;
@@ -27,15 +27,15 @@ impl ClockOffset {
             .then(|| ClockOffset { ahead_ms: theirs.saturating_sub(sent).saturating_sub(half), error_ms: half + 1 })
     }
 
-    /// Returns the milliseconds that the other clock is ahead, where they are wrong by half a second at most.
+    /// Returns the milliseconds that the other clock is ahead, if they are wrong by half a second at most.
     #[must_use]
     pub fn precise(self) -> Option<i64> {
         (self.error_ms <= MAX_ERROR_MS).then_some(self.ahead_ms)
     }
 }
 
-/// Returns the middle of clocks, in milliseconds that each is ahead of this machine's; `None` of no clocks. One clock
-/// of three or more that is wrong does not move it. Of two in the middle it is the lower one.
+/// Returns the middle of clocks, in milliseconds that each is ahead of this machine's; `None` without clocks. If one of
+/// three or more clocks is wrong, the middle stays. If two clocks are in the middle, it is the lower.
 #[must_use]
 pub fn middle(clocks: impl IntoIterator<Item = i64>) -> Option<i64> {
     let mut sorted: Vec<i64> = clocks.into_iter().collect();

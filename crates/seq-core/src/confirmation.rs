@@ -1,20 +1,21 @@
-//! Confirms an arrival before it is proposed: the sets that had the sections state that they departed to this one.
+//! Confirms an arrival before it is proposed: the sets that had the sections must state that they departed to this set.
 //!
-//! A request that says that sections departed to this set is a hint, whoever sent it. The receiver begins at the set
-//! that its own log knows to have had a section last, asks that set over a connection of its own, and follows the
-//! tombstones: each names the next set under a higher epoch, up to the one to this set. A set that never had the
-//! section is never asked, so it can confirm nothing.
+//! A request which states that sections departed to this set is a hint, no matter which process sent it. The receiver
+//! begins at the set that its own log knows to have had a section last, sends that set a request over a connection of
+//! its own, and follows the tombstones: each tombstone names the next set under a higher epoch, up to the tombstone
+//! that names this set. A set that never had the section gets no request, so it can confirm nothing.
 //!
 //! ```text
 //! own log: section 7 is in set b since 4        b: departed to c, epoch 5        c: departed here, epoch 8
 //! request of c: section 7, epoch 8                ask b ----------------------->  ask c -----------> confirmed
 //! ```
 //!
-//! The content is that of the last tombstone, with the highest ceiling of all that were followed, and nothing of the
-//! request. A set on the way that was restored since may have learned from the sender that the section departed here:
-//! its tombstone ends the walk as well, and the section starts at its ceiling, without the copy that the sender has.
+//! The content comes from the last tombstone, with the highest ceiling of all followed tombstones; nothing of the
+//! request is used. A set on the way that was restored since may have learned from the sender that the section departed
+//! here. Its tombstone ends the walk as well, and the section starts at its ceiling, without the copy that the sender
+//! has.
 //!
-//! **Invariant:** epochs rise along the way, and no set is asked twice about a section, so the walk ends.
+//! **Invariant:** epochs rise along the way, and each set gets one request about a section, so the walk ends.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -29,23 +30,23 @@ use crate::state::{Arrive, Arriving, State, Tombstone};
 pub struct Confirmation {
     own: SetId,
     arrive: Arrive,
-    /// In order of the request; `None`: nothing is to be confirmed, because the record here is past that epoch, or the
-    /// section is here and the arrival is refused.
+    /// The walks, in order of the request; `None` if there is nothing to confirm, because the record here is past that
+    /// epoch, or the section is here and the arrival is refused.
     walks: Vec<Option<Walk>>,
     failure: Option<Unconfirmed>,
 }
 
-/// The way of one section.
+/// The walk along the tombstones of a section.
 #[derive(Clone, Debug)]
 struct Walk {
-    /// The set to be asked next, and the epoch since which it has the section; `None`: confirmed.
+    /// The next set to request the tombstone from, and the epoch since which it has the section; `None`: confirmed.
     at: Option<Claim>,
     asked: BTreeSet<SetId>,
     /// The highest ceiling on the way.
     ceiling: Seq,
 }
 
-/// Why an arrival is not confirmed. It may be later.
+/// Reason why an arrival is not confirmed. It may be confirmed later.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("that section {section} departed to this set under epoch {epoch} is not confirmed by set {set}: {why}")]
 pub struct Unconfirmed {
@@ -53,14 +54,14 @@ pub struct Unconfirmed {
     pub section: SectionId,
     /// The epoch in the request.
     pub epoch: Epoch,
-    /// The set that was asked.
+    /// The set that got the request.
     pub set: SetId,
     /// The cause.
     pub why: String,
 }
 
 impl Confirmation {
-    /// Begins with the knowledge of this log.
+    /// Begins the walks at the sets that this log knows.
     #[must_use]
     pub fn new(state: &State, arrive: Arrive) -> Confirmation {
         let own = state.set.as_ref().map(|set| set.id).unwrap_or_default();
@@ -70,7 +71,7 @@ impl Confirmation {
                 return None;
             }
             let known = state.directory.get(one.section);
-            // A release before learned from others, too, that sections are on their way here.
+            // An earlier release also learned from third sets that sections are on their way here.
             let at =
                 known.filter(|known| known.set != own).unwrap_or(Claim { since: record.fence(), set: arrive.from });
             Some(Walk { at: Some(at), asked: BTreeSet::new(), ceiling: record.max_seq() })
@@ -79,7 +80,8 @@ impl Confirmation {
         Confirmation { own, arrive, walks, failure: None }
     }
 
-    /// The sets to be asked now, each for its tombstones of these sections; none: the walks have ended.
+    /// Returns the sets to request from now, each with the sections whose tombstones it should send; none: the walks
+    /// have ended.
     #[must_use]
     pub fn asks(&self) -> BTreeMap<SetId, Vec<SectionId>> {
         let mut asks: BTreeMap<SetId, Vec<SectionId>> = BTreeMap::new();
@@ -89,7 +91,7 @@ impl Confirmation {
         asks
     }
 
-    /// Takes in the tombstones that a set of this lineage has of the sections that it was asked for.
+    /// Follows the tombstones that a set of this lineage has of the requested sections.
     pub fn on_records(&mut self, state: &State, set: SetId, lineage: Lineage, records: &[(SectionId, Tombstone)]) {
         let fenced = state.sets.get(&set).map_or(Lineage(0), |peer| peer.fenced);
         if lineage < fenced {
@@ -112,7 +114,7 @@ impl Confirmation {
                 Some(found) if found.epoch <= at.since => Some("it has sent the section away before it got it"),
                 Some(found) if found.epoch > one.epoch => Some("the section is past that epoch"),
                 Some(found) if (found.to.set == own) != (found.epoch == one.epoch) => Some("it names another way"),
-                // It has that from the sender, because it was restored: then it knows of no copy.
+                // The set has it from the sender, because it was restored: then it knows of no copy.
                 Some(found) if found.to.set == own && set != from && starts_from_copy(found) => {
                     Some("it has sent the section away itself")
                 }
@@ -143,7 +145,7 @@ impl Confirmation {
         }
     }
 
-    /// A set did not respond, or refused.
+    /// Ends the walks, because a set did not respond, or refused.
     pub fn fail(&mut self, set: SetId, why: &str) {
         let first = self.open().find(|(_, at)| at.set == set).map(|(one, _)| (one.section, one.epoch));
         if let Some((section, epoch)) = first {
@@ -151,20 +153,20 @@ impl Confirmation {
         }
     }
 
-    /// Takes the rest of the walks as confirmed: a set that is asked is of a release that cannot respond.
+    /// Takes the rest of the walks as confirmed, because a set on the way is of a release that cannot respond.
     pub fn trust(&mut self, set: SetId) {
         for walk in self.walks.iter_mut().flatten().filter(|walk| walk.at.is_some_and(|at| at.set == set)) {
             walk.at = None;
         }
     }
 
-    /// The arrival with the content of the tombstones, once no set is to be asked.
+    /// Returns the arrival with the content of the tombstones, once no more requests are needed.
     ///
     /// # Errors
-    /// [`Unconfirmed`]; nothing may be proposed.
+    /// [`Unconfirmed`]: nothing may be proposed.
     ///
     /// # Panics
-    /// While sets are to be asked.
+    /// While requests are still needed.
     pub fn finish(mut self) -> Result<Arrive, Unconfirmed> {
         if let Some(failure) = self.failure {
             return Err(failure);
@@ -178,19 +180,19 @@ impl Confirmation {
         Ok(self.arrive)
     }
 
-    /// The sections whose walks have not ended, with where they are.
+    /// Returns the sections whose walks have not ended, each with its place on the way.
     fn open(&self) -> impl Iterator<Item = (&Arriving, Claim)> {
         let walks = self.arrive.sections.iter().zip(&self.walks);
         walks.filter_map(|(one, walk)| Some((one, walk.as_ref()?.at?)))
     }
 }
 
-/// Whether the next owner may start from the copy of an attempt, or was named when the section departed.
+/// Returns whether the next owner may start from the copy of an attempt, or was named when the section departed.
 fn starts_from_copy(tombstone: &Tombstone) -> bool {
     tombstone.handover_id != HandoverId(0) || tombstone.to.node.is_some()
 }
 
-/// An arrival as its tombstone has it.
+/// Returns an arrival with the content of its tombstone.
 fn content(section: SectionId, tombstone: &Tombstone) -> Arriving {
     let Tombstone { epoch, to, handover_id, max_seq, by, .. } = *tombstone;
     Arriving { section, epoch, max_seq, handover_id, node: to.node, incarnation: to.incarnation, migration: by }

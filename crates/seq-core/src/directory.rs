@@ -1,13 +1,13 @@
-//! The directory of sets: which set has a section, as claims that merge in any order.
+//! The directory of sets states which set has a section, as claims that merge in any order.
 //!
 //! A claim is a fact of the past: the section arrived in the set, or departed to it, under the epoch `since`. Every
-//! ownership of a section anywhere has an epoch of its own, so the larger `since` is the newer fact. Merging keeps it:
-//! it is commutative, associative and idempotent, and no order of messages takes a directory backwards.
+//! ownership of a section anywhere has an epoch of its own, so the larger `since` is the newer fact. A merge keeps the
+//! newer fact. It is commutative, associative and idempotent, so no order of messages takes a directory backwards.
 //!
 //! **Invariant:** the claim of a section never falls, and neighbouring sections with the same claim are one run.
 //!
-//! A directory routes requests. It fences nothing: only the section records in a store's log do (see
-//! [`crate::state`]). A copy that is old makes requests slower, never wrong.
+//! A directory routes requests. It fences nothing; only the section records in a store's log do (see [`crate::state`]).
+//! An old copy makes requests slower, never wrong.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,8 +17,8 @@ use crate::layout::SectionRun;
 
 /// The set that a section is in.
 ///
-/// Ordered by `since`. Two sets never have a section under one epoch; the set's id decides between two such claims only
-/// so that every copy that received both keeps the same one.
+/// Ordered by `since`. Two sets never have a section under one epoch. If two such claims come nevertheless, the set's
+/// id decides, so that every copy that received both keeps the same claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
     /// The epoch under which the section arrived there; 0 for the first home of a section.
@@ -36,18 +36,18 @@ pub struct ClaimRun {
     pub claim: Claim,
 }
 
-/// The claims that one process has learned.
+/// The claims that a process has learned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
     /// Version of the last merge that changed a claim.
     version: RouteVersion,
-    /// By first section. Runs do not overlap; neighbours differ in their claim.
+    /// The runs by their first section. They do not overlap, and neighbours differ in their claim.
     runs: BTreeMap<u32, Run>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
-    /// Past the last section.
+    /// Index past the last section.
     end: u32,
     claim: Claim,
     /// The version that changed a section of this run last.
@@ -55,9 +55,8 @@ struct Run {
 }
 
 impl Directory {
-    /// Keeps the newer claim of each section; those that change do so in this version of the copy's owner, which is not
-    /// below the one before. Returns whether any changed. A run that no layout can have, see [`SectionRun::end`], is
-    /// skipped.
+    /// Keeps the newer claim of each section. Claims that change do so in this version of the copy's owner, which never
+    /// falls. Returns whether any claim changed. A run that no layout can have, see [`SectionRun::end`], is skipped.
     pub fn merge<'a>(&mut self, claims: impl IntoIterator<Item = &'a ClaimRun>, version: RouteVersion) -> bool {
         debug_assert!(version >= self.version, "the versions of a directory never fall");
         let mut changed = false;
@@ -73,7 +72,7 @@ impl Directory {
     }
 
     fn merge_run(&mut self, first: u32, end: u32, claim: Claim, changed: RouteVersion) -> bool {
-        // Sections of the run whose claim is newer or the same keep it; `newer` is what lies between them.
+        // Sections of the run whose claim is newer or equal keep it; `newer` has the gaps between them.
         let mut newer = Vec::new();
         let mut replaced = Vec::new();
         let mut at = first;
@@ -106,8 +105,8 @@ impl Directory {
         !newer.is_empty()
     }
 
-    /// Inserts a run where none is, and joins it with neighbours of the same claim. The joined run counts as changed:
-    /// it takes no more bytes in an update than the part that did change.
+    /// Inserts a run where there is none, and joins it with neighbours that have the same claim. The joined run counts
+    /// as changed, because it takes no more bytes in an update than the part that did change.
     fn insert(&mut self, mut first: u32, mut run: Run) {
         if let Some((&start, left)) = self.runs.range(..first).next_back()
             && left.end == first
@@ -124,7 +123,7 @@ impl Directory {
         self.runs.insert(first, run);
     }
 
-    /// Drops the claims of a set, so that nothing is known of those sections.
+    /// Drops the claims of a set, so that nothing is known of their sections.
     pub fn forget(&mut self, set: SetId, version: RouteVersion) {
         let before = self.runs.len();
         self.runs.retain(|_, run| run.claim.set != set);
@@ -133,32 +132,32 @@ impl Directory {
         }
     }
 
-    /// The newest claim of a section; `None` where none is known.
+    /// Returns the newest claim of a section; `None` if none is known.
     #[must_use]
     pub fn get(&self, section: SectionId) -> Option<Claim> {
         let (_, run) = self.runs.range(..=section.0).next_back()?;
         (section.0 < run.end).then_some(run.claim)
     }
 
-    /// The runs with claims that changed after a version, in order of section.
+    /// Returns the runs with claims that changed after a version, in order of section.
     pub fn since(&self, since: RouteVersion) -> impl Iterator<Item = ClaimRun> {
         let any = self.version > since;
         let changed = self.runs.iter().filter(move |(_, run)| any && run.changed > since);
         changed.map(claim_run)
     }
 
-    /// Every claim, in order of section.
+    /// Returns every claim, in order of section.
     pub fn runs(&self) -> impl Iterator<Item = ClaimRun> {
         self.runs.iter().map(claim_run)
     }
 
-    /// Every run with the version that changed it last: what the copy consists of, for storing it.
+    /// Returns every run with the version that changed it last. A stored copy consists of these.
     pub fn changes(&self) -> impl Iterator<Item = (ClaimRun, RouteVersion)> {
         self.runs.iter().map(|entry| (claim_run(entry), entry.1.changed))
     }
 
-    /// The copy that consisted of these changes. `None` where none can have: they overlap, are out of order or newer
-    /// than the copy, or neighbours have the same claim.
+    /// Creates the copy that consisted of these changes. Returns `None` if no copy can have them, because they overlap,
+    /// are out of order or newer than the copy, or neighbours have the same claim.
     #[must_use]
     pub fn from_changes(
         version: RouteVersion,
@@ -180,7 +179,7 @@ impl Directory {
         Some(Directory { version, runs })
     }
 
-    /// The version of this copy.
+    /// Returns the version of this copy.
     #[must_use]
     pub fn version(&self) -> RouteVersion {
         self.version

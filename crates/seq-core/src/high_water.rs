@@ -1,20 +1,20 @@
-//! Detects a store that lost committed entries: a response that is behind an earlier one.
+//! Detects a store that lost committed entries, by a response that is behind an earlier response.
 //!
 //! A store applies commands in order and loses none that it responded to. So a response to a request that was sent
-//! after an earlier response was received covers more commands. One that covers fewer comes from a store that lost
-//! committed entries: its data directories were restored from older copies, or a majority of them is gone. Numbers that
-//! were allocated since would be allocated again, so the process must stop before it uses such a response.
+//! after an earlier response was received covers more commands. A response that covers fewer comes from a store that
+//! lost committed entries: its data directories were restored from older copies, or a majority of them is gone. Numbers
+//! that were allocated since would be allocated again, so the process must stop before it uses such a response.
 //!
 //! Two counters are compared. The revision covers all commands of the set; after a loss the commands of other nodes can
 //! raise it again before this process sends its next request. The liveness counter is moved by the process' own
-//! commands alone, so a lost one shows in the next response.
+//! commands alone, so the loss of such a command shows in the next response.
 //!
-//! A refusal carries no counters. The record that it names is compared with earlier responses about that record: see
+//! A refusal carries no counters. The record that it names is compared with earlier responses about that record, see
 //! [`Refused`].
 //!
-//! Not detected here: a loss of entries of which no running process has received a response; and one after which as
-//! many commands of the process as were lost, and of the set, were applied without a response that the process
-//! received.
+//! Two losses are not detected: a loss of entries of which no running process has received a response; and a loss after
+//! which as many commands of the process as were lost, and as many of the set, were applied without a response that the
+//! process received.
 
 use crate::id::{Incarnation, Liveness, RenewSeq, Revision};
 use crate::state::CommandRefusal;
@@ -22,13 +22,13 @@ use crate::state::CommandRefusal;
 /// Progress of a store, as of one response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Commands applied for the whole set.
+    /// Number of commands applied for the whole set.
     pub revision: Revision,
     /// The node's liveness counter.
     pub liveness: Liveness,
 }
 
-/// The response is read from a state that lacks commands which an earlier response was read after.
+/// The response is read from a state that lacks commands which an earlier response covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the store is behind an earlier response: revision {} and liveness {} after revision {} and liveness {}; committed \
@@ -47,17 +47,18 @@ pub struct StoreBehind {
 pub struct HighWater(Mark);
 
 impl HighWater {
-    /// The newest mark. Read before a request is sent, and passed to [`HighWater::on_response`] with its response.
+    /// Returns the newest mark. It is read before a request is sent, and passed to [`HighWater::on_response`] with its
+    /// response.
     #[must_use]
     pub fn mark(&self) -> Mark {
         self.0
     }
 
-    /// Takes in a response to a request that was sent when [`HighWater::mark`] was `seen`. `counts`: the request was a
-    /// renewal, a raise or a transfer, which moves the liveness counter.
+    /// Checks and keeps the mark of a response to a request that was sent when [`HighWater::mark`] was `seen`.
+    /// `counts`: the request was a renewal, a raise or a transfer, which moves the liveness counter.
     ///
     /// # Errors
-    /// [`StoreBehind`]; nothing of the response may be used.
+    /// [`StoreBehind`]: nothing of the response may be used.
     pub fn on_response(&mut self, seen: Mark, response: Mark, counts: bool) -> Result<(), StoreBehind> {
         let liveness = if counts { response.liveness > seen.liveness } else { response.liveness >= seen.liveness };
         if response.revision <= seen.revision || !liveness {

@@ -1,4 +1,4 @@
-//! The words of the domain as types, so that two bare integers never stand side by side.
+//! The words of the domain as types, so that two bare integers never stand next to each other.
 
 use core::fmt;
 
@@ -17,11 +17,11 @@ macro_rules! number {
 }
 
 number! {
-    /// A user, a conversation, or whatever else owns a sequence.
+    /// A user, a conversation, or any other owner of a sequence.
     Uid(u64)
 }
 number! {
-    /// A sequence number or a ceiling of one, `1 ..= 2^63-1`; 0 means "none yet". Never wraps.
+    /// A sequence number, or a ceiling of sequence numbers, `1 ..= 2^63-1`; 0 means "none yet". Never wraps.
     Seq(u64)
 }
 number! {
@@ -33,20 +33,20 @@ number! {
     SlotIndex(u32)
 }
 number! {
-    /// How far a ceiling is raised at a time, 1 or above.
+    /// Distance by which a ceiling is raised at a time, 1 or above.
     Step(u64)
 }
 number! {
-    /// How far above its section's ceiling a uid may be raised by name.
+    /// Distance above its section's ceiling to which a uid may be raised by an advance.
     AdvanceLimit(u64)
 }
 number! {
-    /// Number of an ownership of a section; every change of owner adds one. The upper 32 bits are those of the lineage
-    /// whose restore it followed last, see [`Lineage::restores`]. 0: never owned.
+    /// Number of an ownership of a section; every change of owner adds one. The upper 32 bits are the count of the
+    /// lineage whose restore it followed last, see [`Lineage::restores`]. 0: never owned.
     Epoch(u64)
 }
 number! {
-    /// Number of one registration of an AllocSvr; goes on across lineages. 0: never registered.
+    /// Number of a registration of an AllocSvr; continues across lineages. 0: never registered.
     Incarnation(u64)
 }
 number! {
@@ -59,7 +59,8 @@ number! {
     Liveness(u64)
 }
 number! {
-    /// Number of commands that a set's store has applied. In a response: when it was read. 0: none.
+    /// Number of commands that a set's store has applied. In a response: the number when the response was read. 0:
+    /// none.
     Revision(u64)
 }
 number! {
@@ -76,17 +77,18 @@ number! {
     NodeId(u32)
 }
 number! {
-    /// Identifies a set for good, whatever its name becomes: drawn at random when the set is created, 1 or above.
+    /// Id of a set, which never changes, even if its name does: drawn at random when the set is created, 1 or above.
     SetId(u64)
 }
 number! {
-    /// Number of a set's history: a restore from a backup begins another one. The upper 32 bits count the restores of
-    /// all sets of the cluster, the lower ones are random but for the lowest byte, which marks those that no operator
-    /// began; so a larger lineage is newer. 0: never restored.
+    /// Number of a set's history: a restore from a backup begins another lineage. The upper 32 bits count the restores
+    /// of all sets of the cluster, so a larger lineage is newer. The lower bits are random except for the lowest byte,
+    /// which marks lineages that no operator began. 0: never restored.
     Lineage(u64)
 }
 number! {
-    /// Identifies a migration for good, in every set: drawn at random when it is planned. 0: no migration.
+    /// Id of a migration, which is permanent and the same in every set: drawn at random when it is planned. 0: no
+    /// migration.
     MigrationId(u64)
 }
 number! {
@@ -97,7 +99,7 @@ number! {
 impl Seq {
     /// "None yet": no number was allocated.
     pub const ZERO: Seq = Seq(0);
-    /// The last number there is, 2^63-1. Past it a uid is exhausted.
+    /// The last number, 2^63-1. Past it a uid is exhausted.
     pub const MAX: Seq = Seq(i64::MAX as u64);
 }
 
@@ -105,33 +107,33 @@ impl Seq {
 const OF_SET: u64 = 0xa5;
 
 impl Lineage {
-    /// The lineage of a restore under the count that an operator gave.
+    /// Returns the lineage of a restore under the count that an operator gave.
     #[must_use]
     pub fn of_restore(count: u32, random: u32) -> Lineage {
         let lineage = Lineage(u64::from(count) << 32 | u64::from(random));
         if lineage.is_of_set() { Lineage(lineage.0 ^ 1) } else { lineage }
     }
 
-    /// The lineage that a restored set begins by itself, because the log of another set counts more.
+    /// Returns the lineage that a restored set begins by itself, because the log of another set counts more.
     #[must_use]
     pub fn of_set(count: u32, random: u32) -> Lineage {
         Lineage(u64::from(count) << 32 | u64::from(random) & !0xff | OF_SET)
     }
 
-    /// Whether a restored set began it by itself, so that no operator gave its count.
+    /// Returns whether a restored set began it by itself, so that no operator gave its count.
     #[must_use]
     pub fn is_of_set(self) -> bool {
         self.restores() > 0 && self.0 & 0xff == OF_SET
     }
 
-    /// Restores of the cluster's sets, up to the one that began this lineage.
+    /// Returns how many restores of the cluster's sets there were, up to the restore that began this lineage.
     #[must_use]
     pub fn restores(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// What epochs, incarnations and route versions begin above after this lineage's restore, so that they are above
-    /// all earlier ones: no lineage has 2^32 of them.
+    /// Returns the number above which epochs, incarnations and route versions begin after this lineage's restore, so
+    /// that they are above all earlier ones, because no lineage has 2^32 of them.
     #[must_use]
     pub fn first_number(self) -> u64 {
         u64::from(self.restores()) << 32
@@ -139,13 +141,13 @@ impl Lineage {
 }
 
 impl Epoch {
-    /// The count in the lineage whose restore the section followed last.
+    /// Returns the count in the lineage whose restore the section followed last.
     #[must_use]
     pub fn restores(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The epoch of the next ownership.
+    /// Returns the epoch of the next ownership.
     ///
     /// # Panics
     /// After 2^64-1 changes of owner; one a microsecond takes 584,000 years.
@@ -156,10 +158,10 @@ impl Epoch {
 }
 
 impl Liveness {
-    /// The count with one more.
+    /// Returns the count plus one.
     ///
     /// # Panics
-    /// After 2^64-1 of them; one a microsecond takes 584,000 years.
+    /// After 2^64-1 counted commands; one a microsecond takes 584,000 years.
     #[must_use]
     pub fn next(self) -> Liveness {
         Liveness(self.0.checked_add(1).expect("liveness counters do not run out"))
@@ -167,7 +169,7 @@ impl Liveness {
 }
 
 impl Incarnation {
-    /// The incarnation after this one.
+    /// Returns the next incarnation.
     ///
     /// # Panics
     /// After 2^64-1 incarnations; one a microsecond takes 584,000 years.
@@ -178,7 +180,7 @@ impl Incarnation {
 }
 
 impl RouteVersion {
-    /// The next version.
+    /// Returns the next version.
     ///
     /// # Panics
     /// After 2^64-1 changes; one a microsecond takes 584,000 years.
@@ -189,7 +191,7 @@ impl RouteVersion {
 }
 
 impl Revision {
-    /// The revision after one more command.
+    /// Returns the revision after one more command.
     ///
     /// # Panics
     /// After 2^64-1 commands; one a microsecond takes 584,000 years.

@@ -3,9 +3,9 @@
 //! A layout is a list of spaces, ranges of uids that are cut into sections. Sections are numbered through all spaces,
 //! so a [`SectionId`] means the same uids in every set, and a section keeps it when it migrates.
 //!
-//! **Invariant:** a space never changes, and spaces are only appended: a change would give uids other counters. Two
-//! layouts of one cluster are equal, or one begins with the other. [`LayoutId`] names the part that a section depends
-//! on, so that a message of a process with another layout is refused.
+//! **Invariant:** a space never changes, and spaces are only appended, because any other change would give uids other
+//! counters. Two layouts of one cluster are equal, or one begins with the other. [`LayoutId`] names the part that a
+//! section depends on, so that a message of a process with another layout is refused.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,20 +18,20 @@ use crate::refusal::Refusal;
 /// Neighbouring sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionRun {
-    /// The first of them.
+    /// The first section.
     pub first: SectionId,
-    /// How many they are, 1 or above.
+    /// Number of sections, 1 or above.
     pub sections: u32,
 }
 
 impl SectionRun {
-    /// The index past the last section; `None` for a run without sections, or past the last possible id.
+    /// Returns the index past the last section; `None` for a run without sections, or past the last possible id.
     #[must_use]
     pub fn end(self) -> Option<u32> {
         self.first.0.checked_add(self.sections).filter(|_| self.sections > 0)
     }
 
-    /// Returns its part from the first to the last of these sections, which are in order; `None` where it has none of
+    /// Returns its part from the first to the last of these sections, which are in order; `None` if it has none of
     /// them.
     pub(crate) fn around(self, sections: &[SectionId]) -> Option<SectionRun> {
         let end = SectionId(self.end()?);
@@ -41,13 +41,13 @@ impl SectionRun {
         Some(SectionRun { first, sections: last.0 - first.0 + 1 })
     }
 
-    /// The sections, in order; none where [`SectionRun::end`] is `None`.
+    /// Returns the sections, in order; none if [`SectionRun::end`] is `None`.
     pub fn iter(self) -> impl Iterator<Item = SectionId> {
         (self.first.0..self.end().unwrap_or(self.first.0)).map(SectionId)
     }
 }
 
-/// A range of uids and how it is cut into sections.
+/// A range of uids that is cut into sections.
 ///
 /// Invariant: `start < end`, at most `MAX_SECTIONS` sections. The last section may be shorter than the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,15 +57,15 @@ pub struct Space {
     keys: Keys,
 }
 
-/// How the uids of a space are mapped to sections.
+/// Mapping of the uids of a space to sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keys {
     /// A section is a run of neighbouring uids.
     Dense {
         /// `1 ..= MAX_SECTION_SIZE`.
         section_size: u32,
-        /// `u64::MAX / section_size`: multiplying by it costs a third of dividing by the size, and every number is
-        /// located.
+        /// `u64::MAX / section_size`. Multiplying by it costs a third of dividing by the size, and every request for a
+        /// number locates its uid.
         reciprocal: u64,
     },
 }
@@ -91,20 +91,20 @@ impl Space {
         Ok(Space { start, end, keys: Keys::Dense { section_size, reciprocal } })
     }
 
-    /// All uids, end exclusive.
+    /// Returns all uids, end exclusive.
     #[must_use]
     pub fn uids(&self) -> Range<u64> {
         self.start..self.end
     }
 
-    /// Uids in a full section.
+    /// Returns the number of uids in a full section.
     #[must_use]
     pub fn section_size(&self) -> u32 {
         let Keys::Dense { section_size, .. } = self.keys;
         section_size
     }
 
-    /// Number of sections, 1 or above.
+    /// Returns the number of sections, 1 or above.
     #[must_use]
     pub fn sections(&self) -> u32 {
         (self.end - self.start).div_ceil(u64::from(self.section_size())) as u32
@@ -115,7 +115,7 @@ impl Space {
         uid.0 >= self.start && uid.0 < self.end
     }
 
-    /// Index in this space of the section of a uid that it contains, and the slot.
+    /// Returns the index in this space of the section of a uid that the space contains, and the slot.
     #[inline]
     fn locate(&self, uid: Uid) -> (u32, SlotIndex) {
         let (section, slot) = self.divide(uid.0 - self.start);
@@ -123,19 +123,18 @@ impl Space {
         (section as u32, SlotIndex(slot as u32))
     }
 
-    /// Quotient and remainder by the section's size.
+    /// Returns the quotient and the remainder of a division by the section's size.
     #[inline]
     fn divide(&self, offset: u64) -> (u64, u64) {
         let Keys::Dense { section_size, reciprocal } = self.keys;
         let size = u64::from(section_size);
-        // The reciprocal is too small by at most 1 part in 2^64 of what is multiplied, so the quotient is right or one
-        // less.
+        // The reciprocal is too small by at most 1 part in 2^64 of the offset, so the quotient is right or less by 1.
         let quotient = ((u128::from(offset) * u128::from(reciprocal)) >> 64) as u64;
         let remainder = offset - quotient * size;
         if remainder < size { (quotient, remainder) } else { (quotient + 1, remainder - size) }
     }
 
-    /// The uids of the section with this index in the space; empty past the last one.
+    /// Returns the uids of the section with this index in the space; none past the last section.
     fn uids_of(&self, index: u32) -> Range<u64> {
         let size = u64::from(self.section_size());
         let first = u64::from(index) * size;
@@ -146,8 +145,8 @@ impl Space {
         self.start + first..self.start + first + len
     }
 
-    /// Continues the hash of a layout with this space. The values are the format: they are compared between versions of
-    /// the program.
+    /// Continues the hash of a layout with this space. The hashed values are a format, because versions of the program
+    /// compare the hashes.
     fn hash(&self, layout: LayoutId) -> LayoutId {
         /// Kind of [`Keys::Dense`].
         const DENSE: u8 = 1;
@@ -162,21 +161,22 @@ impl Space {
 /// Hash of the layout without spaces: the offset basis of FNV-1a.
 pub(crate) const NO_SPACES: LayoutId = LayoutId(0xcbf2_9ce4_8422_2325);
 
-/// FNV-1a over more bytes. It separates layouts that differ by mistake, and protects from no attacker.
+/// Continues the FNV-1a hash with more bytes. It tells layouts apart that differ by mistake, and protects from no
+/// attacker.
 pub(crate) fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The uids of a cluster and how they are cut into sections.
+/// The uids of a cluster, cut into sections.
 ///
 /// Invariant: spaces do not overlap, and have at most `MAX_SECTIONS` sections together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Apart from the others, so that locating a uid follows no pointer where there is one space.
+    /// The first space, apart from the others, so that locating a uid follows no pointer if there is one space.
     first: Space,
-    /// The spaces that were appended, in order; `None`: none.
+    /// The spaces that were appended, in order; `None` for none.
     more: Option<Arc<[Appended]>>,
-    /// Number of sections in all spaces: each look into a route table compares with it.
+    /// Number of sections in all spaces, with which each read of a route table compares.
     sections: u32,
 }
 
@@ -188,7 +188,7 @@ struct Appended {
 }
 
 impl Layout {
-    /// Lays out `uids`, the one space so far, in sections of `section_size`.
+    /// Lays out `uids`, the only space so far, in sections of `section_size`.
     ///
     /// # Errors
     /// [`LayoutError`] names the bound that does not hold.
@@ -197,7 +197,7 @@ impl Layout {
         Ok(Layout { first, more: None, sections: first.sections() })
     }
 
-    /// The layout with one more space. The ids of the sections so far stay.
+    /// Returns the layout with one more space. The ids of the sections so far stay.
     ///
     /// # Errors
     /// [`AppendError`] names the bound that does not hold.
@@ -219,7 +219,7 @@ impl Layout {
         Ok(Layout { first: self.first, more: Some(more.into()), sections })
     }
 
-    /// Takes over another process's layout of the cluster where it is longer. Returns whether it was.
+    /// Adopts another process's layout of the cluster if it is longer. Returns whether it was.
     ///
     /// # Errors
     /// [`OtherLayout`]: neither layout begins with the other. Nothing changed.
@@ -235,7 +235,7 @@ impl Layout {
         Ok(longer)
     }
 
-    /// The section and slot of a uid.
+    /// Returns the section and the slot of a uid.
     ///
     /// # Errors
     /// [`Refusal::UidOutOfRange`] when no space holds the uid.
@@ -258,14 +258,14 @@ impl Layout {
         Ok((SectionId(appended.first_section + section), slot))
     }
 
-    /// Number of sections in all spaces, 1 or above.
+    /// Returns the number of sections in all spaces, 1 or above.
     #[inline]
     #[must_use]
     pub fn sections(&self) -> u32 {
         self.sections
     }
 
-    /// The uids of one section; empty for a section the layout does not have.
+    /// Returns the uids of a section; none for a section that the layout does not have.
     #[must_use]
     pub fn uids_of(&self, section: SectionId) -> Range<u64> {
         match self.more().iter().rev().find(|appended| appended.first_section <= section.0) {
@@ -274,7 +274,8 @@ impl Layout {
         }
     }
 
-    /// From the first uid of all spaces to past the last. Between two spaces there may be uids of none.
+    /// Returns the range from the first uid of all spaces to past the last. Some uids between two spaces may be in no
+    /// space.
     #[must_use]
     pub fn uids(&self) -> Range<u64> {
         let start = self.spaces().map(|space| space.start).min();
@@ -282,25 +283,25 @@ impl Layout {
         start.unwrap_or(self.first.start)..end.unwrap_or(self.first.end)
     }
 
-    /// Uids in a full section of the space with the largest sections.
+    /// Returns the number of uids in a full section of the space with the largest sections.
     #[must_use]
     pub fn section_size(&self) -> u32 {
         self.more().iter().map(|one| one.space.section_size()).fold(self.first.section_size(), u32::max)
     }
 
-    /// The spaces, in the order in which their sections are numbered.
+    /// Returns the spaces, in the order in which their sections are numbered.
     pub fn spaces(&self) -> impl Iterator<Item = &Space> {
         core::iter::once(&self.first).chain(self.more().iter().map(|appended| &appended.space))
     }
 
-    /// Hash of the whole layout.
+    /// Returns the hash of the whole layout.
     #[must_use]
     pub fn id(&self) -> LayoutId {
         self.spaces().fold(NO_SPACES, |hash, space| space.hash(hash))
     }
 
-    /// Hash of the spaces up to the one with this section: what the uids of the section depend on, so that a space that
-    /// is appended later does not change it. `None` when the layout has no such section.
+    /// Returns the hash of the spaces up to the space with this section; `None` if the layout has no such section. The
+    /// uids of the section depend on these spaces alone, so a space that is appended later does not change the hash.
     #[must_use]
     pub fn id_of(&self, section: SectionId) -> Option<LayoutId> {
         let (mut end, mut hash) = (0, NO_SPACES);
@@ -320,17 +321,17 @@ impl Layout {
     }
 }
 
-/// Neither of two layouts begins with the other: they are of two clusters.
+/// Neither of two layouts begins with the other, because they belong to two clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("layout {theirs} does not continue layout {ours}, nor the other way round")]
 pub struct OtherLayout {
     /// [`Layout::id`] of this process.
     pub ours: LayoutId,
-    /// That of the other one.
+    /// [`Layout::id`] of the other process.
     pub theirs: LayoutId,
 }
 
-/// Why a space cannot be appended.
+/// Reason why a space cannot be appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// The layout has as many spaces as it may.
@@ -344,15 +345,15 @@ pub enum AppendError {
         /// Its end, exclusive.
         end: u64,
     },
-    /// More sections than a layout may have.
+    /// The layout would have more sections than allowed.
     #[error("{sections} sections in all spaces are more than the {} a layout may have", limits::MAX_SECTIONS)]
     TooManySections {
-        /// How many there would be.
+        /// Number of sections that it would have.
         sections: u32,
     },
 }
 
-/// Why a layout is refused.
+/// Reason why a layout is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// The range holds no uid.
@@ -363,19 +364,19 @@ pub enum LayoutError {
         /// End, exclusive.
         end: u64,
     },
-    /// A section of no or too many uids.
+    /// A section would have no uids, or too many.
     #[error("section size {section_size} is not from 1 to {}", limits::MAX_SECTION_SIZE)]
     SectionSize {
-        /// The size asked for.
+        /// The requested size.
         section_size: u32,
     },
-    /// More sections than a set may have.
+    /// The set would have more sections than allowed.
     #[error(
         "{sections} sections are more than the {} a set may have; use larger sections, fewer uids or more sets",
         limits::MAX_SECTIONS
     )]
     TooManySections {
-        /// How many there would be.
+        /// Number of sections that it would have.
         sections: u64,
     },
 }
@@ -387,7 +388,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The widest offsets and the sizes next to powers of two are where a reciprocal would be wrong.
+        /// Checks the widest offsets and the sizes next to powers of two, with which a reciprocal would be wrong.
         #[test]
         fn multiplying_by_the_reciprocal_divides(
             offset in prop_oneof![any::<u64>(), (0..64_u32, 0..3_u64).prop_map(|(bits, less)| (u64::MAX >> bits) - less.min(u64::MAX >> bits))],
@@ -447,7 +448,7 @@ mod tests {
         assert!(matches!(Layout::new(0..u64::MAX, 100_000), Err(LayoutError::TooManySections { .. })));
     }
 
-    /// Three spaces, out of order: sections 0..3, 3..5 and 5.
+    /// Returns a layout of three spaces, out of order: sections 0..3, 3..5 and 5.
     fn spaces() -> Layout {
         let layout = Layout::new(1_000..1_250, 100).unwrap();
         let layout = layout.append(Space::dense(0..20, 10).unwrap()).unwrap();
@@ -472,7 +473,7 @@ mod tests {
         }
     }
 
-    /// The ids are in messages between sets, and on disk: another value would refuse every message of the version
+    /// The ids are in messages between sets, and on disk, so other values would refuse every message of the version
     /// before.
     #[test]
     fn the_ids_of_layouts_are_pinned() {

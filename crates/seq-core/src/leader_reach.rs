@@ -1,41 +1,41 @@
 //! Decides when a leader that AllocSvrs do not reach transfers leadership.
 //!
-//! Followers forward control calls to a leader that only the AllocSvrs are cut off from. Where the followers do not
-//! reach it either, while its own connections to them work, it stays the leader of a majority and nothing is renewed or
-//! raised. No other member detects it: its heartbeats arrive.
+//! Followers forward control calls to a leader if only the AllocSvrs are cut off from it. If the followers do not reach
+//! it either, while its own connections to them work, it stays the leader of a majority, and nothing is renewed or
+//! raised. No other member detects this, because its heartbeats arrive.
 //!
-//! **Invariant:** stopped AllocSvrs cause no transfers. A leader keeps leadership for longer than the arbiter beside it
-//! takes to find an incarnation dead, and without a live incarnation it keeps it for good.
+//! **Invariant:** stopped AllocSvrs cause no transfers. A leader keeps leadership for longer than its arbiter takes to
+//! find an incarnation dead, and without a live incarnation it keeps it permanently.
 //!
-//! Left to the shell: the clock, the count of calls, the transfer.
+//! The shell reads the clock, counts the calls, and makes the transfer.
 
 use core::time::Duration;
 
 use crate::arbiter::Plan;
 use crate::state::State;
 
-/// Silences in one lease: half a lease is two and a half of the default renewal intervals, and more than any renewal
+/// Silences in one lease. Half a lease is two and a half of the default renewal intervals, and more than any renewal
 /// interval that `renew * 3 < lease` allows. In the other half the AllocSvrs find the next leader.
 const SILENCES_PER_LEASE: u32 = 2;
 
-/// A leader keeps leadership for at least this many waits of the arbiter. After one of them stopped incarnations no
-/// longer count as live; the second is for an arbiter that began late.
+/// A leader keeps leadership for at least this many waits of the arbiter. After the first wait, stopped incarnations no
+/// longer count as live; the second wait is for an arbiter that began late.
 const WAITS_OF_TENURE: u32 = 2;
 
-/// A member transfers leadership at most once in this many waits: in a store that is not reached at all it moves a few
-/// times a minute at most.
+/// A member transfers leadership at most once in this many waits: in a store that is not reached at all, leadership
+/// moves a few times a minute at most.
 const WAITS_BETWEEN_TRANSFERS: u32 = 12;
 
-/// The inputs of one decision.
+/// The inputs of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// The term that it leads; `None` while it does not.
+    /// The term that the member leads; `None` while it does not lead.
     pub term: Option<u64>,
-    /// Whether a majority acknowledged it lately. Without one no other member can be made the leader.
+    /// Whether a majority acknowledged it lately. Without a majority no other member can be made the leader.
     pub quorum: bool,
     /// Control calls received so far.
     pub calls: u64,
-    /// The live incarnations; `None` where there is none.
+    /// The live incarnations; `None` if there are none.
     pub live: Option<Live>,
 }
 
@@ -44,7 +44,7 @@ pub struct Observation {
 pub struct Live {
     /// The longest of their leases.
     pub lease: Duration,
-    /// How long the arbiter waits for that one.
+    /// The arbiter's wait for that lease.
     pub wait: Duration,
 }
 
@@ -61,18 +61,18 @@ impl Live {
 /// Decides when leadership is transferred.
 #[derive(Debug, Default)]
 pub struct LeaderReach {
-    /// The term that the member leads, and since when.
+    /// The term that the member leads, and the time since when.
     leads: Option<(u64, Duration)>,
     calls: u64,
-    /// Since when it receives no call although it leads and an incarnation is live.
+    /// Time since when it receives no call although it leads and an incarnation is live.
     silent_since: Duration,
-    /// When leadership was transferred last.
+    /// Time when leadership was transferred last.
     transferred: Option<Duration>,
 }
 
 impl LeaderReach {
-    /// Takes the inputs at `now`, on a monotonic clock; returns for how long the member was not reached, where
-    /// leadership is to be transferred. It is returned again until [`LeaderReach::transferred`] is called.
+    /// Takes the inputs at `now`, on a monotonic clock. If leadership is to be transferred, returns for how long the
+    /// member was not reached. It is returned again until [`LeaderReach::transferred`] is called.
     pub fn observe(&mut self, now: Duration, inputs: Observation) -> Option<Duration> {
         let led = self.leads.filter(|(term, _)| inputs.term == Some(*term));
         let reached = inputs.calls != self.calls || inputs.live.is_none() || led.is_none();

@@ -1,9 +1,9 @@
-//! The lease: until when an owner may answer.
+//! The lease: the time until which an owner may serve.
 //!
-//! A lease runs from *before* the renewal request was sent, not from its response: counted from the response it could
-//! outlast the arbiter's wait. It ends as soon as one of three clocks has passed its end, because each of them can
-//! stand still alone: the raw one while the machine sleeps, the boot one where a hypervisor froze it, the wall clock
-//! when it is set back. A wall clock that is set forward ends a lease early, which costs a renewal and nothing else.
+//! A lease runs from the time *before* the renewal request was sent, not from its response: counted from the response
+//! it could outlast the arbiter's wait. It ends as soon as any of three clocks has passed its end, because each clock
+//! can stop alone: the raw clock while the machine sleeps, the boot clock if a hypervisor froze it, the wall clock if
+//! it is set back. A wall clock that is set forward ends a lease early, which costs a renewal and nothing else.
 //!
 //! **Order matters.** A serving thread reads the clocks after the request is in memory, then the lease, then the table
 //! of owned sections; a renewal writes the table first and the lease last. So a renewed lease is never read together
@@ -13,20 +13,20 @@ use core::time::Duration;
 
 use crate::sync::{AcqRel, Acquire, AtomicU64, Release};
 
-/// A reading of the machine's clocks, in nanoseconds. Compared only within one incarnation of one process, never
-/// stored.
+/// A reading of the machine's clocks, in nanoseconds. Readings are compared only within one incarnation of one process,
+/// and never stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
-    /// `CLOCK_BOOTTIME`: goes on while the machine sleeps.
+    /// `CLOCK_BOOTTIME`, which continues while the machine sleeps.
     pub boottime: u64,
-    /// `CLOCK_MONOTONIC_RAW`: its rate is not adjusted.
+    /// `CLOCK_MONOTONIC_RAW`, whose rate is not adjusted.
     pub raw: u64,
-    /// `CLOCK_REALTIME`: may be set.
+    /// `CLOCK_REALTIME`, which may be set.
     pub realtime: u64,
 }
 
 impl Clocks {
-    /// The time since an earlier reading, as an owner counts it: the largest difference of any clock.
+    /// Returns the time since an earlier reading, as an owner counts it: the largest difference of any clock.
     #[must_use]
     pub fn since(&self, earlier: Clocks) -> Duration {
         let boottime = self.boottime.saturating_sub(earlier.boottime);
@@ -34,8 +34,8 @@ impl Clocks {
         Duration::from_nanos(boottime.max(raw).max(self.realtime.saturating_sub(earlier.realtime)))
     }
 
-    /// The time since an earlier reading, as an arbiter counts it: the smaller difference of the clocks that cannot be
-    /// set.
+    /// Returns the time since an earlier reading, as an arbiter counts it: the smaller difference of the clocks that
+    /// cannot be set.
     #[must_use]
     pub fn at_least_since(&self, earlier: Clocks) -> Duration {
         let boottime = self.boottime.saturating_sub(earlier.boottime);
@@ -43,21 +43,21 @@ impl Clocks {
     }
 }
 
-/// How long leases last, and how long the arbiter waits.
+/// Durations of leases and of the arbiter's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
-    /// How long a response of the store grants, counted from when its request was sent.
+    /// Time that a response of the store grants, counted from when its request was sent.
     pub lease: Duration,
-    /// How much sooner the owner stops.
+    /// Time by which the owner stops sooner.
     pub margin: Duration,
-    /// How long an owner's liveness counter stands still before the arbiter reassigns its sections.
+    /// Time without a change of an owner's liveness counter after which the arbiter reassigns its sections.
     pub wait: Duration,
     /// Time between renewals.
     pub renew_interval: Duration,
 }
 
-/// How much faster or slower than real time a clock may run, in hundredths. Quartz is off by 0.01 % and a clock under
-/// correction by 0.05 %; what is allowed for here is a virtual machine whose clock drifts badly and is not yet
+/// Deviation from real time that is allowed for the rate of a clock, in hundredths. Quartz is off by 0.01 % and a clock
+/// under correction by 0.05 %; the allowance is for a virtual machine whose clock drifts badly and is not yet
 /// corrected.
 const RATE_MARGIN_PERCENT: u32 = 11;
 
@@ -65,7 +65,7 @@ const RATE_MARGIN_PERCENT: u32 = 11;
 const RENEWALS_PER_LEASE: u32 = 3;
 
 impl LeaseTerms {
-    /// For the network of one region.
+    /// Terms for the network of one region.
     pub const DEFAULTS: LeaseTerms = LeaseTerms {
         lease: Duration::from_millis(2_000),
         margin: Duration::from_millis(100),
@@ -76,7 +76,7 @@ impl LeaseTerms {
     /// Checks the relations that promise 2 and an undisturbed lease rest on.
     ///
     /// # Errors
-    /// [`TermsError`]: the relation that does not hold, and why it must.
+    /// [`TermsError`]: the relation that does not hold, and the reason why it must.
     pub fn validate(&self) -> Result<(), TermsError> {
         let broken = |what, why| Err(TermsError { what, why, terms: *self });
         if self.renew_interval.is_zero() {
@@ -100,7 +100,7 @@ impl LeaseTerms {
     /// The relation that [`LeaseTerms::outlasted`] checks.
     pub const OUTLASTED: &'static str = "wait >= lease * 1.11 / 0.89";
 
-    /// The shortest wait that outlasts a lease, although the owner's clock may run slow and the arbiter's fast.
+    /// Returns the shortest wait that outlasts a lease, although the owner's clock may run slow and the arbiter's fast.
     #[must_use]
     pub fn shortest_wait(lease: Duration) -> Duration {
         let nanos = lease.as_nanos() * u128::from(100 + RATE_MARGIN_PERCENT);
@@ -108,13 +108,14 @@ impl LeaseTerms {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Whether the arbiter waits longer than any lease lasts, although the owner's clock may run slow and its own fast.
+    /// Returns whether the arbiter waits longer than any lease lasts, although the owner's clock may run slow and its
+    /// own fast.
     #[must_use]
     pub fn outlasted(&self) -> bool {
         self.wait >= LeaseTerms::shortest_wait(self.lease)
     }
 
-    /// How long an owner serves, counted from when the renewal request was sent.
+    /// Returns how long an owner serves, counted from when the renewal request was sent.
     #[must_use]
     pub fn served(&self) -> Duration {
         self.lease - self.margin
@@ -127,7 +128,7 @@ impl LeaseTerms {
 pub struct TermsError {
     /// The relation.
     pub what: &'static str,
-    /// Why it must hold.
+    /// The reason why it must hold.
     pub why: &'static str,
     /// The terms.
     pub terms: LeaseTerms,
@@ -136,8 +137,8 @@ pub struct TermsError {
 /// A lease as serving threads read it: without a lock, one load for each clock.
 ///
 /// Each clock's end only grows within an incarnation. A reader may see the end of one clock from before an extension
-/// and that of another from after it; since all must hold, it sees a lease that is shorter than the extended one, never
-/// longer.
+/// and the end of another clock from after it. Because all clocks must hold, it then sees a lease that is shorter than
+/// the extended lease, never longer.
 #[derive(Debug)]
 pub struct Lease {
     boottime_end: AtomicU64,
@@ -152,7 +153,7 @@ impl Default for Lease {
 }
 
 impl Lease {
-    /// Extends the lease to `served` after `sent`; one that lasts longer already is left alone.
+    /// Extends the lease to `served` after `sent`; a lease that already lasts longer is unchanged.
     pub fn extend(&self, sent: Clocks, served: Duration) {
         let served = u64::try_from(served.as_nanos()).unwrap_or(u64::MAX);
         self.boottime_end.fetch_max(sent.boottime.saturating_add(served), AcqRel);
@@ -167,7 +168,7 @@ impl Lease {
         self.realtime_end.store(0, Release);
     }
 
-    /// Whether the lease holds at a reading that was taken after the request had arrived.
+    /// Returns whether the lease holds at a reading that was taken after the request had arrived.
     #[inline]
     #[must_use]
     pub fn holds(&self, now: Clocks) -> bool {
@@ -176,7 +177,7 @@ impl Lease {
             && now.realtime < self.realtime_end.load(Acquire)
     }
 
-    /// The time left; zero once it is over.
+    /// Returns the time left; zero once the lease is over.
     #[must_use]
     pub fn left(&self, now: Clocks) -> Duration {
         let boottime = self.boottime_end.load(Acquire).saturating_sub(now.boottime);

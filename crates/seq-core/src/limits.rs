@@ -2,30 +2,31 @@
 
 use core::time::Duration;
 
-/// Most numbers one item of a call may take: a hundred default steps, so that one caller cannot push a section's shared
-/// ceiling out of sight of the other 99,999 users.
+/// Most numbers that an item of a call may take: a hundred default steps, so that one caller cannot push a section's
+/// shared ceiling out of sight of the other 99,999 users.
 pub const MAX_COUNT: u32 = 1_000_000;
 
-/// Highest number that an advance may name, whatever is configured. The ceiling goes there with it, and the section's
-/// next owner starts every one of its uids at the ceiling: half of all numbers are still ahead of them. It is also the
-/// most that a slot holds.
+/// Highest number that an advance may name under any configuration. The ceiling goes there with it, and the section's
+/// next owner starts every uid of the section at the ceiling, with half of all numbers still ahead. It is also the
+/// highest distance that a slot holds.
 pub const MAX_ADVANCE: u64 = (1 << 62) - 1;
 
-/// How far above its section's ceiling an advance may go unless an operator configures more. More numbers than one user
-/// takes in a lifetime, so that an import fits; and nine million such advances fit below 2^53, where JavaScript, Lua
-/// and JSON doubles begin to round, so that no single request takes the neighbours there.
+/// Distance above its section's ceiling that an advance may go unless an operator configures more. It is more than the
+/// numbers that a user takes in a lifetime, so that an import fits. Nine million such advances fit below 2^53, where
+/// JavaScript, Lua and JSON doubles begin to round, so no single request takes the neighbours there.
 pub const DEFAULT_MAX_ADVANCE: u64 = 1_000_000_000;
 
-/// Furthest that one raise moves a ceiling: four of the largest steps. A ceiling never falls, so one request must not
-/// spend the numbers of a section; a ceiling further away takes several raises.
+/// Longest distance that one raise moves a ceiling: four of the largest steps. A ceiling never falls, so one request
+/// must not spend the numbers of a section; a ceiling further away takes several raises.
 pub const MAX_RAISE: u64 = 4 * MAX_STEP;
 
-/// Numbers that the ceiling of a section may rise at once, 2^38, beside [`RAISE_RATE`]: a takeover or an advance as far
-/// as [`DEFAULT_MAX_ADVANCE`] is a 256th of it, so owners and operators reach it only by far advances.
+/// Numbers that the ceiling of a section may rise at once, 2^38, in addition to [`RAISE_RATE`]. A takeover, or an
+/// advance as far as [`DEFAULT_MAX_ADVANCE`], is at most a 256th of it, so owners and operators reach it only by far
+/// advances.
 pub const RAISE_BURST: u64 = 1 << 38;
 
-/// Numbers a second that the ceiling of a section may rise lastingly, 2^30: ten thousand a second for each of its
-/// 100,000 uids, more than one AllocSvr allocates for all of its sections. At this rate the numbers of a section last
+/// Numbers a second that the ceiling of a section may rise in the long run, 2^30: ten thousand a second for each of its
+/// 100,000 uids, more than an AllocSvr allocates for all of its sections. At this rate the numbers of a section last
 /// for 272 years.
 pub const RAISE_RATE: u64 = 1 << 30;
 
@@ -44,8 +45,8 @@ pub const MAX_REQUEST_BYTES: usize = 512 * 1024;
 /// Largest response that a client accepts, in bytes: a whole route table of [`MAX_SECTIONS`] sections, with room.
 pub const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 
-/// How often servers may forward a request: from a node with an old table to the owner in that table, and from there to
-/// the node that the section was handed over to meanwhile.
+/// Number of times that servers may forward a request: from a node with an old table to the owner in that table, and
+/// from there to the node that the section was handed over to in the meantime.
 pub const MAX_HOPS: u32 = 2;
 
 /// Most raises in one request to the store: the Raft entry stays under 128 KiB, one write of the log.
@@ -56,17 +57,17 @@ pub const MAX_RAISES: usize = 4_096;
 pub const MAX_COPY_PART_BYTES: usize = 48 * 1024;
 
 /// Largest copy of a section that the store keeps, 1 MiB: a section of the default size in which every uid took up to
-/// 2^41 numbers. The next ownership of a section with a larger one starts at its highest number.
+/// 2^41 numbers. If the copy is larger, the next ownership of the section starts at the copy's highest number.
 pub const MAX_KEPT_COPY_BYTES: usize = 1024 * 1024;
 
 /// Most bytes of the copies that a store keeps, 64 MiB: the copies of 20 million touched uids. They are in every
-/// snapshot. Each further section starts at its highest number.
+/// snapshot. Any further section starts at its highest number.
 pub const MAX_KEPT_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Most bytes of kept copies in one response of the store, beside the first copy.
+/// Most bytes of kept copies in one response of the store, in addition to the first copy.
 pub const MAX_GRANTED_COPY_BYTES: usize = 1024 * 1024;
 
-/// Longest wait that a set's terms may have, one hour: the sections of a dead node are unavailable as long.
+/// Longest wait that a set's terms may have, one hour: the sections of a dead node are unavailable for that time.
 pub const MAX_LEASE_WAIT: Duration = Duration::from_secs(3_600);
 
 /// Most sections in a set: 100 billion uids at the default size, and 40 MB of committed state.
@@ -76,13 +77,14 @@ pub const MAX_SECTIONS: u32 = 1_048_576;
 /// searched in all others.
 pub const MAX_SPACES: usize = 64;
 
-/// Most sets that a store's log knows besides its own: their records stay in the committed state for good.
+/// Most other sets that a store's log knows, because their records stay in the committed state permanently.
 pub const MAX_SETS: usize = 1_024;
 
-/// Most addresses of AllocSvrs that a set states of itself: enough to find one that responds, whatever the set's size.
+/// Most addresses of AllocSvrs that a set states of itself: enough to find a node that responds, for any size of the
+/// set.
 pub const MAX_SET_ADDRS: usize = 16;
 
-/// Most migrations in a store's log: what became of one stays there for good, 64 bytes each.
+/// Most migrations in a store's log, because the record of each migration stays there permanently, 64 bytes each.
 pub const MAX_MIGRATIONS: usize = 65_536;
 
 /// Most runs of sections in one migration: its entry stays under 128 KiB, one write of the log.
@@ -92,22 +94,22 @@ pub const MAX_RUNS: usize = 4_096;
 /// write of the log.
 pub const MAX_MOVES: usize = 1_024;
 
-/// Highest epoch that another set may begin in this one: every later change of owner adds one, and must not run out.
+/// Highest epoch that another set may begin in this set: every later change of owner adds one, and must not run out.
 pub const MAX_ARRIVED_EPOCH: u64 = 1 << 62;
 
-/// Most restores of the sets of a cluster: the epochs after the last one are within [`MAX_ARRIVED_EPOCH`].
+/// Most restores of the sets of a cluster: the epochs after the last restore are within [`MAX_ARRIVED_EPOCH`].
 pub const MAX_RESTORES: u32 = (1 << 30) - 1;
 
-/// Furthest that one fence raises the count of restores: a thousand margins, 2^50 numbers. A count costs every set that
-/// is restored afterwards a margin, so no set may raise it at will.
+/// Most restores that a fence adds to the count: a thousand margins, 2^50 numbers. Each counted restore costs every set
+/// that is restored afterwards a margin, so no set may raise the count at will.
 pub const MAX_RESTORE_STEP: u32 = 1_024;
 
-/// Furthest that the revision of another set advances between two readings of its facts, beside the 2^32 of each
-/// restore: two hundred thousand commands a second for six hours.
+/// Longest distance that the revision of another set advances between two readings of its facts, in addition to the
+/// 2^32 of each restore: two hundred thousand commands a second for six hours.
 pub const MAX_REVISION_STEP: u64 = 1 << 32;
 
-/// How much one restore adds to a ceiling: more numbers than any section has allocated since its backup, a million a
-/// second for twelve days.
+/// Distance by which a restore raises a ceiling: more numbers than any section has allocated since its backup, a
+/// million a second for twelve days.
 pub const RESTORE_MARGIN: u64 = 1 << 40;
 
 /// Highest ceiling that a restore may give a section: half of all numbers are left then.
@@ -125,7 +127,7 @@ pub const MAX_AUDIT_EVENTS: usize = 1_000;
 /// Longest text in an event of the audit log, in bytes: a command line with some names.
 pub const MAX_AUDIT_TEXT: usize = 512;
 
-/// Largest section, in uids: its freezing copies every slot, 128 MiB at this size.
+/// Largest section, in uids: freezing it copies every slot, 128 MiB at this size.
 pub const MAX_SECTION_SIZE: u32 = 16_777_216;
 
 /// Largest step: far more than a core allocates in a second, and far from the end of the numbers.
@@ -137,13 +139,13 @@ pub const MAX_NAME_BYTES: usize = 63;
 /// Longest address of a node, in bytes: a DNS name and a port.
 pub const MAX_ADDR_BYTES: usize = 261;
 
-/// Most AllocSvrs a set may ever register: their records stay in the committed state for good.
+/// Most AllocSvrs that a set may ever register, because their records stay in the committed state permanently.
 pub const MAX_NODES: usize = 1_024;
 
 /// Largest weight of an AllocSvr: weights are relative to each other, and 32 to 1 spans the machines of one set. The
 /// placement ring has points in proportion, 84 MB of them at worst.
 pub const MAX_WEIGHT: u32 = 32;
 
-/// How many members a store may have: an even number survives no more failures than one less, and every member past
-/// five slows each write.
+/// Numbers of members that a store may have: an even number survives no more failures than one member less, and every
+/// member past five slows each write.
 pub const STORE_COUNTS: [usize; 3] = [1, 3, 5];

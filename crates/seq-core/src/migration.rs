@@ -1,18 +1,18 @@
-//! The coordinator of migrations beside the leader of the set that sections leave.
+//! The coordinator of migrations, which runs at the leader of the set that sections leave.
 //!
-//! It acts on committed state alone, so a new leader goes on where the last one was: the section records show which
-//! sections are here, which departed, and which arrived. What it remembers besides is advice, and is lost without harm:
-//! which owners the other set named, how fast sections may move, what was sent when.
+//! It acts on committed state alone, so a new leader continues where the leader before it stopped: the section records
+//! show which sections are here, which departed, and which arrived. All other state of the coordinator is advice, and
+//! is lost without harm: the owners that the other set named, the current rate, and the times of the last requests.
 //!
-//! A section moves in these steps: the other set is *armed*, it names the next owner; the owner here is to hand the
-//! section over to that one, as it would inside the set, and the commit is the tombstone; the tombstone is sent until
-//! the other set has it; that is noted. A section whose owner is dead, and which no node of this set can be given, is
-//! armed in the same way and departs without an owner.
+//! A section moves in these steps. The other set is *armed*: it names the next owner. The owner here hands the section
+//! over to that owner, as it would inside the set, and the commit is the tombstone. The tombstone is sent until the
+//! other set has it; then the arrival is noted. A section whose owner is dead, and which no node of this set can take,
+//! is armed in the same way and departs without an owner.
 //!
-//! **Invariant:** the pace of a migration, its pause included, acts where the next section is armed or planned. A
-//! departure that an owner has requested is never refused for it.
+//! **Invariant:** the pace of a migration, including its pause, takes effect when the next section is armed or planned.
+//! A departure that an owner has requested is never refused because of it.
 //!
-//! Left to the shell: the clock, sending, committing the proposals.
+//! The shell reads the clock, sends the requests, and commits the proposals.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -30,37 +30,37 @@ use crate::state::{
     Scope, SectionRecord, StartReturn, State, Tombstone,
 };
 
-/// Most sections of one owner that are armed, planned or on their way at a time: as many are without an owner for a
-/// while, should the other set lose its quorum just then.
+/// Most sections of an owner that are armed, planned or on their way at a time. So many sections are without an owner
+/// for a while if the other set loses its quorum at that moment.
 pub const MAX_IN_FLIGHT: usize = 16;
 
-/// How long a request to arm waits for its response.
+/// Time for which a request to arm waits for its response.
 pub const ARM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the response to a request to arm counts: it shows that the other set had a quorum and an owner then.
+/// Time for which the response to a request to arm counts: it shows that the other set had a quorum and an owner then.
 pub const ARMED_FOR: Duration = Duration::from_secs(5);
 
 /// Pause after the other set refused to be armed.
 pub const REFUSED_FOR: Duration = Duration::from_secs(1);
 
-/// How often what the other set has not confirmed is sent.
+/// Interval at which tombstones and ends of migrations are sent again until the other set confirms them.
 pub const SEND_AGAIN: Duration = Duration::from_millis(200);
 
-/// A set that does not confirm an arrival for so long is sent no more sections until it does.
+/// Time without a confirmed arrival after which a set is sent no more sections, until it confirms.
 pub const STALLED_AFTER: Duration = Duration::from_secs(2);
 
-/// After so long without a pause above the limit, a rate that was halved is doubled again.
+/// Time without a pause above the limit after which a halved rate is doubled again.
 pub const RECOVERS_AFTER: Duration = Duration::from_secs(3);
 
-/// Most halvings of a rate: a sixteenth of it. A pause that is still too long has another cause.
+/// Most halvings of a rate, down to a sixteenth of it. If a pause is still too long, it has another cause.
 const MAX_HALVINGS: u32 = 4;
 
-/// What the other set named for a section when it was armed.
+/// The next owner that the other set named for a section when it was armed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Armed {
     /// The section.
     pub section: SectionId,
-    /// The set with its lineage.
+    /// The other set, with its lineage.
     pub set: (SetId, Lineage),
     /// The next owner.
     pub owner: (NodeId, Incarnation),
@@ -68,10 +68,10 @@ pub struct Armed {
     pub addr: String,
 }
 
-/// What the shell is to do.
+/// An action that the shell carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Ask a set to name the owners of sections that will arrive. Its response comes to [`Coordinator::on_armed`] or
+    /// Ask a set to name the owners of sections that will arrive. Its response goes to [`Coordinator::on_armed`] or
     /// [`Coordinator::on_arm_refused`].
     Arm {
         /// The migration.
@@ -81,21 +81,21 @@ pub enum Effect {
         /// The sections, at most [`limits::MAX_MOVES`].
         sections: Vec<SectionId>,
     },
-    /// Have a set commit sections that departed to it. Its response comes to [`Coordinator::on_arrive`].
+    /// Have a set commit sections that departed to it. Its response goes to [`Coordinator::on_arrive`].
     Arrive {
         /// The other set.
         to: SetId,
         /// The sections.
         arrive: Arrive,
     },
-    /// Have a set commit that the sections which came to it return. Its response comes to [`Coordinator::on_end`].
+    /// Have a set commit that the sections which came to it return. Its response goes to [`Coordinator::on_end`].
     StartReturn {
         /// The other set.
         to: SetId,
         /// The return.
         start: StartReturn,
     },
-    /// Have a set commit that what came to it stays. Its response comes to [`Coordinator::on_end`].
+    /// Have a set commit that the sections which came to it stay. Its response goes to [`Coordinator::on_end`].
     Complete {
         /// The other set.
         to: SetId,
@@ -103,14 +103,14 @@ pub enum Effect {
         complete: Complete,
     },
     /// Ask a set that was restored whether it knows a migration of its own by which sections came here. Its response
-    /// comes to [`Coordinator::on_asked`].
+    /// goes to [`Coordinator::on_asked`].
     Ask {
         /// The other set.
         of: SetId,
         /// The migration.
         migration: MigrationId,
     },
-    /// Commit a command in this set's log. One that is lost is proposed again.
+    /// Commit a command in this set's log. A lost command is proposed again.
     Commit(Proposal),
 }
 
@@ -121,7 +121,7 @@ pub enum Proposal {
     Arrived(Arrived),
     /// Completes a migration.
     Complete(Complete),
-    /// Sections depart without an owner.
+    /// Sends sections away without an owner.
     DepartSilent(Vec<DepartSilent>),
 }
 
@@ -141,9 +141,9 @@ struct Move {
     migration: MigrationId,
     epoch: Epoch,
     owner: Owner,
-    /// When the request, or its response, counts no more.
+    /// Time when the request, or its response, stops counting.
     until: Duration,
-    /// What the other set named; `None` until it responds.
+    /// The planned handover to the owner that the other set named; `None` until it responds.
     planned: Option<PlannedHandover>,
 }
 
@@ -151,7 +151,7 @@ struct Move {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Living(NodeId),
-    /// None, or one that is dead, with the liveness counter that the arbiter waited for.
+    /// No owner, or a dead owner, with the liveness counter for which the arbiter waited.
     None(Option<Liveness>),
 }
 
@@ -160,19 +160,19 @@ enum Owner {
 struct Sent {
     epoch: Epoch,
     migration: MigrationId,
-    /// When it was first observed here: about when the section's pause began.
+    /// Time when the tombstone was first observed here, which is about when the section's pause began.
     since: Duration,
     again: Duration,
 }
 
-/// How fast sections of one migration are armed.
+/// Token bucket for arming the sections of a migration.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
-    /// When the next section may be armed.
+    /// Time when the next section may be armed.
     next: Duration,
-    /// How often the rate was halved.
+    /// Number of times that the rate was halved.
     halvings: u32,
-    /// When it was halved or doubled last.
+    /// Time when the rate was halved or doubled last.
     changed: Duration,
 }
 
@@ -180,23 +180,23 @@ struct Bucket {
 #[derive(Debug, Default)]
 pub struct Coordinator {
     moves: BTreeMap<SectionId, Move>,
-    /// The unconfirmed tombstones: as many as
-    /// [`SectionRecords::unconfirmed`](crate::state::SectionRecords::unconfirmed) counts, or the records are read
-    /// again.
+    /// The unconfirmed tombstones. The records are read again if their number differs from the count of
+    /// [`SectionRecords::unconfirmed`](crate::state::SectionRecords::unconfirmed).
     sent: BTreeMap<SectionId, Sent>,
     buckets: BTreeMap<MigrationId, Bucket>,
-    /// When the end of a migration is sent, or asked for, again.
+    /// Time when the end of a migration is sent again, or requested again.
     ends: BTreeMap<MigrationId, Duration>,
-    /// The migrations of other sets that those know, each with the lineage in which they do.
+    /// Migrations of other sets that those sets know, each with the set's lineage in which it knows the migration.
     known: BTreeMap<MigrationId, Lineage>,
-    /// Sections that arrived since [`Coordinator::take_arrived`], with about how long each was on its way.
+    /// Sections that arrived since [`Coordinator::take_arrived`], each with the approximate time that it was on its
+    /// way.
     arrived: Vec<(MigrationId, Duration)>,
     deadline: Option<Duration>,
 }
 
 impl Coordinator {
-    /// Evaluates the applied state. `stranded` is of the arbiter's last plan, `living` is whether an incarnation is
-    /// live, `now` is the coordinator's time, from any origin, and never falls.
+    /// Evaluates the applied state. `stranded` comes from the arbiter's last plan, `living` returns whether an
+    /// incarnation is live, and `now` is the coordinator's time, from any origin, which never falls.
     pub fn evaluate(
         &mut self,
         state: &State,
@@ -217,7 +217,8 @@ impl Coordinator {
         }
         self.observe(state, now);
         if !state.is_quarantined() {
-            // Those of a backup may be of a history that was given up: other sets state what is newer first.
+            // The tombstones of a backup may belong to a history that was given up, so other sets state newer records
+            // first.
             self.send_tombstones(state, set.id, now, &mut effects);
         }
         for (id, migration) in &state.migrations {
@@ -236,18 +237,18 @@ impl Coordinator {
         effects
     }
 
-    /// The sections that their owners should hand over to another set now, in order of section.
+    /// Returns the sections that their owners should hand over to another set now, in order of section.
     pub fn planned(&self) -> impl Iterator<Item = &PlannedHandover> {
         self.moves.values().filter_map(|one| one.planned.as_ref())
     }
 
-    /// The sections that arrived since the last call, each with the time from its tombstone to the note of its arrival
-    /// as this coordinator observed them.
+    /// Returns the sections that arrived since the last call, each with the time from its tombstone to the note of its
+    /// arrival as this coordinator observed them.
     pub fn take_arrived(&mut self) -> Vec<(MigrationId, Duration)> {
         take(&mut self.arrived)
     }
 
-    /// Sections that are armed, planned or on their way, by migration.
+    /// Returns the numbers of sections that are armed, planned or on their way, by migration.
     #[must_use]
     pub fn in_flight_by_migration(&self) -> BTreeMap<MigrationId, usize> {
         let mut count = BTreeMap::new();
@@ -258,13 +259,14 @@ impl Coordinator {
         count
     }
 
-    /// When to evaluate again although nothing was applied.
+    /// Returns the time of the next evaluation even if nothing is applied.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         self.deadline
     }
 
-    /// The other set named owners. Sections with a living owner are planned, the others depart without one.
+    /// Continues after the other set named owners. Sections with a living owner are planned, the others depart without
+    /// an owner.
     pub fn on_armed(&mut self, migration: MigrationId, armed: &[Armed], now: Duration) -> Option<Effect> {
         let mut departs = Vec::new();
         for Armed { section, set: (set, lineage), owner: (to, incarnation), addr } in armed {
@@ -287,7 +289,7 @@ impl Coordinator {
         (!departs.is_empty()).then_some(Effect::Commit(Proposal::DepartSilent(departs)))
     }
 
-    /// The other set cannot be armed: it has no quorum, takes no sections, or did not respond.
+    /// Continues after the other set could not be armed: it has no quorum, takes no sections, or did not respond.
     pub fn on_arm_refused(&mut self, migration: MigrationId, now: Duration) {
         self.moves.retain(|_, one| one.migration != migration || one.planned.is_some());
         let bucket = self.buckets.entry(migration).or_default();
@@ -296,7 +298,8 @@ impl Coordinator {
         self.wake(next);
     }
 
-    /// The other set's response to [`Effect::Arrive`], with the lineage that it states; what it has is to be noted.
+    /// Notes the sections that the other set has, by its response to [`Effect::Arrive`] with the lineage that it
+    /// states.
     #[must_use]
     pub fn on_arrive(&self, (at, lineage): (SetId, Lineage), arrive: &Arrive, outcome: &[Arrival]) -> Option<Effect> {
         let known = |outcome: &Arrival| matches!(outcome, Arrival::Arrived | Arrival::Past);
@@ -306,15 +309,16 @@ impl Coordinator {
         noted.then(|| Effect::Commit(Proposal::Arrived(Arrived { at, lineage, sections, ended: Vec::new() })))
     }
 
-    /// The other set, of this lineage, has committed the end of a migration: for a return, one that is settled.
+    /// Notes that the other set, in this lineage, has committed the end of a migration; for a return, a settled return.
     #[must_use]
     pub fn on_end(&self, (at, lineage): (SetId, Lineage), migration: MigrationId) -> Effect {
         let (sections, ended) = (Vec::new(), Vec::from([migration]));
         Effect::Commit(Proposal::Arrived(Arrived { at, lineage, sections, ended }))
     }
 
-    /// The response to [`Effect::Ask`], with the lineage that the set states and whether it knows the migration. One
-    /// that began after the backup of a restore is known to no log but this one, so what came by it stays.
+    /// Continues after the response to [`Effect::Ask`], with the lineage that the set states and whether it knows the
+    /// migration. If the migration began after the backup of a restore, no log but this set's knows it, so its sections
+    /// stay.
     #[must_use]
     pub fn on_asked(
         &mut self,
@@ -350,12 +354,12 @@ impl Coordinator {
         }
     }
 
-    /// Drops what the state is past, and what waited too long.
+    /// Drops moves and tombstones that the state is past, and requests that waited too long.
     fn observe(&mut self, state: &State, now: Duration) {
         self.moves.retain(|section, one| {
             let open = state.migrations.get(&one.migration).filter(|migration| migration.phase == Phase::Open);
             let stands = state.sections.resident(*section).is_some_and(|record| record.epoch == one.epoch);
-            // A pause ends what is armed; what is planned may have begun at its owner and goes on, so that it is
+            // A pause ends armed moves. A planned move may have begun at its owner and continues, so that it is
             // counted.
             let goes_on = |migration: &Migration| !migration.pace.paused || one.planned.is_some();
             stands && now < one.until && open.is_some_and(goes_on)
@@ -376,18 +380,18 @@ impl Coordinator {
             self.arrived.push((sent.migration, now - sent.since));
             let limit = state.migrations.get(&sent.migration).map(|migration| migration.pace.max_pause);
             let bucket = self.buckets.entry(sent.migration).or_default();
-            // One that departed before the last change says nothing of the changed rate: a set that was cut off for a
-            // while confirms many late ones at once.
+            // A section that departed before the last change of the rate shows nothing about the changed rate: a set
+            // that was cut off for a while confirms many late sections at once.
             if limit.is_some_and(|limit| now - sent.since > limit) && sent.since >= bucket.changed {
                 (bucket.halvings, bucket.changed) = ((bucket.halvings + 1).min(MAX_HALVINGS), now);
             }
         }
     }
 
-    /// Sends every tombstone that is not confirmed, whichever migration it is of.
+    /// Sends every tombstone that is not confirmed, of any migration.
     fn send_tombstones(&mut self, state: &State, own: SetId, now: Duration, effects: &mut Vec<Effect>) {
         let layout = &state.set.as_ref().expect("it is defined").layout;
-        // What is kept is among them: see `observe`.
+        // All entries of `sent` are among the unconfirmed tombstones: see `observe`.
         if self.sent.len() != state.sections.unconfirmed() as usize {
             for (section, record) in state.sections.known() {
                 if let SectionRecord::Departed(Tombstone { epoch, by, arrived: false, .. }) = *record {
@@ -440,8 +444,8 @@ impl Coordinator {
             };
             to == Some(migration.to) && now - sent.since >= STALLED_AFTER
         });
-        // A set that was closing may name owners again, once it was restored from before that; this log refuses each
-        // departure.
+        // A set that was closing may name owners again after it was restored from a backup of the time before; this log
+        // refuses each departure to it.
         let is_closing = state.sets.get(&migration.to).is_some_and(|peer| peer.closing);
         let rests = migration.pace.paused || is_stalled || is_closing;
         if rests || state.is_quarantined() || state.loss.is_some() {
@@ -480,13 +484,13 @@ impl Coordinator {
         }
     }
 
-    /// Sections that are armed, planned or on their way, by owner.
+    /// Returns the numbers of sections that are armed, planned or on their way, by owner.
     fn in_flight(&self, state: &State) -> BTreeMap<Option<NodeId>, usize> {
         let mut count: BTreeMap<Option<NodeId>, usize> = BTreeMap::new();
         for one in self.moves.values() {
             *count.entry(owner_node(one.owner)).or_default() += 1;
         }
-        // Tombstones are shared out among all owners: which one each had is not committed.
+        // Tombstones are divided among all owners, because the owner of each tombstone is not committed.
         let share = self.sent.len().div_ceil(state.nodes.len().max(1));
         let nodes = state.nodes().map(|(id, _)| Some(id)).chain([None]);
         for node in nodes {
@@ -499,7 +503,7 @@ impl Coordinator {
     /// Takes the right to arm one section.
     ///
     /// # Errors
-    /// When the next one is due.
+    /// The time when the next right is due.
     fn take_token(&mut self, id: MigrationId, rate: u32, now: Duration) -> Result<(), Duration> {
         let bucket = self.buckets.entry(id).or_default();
         if bucket.halvings > 0 && now.saturating_sub(bucket.changed) >= RECOVERS_AFTER {
@@ -509,12 +513,12 @@ impl Coordinator {
             return Err(bucket.next);
         }
         let between = Duration::from_secs(1) / rate.max(1) * (1 << bucket.halvings);
-        // Rights that were not used are lost, but for those of one evaluation that came late.
+        // Unused rights are lost, except those of an evaluation that came late.
         bucket.next = bucket.next.max(now.saturating_sub(SEND_AGAIN)) + between;
         Ok(())
     }
 
-    /// Sends the end of a migration to the other set, until it has it.
+    /// Sends the end of a migration to the other set until that set has it.
     fn end(
         &mut self,
         state: &State,
@@ -539,7 +543,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether the end of a migration is sent, or asked for, now.
+    /// Returns whether the end of a migration is to be sent now, or requested now.
     fn is_due(&mut self, id: MigrationId, now: Duration) -> bool {
         let again = self.ends.entry(id).or_insert(now);
         let due = *again <= now;
@@ -556,7 +560,7 @@ impl Coordinator {
     }
 }
 
-/// The sections of a migration that are still here, in order.
+/// Returns the sections of a migration that are still here, in order.
 fn covered<'a>(
     state: &'a State,
     migration: &'a Migration,
@@ -571,7 +575,7 @@ fn covered<'a>(
     of_runs.chain(returning)
 }
 
-/// The owner that would hand a section over; `None`: it waits for the arbiter to assign one.
+/// Returns the owner that would hand a section over; `None`: the section waits for the arbiter to assign an owner.
 fn owner_of(
     section: SectionId,
     record: &Residence,
@@ -589,7 +593,7 @@ fn owner_node(owner: Owner) -> Option<NodeId> {
     if let Owner::Living(node) = owner { Some(node) } else { None }
 }
 
-/// Id of the return of a migration: the same for every coordinator, so that there is one.
+/// Returns the id of the return of a migration. It is the same for every coordinator, so that there is only one return.
 #[must_use]
 pub fn return_id(of: MigrationId) -> MigrationId {
     MigrationId(layout::fnv1a(layout::NO_SPACES.0, &of.0.to_le_bytes()).max(1))

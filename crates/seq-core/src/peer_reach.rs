@@ -1,30 +1,30 @@
-//! Which other nodes of its set a node reaches at their addresses for callers.
+//! Reachability of the other nodes of a set, as one node observes it at their addresses for callers.
 //!
-//! A node dials one other node in each round, in turn, and again a node that has just failed. So the rate does not grow
-//! with the set, and a node is reported after a few failures in a row.
+//! A node dials one other node in each round, in turn, and also each node that has just failed. So the rate does not
+//! grow with the set, and a node is reported after a few failures in a row.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound::{Excluded, Unbounded};
 
 use crate::id::NodeId;
 
-/// Dials in a row that fail before a node counts as unreached; a success ends it.
+/// Dials in a row that must fail before a node counts as unreached; a success ends it.
 const FAILURES: u32 = 3;
 
 /// Most nodes that are dialled in one round.
 const MOST_DUE: usize = 4;
 
-/// The view of one node.
+/// Reachability of the other nodes, as one node observes it.
 #[derive(Clone, Debug, Default)]
 pub struct PeerReach {
-    /// Failures in a row, without zeros.
+    /// Failures in a row of each node, without zeros.
     failures: BTreeMap<NodeId, u32>,
-    /// The node whose turn was last.
+    /// The node that was dialled in turn last.
     last: NodeId,
 }
 
 impl PeerReach {
-    /// Returns the nodes to dial in a round, of all the others.
+    /// Returns the nodes to dial in a round, out of all other nodes.
     pub fn due(&mut self, others: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
         self.failures.retain(|id, _| others.contains(id));
         let next = others.range((Excluded(self.last), Unbounded)).next().or_else(|| others.first()).copied();
@@ -33,7 +33,7 @@ impl PeerReach {
         next.into_iter().chain(failing).take(MOST_DUE).collect()
     }
 
-    /// Takes the result of a dial.
+    /// Counts the result of a dial.
     pub fn dialled(&mut self, id: NodeId, reached: bool) {
         if reached {
             self.failures.remove(&id);
@@ -43,7 +43,7 @@ impl PeerReach {
         }
     }
 
-    /// Returns the nodes that it does not reach.
+    /// Returns the nodes that this node does not reach.
     pub fn unreached(&self) -> impl Iterator<Item = NodeId> {
         self.failures.iter().filter(|(_, failures)| **failures >= FAILURES).map(|(id, _)| *id)
     }
@@ -59,7 +59,7 @@ mod tests {
         ids.iter().copied().map(NodeId).collect()
     }
 
-    /// Dials what is due in a round, and returns it.
+    /// Dials the nodes that are due in a round, and returns them.
     fn round(reach: &mut PeerReach, others: &[u32], down: &[u32]) -> BTreeSet<NodeId> {
         let due = reach.due(&ids(others));
         due.iter().for_each(|id| reach.dialled(*id, !down.contains(&id.0)));

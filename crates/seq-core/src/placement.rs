@@ -1,12 +1,12 @@
-//! Which owner is proposed for a section: consistent hashing with bounded load.
+//! Proposes an owner for each section, by consistent hashing with bounded load.
 //!
-//! The stored route table is the only authority; this only proposes it. A node's points on the ring depend on its name
-//! and weight alone, so a node that comes or goes moves little beside its own share, and a dead node's sections spread
-//! over all others. The bound on the load keeps the fullest node near its share.
+//! The stored route table is the only authority; the placement is only a proposal for it. A node's points on the ring
+//! depend on its name and weight alone, so a node that joins or leaves moves few sections in addition to its own share,
+//! and a dead node's sections spread over all others. The bound on the load keeps the fullest node near its share.
 //!
-//! The ring is the `consistent_hash` crate's. It is fed explicit little-endian bytes, because what a derived `Hash`
-//! feeds depends on the compiler and the machine. Golden vectors pin the result: two versions of the program that
-//! propose differently would move sections back and forth.
+//! The ring comes from the crate `consistent_hash`. It gets explicit little-endian bytes, because the bytes from a
+//! derived `Hash` depend on the compiler and the machine. Golden vectors pin the result: two versions of the program
+//! that propose differently would move sections back and forth.
 
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
@@ -21,24 +21,24 @@ use crate::limits;
 pub struct Candidate<'a> {
     /// The node's id.
     pub id: NodeId,
-    /// Its name, unique among the candidates. The name, not the id, places the node on the ring: ids are given in the
-    /// order of first registration, and that order must not matter.
+    /// Its name, unique among the candidates. The name, not the id, places the node on the ring, because ids are
+    /// assigned in the order of first registration, and that order must not matter.
     pub name: &'a str,
-    /// Its share relative to the other candidates, up to [`limits::MAX_WEIGHT`]; 0 gets nothing.
+    /// Its share relative to the other candidates, up to [`limits::MAX_WEIGHT`]; with 0 it gets nothing.
     pub weight: u32,
 }
 
-/// Points on the ring for each unit of weight. With 160 of them an unbounded ring's fullest node has 1.10 of its share;
-/// with 40 it would have 1.36, so that the bound below would move many sections off their first candidate.
+/// Points on the ring for each unit of weight. With 160 points an unbounded ring's fullest node has 1.10 of its share;
+/// with 40 points it would have 1.36, so that the bound below would move many sections off their first candidate.
 const POINTS_PER_WEIGHT: u32 = 160;
 
-/// The most a node is given, in hundredths of its share. Tighter bounds move more sections when nodes come and go.
+/// Largest load of a node, in hundredths of its share. Tighter bounds move more sections when nodes join and leave.
 const LOAD_BOUND_PERCENT: u64 = 110;
 
 /// Proposes an owner for each of the sections, in their order.
 ///
-/// The result depends on the set of candidates only, not on their order. It is empty when no candidate has a weight.
-/// No candidate gets more than 1.10 of its share by weight, rounded up.
+/// The result depends on the set of candidates only, not on their order. It is empty if no candidate has a weight. No
+/// candidate gets more than 1.10 of its share by weight, rounded up.
 #[must_use]
 pub fn propose(sections: &[SectionId], nodes: &[Candidate<'_>]) -> Vec<NodeId> {
     let weight_of = |node: &Candidate<'_>| node.weight.min(limits::MAX_WEIGHT);
@@ -50,7 +50,7 @@ pub fn propose(sections: &[SectionId], nodes: &[Candidate<'_>]) -> Vec<NodeId> {
     }
 
     let total: u64 = nodes.iter().map(|node| u64::from(weight_of(node))).sum();
-    // Rounded up, so that the room of all nodes together holds every section.
+    // Rounded up, so that the room of all nodes together is enough for every section.
     let cap = |node: &Candidate<'_>| {
         (sections.len() as u64 * u64::from(weight_of(node)) * LOAD_BOUND_PERCENT).div_ceil(total * 100)
     };
@@ -71,12 +71,12 @@ pub fn propose(sections: &[SectionId], nodes: &[Candidate<'_>]) -> Vec<NodeId> {
     sections.iter().map(&mut place).collect()
 }
 
-/// Hashes what [`RingName`] and [`RingBytes`] write, and nothing else.
+/// Hashes the bytes that [`RingName`] and [`RingBytes`] write, and nothing else.
 struct PinnedHash;
 
 impl RingHash for PinnedHash {
     fn hash_item<T: Hash>(&self, item: &T) -> u64 {
-        // SipHash 1-3 with a fixed key; it reads its input as little-endian on every machine.
+        // SipHash 1-3 with a fixed key, which reads its input as little-endian on every machine.
         DefaultHash.hash_item(item)
     }
 
@@ -105,7 +105,7 @@ impl Hash for RingBytes {
     }
 }
 
-/// One of a node's points on the ring.
+/// A point of a node on the ring.
 struct Point<'a, K>(&'a K, u32);
 
 impl<K: Hash> Hash for Point<'_, K> {

@@ -1,8 +1,8 @@
-//! Plans of operators: a change is checked first, shown, and made only if what it rests on still holds.
+//! Plans of operators: a change is checked first, shown, and made only if the facts that its plan rests on still hold.
 //!
 //! **Invariant:** a fingerprint covers preconditions alone: values that only another change of an operator moves, or
-//! that make the change another one. What moves by itself is not among them (ceilings, owners, renewals, positions in
-//! the log), so a plan stays good while the set serves.
+//! that make it the plan of another change. Values that move by themselves are not covered (ceilings, owners, renewals,
+//! positions in the log), so a plan stays valid while the set serves.
 
 use core::fmt;
 use core::str::FromStr;
@@ -12,15 +12,15 @@ use crate::layout::{NO_SPACES, fnv1a};
 /// Hexadecimal digits of a fingerprint in text.
 const DIGITS: usize = 16;
 
-/// Hash of what the plan of a change rests on; 0: of no plan.
+/// Hash of the facts that the plan of a change rests on; 0: of no plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint(pub u64);
 
 impl Fingerprint {
-    /// Of no plan: a change that requires none states it.
+    /// Fingerprint of no plan, which a change that requires no plan states.
     pub const NONE: Fingerprint = Fingerprint(0);
 
-    /// Refuses a change that requires this plan, where the plan would be another one now.
+    /// Refuses a change that requires this plan, if the plan would be different now.
     ///
     /// # Errors
     /// [`StalePlan`].
@@ -46,13 +46,13 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// What the plan of a change rests on has changed.
+/// The facts that the plan of a change rests on have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the plan {expected} is stale, or of another change: that of this one is {now} now")]
 pub struct StalePlan {
     /// The plan that the change requires.
     pub expected: Fingerprint,
-    /// The plan as it would be.
+    /// The plan as it would be now.
     pub now: Fingerprint,
 }
 
@@ -61,14 +61,14 @@ pub struct StalePlan {
 #[error("it is not 16 hexadecimal digits, as --dry-run prints them")]
 pub struct MalformedFingerprint;
 
-/// What a plan rests on, value by value. The order of the values is a part of the hash; no two lists of values have the
-/// same bytes.
+/// The facts that a plan rests on, value by value. The order of the values is a part of the hash; no two lists of
+/// values have the same bytes.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Preconditions(u64);
 
 impl Preconditions {
-    /// Those of one kind of change: plans of two kinds differ whatever they rest on.
+    /// Begins the preconditions of a kind of change: plans of two kinds differ, even with equal values.
     pub fn of(change: &str) -> Preconditions {
         Preconditions(NO_SPACES.0).text(change)
     }
@@ -96,7 +96,7 @@ impl Preconditions {
         hash.number(count)
     }
 
-    /// The fingerprint of all values; never [`Fingerprint::NONE`].
+    /// Returns the fingerprint of all values; never [`Fingerprint::NONE`].
     #[must_use]
     pub fn fingerprint(self) -> Fingerprint {
         Fingerprint(self.0.max(1))

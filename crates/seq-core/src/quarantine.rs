@@ -2,11 +2,11 @@
 //!
 //! **Invariant:** the machine proposes the end of a quarantine only when no response of another set is awaited, and
 //! when the leases of the earlier lineages are over: after [`State::quarantine_wait`], counted from when this leader
-//! has the restored state. A new leader counts anew, and so does a leader that learns of a newer lineage of another
-//! set.
+//! has the restored state. A new leader starts the count again, and so does a leader that learns of a newer lineage of
+//! another set.
 //!
-//! Left to the shell: the clock, requests to other sets and to members of the store, proposals, the random part of a
-//! lineage. The state checks the responses again when the end is applied.
+//! The shell reads the clock, sends requests to other sets and to members of the store, proposes, and draws the random
+//! part of a lineage. The state checks the responses again when the end is applied.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,15 +15,15 @@ use core::time::Duration;
 use crate::id::{Lineage, SectionId, SetId};
 use crate::state::{EndQuarantine, State};
 
-/// A quarantine beside the leader that ends it.
+/// A quarantine, as the leader that ends it keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantine {
     /// The set's lineage, and the newest known lineages of other sets: see [`State::quarantine_lineages`].
     lineages: (Lineage, BTreeMap<SetId, Lineage>),
-    /// When the wait began, by the leader's clock.
+    /// Time when the wait began, by the leader's clock.
     began: Duration,
-    /// The lineage with the highest count of a rival group that may have served. It counts as many restores as the
-    /// set's own lineage, or more.
+    /// The lineage with the highest count of a rival group that may have served. It counts at least as many restores as
+    /// the set's own lineage.
     rival: Option<Lineage>,
 }
 
@@ -34,14 +34,14 @@ pub enum Step {
     Fence(Vec<(SetId, SectionId)>),
     /// Waits for this time: leases of the earlier lineages may last until then.
     Wait(Duration),
-    /// Another set was restored as well: the wait begins again with [`Quarantine::of`].
+    /// Another set was restored as well, so the wait begins again with [`Quarantine::of`].
     Restart,
-    /// Proposes the end.
+    /// Proposes the end of the quarantine.
     End(EndQuarantine),
 }
 
-/// A listed member of the store that responds as a member of another group: it was restored from another file, or under
-/// another count.
+/// A listed member of the store that responds as a member of another group, because it was restored from another file,
+/// or under another count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rival {
     /// The lineage of its group.
@@ -55,18 +55,18 @@ pub struct Rival {
 /// The effect of rivals on a quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contest {
-    /// There is no rival: the quarantine goes on.
+    /// There is no rival, and the quarantine continues.
     None,
-    /// The quarantine waits until the rivals are stopped, and restored as the other members.
+    /// The quarantine waits until the rivals are stopped, and restored like the other members.
     Waits,
-    /// A rival group may have served under a count that is not below the own one, so both groups have the same numbers:
-    /// a lineage begins that counts this many restores or more.
+    /// A rival group may have served under a count that is not below this group's count, so both groups would have the
+    /// same numbers. A lineage begins that counts this many restores or more.
     Begin(u32),
 }
 
 impl Quarantine {
     /// Returns the quarantine that a state is in at a time of the leader's clock, or `None` outside of a quarantine. It
-    /// goes on from `known`, the result of the leader's last call, unless a lineage has changed since.
+    /// continues from `known`, the result of the leader's last call, unless a lineage has changed since.
     #[must_use]
     pub fn of(known: Option<Quarantine>, state: &State, now: Duration) -> Option<Quarantine> {
         state.quarantine_wait()?;
@@ -75,7 +75,7 @@ impl Quarantine {
         Some(known.unwrap_or(Quarantine { lineages, began: now, rival: None }))
     }
 
-    /// The lineage that the set serves under after the quarantine.
+    /// Returns the lineage under which the set serves after the quarantine.
     #[must_use]
     pub fn lineage(&self) -> Lineage {
         self.lineages.0
@@ -87,7 +87,7 @@ impl Quarantine {
         now.saturating_sub(self.began)
     }
 
-    /// Returns the next step, for the state of [`Quarantine::of`] or a later one.
+    /// Returns the next step, for the state given to [`Quarantine::of`] or a later state.
     #[must_use]
     pub fn step(&self, state: &State, now: Duration) -> Step {
         let Some(wait) = state.quarantine_wait().filter(|_| state.quarantine_lineages() == self.lineages) else {
@@ -102,8 +102,8 @@ impl Quarantine {
         }
     }
 
-    /// Compares the group of this leader with the rivals that respond now. A rival of a high count is remembered: it
-    /// may have served, whether or not it responds again.
+    /// Compares the group of this leader with the rivals that respond now. A rival with a high count is remembered,
+    /// because it may have served, whether or not it responds again.
     pub fn contest(&mut self, rivals: &[Rival]) -> Contest {
         let own = self.lineage().restores();
         let is_ahead = |rival: &&Rival| rival.has_majority && rival.lineage.restores() >= own;
@@ -119,8 +119,8 @@ impl Quarantine {
     }
 }
 
-/// Returns how many restores the lineage has to count that begins after `refused`, of which another set or a rival
-/// requires `least`; `None` where `refused` is no longer the lineage of a set in quarantine.
+/// Returns how many restores the lineage after `refused` must count, of which another set or a rival requires `least`;
+/// `None` if `refused` is no longer the lineage of a set in quarantine.
 #[must_use]
 pub fn next_count(state: &State, refused: Lineage, least: u32) -> Option<u32> {
     // Other sets may require more by now, which the log has learned.

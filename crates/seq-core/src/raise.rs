@@ -1,29 +1,29 @@
-//! How far a ceiling is raised, and when.
+//! The ceiling that a raise requests, and the time when a raise is due.
 //!
-//! A raise starts while half a step is left, so that its round trip hides behind numbers that are still free. One is in
-//! flight per section. Its target is absolute, so a repeated message cannot run away.
+//! A raise starts while half a step is left, so that its round trip hides behind numbers that are still free. Each
+//! section has at most one raise in flight. The target is absolute, so repeated messages do not raise further.
 
 use crate::id::{Seq, Step};
 use crate::limits;
 
-/// Whether the next raise is due once `value` is allocated under `ceiling`: half a step or less is left, and there are
-/// numbers above the ceiling.
+/// Returns whether the next raise is due once `value` is allocated under `ceiling`: half a step or less is left, and
+/// there are numbers above the ceiling.
 #[inline]
 #[must_use]
 pub fn is_due(value: Seq, ceiling: Seq, step: Step) -> bool {
     ceiling.0.saturating_sub(value.0) <= step.0 / 2 && ceiling < Seq::MAX
 }
 
-/// The ceiling to request: one step above `ceiling`, or `wanted` when a call waits for more than that. Never more than
-/// [`limits::MAX_RAISE`] above `ceiling`, and never above [`Seq::MAX`].
+/// Returns the ceiling to request: one step above `ceiling`, or `wanted` if a call waits for more than that. Never more
+/// than [`limits::MAX_RAISE`] above `ceiling`, and never above [`Seq::MAX`].
 #[must_use]
 pub fn target(ceiling: Seq, wanted: Seq, step: Step) -> Seq {
     let target = ceiling.0.saturating_add(step.0).max(wanted.0);
     Seq(target.min(ceiling.0.saturating_add(limits::MAX_RAISE))).min(Seq::MAX)
 }
 
-/// The most numbers of a section that nothing allocates any more when an ownership begins at its ceiling: its last
-/// raise was requested with half a step left, for a whole one. Those of one advance or one large count may be more.
+/// Returns the most numbers of a section that are skipped when an ownership begins at its ceiling: its last raise was
+/// requested with half a step left, for a whole step. An advance or a large count may skip more.
 #[must_use]
 pub fn most_skipped(step: Step) -> u64 {
     step.0.saturating_add(step.0 / 2)

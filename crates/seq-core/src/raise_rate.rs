@@ -1,14 +1,15 @@
-//! How fast ceilings rise: a token bucket for each section, at the leader of the store.
+//! Bounds how fast ceilings rise, with a token bucket for each section at the leader of the store.
 //!
-//! One raise is bounded by [`limits::MAX_RAISE`], the number of raises is not: without this bound, a faulty or
-//! compromised AllocSvr spends the numbers of its sections within hours. A bucket has [`limits::RAISE_BURST`] numbers,
-//! and [`limits::RAISE_RATE`] more each second; a raise takes as many as it moves the ceiling.
+//! A raise is bounded by [`limits::MAX_RAISE`], but the number of raises is not: without this bound, a faulty or
+//! compromised AllocSvr could spend the numbers of its sections within hours. A bucket has [`limits::RAISE_BURST`]
+//! numbers, and gets [`limits::RAISE_RATE`] more each second; a raise takes as many as it moves the ceiling.
 //!
 //! **Invariant:** within any time `t`, the admitted raises of a section move its ceiling by at most
 //! `RAISE_BURST + RAISE_RATE * t`.
 //!
-//! It is no part of the replicated state: clocks differ between members, and a committed raise is never taken back. A
-//! new leader begins with full buckets. Time is a duration since any origin, the same in all calls; the shell reads it.
+//! The buckets are no part of the replicated state, because clocks differ between members and a committed raise is
+//! never taken back. A new leader begins with full buckets. Time is a duration since any origin, the same in all calls;
+//! the shell reads it.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
@@ -17,15 +18,15 @@ use core::time::Duration;
 use crate::id::SectionId;
 use crate::limits;
 
-/// How long an empty bucket takes to be full.
+/// Time that an empty bucket takes to fill.
 pub const FILL_TIME: Duration = Duration::from_secs(limits::RAISE_BURST / limits::RAISE_RATE);
 
 /// The longest time after which a refused raise is admitted, unless other raises of the section come first: a raise
 /// moves a ceiling by at most [`limits::MAX_RAISE`].
 pub const LONGEST_WAIT: Duration = Duration::from_secs(limits::MAX_RAISE.div_ceil(limits::RAISE_RATE));
 
-/// How often entries of full buckets are dropped: most raises are a step, which is refilled within microseconds, and a
-/// look at all sections of the largest set takes milliseconds.
+/// Interval at which entries of full buckets are dropped. Most raises are a step, which is refilled within
+/// microseconds, and reading the entries of all sections of the largest set takes milliseconds.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 const _: () = assert!(limits::MAX_RAISE <= limits::RAISE_BURST, "a full bucket admits every raise");
@@ -34,14 +35,14 @@ const _: () = assert!(limits::RAISE_BURST.is_multiple_of(limits::RAISE_RATE), "w
 /// The buckets of a set's sections.
 #[derive(Clone, Debug, Default)]
 pub struct RaiseRate {
-    /// When the bucket of a section is full again; a section without an entry has a full one. At most one entry for
-    /// each section of the set: the caller names no others.
+    /// Time when the bucket of a section is full again; a section without an entry has a full bucket. At most one entry
+    /// for each section of the set, because the caller names no other sections.
     full_at: BTreeMap<SectionId, Duration>,
-    /// When entries of full buckets were dropped last.
+    /// Time when entries of full buckets were dropped last.
     swept: Duration,
 }
 
-/// A refused request: the section whose bucket does not have enough numbers, and when it has.
+/// A refused request: the section whose bucket does not have enough numbers, and the time until it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFast {
     /// The first such section of the request.
@@ -51,18 +52,18 @@ pub struct TooFast {
 }
 
 impl RaiseRate {
-    /// Full buckets.
+    /// Creates full buckets.
     #[must_use]
     pub fn new() -> RaiseRate {
         RaiseRate::default()
     }
 
-    /// Takes the numbers of all raises of one request, or of none: for each its section and how far it moves the
-    /// ceiling, `0 ..= limits::MAX_RAISE`; a larger distance counts as that, because no raise goes further. `now` never
-    /// falls.
+    /// Takes the numbers of all raises of a request, or of none. Each raise has its section and the distance that it
+    /// moves the ceiling, `0 ..= limits::MAX_RAISE`; a larger distance counts as that limit, because no raise goes
+    /// further. `now` never falls.
     ///
     /// # Errors
-    /// [`TooFast`] where one of the raises would exceed the bound; nothing is taken then.
+    /// [`TooFast`] if any of the raises would exceed the bound; nothing is taken then.
     pub fn admit(&mut self, now: Duration, raises: &[(SectionId, u64)]) -> Result<(), TooFast> {
         self.sweep(now);
         for (index, &(section, distance)) in raises.iter().enumerate() {
@@ -74,7 +75,7 @@ impl RaiseRate {
         Ok(())
     }
 
-    /// Number of sections with an entry.
+    /// Returns the number of sections with an entry.
     #[must_use]
     pub fn sections(&self) -> usize {
         self.full_at.len()
@@ -83,7 +84,7 @@ impl RaiseRate {
     /// Takes the numbers of one raise.
     ///
     /// # Errors
-    /// Where the bucket has too few, the time after which it has enough.
+    /// The time after which the bucket has enough numbers, if it has too few.
     fn take(&mut self, now: Duration, section: SectionId, distance: u64) -> Result<(), Duration> {
         if distance == 0 {
             return Ok(());
@@ -117,7 +118,8 @@ impl RaiseRate {
     }
 }
 
-/// How long a bucket takes to get so many numbers, rounded up to a nanosecond: nothing is admitted for free.
+/// Returns the time that a bucket takes to get so many numbers, rounded up to a nanosecond, so that nothing is admitted
+/// for free.
 fn fill_time(numbers: u64) -> Duration {
     let nanos = (u128::from(numbers.min(limits::MAX_RAISE)) * 1_000_000_000).div_ceil(u128::from(limits::RAISE_RATE));
     // Within LONGEST_WAIT, so it fits.

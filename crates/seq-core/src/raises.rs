@@ -1,10 +1,10 @@
-//! The raise queue of an AllocSvr: which ceilings are requested from the store, in which batches, and when.
+//! The raise queue of an AllocSvr: it decides which ceilings are requested from the store, in which batches, and when.
 //!
-//! A section is queued by its [`RaiseTicket`], of which there is one, so at most one raise of a section is queued or in
-//! flight. A raise that failed is queued again, and no batch is sent before its wait is over: while the store does not
-//! answer, one round of calls is made for each wait. A raise that the store refused is not repeated: the ownership is
-//! over. A section whose ceiling would rise too fast is delayed alone; its ownership goes on, and the others are raised
-//! at once.
+//! A section is queued by its only [`RaiseTicket`], so at most one raise of a section is queued or in flight. A raise
+//! that failed is queued again, and no batch is sent before its wait has ended, so a store that does not respond gets
+//! one round of calls for each wait. A raise that the store refused is not repeated, because the ownership is over. If
+//! the ceiling of a section would rise too fast, only that section is delayed: its ownership continues, and the other
+//! sections are raised at once.
 //!
 //! Time is a duration since any origin, the same in all calls; the shell reads it.
 
@@ -36,7 +36,7 @@ pub struct RaiseOptions {
 }
 
 impl RaiseOptions {
-    /// What fits a network of one region. More calls in flight than these queue in the store's log.
+    /// Options for a network within a region. If more calls are in flight, they queue in the store's log.
     pub const DEFAULTS: RaiseOptions = RaiseOptions {
         batch: limits::MAX_RAISES,
         in_flight: 4,
@@ -47,34 +47,36 @@ impl RaiseOptions {
 
 /// A section as the raise queue needs it. The queue holds handles that the shell shares with its table.
 pub trait RaisedSection {
-    /// The section.
+    /// Returns the section's id.
     fn id(&self) -> SectionId;
-    /// The ownership.
+    /// Returns the epoch of the ownership.
     fn epoch(&self) -> Epoch;
-    /// The committed ceiling as known here.
+    /// Returns the committed ceiling as known here.
     fn ceiling(&self) -> Seq;
-    /// As [`Section::raise_target`](crate::Section::raise_target).
+    /// Returns the ceiling to request; see [`Section::raise_target`](crate::Section::raise_target).
     fn raise_target(&self) -> Option<Seq>;
-    /// As [`Section::raised`](crate::Section::raised); also notifies the calls that wait at the ceiling.
+    /// Adopts a committed ceiling; see [`Section::raised`](crate::Section::raised). Also notifies the calls that wait
+    /// at the ceiling.
     fn raised(&self, committed: Seq) -> Option<RaiseTicket>;
 }
 
-/// The queue.
+/// The raise queue.
 #[derive(Debug)]
 pub struct RaiseQueue<S> {
     options: RaiseOptions,
-    /// Oldest first. A section that left may be here beside its successor until it is dropped from a batch.
+    /// Sections to raise, oldest first. A section that left may be here together with its successor until it is dropped
+    /// from a batch.
     pending: VecDeque<(S, RaiseTicket)>,
     /// Sections whose ceiling would rise too fast, with the time from which they are pending again. At most one for
-    /// each ticket; few, because none is delayed that raises its ceiling as numbers are allocated.
+    /// each ticket; few, because a section that raises its ceiling as fast as it allocates numbers is never delayed.
     delayed: Vec<(Duration, S, RaiseTicket)>,
     in_flight: usize,
     backoff: Backoff,
-    /// No batch is sent before.
+    /// Time before which no batch is sent.
     paused_until: Option<Duration>,
 }
 
-/// Sections and the ceilings to request, under one incarnation. Given back to the queue with the outcome.
+/// Sections and the ceilings to request, under one incarnation. The batch is returned to the queue with its outcome.
 #[must_use = "sections of a batch are raised again only after its outcome is given back to the queue"]
 #[derive(Debug)]
 pub struct RaiseBatch<S> {
@@ -82,37 +84,37 @@ pub struct RaiseBatch<S> {
     raises: Vec<(S, RaiseTicket, Seq)>,
 }
 
-/// What a response did.
+/// Effect of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RaiseOutcome {
     /// Ownerships whose ceiling is committed, for [`Owner::on_raised`](crate::owner::Owner::on_raised).
     pub raised: Vec<(SectionId, Epoch)>,
-    /// How far each ceiling moved, in the order of `raised`.
+    /// Distance that each ceiling moved, in the order of `raised`.
     pub distances: Vec<u64>,
     /// Ownerships that are over, for [`Owner::on_lost`](crate::owner::Owner::on_lost).
     pub lost: Vec<(SectionId, Epoch)>,
 }
 
 impl<S: Deref<Target: RaisedSection>> RaiseBatch<S> {
-    /// The incarnation.
+    /// Returns the incarnation.
     #[must_use]
     pub fn session(&self) -> Session {
         self.session
     }
 
-    /// Number of sections, 1 or above.
+    /// Returns the number of sections, 1 or above.
     #[must_use]
     pub fn sections(&self) -> usize {
         self.raises.len()
     }
 
-    /// What to request.
+    /// Returns the raises to request.
     pub fn raises(&self) -> impl Iterator<Item = Raise> {
         self.raises.iter().map(|(section, _, to)| Raise { section: section.id(), epoch: section.epoch(), to: *to })
     }
 
-    /// Whether a response fits: for each raise `None` where it is refused, or a ceiling that covers what was requested,
-    /// as far as one raise goes.
+    /// Returns whether a response fits: for each raise it has `None` if the raise is refused, or else a ceiling that
+    /// covers the requested ceiling, as far as one raise goes.
     #[must_use]
     pub fn fits(&self, ceilings: &[Option<Seq>]) -> bool {
         let fits = |((_, _, to), ceiling): (&(S, RaiseTicket, Seq), &Option<Seq>)| {
@@ -127,7 +129,7 @@ impl<S: Deref<Target: RaisedSection>> RaiseBatch<S> {
 }
 
 impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
-    /// Nothing queued.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new(options: RaiseOptions) -> RaiseQueue<S> {
         RaiseQueue {
@@ -145,10 +147,10 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         self.pending.push_back((section, ticket));
     }
 
-    /// The batch to send now, under the current incarnation; `None` when there is none, or it must wait.
+    /// Returns the batch to send now, under the current incarnation; `None` if there is none, or it must wait.
     ///
-    /// `owns` tells whether this very section is in the table, read after the sections were queued: what is missing has
-    /// left for good, and is dropped.
+    /// `owns` returns whether exactly this section is in the table, read after the sections were queued: a missing
+    /// section has left permanently, and is dropped.
     pub fn next_batch(
         &mut self,
         now: Duration,
@@ -184,14 +186,15 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         None
     }
 
-    /// When [`RaiseQueue::next_batch`] may have more although nothing was queued or answered.
+    /// Returns the time when [`RaiseQueue::next_batch`] may return a batch even if nothing was queued and no response
+    /// came.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         self.paused_until.or_else(|| self.delayed.iter().map(|(at, ..)| *at).min())
     }
 
-    /// Durable, then visible: adopts the committed ceilings of a response that [fits](RaiseBatch::fits), and only now
-    /// do they become the sections'.
+    /// Adopts the committed ceilings of a response that [fits](RaiseBatch::fits). Only now do the sections use them, so
+    /// a ceiling is durable before it is visible.
     ///
     /// # Panics
     /// When there are fewer ceilings than raises.
@@ -214,8 +217,8 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         outcome
     }
 
-    /// The call failed, or its response does not fit: queues the sections again, for after a wait. `random` is any 32
-    /// bits. Returns the ownerships, for [`Owner::on_raise_failed`](crate::owner::Owner::on_raise_failed).
+    /// Queues the sections again after a wait, because the call failed, or its response does not fit. `random` is any
+    /// 32 bits. Returns the ownerships, for [`Owner::on_raise_failed`](crate::owner::Owner::on_raise_failed).
     pub fn on_failed(&mut self, batch: RaiseBatch<S>, now: Duration, random: u32) -> Vec<(SectionId, Epoch)> {
         self.in_flight -= 1;
         self.paused_until = Some(now + self.backoff.wait(random));
@@ -224,10 +227,10 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         failed
     }
 
-    /// The store refused the batch because this section's ceiling would rise too fast: delays the section for `after`,
-    /// at least the first wait of a failed call and at most [`LONGEST_WAIT`], and queues the others again at once. Each
-    /// refusal delays one section, so the rounds are bounded. `random` is any 32 bits. Returns the ownerships that
-    /// failed as in [`RaiseQueue::on_failed`], none unless the section is not in the batch.
+    /// Delays this section by `after`, because the store refused the batch since the section's ceiling would rise too
+    /// fast. The delay is at least the first wait of a failed call and at most [`LONGEST_WAIT`]. The other sections are
+    /// queued again at once. Each refusal delays one section, so the rounds are bounded. `random` is any 32 bits.
+    /// Returns the ownerships that failed as in [`RaiseQueue::on_failed`], none unless the section is not in the batch.
     pub fn on_too_fast(
         &mut self,
         mut batch: RaiseBatch<S>,
@@ -246,7 +249,7 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         Vec::new()
     }
 
-    /// The incarnation is over, and its sections with it.
+    /// Drops the batch, because the incarnation is over and no longer owns the sections.
     pub fn on_session_over(&mut self, batch: RaiseBatch<S>) {
         drop(batch);
         self.on_answered();

@@ -1,43 +1,43 @@
-//! Why a request for numbers is refused. A refused request moved no counter.
+//! Reasons to refuse a request for numbers. A refused request moved no counter.
 
 use crate::id::{Epoch, NodeId, SectionId, Seq, SetId, Uid};
 use crate::limits;
 
-/// A refusal is a response, not a fault: it is compared, counted and sent, never logged as an error.
+/// A refusal is a response, not a fault, so it is compared, counted and sent, never logged as an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The node's set does not hold the uid.
     #[error("uid {uid} is outside the set's uids {start}..{end}")]
     UidOutOfRange {
-        /// The uid asked for.
+        /// The uid in the request.
         uid: Uid,
         /// First uid of the set.
         start: u64,
         /// End of the set's uids, exclusive.
         end: u64,
     },
-    /// The request has no uid, which is not user 0.
+    /// The request has no uid, which is not the same as user 0.
     #[error("the request has no uid: send its field uid, also for user 0")]
     UidMissing,
-    /// The request to advance has no number, which is not the number 0.
+    /// The request to advance has no number, which is not the same as the number 0.
     #[error("the request has no number to advance to: send its field to")]
     ToMissing,
-    /// A count of nothing, or of more than one call may take.
+    /// The count is 0, or more than a call may take.
     #[error("count {count} is not in 1..={}", limits::MAX_COUNT)]
     CountOutOfRange {
-        /// The count asked for.
+        /// The count in the request.
         count: u32,
     },
-    /// The uid is one of another tenant.
+    /// The uid belongs to another tenant.
     #[error("uid {uid} is not one of the tenant's")]
     OtherTenantsUid {
-        /// The uid asked for.
+        /// The uid in the request.
         uid: Uid,
     },
-    /// A count above what the caller's tenant may take with one item.
+    /// The count is above the number that the caller's tenant may take with one item.
     #[error("count {count} is above the tenant's quota of {most} for an item")]
     CountAboveQuota {
-        /// The count asked for.
+        /// The count in the request.
         count: u32,
         /// The quota.
         most: u32,
@@ -48,21 +48,21 @@ pub enum Refusal {
     /// The request does not fit into the memory that is left for its connection.
     #[error("the node has no memory left for another request of this connection")]
     OutOfMemory,
-    /// A batch without items.
+    /// The batch has no items.
     #[error("the request names no uid; send 1..={} of them", limits::MAX_ITEMS)]
     EmptyBatch,
-    /// A batch of more items than one call may carry.
+    /// The batch has more items than a call may carry.
     #[error("{items} items are more than the {} a request may carry", limits::MAX_ITEMS)]
     BatchTooLarge {
-        /// Items in the request.
+        /// Number of items in the request.
         items: usize,
     },
     /// Counts or epochs were given, but not one for each uid.
     #[error("{counts} counts or epochs for {uids} uids: send one for each uid, or none")]
     CountsMismatch {
-        /// Uids in the request.
+        /// Number of uids in the request.
         uids: usize,
-        /// Counts or epochs in the request.
+        /// Number of counts or epochs in the request.
         counts: usize,
     },
     /// The call was forwarded here already, and this node does not own the section either.
@@ -79,7 +79,7 @@ pub enum Refusal {
         /// The uid's section.
         section: SectionId,
     },
-    /// The deadline was over before the call could be sent to the owner of the section.
+    /// The deadline passed before the call could be sent to the owner of the section.
     #[error("the deadline passed before the request for section {section} was sent to its owner")]
     DeadlinePassed {
         /// The uid's section.
@@ -144,7 +144,7 @@ pub enum Refusal {
         /// The bound.
         pending: usize,
     },
-    /// As many calls as allowed are pending for sections of one other set, or under way to it.
+    /// As many calls as allowed are pending for sections of one other set, or in flight to it.
     #[error("section {section} is in set {set}, and {pending} calls for that set are pending already")]
     TooManyPendingOfSet {
         /// The uid's section.
@@ -165,36 +165,36 @@ pub enum Refusal {
     Exhausted {
         /// The uid.
         uid: Uid,
-        /// How many were asked for.
+        /// Number of requested numbers.
         count: u32,
     },
-    /// An advance to a number that is too high for the other uids of its section.
+    /// The advance goes to a number that is too high for the other uids of its section.
     #[error(
         "{to} is above {bound}, the highest number that a uid of this section is raised to now: the section's ceiling would \
          go there for good, and its next owner starts every uid at the ceiling"
     )]
     AdvanceTooFar {
-        /// The number asked for.
+        /// The number in the request.
         to: u64,
-        /// The highest one that is accepted now.
+        /// The highest number that is accepted now.
         bound: Seq,
     },
-    /// An advance to a number that the uid is past, or may be past.
+    /// The advance goes to a number that the uid is past, or may be past.
     #[error("uid {uid} is past that number, and numbers never go back")]
     AlreadyPast {
         /// The uid.
         uid: Uid,
     },
-    /// More hops than servers make.
+    /// The request has more hops than servers make.
     #[error("{hops} hops are more than the {} servers make", limits::MAX_HOPS)]
     TooManyHops {
-        /// Hops in the request.
+        /// Number of hops in the request.
         hops: u32,
     },
     /// The node is about to exit.
     #[error("the node is shutting down")]
     ShuttingDown,
-    /// The section is in another set, and the call came from another set already: the one that sent it follows.
+    /// The section is in another set, and the call already came from another set, which follows the section itself.
     #[error("section {section} is in set {set} since epoch {since}")]
     Moved {
         /// The uid's section.
@@ -204,7 +204,7 @@ pub enum Refusal {
         /// The epoch since which it is there.
         since: Epoch,
     },
-    /// No node of the section's set can be reached. The attempt moved nothing.
+    /// No node of the section's set can be reached. The attempt consumed no number.
     #[error("section {section} is in set {set}, of which no node can be reached")]
     SetUnavailable {
         /// The uid's section.
@@ -215,8 +215,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Whether an owner that refuses a forwarded item with it has consumed nothing, and another attempt, here or at
-    /// another owner, may succeed soon.
+    /// Returns whether an owner that refuses a forwarded item with it has consumed nothing, and another attempt, here
+    /// or at another owner, may succeed soon.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(

@@ -1,10 +1,11 @@
-//! When an AllocSvr registers and renews: intervals, retries, and the pauses between incarnations.
+//! Decides when an AllocSvr registers and renews: intervals, retries, and the pauses between incarnations.
 //!
-//! One renewal is in flight at a time. One without a response is repeated under the same number, after a wait. The next
-//! one follows after the usual interval, sooner where an update is expected, and at once where a peer reports a grant.
+//! One renewal is in flight at a time. A renewal without a response is repeated under the same number, after a wait.
+//! The next renewal follows after the usual interval, sooner if an update is expected, and at once if a peer reports a
+//! grant.
 //!
-//! What is renewed is the business of [`Owner::renewal`](crate::owner::Owner::renewal). Time is a duration since any
-//! origin, the same in all calls; the shell reads it, and separately the clocks that the lease is counted with.
+//! [`Owner::renewal`](crate::owner::Owner::renewal) decides the content of a renewal. Time is a duration since any
+//! origin, the same in all calls; the shell reads it, and separately the clocks with which the lease is counted.
 
 use core::time::Duration;
 
@@ -12,19 +13,21 @@ use crate::backoff::Backoff;
 use crate::id::Incarnation;
 use crate::lease::LeaseTerms;
 
-/// The least time between two renewals that wait for the grants of handovers: about what the store takes to commit one.
-/// What is activated meanwhile shares the next one, and forged Activates cost no more than these renewals.
+/// The least time between two renewals that wait for the grants of handovers, which is about the time that the store
+/// takes to commit an entry. Handovers that are activated in the meantime share the next renewal, and forged Activates
+/// cost no more than these renewals.
 pub const GRANT_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The longest pause between two short incarnations. Two processes with one name end each other's incarnations: it
-/// keeps that from filling the store's log, and is long enough for the other one to be granted sections meanwhile.
+/// The longest pause between two short incarnations. Two processes with one name end each other's incarnations. The
+/// pause keeps them from filling the store's log, and is long enough for the other process to be granted sections until
+/// then.
 pub const MAX_SESSION_PAUSE: Duration = Duration::from_secs(5);
 
-/// An incarnation that lasted longer is not a short one: the pauses start over.
+/// Duration from which an incarnation is not short any more: then the pauses start over.
 pub const SHORT_SESSION: Duration = Duration::from_secs(10);
 
-/// How often the lease is checked, and while it is over routes are fetched from one peer: as often as pending calls
-/// retry.
+/// Interval at which the lease is checked, and at which routes are fetched from a peer while it is over. It is the
+/// interval at which pending calls retry.
 pub const PEER_ROUTES_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Intervals of renewals and registrations.
@@ -34,14 +37,14 @@ pub struct RenewalOptions {
     pub renew_interval: Duration,
     /// The least time between two renewals, and the time between them while an update is expected.
     pub min_interval: Duration,
-    /// Wait after the first failed call; doubles with each further one.
+    /// Wait after the first failed call; doubles with each further failure.
     pub retry_min: Duration,
     /// Longest wait after a failed call.
     pub retry_max: Duration,
 }
 
 impl RenewalOptions {
-    /// What fits a network of one region.
+    /// Options for a network within a region.
     pub const DEFAULTS: RenewalOptions = RenewalOptions {
         renew_interval: LeaseTerms::DEFAULTS.renew_interval,
         min_interval: Duration::from_millis(50),
@@ -50,7 +53,7 @@ impl RenewalOptions {
     };
 }
 
-/// What [`Renewals::poll`] calls for.
+/// The result of [`Renewals::poll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
     /// Send the renewal now. It is in flight from here on.
@@ -65,7 +68,7 @@ pub enum Poll {
 enum State {
     /// No incarnation.
     Ended,
-    /// The next renewal is due by the intervals since the last one was sent; at once before the first.
+    /// The next renewal is due by the intervals since the last renewal was sent; before the first renewal, at once.
     Paced {
         last_sent: Option<Duration>,
     },
@@ -76,48 +79,48 @@ enum State {
     },
 }
 
-/// The renewals of one incarnation after the other.
+/// The renewals of a process' incarnations, one incarnation after another.
 #[derive(Debug)]
 pub struct Renewals {
     options: RenewalOptions,
     backoff: Backoff,
     state: State,
-    /// What is known of owners proved stale since the last renewal was sent.
+    /// Whether the known ownership proved stale since the last renewal was sent.
     stale: bool,
-    /// A peer reported a grant since the last renewal was sent.
+    /// Whether a peer reported a grant since the last renewal was sent.
     grant: bool,
 }
 
 impl Renewals {
-    /// No incarnation.
+    /// Creates the renewals without an incarnation.
     #[must_use]
     pub fn new(options: RenewalOptions) -> Renewals {
         let backoff = Backoff::new(options.retry_min, options.retry_max);
         Renewals { options, backoff, state: State::Ended, stale: false, grant: false }
     }
 
-    /// An incarnation began: its first renewal is due at once.
+    /// Begins an incarnation: its first renewal is due at once.
     pub fn on_registered(&mut self) {
         self.state = State::Paced { last_sent: None };
         self.backoff.reset();
     }
 
-    /// The incarnation is over.
+    /// Ends the incarnation.
     pub fn on_session_over(&mut self) {
         self.state = State::Ended;
     }
 
-    /// What is known of owners proved stale: renew soon.
+    /// Renews soon, because the known ownership proved stale.
     pub fn on_stale(&mut self) {
         self.stale = true;
     }
 
-    /// A peer reports that a handover to this node is committed: renew at once, for the grant.
+    /// Renews at once, because a peer reports that a handover to this node is committed and the response will grant it.
     pub fn on_grant_reported(&mut self) {
         self.grant = true;
     }
 
-    /// What to do now. `expects_update`: whether the next response may well bring what is waited for.
+    /// Returns the next action. `expects_update`: whether the next response is likely to bring an awaited update.
     pub fn poll(&mut self, now: Duration, expects_update: impl FnOnce() -> bool) -> Poll {
         let RenewalOptions { renew_interval, min_interval, .. } = self.options;
         let due = match self.state {
@@ -125,7 +128,8 @@ impl Renewals {
             State::Retry(at) => at,
             State::Paced { last_sent: None } => now,
             State::Paced { last_sent: Some(sent) } if self.grant => sent + GRANT_INTERVAL,
-            // Asked no sooner than it matters: what is waited for changes quickly.
+            // `expects_update` is called only when the least interval has passed, because the awaited state changes
+            // quickly.
             State::Paced { last_sent: Some(sent) } if now < sent + min_interval => sent + min_interval,
             State::Paced { last_sent: Some(_) } if self.stale || expects_update() => now,
             State::Paced { last_sent: Some(sent) } => sent + renew_interval,
@@ -133,13 +137,13 @@ impl Renewals {
         if now < due {
             return Poll::Wait(due);
         }
-        // The response is read after the store applied the renewal, so it covers what was signalled before.
+        // The response is read after the store applied the renewal, so it covers everything that was signalled before.
         (self.stale, self.grant) = (false, false);
         self.state = State::InFlight { sent: now };
         Poll::Send
     }
 
-    /// The renewal was answered.
+    /// Notes the response to the renewal.
     pub fn on_response(&mut self) {
         if let State::InFlight { sent } = self.state {
             self.state = State::Paced { last_sent: Some(sent) };
@@ -147,7 +151,7 @@ impl Renewals {
         }
     }
 
-    /// The renewal got no response that can be used. `random` is any 32 bits.
+    /// Notes that the renewal got no usable response. `random` is any 32 bits.
     pub fn on_failed(&mut self, now: Duration, random: u32) {
         if let State::InFlight { .. } = self.state {
             self.state = State::Retry(now + self.backoff.wait(random));
@@ -155,18 +159,18 @@ impl Renewals {
     }
 }
 
-/// The registrations of one process.
+/// The registrations of a process.
 #[derive(Debug)]
 pub struct Registrations {
     retry: Backoff,
     pause: Backoff,
-    /// The newest incarnation known, which the next registration follows; 0 before the first.
+    /// The newest incarnation known, which the next registration follows; 0 before the first registration.
     follows: Incarnation,
     began: Duration,
 }
 
 impl Registrations {
-    /// Before the first incarnation.
+    /// Creates the registrations before the first incarnation.
     #[must_use]
     pub fn new(options: RenewalOptions) -> Registrations {
         let RenewalOptions { retry_min, retry_max, .. } = options;
@@ -178,21 +182,21 @@ impl Registrations {
         }
     }
 
-    /// The incarnation that the next registration follows; 0 where none is known.
+    /// Returns the incarnation that the next registration follows; 0 if none is known.
     #[must_use]
     pub fn follows(&self) -> Incarnation {
         self.follows
     }
 
-    /// An incarnation began.
+    /// Notes that an incarnation began.
     pub fn on_registered(&mut self, now: Duration, incarnation: Incarnation) {
         self.follows = incarnation;
         self.began = now;
         self.retry.reset();
     }
 
-    /// The store knows a newer incarnation than the registration follows. Returns whether it is one: then register
-    /// again at once, after it.
+    /// Notes the newest incarnation that the store knows. Returns whether it is newer than the incarnation that the
+    /// registration follows: then the process registers again at once, after it.
     #[must_use]
     pub fn on_newer(&mut self, current: Incarnation) -> bool {
         let newer = current > self.follows;
@@ -202,12 +206,12 @@ impl Registrations {
         newer
     }
 
-    /// The registration failed. Returns the wait before it is repeated. `random` is any 32 bits.
+    /// Returns the wait before a registration that failed is repeated. `random` is any 32 bits.
     pub fn on_failed(&mut self, random: u32) -> Duration {
         self.retry.wait(random)
     }
 
-    /// The incarnation is over. Returns the wait before the next registration. `random` is any 32 bits.
+    /// Returns the wait after the end of an incarnation before the next registration. `random` is any 32 bits.
     pub fn on_session_over(&mut self, now: Duration, random: u32) -> Duration {
         if now.saturating_sub(self.began) > SHORT_SESSION {
             self.pause.reset();

@@ -1,4 +1,4 @@
-//! The values of a request, validated: what is outside their range is refused before anything moves.
+//! The values of a request, validated: a value outside its range is refused before anything is changed.
 
 use core::num::NonZeroU32;
 
@@ -20,14 +20,14 @@ impl Target {
         if to > bound.0 { Err(Refusal::AdvanceTooFar { to, bound }) } else { Ok(Target(Seq(to))) }
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub fn seq(self) -> Seq {
         self.0
     }
 }
 
-/// How many numbers a call takes, `1 ..= limits::MAX_COUNT`.
+/// Number of numbers that a call takes, `1 ..= limits::MAX_COUNT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count(NonZeroU32);
 

@@ -1,5 +1,5 @@
-//! The route table of a set: for each section the owner, or the other set that it is in; its versions, and the updates
-//! between two of them.
+//! The route table of a set: for each section the owner, or the other set that it is in; the versions of the table, and
+//! the updates between two versions.
 //!
 //! The store's committed state is the only authority; every other process holds a copy that [`RouteTable::adopt`]
 //! updates. A copy never goes back to an older version: an update that is not newer changes nothing.
@@ -15,29 +15,29 @@ use crate::layout::Layout;
 /// The owner of a section and its epoch, or the set that it is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// The owner; `None` while the section has none, and where it is in another set.
+    /// The owner; `None` while the section has none, or is in another set.
     pub owner: Option<NodeId>,
-    /// Number of this ownership, 0 where the section was never owned. In another set: the epoch since which it is
-    /// there.
+    /// Number of this ownership, 0 if the section was never owned. For a section in another set, the epoch since which
+    /// it is there.
     pub epoch: Epoch,
-    /// The other set that it is in; `SetId(0)`: it is in this one.
+    /// The other set that the section is in; `SetId(0)`: it is in this set.
     pub away: SetId,
 }
 
 impl Route {
-    /// A section in this set.
+    /// Creates the route of a section in this set.
     #[must_use]
     pub fn here(owner: Option<NodeId>, epoch: Epoch) -> Route {
         Route { owner, epoch, away: SetId(0) }
     }
 
-    /// A section in another set, since this epoch.
+    /// Creates the route of a section in another set, since this epoch.
     #[must_use]
     pub fn away(set: SetId, since: Epoch) -> Route {
         Route { owner: None, epoch: since, away: set }
     }
 
-    /// The other set that the section is in.
+    /// Returns the other set that the section is in; `None`: it is in this set.
     #[must_use]
     pub fn other_set(&self) -> Option<SetId> {
         (self.away != SetId(0)).then_some(self.away)
@@ -73,7 +73,7 @@ pub struct RouteRun {
     pub route: Route,
 }
 
-/// A whole table, or what changed in it since a version.
+/// A whole table, or the changes in it since a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteUpdate {
     /// Name of the set.
@@ -84,7 +84,7 @@ pub struct RouteUpdate {
     pub layout: Layout,
     /// Version of the table with this update in it.
     pub version: RouteVersion,
-    /// Version the update builds on; 0: it is the whole table.
+    /// Version of the table that the update changes; 0: it is the whole table.
     pub base: RouteVersion,
     /// Every node of the set.
     pub nodes: BTreeMap<NodeId, RouteNode>,
@@ -101,24 +101,24 @@ pub struct RouteTable {
     id: SetId,
     layout: Layout,
     version: RouteVersion,
-    /// The other sets, each with the version that changed it last. One that the routes name may not be known yet.
+    /// The other sets, each with the version that changed it last. A set that the routes name may not be known yet.
     sets: BTreeMap<SetId, (RouteSet, RouteVersion)>,
-    /// Invariant: every owner in `chunks` is here.
+    /// Every node of the set. Invariant: every owner in `chunks` is here.
     nodes: BTreeMap<NodeId, RouteNode>,
     /// The routes of all sections, in order. Shared between copies of the table, so that a change of one section copies
     /// one chunk and not the route of every section.
     chunks: Vec<Arc<Chunk>>,
 }
 
-/// Sections in a chunk: 8 KiB, and the chunks of the largest set are 4,096.
+/// Sections in a chunk. A chunk is 8 KiB, and the largest set has 4,096 chunks.
 const CHUNK: usize = 256;
 
 /// Neighbouring sections' routes, each with the version that changed it last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Chunk {
-    /// The highest of the versions.
+    /// The highest version in the chunk.
     newest: RouteVersion,
-    /// Those past the last section are never written.
+    /// The routes with their versions; routes past the last section are never written.
     routes: [(Route, RouteVersion); CHUNK],
 }
 
@@ -136,12 +136,12 @@ pub enum Adopted {
     /// The table was as new already; it is unchanged.
     NotNewer,
     /// The update builds on a version that the table does not have, lacks a node that the table has and is not whole,
-    /// or is of another set or layout; the table is unchanged. Request the whole table.
+    /// or is of another set or layout. The table is unchanged; the caller requests the whole table.
     Mismatch,
 }
 
 impl RouteTable {
-    /// Makes a table from a whole update; `None` when the update is a delta, runs past the layout or names an owner
+    /// Creates a table from a whole update; `None` if the update is not whole, runs past the layout or names an owner
     /// that it does not list.
     #[must_use]
     pub fn from_whole(update: &RouteUpdate) -> Option<RouteTable> {
@@ -161,7 +161,7 @@ impl RouteTable {
         Some(table)
     }
 
-    /// Applies a newer update. Never goes back to an older version.
+    /// Applies a newer update. The table never goes back to an older version.
     #[must_use = "a mismatch means that the whole table must be fetched"]
     pub fn adopt(&mut self, update: &RouteUpdate) -> Adopted {
         if update.id != self.id || update.layout != self.layout || !update.fits() {
@@ -171,12 +171,12 @@ impl RouteTable {
             return Adopted::NotNewer;
         }
         if update.base == RouteVersion(0) {
-            // It names every section. A set that was restored begins without nodes, and numbers them anew.
+            // The update names every section. A restored set begins without nodes, and numbers them anew.
             let Some(whole) = RouteTable::from_whole(update) else { return Adopted::Mismatch };
             *self = whole;
             return Adopted::Newer;
         }
-        // A node that is gone may own sections that a delta does not name.
+        // A node that is gone may own sections that the update does not name.
         let gone = self.nodes.keys().any(|id| !update.nodes.contains_key(id));
         if update.base > self.version || gone {
             return Adopted::Mismatch;
@@ -187,7 +187,7 @@ impl RouteTable {
         Adopted::Newer
     }
 
-    /// The part of the table that is newer than `since`; `None` when nothing is. Version 0 gets the whole table.
+    /// Returns the part of the table that is newer than `since`; `None` if nothing is. Version 0 gets the whole table.
     #[must_use]
     pub fn since(&self, since: RouteVersion) -> Option<RouteUpdate> {
         if since >= self.version {
@@ -209,7 +209,7 @@ impl RouteTable {
         })
     }
 
-    /// The route of a section. `None` when the layout has no such section.
+    /// Returns the route of a section; `None` if the layout has no such section.
     #[inline]
     #[must_use]
     pub fn get(&self, section: SectionId) -> Option<Route> {
@@ -220,48 +220,48 @@ impl RouteTable {
         self.chunks.get(section / CHUNK).map(|chunk| chunk.routes[section % CHUNK].0)
     }
 
-    /// A node by its id.
+    /// Returns a node by its id.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&RouteNode> {
         self.nodes.get(&id)
     }
 
-    /// Every node of the set, in order of id.
+    /// Returns every node of the set, in order of id.
     #[must_use]
     pub fn nodes(&self) -> &BTreeMap<NodeId, RouteNode> {
         &self.nodes
     }
 
-    /// The set's name.
+    /// Returns the set's name.
     #[must_use]
     pub fn set(&self) -> &str {
         &self.set
     }
 
-    /// The set's id.
+    /// Returns the set's id.
     #[must_use]
     pub fn id(&self) -> SetId {
         self.id
     }
 
-    /// Another set by its id.
+    /// Returns another set by its id.
     #[must_use]
     pub fn other_set(&self, id: SetId) -> Option<&RouteSet> {
         self.sets.get(&id).map(|(set, _)| set)
     }
 
-    /// The other sets that are known.
+    /// Returns the other sets that are known.
     pub fn other_sets(&self) -> impl Iterator<Item = (SetId, &RouteSet)> {
         self.sets.iter().map(|(id, (set, _))| (*id, set))
     }
 
-    /// The cluster's uids and sections.
+    /// Returns the cluster's uids and sections.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The table's version.
+    /// Returns the table's version.
     #[must_use]
     pub fn version(&self) -> RouteVersion {
         self.version
@@ -290,7 +290,8 @@ impl RouteTable {
 }
 
 impl RouteUpdate {
-    /// Whether the runs are in order within the layout, and every owner is listed, and of a section in this set.
+    /// Returns whether the runs are in order within the layout, every owner is listed, and only sections in this set
+    /// have one.
     fn fits(&self) -> bool {
         let mut end = 0u64;
         self.runs.iter().all(|run| {
@@ -304,7 +305,7 @@ impl RouteUpdate {
     }
 }
 
-/// Joins neighbouring sections with the same route; `routes` come in order of section.
+/// Joins neighbouring sections with the same route; `routes` must be in order of section.
 pub fn runs(routes: impl Iterator<Item = (SectionId, Route)>) -> Vec<RouteRun> {
     let mut runs: Vec<RouteRun> = Vec::new();
     for (section, route) in routes {

@@ -1,28 +1,29 @@
-//! Whether a node that callers may be unable to reach should give its sections to another one.
+//! Decides whether a node that callers may be unable to reach should give its sections to another node.
 //!
-//! A node dials itself as its callers do, and knows when its certificate expires. Its own view is no reason to
-//! leave: a fault that all nodes have, such as names that no longer resolve, would empty the whole set. So a node that
-//! does not reach itself, or is about to expire, asks the other nodes of its set in the same way at the same time, and
-//! leaves only where one of them responds and will last longer. That the store has a candidate is its own condition:
-//! where it has none, the node stays and asks again later.
+//! A node dials itself as its callers do, and knows when its certificate expires. Its own view is no reason to leave,
+//! because a fault that all nodes have, such as names that no longer resolve, would empty the whole set. So a node that
+//! does not reach itself, or whose certificate is about to expire, checks the other nodes of its set in the same way at
+//! the same time, and leaves only if any of them responds and its certificate lasts longer. It also needs a candidate
+//! in the store: if the store has none, the node stays and requests a handover again later.
 //!
 //! A firewall in front of a node does not hide it from itself. So nodes dial each other too, a few at a time
-//! ([`crate::peer_reach`]), and state which nodes they do not reach. A node leaves for that where most others state so
-//! and can take over, and while no other node has left.
+//! ([`crate::peer_reach`]), and state which nodes they do not reach. A node leaves for that reason if most others state
+//! so and can take over, and while no other node has left.
 //!
-//! **Invariant:** one node that lies, or that has a broken network, makes no other node leave: it takes at least two,
-//! and a majority of all others, also of those that do not respond.
+//! **Invariant:** a single node that lies, or that has a broken network, makes no other node leave: it takes at least
+//! two nodes, and a majority of all others, including nodes that do not respond.
 //!
 //! **Invariant:** without a response of another node nothing is given up before the certificate has expired. A node
-//! that never reached itself only reports it: its network may not lead back to it.
+//! that never reached itself only reports it, because its network may not lead back to it.
 
 use core::fmt;
 use core::time::Duration;
 
-/// Pause between two rounds while nothing is wrong: three of them, and a handover, are within half a minute.
+/// Pause between two rounds while the node finds no fault. Three such rounds and a handover take less than half a
+/// minute.
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Pause between two rounds while something is.
+/// Pause between two rounds while the node finds a fault.
 pub const RETRY: Duration = Duration::from_secs(1);
 
 /// Rounds in a row that fail before a node counts as unreachable, and that succeed before it counts as reachable again.
@@ -31,31 +32,31 @@ const ROUNDS: u32 = 3;
 /// Fewest nodes that make another node leave by their statements.
 const MIN_WITNESSES: usize = 2;
 
-/// How long a node stays after the store had no other candidate.
+/// Time for which a node stays after the store had no other candidate.
 const STAYS: Duration = Duration::from_secs(60);
 
-/// Observations of one round: of the node itself, and of the others.
+/// Observations of a round: of the node itself, and of the other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// Whether it reached itself at the address of its callers.
+    /// Whether the node reached itself at its address for callers.
     pub reached: bool,
-    /// How long its certificate is valid still; `None` without TLS.
+    /// Time for which its certificate is still valid; `None` without TLS.
     pub left: Option<Duration>,
-    /// The other nodes that responded: how long the certificate of the longest-lasting one is valid, [`Duration::MAX`]
-    /// without TLS; `None` where none responded, or none was asked.
+    /// Time for which the certificate of another node that responded is still valid, the longest of all,
+    /// [`Duration::MAX`] without TLS; `None` if no node responded, or none was dialled.
     pub other: Option<Duration>,
     /// Whether a node that was dialled in turn states that it does not reach this node.
     pub suspected: bool,
-    /// The statements of the others; none where they were not asked.
+    /// The statements of the other nodes; none if they were not requested.
     pub witnesses: Witnesses,
 }
 
 /// Statements of other nodes about this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Witnesses {
-    /// Nodes that serve and state that they do not reach it.
+    /// Number of nodes that serve and state that they do not reach it.
     pub against: usize,
-    /// All other nodes of the set.
+    /// Number of all other nodes of the set.
     pub of: usize,
     /// Whether any of these nodes is withdrawn.
     pub one_left: bool,
@@ -67,7 +68,7 @@ impl Witnesses {
     }
 }
 
-/// Why callers cannot reach a node.
+/// Reason why callers cannot reach a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// It does not reach itself at its address for callers.
@@ -98,11 +99,11 @@ impl fmt::Display for Cause {
 /// The decision after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing is wrong.
+    /// The node has no fault.
     Serve,
-    /// There is a fault, and no other node could do better: the node goes on, and reports the fault.
+    /// The node has a fault, but no other node could serve better: it goes on, and reports the fault.
     Report(Cause),
-    /// The node gives its sections to others while it serves on, and is not ready.
+    /// The node gives its sections to others, serves until they have them, and is not ready.
     HandOver(Cause),
     /// The node sends no renewal: no caller can dial it, and the store refuses it.
     Stop,
@@ -120,11 +121,11 @@ impl Decision {
     }
 }
 
-/// A state that changes after [`ROUNDS`] rounds in a row.
+/// A state that changes after [`ROUNDS`] contrary rounds in a row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lasting {
     holds: bool,
-    /// Rounds in a row that contradict it.
+    /// Rounds in a row that contradict the state.
     contrary: u32,
 }
 
@@ -137,42 +138,43 @@ impl Lasting {
     }
 }
 
-/// The machine of one node.
+/// The machine of a node.
 #[derive(Clone, Debug)]
 pub struct SelfCheck {
-    /// How long before its expiry a certificate counts as expiring.
+    /// Time before its expiry from which a certificate counts as expiring.
     margin: Duration,
     /// Whether the node ever reached itself.
     proved: bool,
     unreachable: Lasting,
     isolated: Lasting,
-    /// Whether it left because it is isolated.
+    /// Whether the node left because it is isolated.
     left_isolated: bool,
-    /// Until when it stays because the store had no other candidate.
+    /// Time until which it stays because the store had no other candidate.
     stays_until: Duration,
 }
 
 impl SelfCheck {
-    /// A node that has not reached itself yet, and hands over so long before its certificate expires.
+    /// Creates the machine of a node that has not reached itself yet, and that hands over `margin` before its
+    /// certificate expires.
     #[must_use]
     pub fn new(margin: Duration) -> SelfCheck {
         let (unreachable, isolated) = (Lasting::default(), Lasting::default());
         SelfCheck { margin, proved: false, unreachable, isolated, left_isolated: false, stays_until: Duration::ZERO }
     }
 
-    /// Whether the other nodes are to be asked in a round, of which `other` is not known yet.
+    /// Returns whether the other nodes are to be dialled in a round whose `other` is not known yet.
     #[must_use]
     pub fn needs_others(&self, round: &Round) -> bool {
         !round.reached || self.unreachable.holds || self.expires(round.left) || self.needs_witnesses(round)
     }
 
-    /// Whether all of them are to be asked, for their statements about this node.
+    /// Returns whether all other nodes are to be dialled, for their statements about this node.
     #[must_use]
     pub fn needs_witnesses(&self, round: &Round) -> bool {
         round.suspected || self.isolated.holds
     }
 
-    /// Decides on a round, at `now` of any clock that does not fall.
+    /// Decides on a round, at `now` on any clock that does not fall.
     pub fn on_round(&mut self, now: Duration, round: &Round) -> Decision {
         self.proved |= round.reached;
         self.unreachable.observe(!round.reached);
@@ -199,18 +201,18 @@ impl SelfCheck {
         if another && now >= self.stays_until { Decision::HandOver(cause) } else { Decision::Report(cause) }
     }
 
-    /// The store has no other candidate for the sections of this node.
+    /// Notes that the store has no other candidate for the sections of this node.
     pub fn on_no_other_candidate(&mut self, now: Duration) {
         self.stays_until = now + STAYS;
     }
 
-    /// How long to wait after a round, of which `left` and the decision are known.
+    /// Returns the pause after a round with this decision; `left` is the time for which the certificate is still valid.
     #[must_use]
     pub fn pause(&self, left: Option<Duration>, decision: Decision) -> Duration {
         let is_calm = decision == Decision::Serve && self.unreachable.contrary + self.isolated.contrary == 0;
         let pause = if is_calm { INTERVAL } else { RETRY };
         let Some(left) = left else { return pause };
-        // Neither the margin nor the end is slept through.
+        // The pause ends no later than the margin's beginning and the certificate's end.
         [left.saturating_sub(self.margin), left].into_iter().filter(|at| !at.is_zero()).fold(pause, Duration::min)
     }
 
@@ -238,12 +240,12 @@ mod tests {
         witnesses: Witnesses { against: 0, of: 0, one_left: false },
     };
 
-    /// A round in which so many of others state that they do not reach the node.
+    /// Creates a round in which so many of the others state that they do not reach the node.
     fn against(against: usize, of: usize) -> Round {
         Round { suspected: against > 0, witnesses: Witnesses { against, of, one_left: false }, ..CALM }
     }
 
-    /// The decisions on rounds, one a second.
+    /// Returns the decisions on rounds, one round a second.
     fn on_rounds(check: &mut SelfCheck, rounds: &[Round]) -> Vec<Decision> {
         rounds.iter().zip(0..).map(|(round, at)| check.on_round(Duration::from_secs(at), round)).collect()
     }
@@ -274,7 +276,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever half of the others or fewer state, and whatever a single one states, the node serves on.
+        /// Checks that the node serves on, no matter what half of the others or fewer state, and what a single node
+        /// states.
         #[test]
         fn false_statements_of_a_minority_or_of_one_node_move_nothing(
             rounds in proptest::collection::vec((0..4_usize, 0..8_usize), 1..60),
@@ -292,7 +295,7 @@ mod tests {
         Some(Duration::from_secs(seconds))
     }
 
-    /// The decisions on rounds, one a second.
+    /// Returns the decisions on rounds, one round a second.
     fn decisions(
         check: &mut SelfCheck,
         from: u64,
@@ -322,7 +325,7 @@ mod tests {
         let nobody = (false, LONG, None);
         assert_eq!(decisions(&mut check, 0, &[(true, LONG, None), nobody, nobody]), [Serve; 3]);
         assert_eq!(decisions(&mut check, 3, &[nobody; 50]), [Report(Cause::Unreachable); 50]);
-        // Certificates that expire together: each node would leave for one that lasts no longer.
+        // The certificates expire together: each node would leave for a node whose certificate lasts no longer.
         let together = (true, seconds(200), seconds(200));
         let mut check = SelfCheck::new(MARGIN);
         assert_eq!(decisions(&mut check, 0, &[together; 5]), [Report(Cause::Expires); 5]);
@@ -343,7 +346,7 @@ mod tests {
         let at = |left| (true, seconds(left), LONG);
         let expires = HandOver(Cause::Expires);
         assert_eq!(decisions(&mut check, 0, &[at(301), at(300), at(1), at(0)]), [Serve, expires, expires, Stop]);
-        // Peers refuse it by then, its own port too.
+        // Peers refuse the node by then, and so does its own port.
         let expired = (false, seconds(0), None);
         assert_eq!(decisions(&mut check, 4, &[expired; 5]), [Stop; 5]);
         let renewed = decisions(&mut check, 9, &[at(86_400); 3]);

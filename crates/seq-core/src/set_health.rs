@@ -1,54 +1,55 @@
-//! Whether another set responds: pure, on any clock that never goes back.
+//! Decides whether another set responds, without I/O, on any clock that never goes back.
 //!
 //! A set is unknown before its first probe, *up* after a response, and *down* after [`ROUNDS`] rounds of probes without
-//! one: a process that stood still for a moment misses one of them. While it is down a round is due every
-//! [`PROBE_INTERVAL`], as long as calls come; they are refused meanwhile. For [`FALLEN`] after it was up, rounds follow
-//! each other and calls wait for [`RECOVERY`] before they are refused: machines stand still for longer than a set may
-//! be silent. While it is up and requests are under way, a round is due when nothing was received for [`SILENCE`]:
-//! requests may wait at the other set for long, a probe never does.
+//! a response, because a process that paused for a moment misses one round. While it is down, a round is due every
+//! [`PROBE_INTERVAL`] as long as calls come, and these calls are refused. For [`FALLEN`] after it was up, rounds follow
+//! each other and calls wait for [`RECOVERY`] before they are refused, because machines pause for longer than a set may
+//! be silent. While it is up and requests are in flight, a round is due when nothing was received for [`SILENCE`]:
+//! requests may wait at the other set for long, but a probe never does.
 
 use core::time::Duration;
 
-/// How long a set with requests under way may send nothing before it is probed.
+/// Time for which a set with requests in flight may send nothing before it is probed.
 const SILENCE: Duration = Duration::from_millis(60);
 
-/// How long a round of probes may take: [`ROUNDS`] of them after [`SILENCE`], and some time for tasks to wake, and a
-/// call of a set that stops responding has its response within 250 ms.
+/// Time that a round of probes may take. [`ROUNDS`] rounds after [`SILENCE`], and some time for tasks to wake, give a
+/// call of a set that stops responding its response within 250 ms.
 pub const PROBE_TIMEOUT: Duration = Duration::from_millis(80);
 
 /// Rounds of probes in a row without a response after which a set is down.
 pub const ROUNDS: u32 = 2;
 
-/// Interval of rounds while a set is down, and least interval of those that refresh its routes.
+/// Interval of rounds while a set is down, and least interval of rounds that refresh its routes.
 const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Least interval of rounds while requests find nodes that cannot be reached: whether any other can is urgent.
+/// Least interval of rounds while requests find nodes that cannot be reached, because it is urgent whether any other
+/// node can be.
 const URGENT_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How long after it was up a set that is down is expected to respond again.
+/// Time after it was up during which a set that is down is expected to respond again.
 pub const FALLEN: Duration = Duration::from_secs(2);
 
-/// How long a call waits for a set that is expected to respond again: less than a set may be silent before it is down,
-/// so that no call has its response later than the first ones.
+/// Time that a call waits for a set that is expected to respond again. It is less than a set may be silent before it is
+/// down, so that no call has its response later than the first calls.
 pub const RECOVERY: Duration = Duration::from_millis(160);
 
-/// How long a set without further calls is still watched: the loop is not woken for each call.
+/// Time for which a set without further calls is still watched, so that the loop is not woken for each call.
 pub const IN_USE: Duration = Duration::from_secs(1);
 
-/// Whether a set responds.
+/// Health of a set, by its responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
     /// Nothing is known yet.
     Unknown,
-    /// It responded to the last round.
+    /// The set responded to the last round.
     Up,
-    /// It did not, [`ROUNDS`] times in a row.
+    /// The set did not respond, [`ROUNDS`] times in a row.
     Down,
 }
 
 impl Health {
-    /// Returns the health after a round of probes, and the rounds in a row without a response then. `missed`: those
-    /// before this one.
+    /// Returns the health after a round of probes, and the number of rounds in a row without a response until then.
+    /// `missed` is that number before this round.
     #[must_use]
     pub fn after_round(self, missed: u32, responded: bool) -> (Health, u32) {
         let missed = if responded { 0 } else { missed.saturating_add(1) };
@@ -60,18 +61,18 @@ impl Health {
     }
 }
 
-/// What a set did last. Times are since any origin.
+/// Last observations of a set. Times are since any origin.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed {
     /// Whether it responds.
     pub health: Health,
-    /// When something was received last, or the first of the requests under way was sent.
+    /// Time when something was received last, or when the first of the requests in flight was sent.
     pub received: Duration,
-    /// When a call came last.
+    /// Time of the last call.
     pub used: Duration,
-    /// When the last round began; `None` before the first.
+    /// Time when the last round began; `None` before the first round.
     pub probed: Option<Duration>,
-    /// Requests under way.
+    /// Number of requests in flight.
     pub in_flight: usize,
     /// Whether its routes proved old.
     pub stale: bool,
@@ -83,19 +84,19 @@ pub struct Observed {
     pub fallen: bool,
 }
 
-/// When a round of probes is due.
+/// Time when a round of probes is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Now.
+    /// The round is due now.
     Now,
-    /// Not before then; look again.
+    /// The round is not due before this time; the caller evaluates again then.
     At(Duration),
-    /// When a call comes.
+    /// The round is due when a call comes.
     Idle,
 }
 
 impl Observed {
-    /// Returns when the next round is due, at this time.
+    /// Returns when the next round is due, as of `now`.
     #[must_use]
     pub fn due(&self, now: Duration) -> Due {
         let in_use = self.in_flight > 0 || now.saturating_sub(self.used) < IN_USE;

@@ -1,8 +1,8 @@
 //! The content of a set file: the uids of a set, and the nodes that serve them.
 //!
-//! A spec is plain data until [`SetSpec::validate`] has passed it; [`check_sets`] compares several sets. Both return
-//! every problem at once, by the key that a user would edit, so that a file is not corrected one error at a time.
-//! Reading the file is left to the caller.
+//! A spec is plain data until [`SetSpec::validate`] has accepted it; [`check_sets`] compares several sets. Both return
+//! every problem at once, by the key that a user would edit, so that a file is not corrected one error at a time. The
+//! caller reads the file.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -23,19 +23,19 @@ pub struct SetSpec {
     pub name: String,
     /// Its uids, end exclusive.
     pub uids: Range<u64>,
-    /// Neighbouring uids that share a ceiling, `1 ..= limits::MAX_SECTION_SIZE`.
+    /// Number of neighbouring uids that share a ceiling, `1 ..= limits::MAX_SECTION_SIZE`.
     pub section_size: u32,
-    /// How far a ceiling is raised at a time, `1 ..= limits::MAX_STEP`.
+    /// Distance by which a ceiling is raised at a time, `1 ..= limits::MAX_STEP`.
     pub step: u64,
     /// The members of the set's store, in order of id; their number is one of [`limits::STORE_COUNTS`].
     pub stores: Vec<StoreSpec>,
     /// The set's AllocSvrs, in order of name, `1 ..= limits::MAX_NODES` of them.
     pub allocs: Vec<AllocSpec>,
-    /// How the set comes into being.
+    /// Way in which the set comes into being.
     pub genesis: Genesis,
 }
 
-/// How a set comes into being. Matters while its store holds no set.
+/// Way in which a set comes into being. It matters while the set's store holds no set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Genesis {
     /// The store's first leader defines the set, with all sections of its uids: for a cluster of one set.
@@ -62,30 +62,30 @@ impl Genesis {
         }
     }
 
-    /// The kind of this name.
+    /// Returns the kind with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Genesis> {
         Genesis::ALL.into_iter().find(|one| one.name() == name)
     }
 }
 
-/// One member of the store.
+/// A member of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSpec {
     /// Raft id, 1 or above. A new disk gets a new id.
     pub id: u64,
     /// Name, a DNS label; no other node of the set has it.
     pub name: String,
-    /// Address of the port for peers as they dial it, "host:port": AllocSvrs, members of this store, stores of other
-    /// sets.
+    /// Address of the port for peers as AllocSvrs, members of this store and stores of other sets dial it, "host:port".
     pub addr: String,
     /// Address of the port for Raft as the other members dial it, "host:port".
     pub raft: String,
-    /// Address of the port for operators, "host:port"; `None`: the member has none, and operators use another one's.
+    /// Address of the port for operators, "host:port"; `None`: the member has no such port, and operators use another
+    /// member.
     pub admin: Option<String>,
     /// Address of the port for metrics and probes, "host:port".
     pub http: String,
-    /// Where the node listens instead of at these addresses.
+    /// Addresses at which the node listens instead of these addresses.
     pub listen: StoreListen,
 }
 
@@ -93,17 +93,17 @@ pub struct StoreSpec {
 /// addresses, published ports of a container, or elastic addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreListen {
-    /// For [`StoreSpec::addr`].
+    /// Instead of [`StoreSpec::addr`].
     pub addr: Option<String>,
-    /// For [`StoreSpec::raft`].
+    /// Instead of [`StoreSpec::raft`].
     pub raft: Option<String>,
-    /// For [`StoreSpec::admin`].
+    /// Instead of [`StoreSpec::admin`].
     pub admin: Option<String>,
-    /// For [`StoreSpec::http`].
+    /// Instead of [`StoreSpec::http`].
     pub http: Option<String>,
 }
 
-/// One AllocSvr.
+/// An AllocSvr of the set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocSpec {
     /// Name, a DNS label; no other node of the set has it.
@@ -116,33 +116,33 @@ pub struct AllocSpec {
     pub http: String,
     /// Address of the port for clients of Redis, "host:port"; `None`: the node has no such port.
     pub redis: Option<String>,
-    /// Share of the sections relative to the other AllocSvrs, `1 ..= limits::MAX_WEIGHT`.
+    /// Weight by which the node gets sections, relative to the other AllocSvrs, `1 ..= limits::MAX_WEIGHT`.
     pub weight: u32,
-    /// Where the node listens instead of at these addresses.
+    /// Addresses at which the node listens instead of these addresses.
     pub listen: AllocListen,
 }
 
 /// Addresses at which an AllocSvr listens, where they differ from the dialled addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllocListen {
-    /// For [`AllocSpec::addr`].
+    /// Instead of [`AllocSpec::addr`].
     pub addr: Option<String>,
-    /// For [`AllocSpec::peer`].
+    /// Instead of [`AllocSpec::peer`].
     pub peer: Option<String>,
-    /// For [`AllocSpec::http`].
+    /// Instead of [`AllocSpec::http`].
     pub http: Option<String>,
-    /// For [`AllocSpec::redis`].
+    /// Instead of [`AllocSpec::redis`].
     pub redis: Option<String>,
 }
 
-/// One port of a node, as its spec has it.
+/// A port of a node, as its spec has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSpec<'a> {
     /// The key of its address, `addr`, `raft`, `admin`, `peer`, `http` or `redis`.
     pub key: &'static str,
     /// The address that others dial; `None`: the node has no such port.
     pub addr: Option<&'a str>,
-    /// Address at which the node listens, where it differs from `addr`.
+    /// Address at which the node listens, if it differs from `addr`.
     pub listen: Option<&'a str>,
 }
 
@@ -155,7 +155,7 @@ impl<'a> PortSpec<'a> {
 }
 
 impl StoreSpec {
-    /// Returns its ports.
+    /// Returns the ports of the member.
     #[must_use]
     pub fn ports(&self) -> [PortSpec<'_>; 4] {
         let StoreSpec { addr, raft, admin, http, listen, .. } = self;
@@ -179,7 +179,7 @@ impl StoreSpec {
 }
 
 impl AllocSpec {
-    /// Returns its ports.
+    /// Returns the ports of the node.
     #[must_use]
     pub fn ports(&self) -> [PortSpec<'_>; 4] {
         let AllocSpec { addr, peer, http, redis, listen, .. } = self;
@@ -203,7 +203,7 @@ impl AllocSpec {
 }
 
 impl SetSpec {
-    /// Returns the addresses of its nodes' hosts that are not names.
+    /// Returns the addresses of its nodes' hosts, except hosts that are given by name.
     pub fn ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let addrs = self.stores.iter().map(|store| &store.addr).chain(self.allocs.iter().map(|alloc| &alloc.addr));
         addrs.filter_map(|addr| addr.parse::<SocketAddr>().ok()).map(|addr| addr.ip())
@@ -211,36 +211,36 @@ impl SetSpec {
 
     /// Checks every value and the relations between them.
     ///
-    /// # Errors
+    /// All problems.
     /// Every problem there is.
     pub fn validate(&self) -> Result<Layout, Vec<SpecError>> {
         check::one(self)
     }
 }
 
-/// A value of a set file that cannot be, or that another value rules out.
+/// A value of a set file that is not possible, or that another value rules out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct SpecError {
     /// The key as in the file, `section_size` or `alloc[1].addr`; the entries of a list count from 0.
     pub key: String,
-    /// What is wrong with its value.
+    /// Problem with its value.
     pub problem: SpecProblem,
 }
 
-/// What is wrong with a value.
+/// A problem with a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecProblem {
     /// The uids cannot be laid out.
     #[error(transparent)]
     Layout(LayoutError),
-    /// A step of nothing, or too far.
+    /// The step is 0, or too large.
     #[error("step {step} is not from 1 to {}", limits::MAX_STEP)]
     Step {
         /// The step.
         step: u64,
     },
-    /// A name that is not a DNS label.
+    /// The name is not a DNS label.
     #[error(
         "name {name:?} is not a DNS label: 1 to {} of a-z, 0-9 and '-', with no '-' at either end",
         limits::MAX_NAME_BYTES
@@ -249,10 +249,10 @@ pub enum SpecProblem {
         /// The name.
         name: String,
     },
-    /// A Raft id of 0.
+    /// The Raft id is 0.
     #[error("id 0 means no member; ids start at 1")]
     ZeroId,
-    /// A value that must be unique, and that another key has.
+    /// The value must be unique, and another key has it.
     #[error("{value:?} is taken by {by}")]
     Taken {
         /// The value.
@@ -260,15 +260,15 @@ pub enum SpecProblem {
         /// The key that has it.
         by: String,
     },
-    /// An address that cannot be dialled.
+    /// The address cannot be dialled.
     #[error("address {addr:?} {problem}")]
     Addr {
         /// The address.
         addr: String,
-        /// What is wrong with it.
+        /// Problem with the address.
         problem: AddrProblem,
     },
-    /// A place to listen for a port that the node does not have.
+    /// The node has an address to listen at for a port that it does not have.
     #[error(
         "the node has no such port: state its key {port} too, with the address that others dial, or remove this one"
     )]
@@ -276,13 +276,13 @@ pub enum SpecProblem {
         /// The key of the port's address.
         port: &'static str,
     },
-    /// A share of nothing, or too large.
+    /// The weight is 0, or too large.
     #[error("weight {weight} is not from 1 to {}; weights are relative to each other", limits::MAX_WEIGHT)]
     Weight {
         /// The weight.
         weight: u32,
     },
-    /// A store of too few, too many, or an even number of members.
+    /// The store has too few, too many, or an even number of members.
     #[error(
         "a store has 1, 3 or 5 members, not {count}: an even number survives no more failures than one less, and every \
          member past five slows each write"
@@ -291,13 +291,13 @@ pub enum SpecProblem {
         /// The number of members.
         count: usize,
     },
-    /// No AllocSvr, or more than may ever register.
+    /// The set has no AllocSvr, or more than may ever register.
     #[error("a set has 1 to {} AllocSvrs, not {count}", limits::MAX_NODES)]
     AllocCount {
         /// The number of AllocSvrs.
         count: usize,
     },
-    /// A set has other uids or sections than another set of its cluster.
+    /// The set has other uids or sections than another set of its cluster.
     #[error(
         "uids {}..{} in sections of {section_size} are not {}..{} in sections of {others_size} as in set {other}: all sets \
          of a cluster have the same",
@@ -326,13 +326,13 @@ pub enum SpecProblem {
     },
 }
 
-/// What is wrong with an address.
+/// A problem with an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddrProblem {
-    /// Longer than a DNS name and a port.
+    /// The address is longer than a DNS name and a port.
     #[error("is longer than {} bytes", limits::MAX_ADDR_BYTES)]
     TooLong,
-    /// No colon between a host and a port.
+    /// The address has no colon between a host and a port.
     #[error("is not host:port")]
     NoPort,
     /// The port is no number up to 65,535, or 0, which cannot be dialled.
@@ -341,7 +341,7 @@ pub enum AddrProblem {
     /// The host is neither a name nor an IP address.
     #[error("has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets")]
     Host,
-    /// "Every address of this machine" can be listened on, not dialled.
+    /// The address means every address of this machine, which can be listened at, but not dialled.
     #[error("cannot be dialled: give the address under which others reach the node")]
     Unspecified,
 }

@@ -1,37 +1,38 @@
-//! Which member of the store a call goes to, and how often.
+//! Decides which member of the store a call goes to, and how often.
 //!
 //! Each call of an AllocSvr to the store may be repeated: a registration is recognised by its token, a renewal by its
-//! number, a raise is absolute. So an attempt without a response goes to the next member at once, and each call tries
-//! every member once, and one more that a member names as the leader. A response to an attempt that was abandoned is
-//! dropped.
+//! number, and a raise is absolute. So an attempt without a response goes to the next member at once, and each call
+//! tries every member once, and in addition a member that is named as the leader. A response to an attempt that was
+//! abandoned is dropped.
 //!
 //! Time is a duration since any origin, the same in all calls; the shell reads it.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// How long one attempt at one member may take unless an operator configures otherwise.
+/// Time that an attempt at one member may take unless an operator configures another.
 pub const DEFAULT_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long a member that did not respond is not called first, although it is reported as the leader: meanwhile a
-/// follower forwards the calls. A call that finds it unresponsive again costs one timeout, a fifth of a lease, that
-/// often.
+/// Time for which a member that did not respond is not called first, although it is reported as the leader; until then
+/// a follower forwards the calls. If a call then finds it unresponsive again, that costs one timeout, a fifth of a
+/// lease, once in this time.
 pub const UNRESPONSIVE_FOR: Duration = Duration::from_secs(10);
 
-/// The members of a store and which one is called first. `A` is what names a member: its address.
+/// The members of a store, and the member that is called first. `A` is the name of a member: its address.
 #[derive(Clone, Debug)]
 pub struct StoreMembers<A> {
-    /// As the leader reported them last, then those of the set file that it did not name. Never empty.
+    /// The members as the leader reported them last, followed by the members of the set file that it did not name.
+    /// Never empty.
     all: Vec<A>,
-    /// Those of the set file.
+    /// The members of the set file.
     file: Vec<A>,
     /// The leader, or the follower that forwards to it.
     first: A,
-    /// The member that did not respond last, and when.
+    /// The member that did not respond last, and the time of that.
     unresponsive: Option<(A, Duration)>,
 }
 
-/// A call under way: the attempt that counts.
+/// A call in flight, with its current attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreCall<A> {
     member: A,
@@ -41,25 +42,25 @@ pub struct StoreCall<A> {
     left: usize,
 }
 
-/// Why an attempt brought no response of the leader.
+/// Reason why an attempt brought no response of the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptFailure<A> {
-    /// The member does not lead; it may know which one does.
+    /// The member does not lead; it may know the leader.
     NotLeader(Option<A>),
-    /// The member responded, and cannot help now.
+    /// The member responded, and cannot serve the call now.
     Unavailable,
     /// The member did not respond in time, or cannot be reached.
     NoResponse,
 }
 
 impl<A> StoreCall<A> {
-    /// The member to send this attempt to.
+    /// Returns the member to send this attempt to.
     #[must_use]
     pub fn member(&self) -> &A {
         &self.member
     }
 
-    /// Number of the attempt, from 0. A response to another one is dropped.
+    /// Returns the number of the attempt, from 0. A response to another attempt is dropped.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
@@ -67,7 +68,7 @@ impl<A> StoreCall<A> {
 }
 
 impl<A: Clone + PartialEq> StoreMembers<A> {
-    /// The members of the set file.
+    /// Creates the list from the members of the set file.
     ///
     /// # Panics
     /// Without members.
@@ -77,18 +78,19 @@ impl<A: Clone + PartialEq> StoreMembers<A> {
         StoreMembers { all: file.clone(), file, first, unresponsive: None }
     }
 
-    /// Begins a call: its first attempt.
+    /// Begins a call with its first attempt.
     #[must_use]
     pub fn begin(&self) -> StoreCall<A> {
         StoreCall { member: self.first.clone(), attempt: 0, left: self.all.len() }
     }
 
-    /// The attempt was answered by the leader, or through this member.
+    /// Notes that the leader responded to the attempt, itself or through this member.
     pub fn on_response(&mut self, call: &StoreCall<A>) {
         self.first.clone_from(&call.member);
     }
 
-    /// The attempt failed. Returns whether another one follows, which `call` is then; else the call failed.
+    /// Notes that the attempt failed. Returns true if another attempt follows, which is then in `call`; otherwise the
+    /// call failed.
     #[must_use]
     pub fn on_failure(&mut self, call: &mut StoreCall<A>, failure: AttemptFailure<A>, now: Duration) -> bool {
         let named = match failure {
@@ -100,7 +102,7 @@ impl<A: Clone + PartialEq> StoreMembers<A> {
             }
         };
         call.member = named.unwrap_or_else(|| self.after(&call.member));
-        // The next call starts where this one would have gone on.
+        // The next call starts where this call would have continued.
         self.first.clone_from(&call.member);
         call.attempt += 1;
         let more = call.left > 0;
@@ -108,8 +110,8 @@ impl<A: Clone + PartialEq> StoreMembers<A> {
         more
     }
 
-    /// Adopts the store's own list, the leader first: members that were added since the set file was read are found by
-    /// it, and a leader that can be reached again is called without the hop. An empty list changes nothing.
+    /// Adopts the store's own list, the leader first. It has members that were added since the set file was read, and a
+    /// leader that can be reached again is called without the hop. An empty list changes nothing.
     pub fn adopt(&mut self, members: &[A], now: Duration) {
         let Some(leader) = members.first() else { return };
         let unresponsive = self.unresponsive.as_ref();
@@ -121,7 +123,7 @@ impl<A: Clone + PartialEq> StoreMembers<A> {
         self.all = members.iter().chain(rest).cloned().collect();
     }
 
-    /// The member after one, or the first where that is none of them.
+    /// Returns the member after a given member, or the first member if the given member is not in the list.
     fn after(&self, member: &A) -> A {
         let next = self.all.iter().position(|one| one == member).map_or(0, |index| index + 1);
         self.all[next % self.all.len()].clone()

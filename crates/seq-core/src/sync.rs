@@ -1,4 +1,4 @@
-//! The atomics of the counters: core's, or loom's when its model checker runs the tests.
+//! The atomics of the counters: the types of `core`, or those of loom while its model checker runs the tests.
 
 pub(crate) use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -17,8 +17,8 @@ mod tracked {
 
     use super::{AcqRel, Acquire};
 
-    /// once_cell's `OnceBox`, with its pointer tracked by loom: the first one wins, by one compare-and-swap with the
-    /// same orderings.
+    /// The `OnceBox` of once_cell, with its pointer tracked by loom: the first value stays, by one compare-and-swap
+    /// with the same orderings.
     #[derive(Debug)]
     pub(crate) struct OnceBox<T> {
         present: loom::sync::atomic::AtomicBool,

@@ -1,11 +1,11 @@
-//! Scenario files: a story of one machine, as commands and what the machine decides after each.
+//! Scenario files: each has blocks of commands for a machine, with the decisions of the machine after each block.
 //!
-//! A block is one or more commands, a line each, then `----`, then what the machine decides, up to an empty line. An
-//! indented line continues the command above it. A line that starts with `#` is a comment. A command is a name, words
-//! and `key=value` pairs; which ones there are stands at the `carry_out` of each machine.
+//! A block is one or more commands, a line each, then `----`, then the decisions of the machine, up to an empty line.
+//! An indented line continues the command above it. A line that starts with `#` is a comment. A command is a name,
+//! words and `key=value` pairs; the comment of each machine's `carry_out` lists them.
 //!
-//! **Invariant:** every word of a command is read, else the run fails: a misspelt key never goes unnoticed. With
-//! `UPDATE_EXPECT=1` the decisions in the files are replaced by those of this run.
+//! **Invariant:** every word of a command is read, otherwise the run fails, so a misspelt key never goes unnoticed.
+//! With `UPDATE_EXPECT=1` the decisions in the files are replaced by those of this run.
 
 extern crate std;
 
@@ -21,13 +21,13 @@ use expect_test::expect_file;
 
 use crate::id::{Epoch, HandoverId, Incarnation, NodeId, RouteVersion, SectionId, SetId};
 
-/// Between the commands and the decisions of a block.
+/// Line between the commands and the decisions of a block.
 const SEPARATOR: &str = "----";
 
-/// Shown where no decision was made.
+/// Text for a command without a decision.
 const NOTHING: &str = "nothing";
 
-/// A machine, and what its shell keeps of it.
+/// A machine, and the state that its shell keeps.
 pub(crate) trait Machine {
     /// Carries a command out, and writes one line for each decision.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String);
@@ -49,7 +49,7 @@ pub(crate) fn run_all<M: Machine>(folder: &str, new: impl Fn() -> M) {
     }
 }
 
-/// The text of a scenario with what the machine decides now.
+/// Returns the text of a scenario with the machine's decisions in this run.
 fn run(file: &str, text: &str, machine: &mut impl Machine) -> String {
     let mut written = String::new();
     let mut lines = text.lines().zip(1..).peekable();
@@ -94,7 +94,7 @@ pub(crate) struct Command<'a> {
 
 #[derive(Debug)]
 struct Word<'a> {
-    /// Empty for a word without a value.
+    /// The key; empty for a word without a value.
     key: &'a str,
     value: &'a str,
     read: Cell<bool>,
@@ -111,7 +111,7 @@ impl<'a> Command<'a> {
         Command { file, line, text, name, words: words.map(word).collect() }
     }
 
-    /// What it is to be done.
+    /// Returns the name of the command.
     pub(crate) fn name(&self) -> &'a str {
         self.name
     }
@@ -126,29 +126,29 @@ impl<'a> Command<'a> {
         self.fail("no such command")
     }
 
-    /// Whether it has this word.
+    /// Returns whether the command has this word.
     pub(crate) fn has(&self, word: &str) -> bool {
         let found = self.words.iter().find(|one| one.key.is_empty() && one.value == word);
         found.is_some_and(|one| !one.read.replace(true))
     }
 
-    /// Its next word that is no pair.
+    /// Returns the next word of the command that is no pair.
     pub(crate) fn word<T: Value>(&self) -> T {
         let found = self.words.iter().find(|one| one.key.is_empty() && !one.read.replace(true));
         found.map_or_else(|| self.fail(&format!("{} is missing", T::WHAT)), |word| self.parse(word.value))
     }
 
-    /// The value of a key, if it is there.
+    /// Returns the value of a key, if the command has the key.
     pub(crate) fn find<T: Value>(&self, key: &str) -> Option<T> {
         self.text_of(key).map(|value| self.parse(value))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(crate) fn get<T: Value>(&self, key: &str) -> T {
         self.find(key).unwrap_or_else(|| self.fail(&format!("{key}=, {}, is missing", T::WHAT)))
     }
 
-    /// The values of a key, separated by commas; none without the key.
+    /// Returns the values of a key, separated by commas; none without the key.
     pub(crate) fn list<T: Value>(&self, key: &str) -> Vec<T> {
         self.text_of(key).map_or_else(Vec::new, |values| values.split(',').map(|value| self.parse(value)).collect())
     }
@@ -171,9 +171,9 @@ impl<'a> Command<'a> {
     }
 }
 
-/// What a word of a command stands for.
+/// The type of a word in a command.
 pub(crate) trait Value: Sized {
-    /// Names it in a message.
+    /// Name of the type in messages.
     const WHAT: &str;
 
     fn parse(text: &str) -> Option<Self>;
@@ -223,7 +223,7 @@ ids! {
     SetId: "a set",
 }
 
-/// As `2.5s` or `25ms`, also with a sign of addition before it.
+/// Parses `2.5s` or `25ms`, with or without a plus sign in front.
 impl Value for Duration {
     const WHAT: &str = "a duration, as 2.5s or 25ms";
 

@@ -1,7 +1,7 @@
-//! Every interleaving, and every allowed order of memory, of a few threads over one section.
+//! Checks every interleaving, and every allowed order of memory, of a few threads over one section.
 //!
-//! Built and run only by the model checker: `RUSTFLAGS="--cfg loom" cargo test -p seq-core --release --test loom`. It
-//! also tracks which thread installs an untouched page.
+//! Built and run only by the model checker: `RUSTFLAGS="--cfg loom" cargo test -p seq-core --release --test loom`. The
+//! tests also track which thread installs an untouched page.
 #![cfg(loom)]
 
 use loom::sync::Arc;
@@ -11,7 +11,7 @@ use seq_core::{Advance, AdvanceLimit, Count, Section, Seq, SlotIndex, Step, Take
 
 const SLOT: SlotIndex = SlotIndex(0);
 
-/// A section of one uid, untouched.
+/// Creates a section of one untouched uid.
 fn section(base: u64, ceiling: u64, step: u64) -> Arc<Section> {
     let section = Section::takeover(1, Seq(base), Step(step));
     let _ = section.raised(Seq(ceiling));
@@ -22,7 +22,7 @@ fn take(section: &Section, count: u32) -> Take {
     section.take(SLOT, Count::new(count).unwrap())
 }
 
-/// The numbers allocated, from the one before the first to the last.
+/// Returns the allocated numbers, from the number before the first to the last.
 fn given(take: Take, count: u64) -> Option<(u64, u64)> {
     match take {
         Take::Given { value, .. } => Some((value.0 - count, value.0)),
@@ -30,7 +30,7 @@ fn given(take: Take, count: u64) -> Option<(u64, u64)> {
     }
 }
 
-/// The allocated numbers, in order, are one chain from the base to the copied value.
+/// Checks that the allocated numbers, in order, are one chain from the base to the copied value.
 fn check_exact(base: u64, mut given: Vec<(u64, u64)>, copy: &SectionCopy) {
     given.sort_unstable();
     let mut last = base;
@@ -105,7 +105,7 @@ fn a_raise_is_enqueued_once_and_never_lost() {
         });
         let target = section.raise_target().expect("12 is wanted");
         assert!(target >= Seq(18));
-        // The store may have committed an older raise only, or the one asked for.
+        // The store may have committed only an older raise, or the requested raise.
         let mut tickets = u32::from(section.raised(Seq(18)).is_some());
 
         let mut waits_for = 0;
@@ -172,7 +172,7 @@ fn an_advance_between_takes_and_a_freeze() {
     });
 }
 
-/// The number named as the one before, and the last one given.
+/// Returns the number named as the previous number, and the last allocated number.
 fn named(take: Take) -> Option<(u64, u64)> {
     if let Take::Given { value, prev, .. } = take { Some((prev.0, value.0)) } else { None }
 }

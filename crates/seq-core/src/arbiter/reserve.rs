@@ -14,22 +14,22 @@ pub enum NotReserved {
     /// The set is not defined yet.
     #[error("the set is not defined yet")]
     NoSet,
-    /// The set was restored, and learns first where its sections are.
+    /// The set was restored, and must first learn where its sections are.
     #[error("set {set:?} was restored and takes no sections yet")]
     InQuarantine {
-        /// Its name.
+        /// Name of the set.
         set: String,
     },
     /// The set takes no more sections.
     #[error("set {set:?} is closing and takes no more sections")]
     Closing {
-        /// Its name.
+        /// Name of the set.
         set: String,
     },
     /// The request names too many sections.
     #[error("{sections} sections: name up to {}", limits::MAX_MOVES)]
     TooMany {
-        /// Their number.
+        /// Number of sections in the request.
         sections: usize,
     },
     /// The sections are of another layout.
@@ -43,7 +43,7 @@ pub enum NotReserved {
     /// No node of the set can own sections.
     #[error("no allocator of set {set:?} can own sections now")]
     NoCandidate {
-        /// Its name.
+        /// Name of the set.
         set: String,
     },
 }

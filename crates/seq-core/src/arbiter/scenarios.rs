@@ -1,5 +1,5 @@
-//! Runs `testdata/arbiter`: what the arbiter plans for a state, which its proposals and the commands of AllocSvrs
-//! change.
+//! Runs the scenarios of `testdata/arbiter`: the arbiter's plans for a state that its proposals and the commands of
+//! AllocSvrs change.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -36,11 +36,11 @@ fn arbiters_plan_as_their_scenarios_state() {
     });
 }
 
-/// A set's state, the arbiter beside its leader, and the arbiter's clock.
+/// A set's state, the arbiter at its leader, and the arbiter's clock.
 struct Scenario {
     state: State,
     arbiter: Arbiter,
-    /// The last one.
+    /// The plan of the last evaluation.
     plan: Arc<Plan>,
     now: Duration,
     tokens: u64,
@@ -48,10 +48,10 @@ struct Scenario {
 }
 
 impl Machine for Scenario {
-    /// * `clock DURATION`: time passes. `pass DURATION renew=NAME,..`: time passes in seconds; after each of them these
+    /// * `clock DURATION`: time passes. `pass DURATION renew=NAME,..`: time passes in seconds; after each second these
     ///   nodes renew and the arbiter evaluates.
     /// * `register NAME`, `renew NAME,..` or `renew NAME leaving`, `drain NAME`, `undrain NAME`: commands of the store.
-    /// * `evaluate`: shows the plan. `propose`: the store applies what the last plan reassigns.
+    /// * `evaluate`: shows the plan. `propose`: the store applies the reassignments of the last plan.
     /// * `transfer SECTION,..`: the owners hand these sections of the last plan over.
     /// * `new-leader`: another arbiter, without observations.
     /// * `owners`: shows the owner of each section.
@@ -133,7 +133,7 @@ impl Scenario {
         assert_eq!(self.state.apply(&renew), Answer::Renewed(Ok(())));
     }
 
-    /// Applies what the plan reassigns, whatever was applied since.
+    /// Applies the plan's reassignments, even if other commands were applied since.
     fn propose(&mut self) -> String {
         let reassigns = self.plan.reassigns.clone();
         let Answer::Reassigned(outcome) = self.state.apply(&StoreCommand::Reassign(reassigns.clone())) else {

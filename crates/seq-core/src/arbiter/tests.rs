@@ -34,7 +34,7 @@ impl World {
         World { state, arbiter: Arbiter::new(TIMEOUTS), now: Duration::ZERO, tokens: 0 }
     }
 
-    /// A set whose three nodes own all sections.
+    /// Creates a set whose three nodes own all sections.
     fn assigned(sections: u64) -> World {
         let mut world = World::new(sections);
         for name in NAMES {
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// Applies what the plan reassigns; how many sections that were.
+    /// Applies the plan's reassignments; returns the number of sections.
     fn reassign(&mut self) -> usize {
         let plan = self.evaluate();
         match self.state.apply(&Command::Reassign(plan.reassigns.clone())) {
@@ -144,7 +144,7 @@ fn a_node_without_renewals_loses_its_sections_to_all_others() {
     }
 }
 
-/// The plan of before the loss does not stay: the state would refuse all of it, again and again.
+/// The plan from before the loss must not stay, because the state would refuse all of it, again and again.
 #[test]
 fn after_a_loss_nothing_is_planned() {
     let mut world = World::assigned(30);
@@ -169,7 +169,7 @@ fn the_sections_of_an_earlier_incarnation_wait_and_return_to_the_node() {
     assert_eq!(world.owned("a1"), owned);
 }
 
-/// A killed process that is restarted is replaced no later than one that stays dead.
+/// A killed process that is restarted is replaced no later than a process that stays dead.
 #[test]
 fn the_wait_for_a_dead_node_goes_on_when_it_registers_again() {
     let mut world = World::assigned(30);
@@ -201,7 +201,7 @@ fn the_wait_covers_the_lease_of_the_incarnation_under_any_terms() {
     world.pass(1, &["a2", "a3"]);
     assert!(world.reassign() > 0);
 
-    // Another process of the name begins with a shorter lease: the longer one is outlasted all the same.
+    // Another process of the name begins with a shorter lease; the wait still outlasts the longer lease.
     let mut world = World::new(30);
     world.register_for("a1", Duration::from_secs(4));
     assert_eq!(world.evaluate().reassigns, []);
@@ -221,7 +221,7 @@ fn the_wait_covers_the_lease_of_the_incarnation_under_any_terms() {
 fn observations_are_dated_by_a_clock_that_is_read_after_the_state() {
     let mut world = World::assigned(30);
     world.pass(2, &NAMES);
-    // The call has begun, and the thread is stopped for 4 s; everything renews during the stop.
+    // The call has begun, and the thread is stopped for 4 s; all nodes renew during the stop.
     let stopped = world.now;
     world.after(4).renew(&NAMES);
     let (state, now) = (&world.state, world.now);
@@ -234,7 +234,7 @@ fn observations_are_dated_by_a_clock_that_is_read_after_the_state() {
     assert_eq!(world.reassign(), 0, "a1 renewed two seconds ago");
 }
 
-/// The arbiter was not scheduled while the old incarnation renewed once more and the new one began.
+/// The arbiter was not scheduled while the old incarnation renewed once more and the new incarnation began.
 #[test]
 fn the_wait_for_an_earlier_incarnation_begins_when_it_is_observed_to_be_over() {
     let mut world = World::assigned(30);
@@ -361,7 +361,8 @@ fn moved_sections_go_to_their_node_alone_and_stay_there_while_it_lives() {
     assert!(hot.iter().all(|section| owned(&world, "a3").contains(section)));
     assert_eq!(hand_over(&mut world), 0, "balancing does not take them back");
 
-    // Their node dies, and returns: they are taken over as all others, and come back once candidates are stable.
+    // Their node dies and returns: its sections are taken over like all others, and come back once candidates are
+    // stable.
     world.pass(5, &["a1", "a2"]);
     assert!(world.reassign() >= 12, "a dead owner is replaced");
     world.register("a3");
@@ -371,7 +372,7 @@ fn moved_sections_go_to_their_node_alone_and_stay_there_while_it_lives() {
     hand_over(&mut world);
     assert!(hot.iter().all(|section| owned(&world, "a3").contains(section)));
 
-    // Drained, it keeps none of them.
+    // While it is drained, it keeps none of them.
     world.state.apply(&Command::Drain(Drain { name: "a3".into(), drained: true }));
     hand_over(&mut world);
     assert_eq!(owned(&world, "a3"), []);

@@ -1,4 +1,4 @@
-//! Runs `testdata/calls`: what becomes of a call that cannot be answered at once.
+//! Runs the scenarios of `testdata/calls`: decisions about a call that cannot be served at once.
 
 use alloc::format;
 use alloc::string::String;
@@ -9,7 +9,7 @@ use crate::testdata::{Command, Machine, Value, run_all};
 /// The section of every call.
 const SECTION: SectionId = SectionId(5);
 
-/// When the call becomes pending, on the clocks of the lease.
+/// Time when the call becomes pending, on the clocks of the lease.
 const ARRIVED: Duration = Duration::from_secs(100);
 
 #[test]
@@ -27,7 +27,7 @@ fn clocks() -> Clocks {
     Clocks { boottime: nanos, raw: nanos, realtime: nanos }
 }
 
-/// What the node knows of the section's ownership.
+/// The section's ownership as the node knows it.
 #[derive(Default)]
 struct Known {
     lease_here: Option<bool>,
@@ -37,7 +37,7 @@ struct Known {
 }
 
 impl Known {
-    /// Where the routes have the section.
+    /// Returns the destination that the routes have for the section.
     fn routed(&self) -> Option<Destination> {
         self.set.other.map(Destination::Set).or(self.owner.map(Destination::Node))
     }
@@ -61,7 +61,7 @@ impl OwnershipView for Known {
     }
 }
 
-/// A call with one item, and what its shell keeps.
+/// A call with one item, and the state that its shell keeps.
 struct Scenario {
     call: PendingCall,
     /// Time since the call became pending.
@@ -71,16 +71,16 @@ struct Scenario {
 }
 
 impl Machine for Scenario {
-    /// * `call hops= deadline=`: becomes pending, with `epoch=` where the request names one. `clock DURATION`: time
-    ///   passes.
-    /// * What the node knows, which is of set 1: `owned lease=holds` or `lease=over`, `routes owner=NODE`, `routes
-    ///   owner=none`, each with `expected` while a handover to the node is in progress, and with `epoch=`; `routes
-    ///   set=SET epoch=` where the section is in another set.
+    /// * `call hops= deadline=`: a call becomes pending, with `epoch=` if the request names an epoch. `clock DURATION`:
+    ///   time passes.
+    /// * Ownership as the node, which is in set 1, knows it: `owned lease=holds` or `lease=over`, `routes owner=NODE`,
+    ///   `routes owner=none`, each with `expected` while a handover to the node is in progress, and with `epoch=`;
+    ///   `routes set=SET epoch=` if the section is in another set.
     /// * `evaluate`, `watch`, `abandoned`.
     /// * `served` and `response`: no item stays pending; `served blocked=REFUSAL` and `response refused=REFUSAL`: some
-    ///   are not. `response moved=SET@EPOCH`: a node refuses because the section moved there.
-    /// * `epoch callers= mine= confirmed=`: the epoch to serve an item under, with the time of the newest request to
-    ///   the store with a response, counted from when the call became pending.
+    ///   items stay. `response moved=SET@EPOCH`: a node refuses because the section moved there.
+    /// * `epoch callers= mine= confirmed=`: shows the epoch to serve an item under, with the time of the newest request
+    ///   to the store that got a response, counted from the time when the call became pending.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         match command.name() {
             "call" => {
@@ -138,7 +138,7 @@ impl Machine for Scenario {
 impl Scenario {
     fn epoch(&self, command: &Command<'_>) -> String {
         let confirmed = command.get::<String>("confirmed");
-        // A request that was sent before the call arrived has a sign of subtraction.
+        // The time of a request that was sent before the call arrived has a minus sign.
         let confirmed = match confirmed.strip_prefix('-') {
             Some(before) => ARRIVED.saturating_sub(Value::parse(before).unwrap_or_else(|| command.fail("no duration"))),
             None => ARRIVED + Value::parse(&confirmed).unwrap_or_else(|| command.fail("no duration")),
@@ -184,7 +184,7 @@ impl Scenario {
         format!("abandon the request to {to}{}\n", self.attempts())
     }
 
-    /// As the shell: with an unknown attempt the result may not be that no number was consumed.
+    /// Refuses as the shell does: after an unknown attempt the result may not state that no number was consumed.
     fn refuse(&self, refusal: Refusal) -> String {
         format!("refuse: {}\n", self.unknown.refusal(SECTION, refusal))
     }
@@ -219,7 +219,7 @@ impl Value for Owner {
     }
 }
 
-/// The refusal because the section moved.
+/// The refusal of a call because the section moved.
 struct Moved(Refusal);
 
 impl Value for Moved {
@@ -232,7 +232,7 @@ impl Value for Moved {
     }
 }
 
-/// By the name of its variant.
+/// Parses a refusal by the name of its variant.
 impl Value for Refusal {
     const WHAT: &str = "a refusal";
 

@@ -1,4 +1,4 @@
-//! Arrivals that the sets which had the sections confirm, and others.
+//! Tests of arrivals that the sets which had the sections confirm, and of arrivals that they do not confirm.
 
 use alloc::vec;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ const B: SetId = SetId(2);
 const C: SetId = SetId(3);
 const SECTION: SectionId = SectionId(7);
 
-/// A set without the section, which it knows in set b since epoch 4.
+/// Creates a set without the section, which it knows in set b since epoch 4.
 fn state() -> State {
     let mut state = State::default();
     state.apply(&Command::DefineSet(SetDefinition::joining("a", OWN, Layout::new(0..100, 10).unwrap())));
@@ -30,20 +30,20 @@ fn tombstone(epoch: u64, to: SetId, ceiling: u64) -> Tombstone {
     Tombstone { epoch: Epoch(epoch), to, handover_id, max_seq: Seq(ceiling), by, arrived: false, routed }
 }
 
-/// A departure to this set as a restored set learns it: without the copy.
+/// Returns a departure to this set as a restored set learns it: without the copy.
 fn learned(epoch: u64, ceiling: u64) -> Tombstone {
     let to = Destination { set: OWN, lineage: Lineage(0), node: None, incarnation: Incarnation(0) };
     Tombstone { to, handover_id: HandoverId(0), ..tombstone(epoch, OWN, ceiling) }
 }
 
-/// A request of a set for the section under an epoch, from a ceiling of 1.
+/// Returns a request of a set for the section under an epoch, with a ceiling of 1.
 fn arrive(from: SetId, epoch: u64) -> Arrive {
     let forged = Arriving { max_seq: Seq(1), ..content(SECTION, &tombstone(epoch, OWN, 1)) };
     let (from_lineage, to_lineage, layout_id) = (Lineage(0), Lineage(0), LayoutId(1));
     Arrive { from, from_lineage, to_lineage, layout_id, sections: vec![forged] }
 }
 
-/// Walks with sets that have these tombstones of the section; the outcome is the ceiling.
+/// Follows the tombstones of these sets; returns the ceiling.
 fn walk(state: &State, arrive: Arrive, sets: &[(SetId, Tombstone)]) -> Result<u64, String> {
     let mut confirmation = Confirmation::new(state, arrive);
     loop {
@@ -71,7 +71,7 @@ fn the_tombstones_are_followed_and_the_highest_ceiling_counts() {
     assert_eq!(walk(&state(), arrive(C, 8), &way), Ok(900));
 }
 
-/// Set b was restored, and learned from c that the section departed here.
+/// Set b was restored, and learned from set c that the section departed here.
 #[test]
 fn a_departure_that_a_restored_set_has_learned_starts_at_the_ceiling() {
     let mut confirmation = Confirmation::new(&state(), arrive(C, 8));
@@ -82,14 +82,14 @@ fn a_departure_that_a_restored_set_has_learned_starts_at_the_ceiling() {
     assert_eq!((confirmed.node, confirmed.handover_id), (None, HandoverId(0)));
 }
 
-/// The sender is a third set, which repeats what set b sends, with another copy.
+/// The sender is a third set, which repeats the request of set b, with another copy.
 #[test]
 fn an_arrival_of_another_set_than_the_one_that_sent_the_section_is_not_confirmed() {
     let refused = walk(&state(), arrive(C, 8), &[(B, tombstone(8, OWN, 700))]);
     assert_eq!(refused, Err("it has sent the section away itself".into()));
 }
 
-/// N1: the sender has a tombstone of its own making.
+/// N1: the sender has a tombstone that it made up.
 #[test]
 fn a_set_that_never_had_the_section_confirms_nothing() {
     let forged = (C, tombstone(5, OWN, 0));
@@ -137,8 +137,8 @@ fn a_set_that_does_not_respond_leaves_it_unconfirmed_and_one_of_a_release_before
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Sets with any tombstones: the walk ends, and whatever is confirmed is stated by the set that this log knew, or
-    /// by sets that it named.
+    /// Checks that the walk ends with any tombstones, and that a confirmed section is stated by the set that this log
+    /// knew, or by sets that it named.
     #[test]
     fn any_answers_end_the_walk(
         ways in prop::collection::vec((2_u64..8, 1_u64..12, 1_u64..8, any::<bool>()), 0..7),
@@ -151,7 +151,7 @@ proptest! {
         let sets: BTreeMap<SetId, Tombstone> = ways.iter().map(found).collect();
         let sets: Vec<(SetId, Tombstone)> = sets.into_iter().collect();
         let confirmed = walk(&state(), arrive(SetId(from), epoch), &sets).is_ok();
-        // The dumb twin follows the tombstones from b.
+        // A simple twin follows the tombstones from b.
         let (mut at, mut since, mut reached) = (B, 4, None);
         while let Some((_, next)) = sets.iter().find(|one| one.0 == at && one.1.epoch.0 > since) {
             let last = at;

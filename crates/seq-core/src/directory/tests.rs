@@ -14,7 +14,7 @@ fn run(first: u32, sections: u32, since: u64, set: u64) -> ClaimRun {
     }
 }
 
-/// Merges in the next version.
+/// Merges the claims in the next version.
 fn merge(directory: &mut Directory, claims: &[ClaimRun]) -> bool {
     let version = RouteVersion(directory.version().0 + 1);
     directory.merge(claims, version)
@@ -82,13 +82,14 @@ fn a_run_past_the_last_section_id_is_skipped() {
 fn directories_stay_small() {
     extern crate std;
     const UIDS_2_32: u32 = 42_950;
-    // In columns of varints, as a message holds them: sections since the last run, sections, since, set's index.
+    // The size in columns of varints, as a message holds them: sections since the last run, sections, since, set's
+    // index.
     let varint = |value: u64| (64 - value.max(1).leading_zeros() as usize).div_ceil(7);
     let bytes = |runs: &[ClaimRun]| -> usize {
         let one = |run: &ClaimRun| 1 + varint(run.sections.sections.into()) + varint(run.claim.since.0) + 1;
         runs.iter().map(one).sum()
     };
-    // A run and its key, in nodes of a B-tree that are at least half full.
+    // The size of the runs and their keys, in nodes of a B-tree that are at least half full.
     let memory = |directory: &Directory| 2 * directory.runs.len() * (size_of::<Run>() + size_of::<u32>());
     for sets in [1, 4, 64] {
         let mut directory = Directory::default();
@@ -106,7 +107,7 @@ fn directories_stay_small() {
             bytes(&whole),
             bytes(&delta)
         );
-        // The worst: every section moved on its own, so that no two neighbours have the same claim.
+        // The worst case: every section moved on its own, so that no two neighbours have the same claim.
         let scattered = (0..UIDS_2_32)
             .map(|section| run(section, 1, 1 + u64::from(section % 100), 1 + u64::from(section % sets)))
             .collect::<Vec<_>>();
@@ -127,7 +128,8 @@ fn batches() -> impl Strategy<Value = Vec<Vec<ClaimRun>>> {
 }
 
 proptest! {
-    /// The claims are those of a map of single sections, the runs are as long as they can be, and nothing falls.
+    /// Checks that the claims are those of a map of single sections, the runs are as long as possible, and nothing
+    /// falls.
     #[test]
     fn a_directory_is_the_map_of_its_newest_claims(batches in batches()) {
         let mut directory = Directory::default();
@@ -157,7 +159,7 @@ proptest! {
         }
     }
 
-    /// Whatever the order, and however often a batch comes.
+    /// Checks that the result does not depend on the order of batches, and on how often a batch comes.
     #[test]
     fn merging_is_commutative_associative_and_idempotent(
         (batches, order) in batches().prop_flat_map(|batches| {
@@ -175,7 +177,7 @@ proptest! {
         prop_assert!(!merge(&mut left, &claims(&all)), "a repeat changed something");
     }
 
-    /// A follower that lost updates has the whole copy after the next one, and after any duplicate.
+    /// Checks that a follower that lost updates has the whole copy after the next update, and after any duplicate.
     #[test]
     fn followed_updates_are_the_whole_copy(batches in batches(), lost in prop::collection::vec(any::<bool>(), 8)) {
         let (mut leader, mut follower) = (Directory::default(), Directory::default());

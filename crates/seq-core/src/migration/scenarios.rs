@@ -1,5 +1,5 @@
-//! Runs `testdata/migration`: what the coordinator of one set does while sections move to another set. The states of
-//! both sets are real; owners and messages between the sets are the scenario's.
+//! Runs the scenarios of `testdata/migration`: actions of one set's coordinator while sections move to another set. The
+//! states of both sets are real; the scenario acts as the owners and carries the messages between the sets.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -81,7 +81,7 @@ fn a_restored_set_is_asked_for_the_migrations_by_which_sections_came_here() {
     assert_eq!(coordinator.on_asked(&target, (SOURCE, Lineage(1 << 32)), migration, true), None);
     assert_eq!(evaluate(&mut coordinator, &target), [], "its log decides on it");
 
-    // Restored once more, from before the migration began.
+    // Restored once more, from a backup of the time before the migration began.
     fence(&mut target, 2);
     assert_eq!(evaluate(&mut coordinator, &target), ask);
     let effect = coordinator.on_asked(&target, (SOURCE, Lineage(2 << 32)), migration, false);
@@ -135,27 +135,28 @@ fn register(state: &mut State, name: &str) {
     assert!(matches!(answer, Answer::Registered(Ok(_))), "{answer:?}");
 }
 
-/// Two sets, the coordinator beside the leader of the first one, and its clock.
+/// Two sets, the coordinator at the leader of the first set, and its clock.
 struct Scenario {
     source: State,
     target: State,
     arbiter: Arbiter,
     coordinator: Coordinator,
-    /// Those of the last evaluation.
+    /// The effects of the last evaluation.
     effects: Vec<Effect>,
     now: Duration,
     attempts: u64,
 }
 
 impl Machine for Scenario {
-    /// * `clock DURATION`: time passes. `pass DURATION renew=NAME,..`: time passes in seconds; in each of them these
+    /// * `clock DURATION`: time passes. `pass DURATION renew=NAME,..`: time passes in seconds; in each second these
     ///   nodes renew, and the coordinator evaluates. `assign`: the arbiter's proposals are applied.
     /// * `start ID first=SECTION sections=NUMBER rate=NUMBER max-pause=DURATION`, `pause ID`, `resume ID`,
     ///   `rollback ID`, `complete ID`: commands of operators.
-    /// * `evaluate`: shows the effects and what is planned.
-    /// * `armed` or `arm-refused`: the other set's response to what the last evaluation sent.
+    /// * `evaluate`: shows the effects and the planned handovers.
+    /// * `armed` or `arm-refused`: the other set's response to the requests of the last evaluation.
     /// * `depart SECTION`: the owner hands a planned section over.
-    /// * `arrive`: the other set commits what the last evaluation sent. `end`: the same of the ends of migrations.
+    /// * `arrive`: the other set commits the sections that the last evaluation sent. `end`: it commits the ends of
+    ///   migrations that the last evaluation sent.
     /// * `commit`: the proposals of the last evaluation are applied.
     /// * `new-leader`: another coordinator and arbiter. `records`: shows the sections of the first set.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
@@ -258,7 +259,7 @@ impl Scenario {
         format!("{:?}\n", self.source.apply(&StoreCommand::StartMigration(start)))
     }
 
-    /// The other set names its one node.
+    /// Lets the other set name its only node.
     fn armed(&mut self) -> String {
         let (set, owner) = ((TARGET, Lineage(0)), (NodeId(1), Incarnation(1)));
         let mut text = String::new();
@@ -296,7 +297,7 @@ impl Scenario {
         }
     }
 
-    /// The other set applies what was sent to it; its responses are noted at once.
+    /// Applies at the other set the requests that were sent to it; its responses are noted at once.
     fn deliver(&mut self) -> String {
         let mut text = String::new();
         for effect in core::mem::take(&mut self.effects) {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Places `sections` on nodes written as "name*weight", ids in the order written.
+/// Places `sections` on nodes written as "name*weight", with ids in the written order.
 fn place(sections: u32, nodes: &str) -> Vec<NodeId> {
     place_on(sections, &candidates(nodes))
 }
@@ -22,7 +22,7 @@ fn candidates(nodes: &str) -> Vec<Candidate<'_>> {
         let (name, weight) = text.split_once('*').unwrap_or((text, "1"));
         Candidate { id: NodeId(id), name, weight: weight.parse().unwrap() }
     };
-    // The names live as long as the test: they are literals, or leaked once.
+    // The names live as long as the test, because they are literals, or leaked once.
     let nodes: &'static str = String::from(nodes).leak();
     nodes.split_whitespace().zip(1..).map(parse).collect()
 }
@@ -79,7 +79,7 @@ fn golden_vectors() {
     );
 }
 
-/// A digest over 42,950 sections: all of 2^32 uids at the default section size.
+/// Pins a digest over 42,950 sections: all of 2^32 uids at the default section size.
 #[test]
 fn golden_digest_of_a_whole_uid_space() {
     let proposal = place(42_950, "a1 a2 a3 a4 a5 a6 a7 a8 a9 a10");

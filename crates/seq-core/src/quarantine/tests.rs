@@ -10,7 +10,7 @@ const FIRST: Lineage = Lineage(1 << 32);
 const OTHER: SetId = SetId(2);
 const MS: Duration = Duration::from_millis(1);
 
-/// A set that knows another one, restored.
+/// Returns a restored set that knows another set.
 fn restored() -> State {
     let mut state = State::default();
     let definition = SetDefinition::only("a", Layout::new(0..100, 10).unwrap());
@@ -26,7 +26,7 @@ fn learn(state: &mut State, lineage: Lineage, revision: u64) {
     assert_eq!(learned, Answer::DirectoryLearned(Ok(true)));
 }
 
-/// The whole response of the other set, which has no records.
+/// Applies the whole response of the other set, which has no records.
 fn respond(state: &mut State) {
     let page = FenceResponse {
         set: OTHER,

@@ -7,7 +7,7 @@ use crate::limits::{MAX_RAISE, RAISE_BURST, RAISE_RATE};
 
 const SECTION: SectionId = SectionId(7);
 
-/// Raises of a full bucket, each as far as one goes.
+/// Raises of a full bucket, each of the largest distance.
 const BURST_RAISES: u64 = RAISE_BURST / MAX_RAISE;
 
 fn secs(secs: u64) -> Duration {
@@ -31,7 +31,7 @@ fn a_full_bucket_admits_the_burst_and_then_what_is_refilled() {
     let whole = TooFast { section: SECTION, after: secs(MAX_RAISE / RAISE_RATE) };
     assert_eq!(exhaust(&mut rate, start, MAX_RAISE), (BURST_RAISES, whole));
     assert_eq!(rate.admit(start, &[(SECTION, 1)]).unwrap_err().after, Duration::from_nanos(1));
-    // Half of a raise is there; it is admitted when the rest is, and not before.
+    // Half of a raise has been refilled; the raise is admitted when the rest is, and not before.
     let later = start + whole.after / 2;
     let half = TooFast { section: SECTION, after: whole.after / 2 };
     assert_eq!(rate.admit(later, &[(SECTION, MAX_RAISE)]), Err(half));
@@ -84,12 +84,12 @@ fn entries_of_full_buckets_are_dropped() {
     assert_eq!(rate.sections(), 1);
 }
 
-/// The dumb twin: every admitted raise since the start, added up anew for each question.
+/// A simple twin: every admitted raise since the start, added up anew for each question.
 #[derive(Default)]
 struct Twin(Vec<(Duration, SectionId, u64)>);
 
 impl Twin {
-    /// How long the bucket of a section takes to be full, in nanoseconds.
+    /// Returns the time that the bucket of a section takes to be full, in nanoseconds.
     fn missing(&self, now: Duration, section: SectionId) -> u128 {
         let (mut missing, mut at) = (0_u128, Duration::ZERO);
         for (then, _, distance) in self.0.iter().filter(|(_, one, _)| *one == section) {
@@ -116,7 +116,7 @@ impl Twin {
         Ok(())
     }
 
-    /// The most numbers of a section that were admitted beyond the refill, within any interval of time.
+    /// Returns the most numbers of a section that were admitted beyond the refill, within any interval of time.
     fn most_at_once(&self, section: SectionId) -> u128 {
         let raises: Vec<_> = self.0.iter().filter(|(_, one, _)| *one == section).collect();
         let mut most = 0;
@@ -132,7 +132,7 @@ impl Twin {
     }
 }
 
-/// Pauses between requests, mostly too short for a bucket to be full again.
+/// Generates pauses between requests, mostly too short for a bucket to be full again.
 fn pauses() -> impl Strategy<Value = Duration> {
     prop_oneof![
         3 => Just(Duration::ZERO),
@@ -142,7 +142,7 @@ fn pauses() -> impl Strategy<Value = Duration> {
     ]
 }
 
-/// Raises of one request, also of a section twice.
+/// Generates raises of a request, which may name a section twice.
 fn requests() -> impl Strategy<Value = Vec<(SectionId, u64)>> {
     let distance = prop_oneof![Just(0), 1..20_000_u64, 1..=MAX_RAISE, Just(MAX_RAISE)];
     proptest::collection::vec(((0..3_u32).prop_map(SectionId), distance), 1..6)
@@ -160,7 +160,7 @@ proptest! {
             let admitted = rate.admit(now, &raises);
             prop_assert_eq!(admitted.map_err(|too_fast| (too_fast.section, too_fast.after.as_nanos())), expected);
             if let Err(TooFast { section, after }) = admitted {
-                // Of a request that raises the section once, exactly the refused one is admitted then.
+                // If the request raises the section once, exactly the refused raise is admitted then.
                 prop_assert!(after > Duration::ZERO);
                 let once: Vec<_> = raises.iter().filter(|(one, _)| *one == section).copied().collect();
                 if let [raise] = once[..] {

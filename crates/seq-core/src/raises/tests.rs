@@ -37,7 +37,7 @@ impl RaisedSection for One {
     }
 }
 
-/// A queue of batches of two, one in flight, with sections that wait for their first ceiling.
+/// Creates a queue with batches of two, one in flight, and sections that wait for their first ceiling.
 fn queued(sections: u32) -> (RaiseQueue<Rc<One>>, Vec<Rc<One>>) {
     let options = RaiseOptions { batch: 2, in_flight: 1, retry_min: 20 * MS, retry_max: 100 * MS };
     let mut queue = RaiseQueue::new(options);
@@ -109,7 +109,7 @@ fn a_section_whose_ceiling_rises_too_fast_is_delayed_and_no_other_waits_for_it()
     assert_eq!(queue.next_deadline(), Some(501 * MS));
     let batch = queue.next_batch(MS, Some(ME), |_| true).unwrap();
     assert_eq!(ids(&batch), [0], "sent again at once, without the other");
-    // A deadline that is over while a batch is in flight is none any more: the section is in the queue then.
+    // A deadline that passes while a batch is in flight no longer counts: the section is in the queue then.
     assert!(queue.next_batch(501 * MS, Some(ME), |_| true).is_none());
     assert_eq!(queue.next_deadline(), None);
     queue.on_response(batch, &[Some(Seq(10))]);

@@ -15,7 +15,7 @@ fn run(first: u32, sections: u32, owner: u32) -> RouteRun {
     RouteRun { first: SectionId(first), sections, route: route(owner, 1) }
 }
 
-/// An update of three nodes.
+/// Creates an update of three nodes.
 fn update(base: u64, version: u64, runs: Vec<RouteRun>) -> RouteUpdate {
     let node = |id| (NodeId(id), RouteNode { name: format!("a{id}"), addr: format!("a{id}:{version}") });
     RouteUpdate {
@@ -34,7 +34,7 @@ fn table(version: u64, runs: Vec<RouteRun>) -> RouteTable {
     RouteTable::from_whole(&update(0, version, runs)).unwrap()
 }
 
-/// Adopts what must not be adopted, and holds the table against what it was.
+/// Adopts an update that must not be adopted, and checks that the table is unchanged.
 fn check_unchanged(update: &RouteUpdate, expected: Adopted) {
     let mut table = table(5, vec![run(0, 6, 1), run(6, 6, 3)]);
     let before = table.clone();
@@ -92,7 +92,7 @@ fn a_delta_without_a_known_node_is_not_adopted() {
     check_unchanged(&gone, Adopted::Mismatch);
 }
 
-/// A restored set begins without nodes: those that still run hold a table with all of them.
+/// A restored set begins without nodes: nodes that still run hold a table with all of the earlier nodes.
 #[test]
 fn a_whole_table_replaces_one_with_nodes_that_are_gone() {
     let mut table = table(5, vec![run(0, 6, 1), run(6, 6, 3)]);
@@ -144,7 +144,8 @@ fn routes(table: &RouteTable) -> Vec<Route> {
 }
 
 proptest! {
-    /// In any order of updates between any tables: a table holds the routes of its version, and never goes back.
+    /// Checks that a table holds the routes of its version and never goes back, with any order of updates between any
+    /// tables.
     #[test]
     fn a_table_is_always_some_version_of_the_truth(ops in ops()) {
         let mut tables = vec![table(1, vec![]); 4];

@@ -1,4 +1,4 @@
-//! The checks of set specs. Each adds what it finds to a list and goes on.
+//! The checks of set specs. Each check adds its problems to a list and continues.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -29,12 +29,12 @@ pub(super) fn one(spec: &SetSpec) -> Result<Layout, Vec<SpecError>> {
     }
 }
 
-/// Compares sets of one cluster: all have the uids and the section size of the first, one of them begins with all
-/// sections and the others by [`Genesis::Create`], and no two have a name or an address in common. Each set alone is
-/// checked by [`SetSpec::validate`]. Node names may repeat, because a node is named within its set.
+/// Compares sets of one cluster: all have the uids and the section size of the first set, one set begins with all
+/// sections and the others by [`Genesis::Create`], and no two have a name or an address in common.
+/// [`SetSpec::validate`] checks each set alone. Node names may repeat, because a node is named within its set.
 ///
 /// # Errors
-/// Every problem there is, with the index of the set it is in: the later of two in `sets`.
+/// All problems, each with the index of its set: of two conflicting sets, the later in `sets`.
 pub fn check_sets(sets: &[SetSpec]) -> Result<(), Vec<(usize, SpecError)>> {
     let mut errors = Vec::new();
     let mut names = Unique::default();
@@ -51,7 +51,7 @@ pub fn check_sets(sets: &[SetSpec]) -> Result<(), Vec<(usize, SpecError)>> {
         if let Some(first) = first.filter(|_| set.genesis != Genesis::Create) {
             findings.add("genesis".into(), SpecProblem::SecondFirst { other: first.name.clone() });
         }
-        // Within a set, addresses are compared by `validate`: a set is entered after all of its own are looked up.
+        // `validate` compares addresses within a set, so a set's addresses are added after all of them are looked up.
         let own = addrs_of(set);
         for (key, addr) in &own {
             if let Some(problem) = addrs.taken(&normal(addr), addr) {
@@ -147,8 +147,8 @@ impl Findings {
         }
     }
 
-    /// Checks where a node listens. Nodes on machines of their own may listen at the same addresses, two ports of one
-    /// may not.
+    /// Checks the addresses at which a node listens. Nodes on machines of their own may listen at the same addresses,
+    /// but two ports of one node may not.
     fn listen(&mut self, node: &str, ports: [PortSpec<'_>; 4]) {
         if ports.iter().all(|port| port.listen.is_none()) {
             return;
@@ -206,7 +206,7 @@ impl Findings {
 struct Unique(BTreeMap<String, String>);
 
 impl Unique {
-    /// Inserts a value. A duplicate is a problem, and the first holder stays.
+    /// Inserts a value. A duplicate is a problem, and the first key keeps the value.
     fn insert(&mut self, normal: String, value: &str, by: String) -> Option<SpecProblem> {
         let taken = self.taken(&normal, value);
         self.0.entry(normal).or_insert(by);
@@ -218,7 +218,8 @@ impl Unique {
     }
 }
 
-/// The addresses that no other port has. On machines of their own, stores may have the same admin address on loopback.
+/// Returns the addresses that no other port may have. Stores on machines of their own may have the same admin address
+/// on loopback.
 fn addrs_of(spec: &SetSpec) -> Vec<(String, &str)> {
     let is_shared = |addr: &str, port: &PortSpec<'_>| {
         port.key == "admin" && !is_loopback(addr) && port.addr.is_some_and(is_loopback)
@@ -233,26 +234,26 @@ fn addrs_of(spec: &SetSpec) -> Vec<(String, &str)> {
     stores.chain(allocs).filter_map(|(list, index, port)| Some((key(list, index, port), port.addr?))).collect()
 }
 
-/// Whether only the machine itself reaches an address.
+/// Returns whether only the machine itself reaches an address.
 fn is_loopback(addr: &str) -> bool {
     let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
     let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
-/// One spelling for each address, to compare by.
+/// Returns a common spelling of an address, for comparisons.
 fn normal(addr: &str) -> String {
     addr.parse::<SocketAddr>().map_or_else(|_| addr.to_ascii_lowercase(), |addr| addr.to_string())
 }
 
-/// Whether others dial an address, or the node only listens on it.
+/// Use of an address: other nodes dial it, or the node only listens at it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Dialled,
     Listened,
 }
 
-/// Whether a text can be the address that others dial.
+/// Returns whether a text can be the address that others dial.
 #[must_use]
 pub fn is_dialled_addr(addr: &str) -> bool {
     check_addr(addr, Use::Dialled).is_ok()
@@ -280,9 +281,9 @@ fn check_addr(addr: &str, used: Use) -> Result<(), AddrProblem> {
     }
 }
 
-/// A name whose last label is not a number, or it would be a mistyped IPv4 address. Its labels may have underscores, as
-/// those of Compose and of Windows do: resolvers and certificates take them, although DNS does not call them host
-/// names.
+/// Returns whether a text is a DNS name. Its last label must not be a number, because that would be a mistyped IPv4
+/// address. Its labels may have underscores, like those of Compose and of Windows, because resolvers and certificates
+/// accept them, although DNS does not call them host names.
 fn is_dns_name(host: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let numeric = host.rsplit('.').next().is_some_and(|label| label.bytes().all(|byte| byte.is_ascii_digit()));
@@ -290,7 +291,7 @@ fn is_dns_name(host: &str) -> bool {
     host.len() <= MAX_DNS_NAME_BYTES && !numeric && host.split('.').all(is_label)
 }
 
-/// Whether a text can be the name of a set or a node.
+/// Returns whether a text can be the name of a set or a node.
 #[must_use]
 pub fn is_dns_label(label: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

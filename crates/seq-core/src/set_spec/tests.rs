@@ -36,7 +36,7 @@ fn spec() -> SetSpec {
     }
 }
 
-/// Breaks a good spec in one way after the other, and compares the problems: one a line.
+/// Breaks a good spec in one way after another, and compares the problems, one on each line.
 fn check(spoils: &[fn(&mut SetSpec)], expected: &Expect) {
     let mut said = String::new();
     for spoil in spoils {
@@ -61,7 +61,7 @@ fn lines(errors: Vec<SpecError>) -> String {
     errors.iter().map(|error| format!("{error}\n")).collect()
 }
 
-/// Three sets that go together, spoiled.
+/// Breaks three sets that fit each other, and compares the problems.
 fn check_many(spoil: impl FnOnce(&mut [SetSpec]), expected: &Expect) {
     let mut sets = three_sets();
     assert_eq!(check_sets(&sets), Ok(()));
@@ -245,7 +245,7 @@ fn places_to_listen() {
     let mut spec = spec();
     let listening = |port: u16| Some(format!("0.0.0.0:{port}"));
     for alloc in &mut spec.allocs {
-        // On machines of their own.
+        // The nodes are on machines of their own.
         alloc.listen = AllocListen { addr: listening(7100), peer: listening(7120), ..AllocListen::default() };
     }
     assert_eq!(spec.validate().map(drop), Ok(()));
