@@ -85,7 +85,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// The record in the refusal of a command; `None` where it names none of these.
+    /// Returns the record in the refusal of a command; `None` if it names none of these records.
     #[must_use]
     pub fn of(refusal: &CommandRefusal) -> Option<Refused> {
         match refusal {
@@ -99,7 +99,7 @@ impl Refused {
         }
     }
 
-    /// Whether only a store that lost committed entries refuses so, given earlier responses with the node in
+    /// Returns whether only a store that lost committed entries refuses so, given earlier responses with the node in
     /// `incarnation` and `renewed` renewals applied. Both never fall.
     #[must_use]
     pub fn shows_loss(self, incarnation: Incarnation, renewed: RenewSeq) -> bool {

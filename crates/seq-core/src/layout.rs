@@ -161,7 +161,7 @@ impl Space {
 /// Hash of the layout without spaces: the offset basis of FNV-1a.
 pub(crate) const NO_SPACES: LayoutId = LayoutId(0xcbf2_9ce4_8422_2325);
 
-/// Continues the FNV-1a hash with more bytes. It tells layouts apart that differ by mistake, and protects from no
+/// Continues the FNV-1a hash with more bytes. It distinguishes layouts that differ by mistake, and protects from no
 /// attacker.
 pub(crate) fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))

@@ -359,7 +359,7 @@ impl Coordinator {
         self.moves.retain(|section, one| {
             let open = state.migrations.get(&one.migration).filter(|migration| migration.phase == Phase::Open);
             let stands = state.sections.resident(*section).is_some_and(|record| record.epoch == one.epoch);
-            // A pause ends armed moves. A planned move may have begun at its owner and continues, so that it is
+            // A pause ends armed moves. A planned handover may have begun at its owner and continues, so that it is
             // counted.
             let goes_on = |migration: &Migration| !migration.pace.paused || one.planned.is_some();
             stands && now < one.until && open.is_some_and(goes_on)

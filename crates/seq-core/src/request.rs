@@ -46,7 +46,7 @@ impl Count {
         }
     }
 
-    /// The count as a plain number.
+    /// Returns the count as a plain number.
     #[must_use]
     pub fn get(self) -> u32 {
         self.0.get()

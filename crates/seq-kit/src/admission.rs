@@ -1,7 +1,8 @@
-//! Connection admission: limits on the open connections of a node and on the time that a slow peer may block one.
+//! Connection admission: limits on the open connections of a node and on the time that a slow peer may block a
+//! connection.
 //!
-//! HTTP/2 pings detect dead peers. The timeouts here cover peers that are slow on purpose, in any protocol: one that
-//! never completes a request, and one that never reads its responses.
+//! HTTP/2 pings detect dead peers. The timeouts here cover peers that are slow on purpose, in any protocol: a peer that
+//! never completes a request, and a peer that never reads its responses.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -26,8 +27,8 @@ pub use watched::Watched;
 /// 50 KB.
 pub const MAX_CONNECTIONS: usize = 12_000;
 
-/// The share of a node's connections, one in so many, that callers do not get: it is for handshakes, of which
-/// [`crate::unfinished`] bounds the number, and for other nodes and operators.
+/// The share of a node's connections, one in so many, that callers do not get. It is for handshakes, whose number
+/// [`crate::unfinished`] bounds, and for other nodes and operators.
 const NODES_SHARE: usize = 4;
 
 /// File descriptors that each node reserves for other uses than clients: its log, data and snapshots, its port for
@@ -41,23 +42,24 @@ const FILES_PER_THREAD: usize = 8;
 /// Fewest client connections that a node starts with.
 const MIN_CONNECTIONS: usize = 64;
 
-/// The share of the connections of callers, or of nodes, one in so many, that no single address gets: other hosts can
-/// still connect when one host has used up its limit. Small, because all clients may come through one proxy.
+/// The share of the connections of callers, or of nodes, one in so many, that no single address gets, so that other
+/// hosts can still connect when one host has used up its limit. It is small, because all clients may come through one
+/// proxy.
 const RESERVED_SHARE: usize = 10;
 
-/// Timeout until the first response on a connection: slightly longer than a request may be pending.
+/// Timeout until the first response on a connection, slightly longer than a request may be pending.
 const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Timeout of a write that the peer does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What a node needs files for beside its clients. Counted before clients get any, so that clients at their limit leave
-/// the node its data, its probes and its connections to other nodes.
+/// Files that a node needs in addition to those of its clients. They are counted before clients get any, so that
+/// clients at their limit leave the node its data, its probes and its connections to other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnFiles {
-    /// Most connections that it makes to other nodes.
+    /// Most connections that the node makes to other nodes.
     pub dials: usize,
-    /// Threads that it serves with.
+    /// Threads with which the node serves.
     pub threads: usize,
 }
 
@@ -66,7 +68,7 @@ impl OwnFiles {
         OTHER_FILES + self.dials + self.threads * FILES_PER_THREAD
     }
 
-    /// How many client connections fit beside them into so many files.
+    /// Returns the number of client connections that fit into so many files in addition to these files.
     fn connections(self, node: &str, files: usize) -> Result<usize, FewFiles> {
         let left = files.saturating_sub(self.count()).min(MAX_CONNECTIONS);
         if left < MIN_CONNECTIONS {
@@ -76,7 +78,7 @@ impl OwnFiles {
     }
 }
 
-/// The process may open too few files for what a node does itself.
+/// The process may open too few files for the node's own use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the process may open {files} files, and {node} needs {own} for its data, its threads and its connections to other \
@@ -87,7 +89,7 @@ pub struct FewFiles {
     pub node: String,
     /// Files that the process may open.
     pub files: usize,
-    /// Those that the node needs for itself.
+    /// Files that the node needs for itself.
     pub own: usize,
 }
 
@@ -103,7 +105,7 @@ pub struct ConnectionMetrics {
 }
 
 impl ConnectionMetrics {
-    /// Metrics that are recorded nowhere.
+    /// Returns metrics that are recorded nowhere.
     #[must_use]
     pub fn none() -> ConnectionMetrics {
         ConnectionMetrics { open: Gauge::noop(), refused: Counter::noop(), flooded: Counter::noop() }
@@ -114,7 +116,7 @@ impl ConnectionMetrics {
 #[derive(Clone)]
 pub struct Admission {
     inner: Arc<Inner>,
-    /// Whether connections without an identity are of nodes and operators.
+    /// Whether connections without an identity count as those of nodes and operators.
     is_for_nodes: bool,
 }
 
@@ -149,11 +151,11 @@ enum Kind {
 }
 
 impl Admission {
-    /// Admits up to [`MAX_CONNECTIONS`], or as many as the open-file limit leaves beside the node's own files. Three
-    /// quarters of them may be of callers; at most nine tenths of these from one address.
+    /// Admits up to [`MAX_CONNECTIONS`], or as many as the open-file limit leaves in addition to the node's own files.
+    /// Three quarters of them may be of callers; at most nine tenths of these from one address.
     ///
     /// # Errors
-    /// [`FewFiles`] when fewer than [`MIN_CONNECTIONS`] are left for clients.
+    /// [`FewFiles`] if fewer than [`MIN_CONNECTIONS`] are left for clients.
     pub fn new(node: &str, own: OwnFiles, metrics: ConnectionMetrics) -> Result<Admission, FewFiles> {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
         let most = own.connections(node, files.unwrap_or(usize::MAX))?;
@@ -173,13 +175,14 @@ impl Admission {
         Admission { inner, is_for_nodes: false }
     }
 
-    /// The same admission at a port of nodes or operators: connections without TLS, which prove nothing, are theirs.
+    /// Returns the same admission for a port of nodes or operators: connections without TLS, which prove nothing, count
+    /// as theirs.
     #[must_use]
     pub fn for_nodes(self) -> Admission {
         Admission { is_for_nodes: true, ..self }
     }
 
-    /// A permit for a connection; `None` at a limit. One whose handshake is under way is of no kind yet.
+    /// Returns a permit for a connection; `None` at a limit. During its handshake a connection is of no kind yet.
     #[must_use]
     pub fn admit(&self, connection: &Connection) -> Option<Permit> {
         let mut permit = self.permit()?;
@@ -195,7 +198,7 @@ impl Admission {
         Some(Permit { admission: self.clone(), counted: None, _permit: permit })
     }
 
-    /// Counts a connection that ends because of its peer's frames; logs the first, and then one a minute.
+    /// Counts a connection that ends because of its peer's frames; logs the first event, and then one a minute.
     pub(crate) fn flooded(&self, peer: Option<SocketAddr>) {
         self.inner.metrics.flooded.increment(1);
         if let Some(suppressed) = self.inner.floods.lock().admit() {
@@ -204,25 +207,25 @@ impl Admission {
         }
     }
 
-    /// Name of the node.
+    /// Returns the name of the node.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.inner.node
     }
 
-    /// Number of connections that are open.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn count(&self) -> usize {
         self.inner.most - self.inner.permits.available_permits()
     }
 
-    /// Limit on open connections of callers.
+    /// Returns the limit on open connections of callers.
     #[must_use]
     pub fn most_callers(&self) -> usize {
         self.inner.most_callers
     }
 
-    /// The kind of a peer whose handshake is over.
+    /// Returns the kind of a peer whose handshake has ended.
     fn kind(&self, peer: &Peer) -> Kind {
         match peer.identity().map(Identity::role) {
             Some(Role::Store | Role::Alloc | Role::Operator) => Kind::Node,
@@ -267,7 +270,7 @@ impl Inner {
 /// The permit of a connection; released on drop.
 pub struct Permit {
     admission: Admission,
-    /// What the connection counts as; `None` during its handshake.
+    /// Kind and address by which the connection counts; `None` during its handshake.
     counted: Option<(Kind, Option<IpAddr>)>,
     _permit: OwnedSemaphorePermit,
 }
@@ -277,7 +280,7 @@ impl Permit {
         self.counted.is_some()
     }
 
-    /// Counts the connection by its kind once its handshake is over; later calls have no effect. Returns false where it
+    /// Counts the connection by its kind once its handshake has ended; later calls have no effect. Returns false if it
     /// must end, at a limit of its kind.
     pub fn settle(&mut self, connection: &Connection) -> bool {
         self.is_settled() || connection.is_opening() || self.count(connection.peer())

@@ -1,13 +1,13 @@
-//! The memory limit of the control group (cgroups(7)) that this process is in: version 2, and version 1 where that has
-//! the memory controller.
+//! The memory limit of the control group (cgroups(7)) that this process is in: version 2, and version 1 if that has the
+//! memory controller.
 //!
-//! A group is limited by each of its ancestors too. A container may see its own group only, as the root of what is
-//! mounted: limits above it are not visible, and do not count. Where nothing is mounted there is no limit to read.
+//! A group is limited by each of its ancestors too. A container may see only its own group, as the root of the mounted
+//! hierarchy: limits above it are not visible, and do not count. Without a mounted hierarchy there is no limit to read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Limit of version 1 from which on it means that there is none: the kernel rounds `i64::MAX` down to a page.
+/// Limit of version 1 from which on it means that there is none, because the kernel rounds `i64::MAX` down to a page.
 const UNLIMITED: u64 = 1 << 62;
 
 /// The lowest memory limit among a group and its ancestors.
@@ -19,7 +19,7 @@ pub struct MemoryLimit {
     pub file: PathBuf,
 }
 
-/// The memory limit of this process' group, where it has one that can be read.
+/// Returns the memory limit of this process' group, if the group has a limit that can be read.
 #[must_use]
 pub fn memory_limit() -> Option<MemoryLimit> {
     let read = |path: &Path| fs::read_to_string(path).ok();
@@ -27,7 +27,8 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     lowest(&groups, &mounts, read)
 }
 
-/// The lowest limit, of the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`; `read` reads the files of groups.
+/// Returns the lowest limit, from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`; `read` reads the files
+/// of groups.
 fn lowest(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>) -> Option<MemoryLimit> {
     let limits = hierarchies(groups, mounts).into_iter().flat_map(|hierarchy| hierarchy.limits(&read));
     limits.min_by_key(|limit| limit.bytes)
@@ -44,7 +45,7 @@ struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// The limits of the group and of its ancestors.
+    /// Returns the limits of the group and of its ancestors.
     fn limits(&self, read: impl Fn(&Path) -> Option<String>) -> Vec<MemoryLimit> {
         let files = self.group.ancestors().map(|group| self.mount_point.join(group).join(self.file));
         // "max" is no limit, and the root of version 2 has no such file.
@@ -53,7 +54,8 @@ impl Hierarchy {
     }
 }
 
-/// The hierarchies that can limit memory: of version 2, and the one of version 1 with the controller `memory`.
+/// Returns the hierarchies that can limit memory: the hierarchy of version 2, and that of version 1 with the controller
+/// `memory`.
 fn hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
     // ID:CONTROLLERS:PATH, and 0::PATH for version 2.
     let group = |is_hierarchy: fn(&str, &str) -> bool| {
@@ -79,8 +81,8 @@ fn hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
             ),
             _ => continue,
         };
-        // The root is the path of the group that is mounted; what is not below it is not visible, nor is what begins
-        // with "..".
+        // The root is the path of the mounted group. Groups that are not below it, or that begin with "..", are not
+        // visible.
         let Some(group) = group.and_then(|group| Path::new(group).strip_prefix(root).ok()) else { continue };
         if !group.starts_with("..") {
             found.push(Hierarchy { mount_point: PathBuf::from(mount_point), group: group.to_owned(), file });

@@ -1,9 +1,9 @@
-//! Configuration in layers: defaults, then files, then the environment, then flags. A later layer wins key by key.
+//! Configuration in layers: defaults, then files, then the environment, then flags. For each key the last layer counts.
 //!
 //! A key is a path such as "log.filter": a field of an options struct, below the name of its section. The structs
 //! define the keys, their defaults and their help ([`crate::options`]); any other key in a file is an error that names
-//! it, its file and its line. An environment variable without a key is a warning: other programs set variables, too.
-//! Each key records the layer that set it last.
+//! it, its file and its line. An environment variable without a key is a warning, because other programs set variables,
+//! too. Each key records the layer that set it last.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,12 +36,12 @@ pub enum Origin {
     },
     /// An environment variable.
     Environment {
-        /// Its name.
+        /// Name of the variable.
         variable: String,
     },
     /// A flag of the command line.
     Flag {
-        /// Its name, with the dashes.
+        /// Name of the flag, with the dashes.
         flag: String,
     },
 }
@@ -64,11 +64,11 @@ pub struct Layers {
     values: BTreeMap<String, Table>,
     /// All keys, with the layer that set each last.
     origins: BTreeMap<String, Origin>,
-    /// What was ignored, and may be a mistake.
+    /// Settings that were ignored, and may be a mistake.
     warnings: Vec<ConfigError>,
 }
 
-/// One key of a configuration.
+/// A key of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key {
     /// Its path, such as "log.filter".
@@ -80,7 +80,7 @@ pub struct Key {
 }
 
 impl Layers {
-    /// The defaults. They define the keys.
+    /// Creates the layers from the defaults, which define the keys.
     #[must_use]
     pub fn new(defaults: &[Section]) -> Layers {
         let mut layers = Layers { values: BTreeMap::new(), origins: BTreeMap::new(), warnings: Vec::new() };
@@ -96,7 +96,7 @@ impl Layers {
     /// Adds a TOML file as the top layer.
     ///
     /// # Errors
-    /// [`ConfigError`] when it cannot be read, is not TOML, or has an unknown key.
+    /// [`ConfigError`] if the file cannot be read, is not TOML, or has an unknown key.
     pub fn file(self, path: &Path) -> Result<Layers, ConfigError> {
         let text = read_text(path, MAX_BYTES);
         let text = text.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
@@ -125,7 +125,7 @@ impl Layers {
     }
 
     /// Adds environment variables as the top layer: key "log.filter" is variable `<prefix>LOG_FILTER`. A variable with
-    /// the prefix and no key is ignored, with a warning unless `is_foreign` accepts its name and value.
+    /// the prefix but without a key is ignored, with a warning unless `is_foreign` accepts its name and value.
     ///
     /// # Errors
     /// None at present: [`Layers::read`] reports values of the wrong type.
@@ -156,7 +156,7 @@ impl Layers {
         Ok(self)
     }
 
-    /// Adds one flag as the top layer; `None` if it was not given.
+    /// Adds a flag as the top layer; `None` if it was not given.
     ///
     /// # Errors
     /// [`ConfigError::UnknownKey`]
@@ -171,10 +171,10 @@ impl Layers {
         Ok(self)
     }
 
-    /// Replaces the defaults: applies to keys that no layer has set.
+    /// Replaces the defaults. The new defaults apply to keys that no layer has set.
     ///
     /// # Panics
-    /// When the defaults have a key that the first ones have not.
+    /// When the new defaults have a key that the first defaults lack.
     #[must_use]
     pub fn on_defaults(mut self, defaults: &[Section]) -> Layers {
         for Section { name, rows } in defaults {
@@ -191,7 +191,7 @@ impl Layers {
     /// Reads the options of a section.
     ///
     /// # Errors
-    /// [`ConfigError::Value`] when a value has the wrong type or is out of range.
+    /// [`ConfigError::Value`] if a value has the wrong type or is out of range.
     pub fn read<O: Options>(&self, section: &str) -> Result<O, ConfigError> {
         let table = Value::Table(self.values.get(section).cloned().unwrap_or_default());
         serde_path_to_error::deserialize(table).map_err(|error| {
@@ -201,7 +201,7 @@ impl Layers {
         })
     }
 
-    /// Every key in order, with its value and its origin.
+    /// Returns every key in order, with its value and its origin.
     #[must_use]
     pub fn keys(&self) -> Vec<Key> {
         let key = |(name, origin): (&String, &Origin)| Key {
@@ -212,7 +212,7 @@ impl Layers {
         self.origins.iter().map(key).collect()
     }
 
-    /// What was ignored, and may be a mistake.
+    /// Returns warnings about settings that were ignored, and may be a mistake.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.warnings.iter().map(|unknown| format!("{unknown}; it is ignored")).collect()
@@ -248,29 +248,30 @@ pub enum ConfigError {
         /// The cause.
         source: std::io::Error,
     },
-    /// A key that does not exist.
+    /// The key does not exist.
     #[error("{origin}: {key}: unknown key{}", nearest.as_ref().map(|key| format!("; the nearest is {key}")).unwrap_or_default())]
     UnknownKey {
-        /// Where it stands.
+        /// Place of the key.
         origin: Origin,
         /// The key.
         key: String,
         /// The most similar key.
         nearest: Option<String>,
     },
-    /// An invalid value, or a file that is not TOML.
+    /// The value is invalid, or the file is not TOML.
     #[error("{origin}: {}{reason}", key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default())]
     Value {
-        /// Where it stands.
+        /// Place of the value.
         origin: Origin,
-        /// Its key, where there is one.
+        /// Its key, if it has one.
         key: Option<String>,
-        /// What is wrong with it.
+        /// Problem with the value.
         reason: String,
     },
 }
 
-/// A deserialiser's error in the words of the file: no names of types, and the nearest of the known keys.
+/// Returns a deserialiser's error in the words of the file: without names of types, and with the nearest of the known
+/// keys.
 #[must_use]
 pub fn readable_reason(reason: &str) -> String {
     if let Some(rest) = reason.strip_prefix("invalid type: ").or_else(|| reason.strip_prefix("invalid value: "))
@@ -310,12 +311,12 @@ pub fn readable_reason(reason: &str) -> String {
     reason.to_owned()
 }
 
-/// The words between backticks.
+/// Returns the words between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// A value as a deserialiser describes it, without the name of its type.
+/// Returns a value as a deserialiser describes it, without the name of its type.
 fn found_in_words(found: &str) -> String {
     let value = ["integer `", "floating point `", "boolean `", "character `"];
     match found {
@@ -328,7 +329,7 @@ fn found_in_words(found: &str) -> String {
     }
 }
 
-/// The expectation of a deserialiser, with the ranges of types for their names.
+/// Returns the expectation of a deserialiser, with ranges instead of the names of types.
 fn expected_in_words(expected: &str) -> &str {
     match expected {
         "u8" => "a whole number from 0 to 255",
@@ -346,7 +347,7 @@ fn expected_in_words(expected: &str) -> &str {
     }
 }
 
-/// The line, from 1, of a byte of a text.
+/// Returns the line, from 1, of a byte of a text.
 #[must_use]
 pub fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
@@ -370,7 +371,7 @@ fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 
-/// A variable's text as a value: text if the key holds text, otherwise parsed.
+/// Returns a variable's text as a value: text if the key holds text, otherwise parsed.
 fn parse_as(current: Option<&Value>, text: &str) -> Value {
     let plain = || Value::String(text.to_owned());
     if current.is_some_and(Value::is_str) { plain() } else { text.parse().unwrap_or_else(|_| plain()) }

@@ -1,9 +1,9 @@
 //! Listeners and connections of a server: of a socket of [`crate::listen`], with or without TLS, or of a simulated
 //! network.
 //!
-//! A server takes a [`Listener`] and reads [`Connection`]s, whatever the transport below. A real socket has no
-//! overhead: it is not behind a trait object. The handshake of TLS is a part of the first read or write, so it takes
-//! the time of its own connection only; [`handshake`] bounds it.
+//! A server takes a [`Listener`] and reads [`Connection`]s over any transport. A real socket has no overhead, because
+//! it is not behind a trait object. The handshake of TLS is a part of the first read or write, so it takes the time of
+//! its own connection only; [`handshake`] bounds it.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -40,7 +40,7 @@ thread_local! {
     static READS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Number of reads that [`Connection`]s have completed on the current thread; wraps around.
+/// Returns the number of reads that [`Connection`]s have completed on the current thread; wraps around.
 #[inline]
 #[must_use]
 pub fn reads_on_this_thread() -> u64 {
@@ -53,7 +53,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type Connections = Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>;
 
-/// A source of incoming connections: a TCP socket, with TLS where it has credentials, or any stream.
+/// A source of incoming connections: a TCP socket, with TLS if it has credentials, or any stream.
 pub struct Listener {
     source: Either<Sockets, Connections>,
     tls: Option<Tls>,
@@ -62,7 +62,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// A listener on a stream of connections that are not sockets.
+    /// Creates a listener on a stream of connections that are not sockets.
     pub fn new<C>(connections: impl Stream<Item = io::Result<C>> + Send + 'static) -> Listener
     where
         C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -71,38 +71,38 @@ impl Listener {
         Listener { source: Either::Right(connections), tls: None, unfinished: None, headers: None }
     }
 
-    /// A listener on the sockets of a port, with TLS where there are credentials.
+    /// Creates a listener on the sockets of a port, with TLS if there are credentials.
     #[must_use]
     pub fn socket(sockets: impl Into<Sockets>, tls: Option<Tls>) -> Listener {
         Listener { source: Either::Left(sockets.into()), tls, unfinished: None, headers: None }
     }
 
-    /// The same listener, whose unfinished connections are bounded with those of its port.
+    /// Returns the same listener with its unfinished connections bounded together with those of its port.
     #[must_use]
     pub fn of_port(self, unfinished: &Unfinished) -> Listener {
         Listener { unfinished: Some(unfinished.clone()), ..self }
     }
 
-    /// The same listener, whose connections may begin with a header of the PROXY protocol.
+    /// Returns the same listener with connections that may begin with a header of the PROXY protocol.
     #[must_use]
     pub fn with_headers(self, headers: &Headers) -> Listener {
         Listener { headers: Some(headers.clone()), ..self }
     }
 
-    /// Whether its connections have TLS.
+    /// Returns whether its connections have TLS.
     #[must_use]
     pub fn is_secure(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// The TLS of its connections.
+    /// Returns the TLS of its connections.
     #[must_use]
     pub fn tls(&self) -> Option<&Tls> {
         self.tls.as_ref()
     }
 
-    /// The incoming connections, endless for a socket. Sockets have TCP_NODELAY: a response could otherwise wait 40 ms
-    /// for the client's delayed acknowledgement.
+    /// Returns the incoming connections, endless for a socket. Sockets have TCP_NODELAY, because a response could
+    /// otherwise wait 40 ms for the client's delayed acknowledgement.
     ///
     /// # Errors
     /// When the socket cannot be registered with the current runtime.
@@ -127,7 +127,7 @@ impl Listener {
     }
 }
 
-/// Makes connections of accepted sockets.
+/// Makes connections from accepted sockets.
 #[derive(Clone)]
 struct Accept {
     tls: Option<Tls>,
@@ -140,8 +140,8 @@ impl Accept {
         Connection::accepted(stream, peer, self)
     }
 
-    /// Reads the header of a connection first; `None` if it is refused or takes too long. Until then it has a seat of
-    /// its sender's address, and afterwards one of its client's.
+    /// Reads the header of a connection first; `None` if it is refused or takes too long. Until then the connection has
+    /// a seat for its sender's address, and afterwards a seat for its client's.
     async fn begin(self, headers: Headers, mut stream: TcpStream, peer: SocketAddr) -> Option<Connection> {
         let seat = self.unfinished.as_ref().map(|port| port.take(Some(peer.ip())));
         let client = {
@@ -225,7 +225,7 @@ impl fmt::Debug for Listener {
 pub async fn paced(accepted: io::Result<Connection>) -> io::Result<Connection> {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if let Err(error) = &accepted {
-        // A client that disconnected while queued must not delay the next one.
+        // A client that disconnected while queued must not delay the next client.
         if !matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
             tracing::warn!(%error, "cannot accept a connection");
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -239,7 +239,7 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<C: AsyncRead + AsyncWrite + Send + Unpin> Duplex for C {}
 
-/// The peer of a connection; clones are of the same connection. Requests have it among their extensions.
+/// The peer of a connection; clones belong to the same connection. Requests have it among their extensions.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     addr: Option<SocketAddr>,
@@ -251,7 +251,7 @@ struct PeerState {
     identity: OnceLock<Identity>,
     attachment: OnceLock<Attachment>,
     account: OnceLock<Account>,
-    /// Whether there is a seat, for a look without the lock.
+    /// Whether there is a seat, which is read without the lock.
     is_unfinished: AtomicBool,
     seat: Mutex<Option<Seat>>,
 }
@@ -260,20 +260,21 @@ struct PeerState {
 pub type Attachment = Box<dyn Any + Send + Sync>;
 
 impl Peer {
-    /// The peer of a transport that has proved its identity itself.
+    /// Creates the peer of a transport that has proved its identity itself.
     #[must_use]
     pub fn identified(identity: Identity) -> Peer {
         let state = PeerState { identity: identity.into(), ..PeerState::default() };
         Peer { addr: None, state: Arc::new(state) }
     }
 
-    /// A peer at an address, whose handshake is over.
+    /// Creates a peer at an address, whose handshake has ended.
     #[cfg(test)]
     pub(crate) fn known(addr: SocketAddr, identity: Option<Identity>) -> Peer {
         Peer { addr: Some(addr), ..identity.map_or_else(Peer::default, Peer::identified) }
     }
 
-    /// Frees the seat of an unfinished connection: its peer has proved who it is. Later calls have no effect.
+    /// Frees the seat of an unfinished connection, because its peer has proved its identity. Later calls have no
+    /// effect.
     #[inline]
     pub fn proved(&self) {
         if self.state.is_unfinished.load(Relaxed) {
@@ -282,7 +283,7 @@ impl Peer {
         }
     }
 
-    /// As [`Peer::proved`] where the port requires no proof: the peer has sent a request.
+    /// Frees the seat like [`Peer::proved`] if the port requires no proof, because the peer has sent a request.
     #[inline]
     pub fn requested(&self) {
         if self.state.is_unfinished.load(Relaxed) && !self.needs_credential() {
@@ -296,7 +297,7 @@ impl Peer {
 
     /// Keeps the identity that the handshake has proved.
     fn identify(&self, identity: Identity) {
-        // Callers come from anywhere; where nodes and operators come from, they come again.
+        // Callers may come from any address, but nodes and operators come again from the same addresses.
         if identity.role() != Role::Client
             && let Some(seat) = &*self.state.seat.lock()
         {
@@ -307,43 +308,44 @@ impl Peer {
         self.proved();
     }
 
-    /// Its address; only sockets have one.
+    /// Returns the peer's address; only sockets have an address.
     #[must_use]
     pub fn addr(&self) -> Option<SocketAddr> {
         self.addr
     }
 
-    /// The identity in its certificate; `None` before the handshake, without TLS, and where it presented none.
+    /// Returns the identity in the peer's certificate; `None` before the handshake, without TLS, and if it presented
+    /// none.
     #[must_use]
     pub fn identity(&self) -> Option<&Identity> {
         self.state.identity.get()
     }
 
-    /// What the connection holds of `budget`. The budget is that of the port, so it is always the same.
+    /// Returns the account of the memory that the connection holds of `budget`, which is always the budget of the port.
     pub fn account(&self, budget: &MemoryBudget) -> &Account {
         self.state.account.get_or_init(|| budget.account())
     }
 
-    /// Whether a value lives as long as the connection.
+    /// Returns whether a value lives as long as the connection.
     #[must_use]
     pub fn has_attachment(&self) -> bool {
         self.state.attachment.get().is_some()
     }
 
-    /// Drops a value when the connection ends, and the last request on it. A connection takes one value: the first.
+    /// Drops a value when the connection ends, together with its last request. A connection takes only the first value.
     pub fn attach(&self, value: Attachment) {
         let _ = self.state.attachment.set(value);
     }
 }
 
-/// One connection: a TCP socket, with or without TLS, or any other transport. Its reads are counted:
+/// A connection: a TCP socket, with or without TLS, or any other transport. Its reads are counted, see
 /// [`reads_on_this_thread`].
 pub struct Connection {
     transport: Transport,
     peer: Peer,
-    /// The end of a connection that stays unfinished.
+    /// The end of the connection if it stays unfinished.
     opening: Option<Opening>,
-    /// Refuses a header as the first bytes; `None` once there are some.
+    /// Refuses a header in the first bytes; `None` once bytes were received.
     first: Option<Headers>,
 }
 
@@ -356,7 +358,7 @@ enum Transport {
 }
 
 impl Connection {
-    /// A connection that is not a socket.
+    /// Creates a connection that is not a socket.
     #[must_use]
     pub fn other(transport: impl Duplex + 'static) -> Connection {
         Connection {
@@ -367,14 +369,14 @@ impl Connection {
         }
     }
 
-    /// An accepted socket of a port without headers, with a seat of its port where the port has seats.
+    /// Creates the connection of an accepted socket of a port without headers, with a seat if the port has seats.
     pub(crate) fn of_socket(stream: TcpStream, tls: Option<&Tls>, unfinished: Option<&Unfinished>) -> Connection {
         let addr = stream.peer_addr().ok();
         let accept = Accept { tls: tls.cloned(), unfinished: unfinished.cloned(), headers: None };
         Connection::accepted(stream, addr, &accept)
     }
 
-    /// An accepted socket of a peer at `addr`.
+    /// Creates the connection of an accepted socket whose peer is at `addr`.
     fn accepted(stream: TcpStream, addr: Option<SocketAddr>, accept: &Accept) -> Connection {
         let Accept { tls, unfinished, headers } = accept;
         let transport = match tls {
@@ -387,25 +389,25 @@ impl Connection {
         Connection { transport, peer: Peer { addr, state }, opening, first: headers.clone() }
     }
 
-    /// The peer.
+    /// Returns the peer.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Whether it has TLS.
+    /// Returns whether the connection has TLS.
     #[must_use]
     pub fn is_secure(&self) -> bool {
         matches!(self.transport, Transport::Opening(_) | Transport::Secure(_))
     }
 
-    /// Whether its handshake is under way.
+    /// Returns whether its handshake is in progress.
     #[must_use]
     pub(crate) fn is_opening(&self) -> bool {
         matches!(self.transport, Transport::Opening(_))
     }
 
-    /// The socket below; another transport has none.
+    /// Returns the socket below; `None` for another transport.
     fn socket(&self) -> Option<&TcpStream> {
         match &self.transport {
             Transport::Socket(stream) => Some(stream),
@@ -426,16 +428,16 @@ impl Connection {
         SockRef::from(stream).set_tcp_keepalive(&keepalive)
     }
 
-    /// Has the next write leave together with the end of the connection, which must follow at once: the peer then never
-    /// sees the one without the other. No effect on other transports.
+    /// Joins the next write with the end of the connection, which must follow at once, so that the peer never receives
+    /// either of them alone. No effect on other transports.
     pub fn join_end_to_last_write(&self) {
         if let Some(stream) = self.socket() {
-            // Without it the end follows a moment later.
+            // If the system refuses it, the end follows a moment later.
             let _ = SockRef::from(stream).set_tcp_cork(true);
         }
     }
 
-    /// Completes the handshake of TLS, where there is one. Cancel safe.
+    /// Completes the handshake of TLS, if the connection has TLS. Cancel safe.
     ///
     /// # Errors
     /// The peer does not prove an identity that is accepted here, or takes too long.
@@ -443,7 +445,7 @@ impl Connection {
         std::future::poll_fn(|cx| self.poll_handshake(cx)).await
     }
 
-    /// As [`Connection::open`].
+    /// Completes the handshake like [`Connection::open`].
     pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_open(cx).map_ok(drop)
     }
@@ -459,7 +461,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The transport, once its handshake is made.
+    /// Returns the transport, once its handshake is complete.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Duplex>>> {
         if let Transport::Opening(handshake) = &mut self.transport {
             if let (Some(headers), Some(stream)) = (&self.first, handshake.socket()) {

@@ -1,7 +1,7 @@
 //! Thread per core: several single-threaded runtimes instead of one with work stealing.
 //!
-//! A request that stays on one thread costs half the CPU of one that hops between two, so each serving thread has its
-//! own runtime and its own listener on the shared port. No task moves between them.
+//! A request that stays on one thread costs half the CPU of a request that hops between two threads, so each serving
+//! thread has its own runtime and its own listener on the shared port. No task moves between the threads.
 
 use std::future::Future;
 use std::io;
@@ -49,7 +49,7 @@ impl Cores {
         }
     }
 
-    /// The names of the threads that still run.
+    /// Returns the names of the threads that still run.
     #[must_use]
     pub fn running(&self) -> Vec<String> {
         let running = self.threads.iter().filter(|thread| !thread.is_finished());
@@ -57,7 +57,7 @@ impl Cores {
     }
 }
 
-/// Number of cores available to this process, 1 or above.
+/// Returns the number of cores available to this process, 1 or above.
 #[must_use]
 pub fn available() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

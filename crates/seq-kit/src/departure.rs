@@ -1,8 +1,9 @@
-//! The end of a node that load balancers know: not ready first, and served on until they have noticed.
+//! The end of a node that load balancers know: it first becomes not ready, and serves until they have noticed.
 //!
 //! A balancer learns from its probes that a node leaves, and sends it new connections until then. So a node that is
-//! probed serves on for a while, and in the second half of it ends connections that cannot be told to end without
-//! losing a request: after a response, with it. A node that nobody probes has no balancer, and leaves at once.
+//! probed continues to serve for a while. In the second half of that time it ends connections whose protocol has no
+//! message for their end: it ends them together with a response, so that no request is lost. A node without probes has
+//! no balancer, and leaves at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +12,14 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Probes within [`WATCHED_WITHIN`] that only a balancer or an orchestrator sends: an operator who waits for a node to
-/// be ready sends no more once it is.
+/// Number of probes within [`WATCHED_WITHIN`] that only a balancer or an orchestrator sends: an operator who waits for
+/// a node to be ready sends no more probes once it is.
 const WATCHED_BY: usize = 3;
 
-/// Time of the last [`WATCHED_BY`] probes: balancers probe each 10 s or more often.
+/// Time within which the last [`WATCHED_BY`] probes must have come: balancers probe every 10 s or more often.
 const WATCHED_WITHIN: Duration = Duration::from_secs(60);
 
-/// The departure of a node. Clones are of the same node.
+/// The departure of a node. Clones belong to the same node.
 #[derive(Clone, Debug, Default)]
 pub struct Departure(Arc<Inner>);
 
@@ -31,26 +32,26 @@ struct Inner {
 }
 
 impl Departure {
-    /// The departure of a node that is not ready once `begun` is cancelled.
+    /// Creates the departure of a node that is not ready once `begun` is cancelled.
     #[must_use]
     pub fn at(begun: CancellationToken) -> Departure {
         Departure(Arc::new(Inner { begun, ..Inner::default() }))
     }
 
-    /// Whether the node is about to leave: it is not ready.
+    /// Returns whether the node is about to leave, and therefore not ready.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.0.begun.is_cancelled()
     }
 
-    /// Whether connections end after a response.
+    /// Returns whether connections end after a response.
     #[inline]
     #[must_use]
     pub fn ends_connections(&self) -> bool {
         self.0.ending.is_cancelled()
     }
 
-    /// Has connections end after a response from now on.
+    /// Makes connections end after a response from now on.
     pub fn end_connections(&self) {
         self.0.ending.cancel();
     }
@@ -62,7 +63,7 @@ impl Departure {
         probes[WATCHED_BY - 1] = Some(Instant::now());
     }
 
-    /// Whether somebody follows the node's readiness.
+    /// Returns whether a balancer or an orchestrator follows the node's readiness.
     #[must_use]
     pub fn is_watched(&self) -> bool {
         self.0.probes.lock()[0].is_some_and(|oldest| oldest.elapsed() < WATCHED_WITHIN)

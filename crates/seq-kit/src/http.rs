@@ -1,10 +1,11 @@
 //! The HTTP port for metrics and probes: `/metrics`, `/livez`, `/readyz`.
 //!
-//! `/livez` reports this process only, never a quorum: restarting a node does not bring back another. `/readyz` runs
-//! every named check and responds 503 with the reasons if one fails; `/readyz/<check>` runs one.
+//! `/livez` reports this process only, never a quorum, because restarting a node does not bring back another. `/readyz`
+//! runs every named check and responds 503 with the reasons if any check fails; `/readyz/<check>` runs one check.
 //!
-//! **Invariant:** clients of this port cannot starve the node of file descriptors or memory: [`MAX_CONNECTIONS`] at a
-//! time, each for one request, received and responded to within the timeouts of [`crate::admission`], then closed.
+//! **Invariant:** clients of this port cannot starve the node of file descriptors or memory: at most
+//! [`MAX_CONNECTIONS`] are open at a time, each for one request, which is received and responded to within the timeouts
+//! of [`crate::admission`]; then the connection is closed.
 
 use std::fmt::Write;
 use std::future::poll_fn;
@@ -31,13 +32,15 @@ use crate::unfinished::Unfinished;
 /// Limit on open connections of the port: a few scrapers and probes, each with one request.
 pub const MAX_CONNECTIONS: usize = 96;
 
-/// Connections whose request has not arrived: beyond it, newer connections take the place of older ones.
+/// Limit on connections whose request has not arrived: beyond it, newer connections take the place of older
+/// connections.
 pub const MAX_UNFINISHED: usize = 64;
 
-/// The node that the port's connections count for: the port belongs to the process, which may run several nodes.
+/// Node name under which the port's connections count, because the port belongs to the process, which may run several
+/// nodes.
 pub const NODE: &str = "http";
 
-/// A readiness condition of a node. Must not block; the error is the reason.
+/// A readiness condition of a node. It must not block; the error is the reason.
 type Check = dyn Fn() -> Result<(), String> + Send + Sync;
 
 /// The named readiness checks of a process, run in the order they were added.
@@ -48,19 +51,19 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// No checks: always ready.
+    /// Creates an empty list, with which the node is always ready.
     #[must_use]
     pub fn new() -> Checks {
         Checks::default()
     }
 
-    /// No checks, of a node that is not ready once its departure has begun.
+    /// Creates an empty list of a node that is not ready once its departure has begun.
     #[must_use]
     pub fn until(departure: Departure) -> Checks {
         Checks { checks: Vec::new(), departure }
     }
 
-    /// The departure of the node.
+    /// Returns the departure of the node.
     #[must_use]
     pub fn departure(&self) -> &Departure {
         &self.departure
@@ -86,7 +89,7 @@ impl Checks {
         if failing.is_empty() { Ok(()) } else { Err(failing) }
     }
 
-    /// Whether the node is ready, for a probe from outside, which is noted.
+    /// Returns whether the node is ready, for a probe from outside, which is noted.
     #[must_use]
     pub fn probe(&self) -> bool {
         let ready = !self.departure.has_begun() && self.ask().is_ok();
@@ -100,7 +103,7 @@ impl Checks {
         self.checks.iter().find(|(is, _)| is == name).map(|(_, check)| check())
     }
 
-    /// One line for each check, and whether all passed.
+    /// Returns one line for each check, and whether all passed.
     fn report(&self) -> (bool, String) {
         let mut ready = true;
         let mut text = String::new();
@@ -154,7 +157,7 @@ pub fn serve(
     let shared = Shared { recorder: recorder.clone(), checks };
     let token = tasks.token();
     tasks.spawn("http", Kind::Critical, async move {
-        // Dropped at shutdown, not drained: a closed connection fails a pending probe just as well.
+        // Connections are dropped at shutdown, not drained: a closed connection fails a pending probe just as well.
         tokio::select! {
             result = axum::serve(listener, router(shared)) => {
                 tracing::error!(error = ?result.err(), "the port for metrics and probes closed");
@@ -215,8 +218,8 @@ impl axum::serve::Listener for Bounded {
     }
 }
 
-/// One request per connection: a connection kept open after its response would hold its permit indefinitely. Browsers
-/// are to guess no types: the reason of a failed check could pass for a page.
+/// Closes the connection after its request, because a connection kept open after its response would hold its permit
+/// indefinitely. Browsers must guess no types, because the reason of a failed check could pass for a page.
 async fn with_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -279,7 +282,7 @@ mod tests {
         response
     }
 
-    /// A port and its task group; the recorder of the process is installed once.
+    /// Returns a port and its task group; the recorder of the process is installed once.
     fn port(checks: Checks) -> (std::net::SocketAddr, TaskGroup) {
         static RECORDER: std::sync::LazyLock<Recorder> =
             std::sync::LazyLock::new(|| Recorder::install(&[], || gauge!("test_refreshed").set(1.0)).unwrap());
@@ -295,12 +298,12 @@ mod tests {
         let mut half = Vec::new();
         for _ in 0..2 * MAX_CONNECTIONS {
             let mut stream = TcpStream::connect(addr).await.unwrap();
-            // One that lost its seat may be reset.
+            // A connection that lost its seat may be reset.
             let _ = stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n").await;
             half.push(stream);
         }
         let within = Duration::from_secs(5);
-        // The oldest ones have ended, and a newcomer is served at once.
+        // The oldest connections have ended, and a newcomer is served at once.
         let mut byte = [0];
         let ended = tokio::time::timeout(within, half[0].read(&mut byte)).await.expect("the oldest is dropped");
         assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");

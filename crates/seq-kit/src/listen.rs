@@ -1,4 +1,4 @@
-//! Listening sockets: bound before they are announced; several on one port for a thread-per-core server.
+//! Listening sockets: bound before they are announced; several on the same port for a thread-per-core server.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -8,8 +8,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Backlog of a listening socket; above the usual Linux limit, so the limit of the system applies.
 const BACKLOG: i32 = 4_096;
 
-/// Binds `sockets` listeners to one address; the kernel spreads connections over them. With port 0 all share the port
-/// the kernel chose. The sockets do not block.
+/// Binds `sockets` listeners to one address; the kernel spreads connections over them. With port 0 all listeners share
+/// the port that the kernel chose. The sockets do not block.
 ///
 /// # Errors
 /// When the address is taken or may not be used; the error names it.
@@ -40,7 +40,8 @@ pub fn bind(addr: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener>> {
         .map_err(|error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {addr}{threads}: {error}")))
 }
 
-/// The sockets of a port for one thread: one for each address of the port's host, as `localhost` has two.
+/// The sockets of a port for one thread: one socket for each address of the port's host, because a host such as
+/// `localhost` has two.
 #[derive(Debug)]
 pub struct Sockets(Vec<TcpListener>);
 
@@ -48,7 +49,7 @@ impl Sockets {
     /// Returns the address of the first socket.
     ///
     /// # Errors
-    /// When the system does not tell it.
+    /// When the system does not return it.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0[0].local_addr()
     }
@@ -69,8 +70,8 @@ impl IntoIterator for Sockets {
     }
 }
 
-/// Binds a port at every address of its host, `threads` times, as [`bind`] does. An address that is none of this
-/// machine's is passed to `left_out`, where another one is. With port 0 all addresses have the port of the first.
+/// Binds a port at every address of its host, `threads` times, as [`bind`] does. An address that does not belong to
+/// this machine is passed to `left_out` if another address does. With port 0 all addresses have the port of the first.
 ///
 /// # Errors
 /// When an address is taken or may not be used, or none is of this machine; the error names it.
@@ -104,7 +105,7 @@ pub fn bind_all(
     Ok(bound)
 }
 
-/// Whether an address is none of this machine's, or of a family that it does not have.
+/// Returns whether an address does not belong to this machine, or is of a family that the machine does not have.
 fn is_not_here(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
 }
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(left_out, addrs(&[foreign]));
         let error = bind_all(&addrs(&[foreign]), 1, |_| {}).unwrap_err();
         assert!(error.to_string().contains(foreign), "{error}");
-        // An address of this machine that another process has is no reason to serve at half of them.
+        // An address of this machine that another process has is no reason to serve at half of the addresses.
         let taken = bind("127.0.0.2:0".parse().unwrap(), 1).unwrap();
         let other = SocketAddr::new([127, 0, 0, 1].into(), taken[0].local_addr().unwrap().port());
         let error = bind_all(&[other, taken[0].local_addr().unwrap()], 1, |_| {}).unwrap_err();

@@ -1,13 +1,13 @@
 //! The memory of a node that requests and their unread responses may hold, in bytes.
 //!
-//! Three quarters are shared, a quarter is guaranteed: every connection that the node admits can hold its part of it,
-//! whatever the others hold. Of the shared part a connection may hold a share of what is *free*, so that the more of it
-//! is taken, the less each one gets (dynamic thresholds: Choudhury and Hahne, "Dynamic Queue Length Thresholds for
-//! Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2), 1998). A hundred connections that give
-//! nothing back, one after the other, leave 4 % of it free.
+//! Three quarters are shared, and a quarter is guaranteed: every connection that the node admits can hold its part of
+//! the quarter, no matter how much other connections hold. Of the shared part a connection may hold a share of the
+//! *free* bytes, so that each connection gets less when fewer bytes are free (dynamic thresholds: Choudhury and Hahne,
+//! "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2),
+//! 1998). A hundred connections that give nothing back, one after another, leave 4 % of it free.
 //!
-//! **Invariant:** what a budget counts is the sum of its charges, and so does an account; a dropped charge counts no
-//! more.
+//! **Invariant:** the count of a budget is the sum of its charges, and so is the count of an account; a dropped charge
+//! no longer counts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ const SHARE: usize = 32;
 pub struct MemoryBudget(Arc<Node>);
 
 struct Node {
-    /// Bytes that are shared.
+    /// Shared bytes.
     shared: usize,
-    /// Bytes that every connection may hold.
+    /// Bytes that every connection may hold in any case.
     guaranteed: usize,
     used: AtomicUsize,
     metrics: MemoryMetrics,
@@ -49,7 +49,7 @@ pub struct MemoryMetrics {
 pub struct OutOfMemory;
 
 impl MemoryBudget {
-    /// A budget of `most` bytes for up to so many connections.
+    /// Creates a budget of `most` bytes for up to so many connections.
     ///
     /// # Panics
     /// Without connections.
@@ -60,19 +60,19 @@ impl MemoryBudget {
         MemoryBudget(Arc::new(Node { shared, guaranteed, used: AtomicUsize::new(0), metrics }))
     }
 
-    /// A budget that nothing exceeds and that is recorded nowhere.
+    /// Creates a budget that nothing exceeds and that is recorded nowhere.
     #[must_use]
     pub fn unlimited() -> MemoryBudget {
         MemoryBudget::new(usize::MAX, 1, MemoryMetrics { used: Gauge::noop(), refused: Counter::noop() })
     }
 
-    /// The account of a new connection.
+    /// Creates the account of a new connection.
     #[must_use]
     pub fn account(&self) -> Account {
         Account(Arc::new(Connection { budget: self.clone(), used: AtomicUsize::new(0) }))
     }
 
-    /// Bytes that are held.
+    /// Returns the number of bytes that are held.
     #[must_use]
     pub fn used(&self) -> usize {
         self.0.used.load(Relaxed)
@@ -93,7 +93,7 @@ impl fmt::Debug for MemoryBudget {
     }
 }
 
-/// What one connection holds. Clones are of the same connection.
+/// The memory that a connection holds. Clones belong to the same connection.
 #[derive(Clone, Debug)]
 pub struct Account(Arc<Connection>);
 
@@ -113,7 +113,7 @@ impl Account {
         charge.grow(bytes).map(|()| charge)
     }
 
-    /// Holds so many bytes, which are there already.
+    /// Holds so many bytes that are already in memory.
     #[must_use]
     pub fn charge_present(&self, bytes: usize) -> Charge {
         let charge = self.empty();
@@ -136,7 +136,7 @@ impl Account {
     }
 }
 
-/// Bytes that a connection holds until this is dropped.
+/// Bytes that a connection holds until the charge is dropped.
 #[derive(Debug)]
 pub struct Charge {
     account: Account,
@@ -144,13 +144,13 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// The account that holds them.
+    /// Returns the account that holds the bytes.
     #[must_use]
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Holds so many bytes more, if they fit; else nothing changes.
+    /// Holds so many more bytes, if they fit; otherwise nothing changes.
     ///
     /// # Errors
     /// [`OutOfMemory`]
@@ -166,7 +166,7 @@ impl Charge {
         Err(OutOfMemory)
     }
 
-    /// Holds exactly so many bytes, which are there already.
+    /// Holds exactly so many bytes, which are already in memory.
     pub fn set(&self, bytes: usize) {
         if self.bytes.load(Relaxed) == bytes {
             return;
@@ -198,7 +198,7 @@ mod tests {
         MemoryBudget::new(most, CONNECTIONS, MemoryMetrics { used: Gauge::noop(), refused: Counter::noop() })
     }
 
-    /// Holds as much as an account gets, in pieces.
+    /// Holds as much as an account can get, in pieces.
     fn hoard(account: &Account, piece: usize) -> Vec<Charge> {
         std::iter::from_fn(|| account.charge(piece).ok()).collect()
     }
@@ -210,8 +210,8 @@ mod tests {
         let greedy: Vec<_> = (0..100).map(|_| hoard(&node.account(), 16 << 10)).collect();
         assert!(greedy[0].len() > 300, "{}", greedy[0].len());
         assert!(node.account().charge(200 << 10).is_ok(), "{} bytes are held", node.used());
-        // As many as the node admits, and more than that: each gets what is guaranteed, and all together no more than
-        // there is.
+        // As many connections as the node admits: each gets its guaranteed bytes, and all together no more than the
+        // node's memory.
         let rest: Vec<_> = (100..CONNECTIONS).map(|_| hoard(&node.account(), 1 << 10)).collect();
         assert!(rest.iter().all(|held| held.len() >= 64), "{:?}", rest.iter().map(Vec::len).min());
         assert!(node.used() <= MOST, "{} bytes are held", node.used());

@@ -1,6 +1,6 @@
 //! Metrics of a process: the rows of a catalogue, and the recorder that renders them.
 //!
-//! The catalogue itself is the program's.
+//! The program has the catalogue itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub enum Unit {
     Bytes,
 }
 
-/// One row of the catalogue.
+/// A row of the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric {
     /// Its name in Prometheus.
@@ -50,7 +50,7 @@ pub struct Metric {
 /// scraper reads the metrics.
 pub const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The metrics of the process. Clones are handles to the same ones.
+/// The metrics of the process. Clones are handles to the same metrics.
 #[derive(Clone)]
 pub struct Recorder {
     handle: PrometheusHandle,
@@ -58,8 +58,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Makes this the recorder of the process and describes every metric of `catalogue`; once per process. `refresh` is
-    /// called before every rendering and sets the gauges that nothing else updates.
+    /// Installs the recorder of the process and describes every metric of `catalogue`; once per process. `refresh` is
+    /// called before every rendering and sets the gauges that no other code updates.
     ///
     /// # Errors
     /// When the process has a recorder already.
@@ -69,7 +69,7 @@ impl Recorder {
         Ok(Recorder { handle, refresh: Arc::new(refresh) })
     }
 
-    /// Every metric with a value, as Prometheus text.
+    /// Returns every metric with a value, as Prometheus text.
     #[must_use]
     pub fn render(&self) -> String {
         (self.refresh)();

@@ -56,8 +56,8 @@ pub struct Port {
     pub bounds: Bounds,
     /// The readiness checks that health reports.
     pub ready: Checks,
-    /// Counts how often a thread that is late has its connections' requests lowered; `None` where they keep
-    /// [`Bounds::streams`].
+    /// Counts how often the limit on concurrent requests was lowered because the thread was late; `None` if connections
+    /// keep [`Bounds::streams`].
     pub lowered: Option<Counter>,
     /// Whether HTTP/1.1 is accepted as well, for services that serve more than gRPC.
     pub http1: bool,
@@ -72,7 +72,7 @@ pub struct Port {
 /// The limits of one connection of a port, and of its shutdown.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Concurrent requests; above it they wait at the client.
+    /// Concurrent requests; further requests wait at the client.
     pub streams: u32,
     /// Flow-control window of one request, in bytes.
     pub stream_window: u32,
@@ -97,7 +97,8 @@ impl Port {
         services.add_service(reflection).add_service(reflection_v1alpha).prepare()
     }
 
-    /// Reflection of all services of the port. Both versions are served: many clients support only the older one.
+    /// Returns the reflection of all services of the port. Both versions are served, because many clients support only
+    /// the older version.
     fn reflection(&self) -> tonic_reflection::server::Builder<'static> {
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(self.descriptors)
@@ -127,7 +128,7 @@ impl Port {
         let service = Guarded { service, guard: Some(guard).filter(|_| listener.is_secure()) };
         let limit = lowered.map(|lowered| StreamLimit::new(bounds.streams, lowered));
         let of_connections = limit.clone();
-        // A connection above the limit is closed at once: in the kernel's queue its client would wait in vain.
+        // A connection above the limit is closed at once, because its client would wait in vain in the kernel's queue.
         let incoming = listener.incoming()?.then(paced).filter_map(move |accepted| match accepted {
             Ok(connection) => {
                 let of = (admission.clone(), connection.peer().addr());

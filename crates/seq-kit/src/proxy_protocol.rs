@@ -1,9 +1,10 @@
-//! The PROXY protocol, version 2: a balancer tells the address of its client before the client's first byte.
+//! The PROXY protocol, version 2: a balancer sends the address of its client before the client's first byte.
 //!
 //! A header is believed only from the addresses that the settings list, so a port without such a list believes none. A
-//! connection from a listed address may come without one, as health checks and other nodes on the balancer's machine
-//! do; it counts as what it is. A client behind a balancer that sends headers cannot add one of its own: only the first
-//! counts, and what follows it is no TLS, no HTTP and no command of Redis.
+//! connection from a listed address may come without a header, like those of health checks and of other nodes on the
+//! balancer's machine; then it counts as a connection of its sender. A client behind a balancer that sends headers
+//! cannot add a header of its own, because only the first header counts, and a second header is no valid TLS, HTTP or
+//! command of Redis.
 //!
 //! [`parse`] decides about a header; [`Headers`] reads them, concurrently with the accepting of further connections.
 
@@ -25,16 +26,16 @@ pub(crate) const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// The first bytes of a header of version 1, which is text.
 const VERSION_1: &[u8] = b"PROXY ";
 
-/// Bytes that tell a header from anything else: clients of Redis may send empty lines.
+/// Number of bytes that distinguish a header from all else: clients of Redis may send empty lines.
 const TELLING: usize = 5;
 
-/// Length of the part of a header that every one has: the signature, version and command, family, length.
+/// Length of the part that every header has: the signature, version and command, family, length.
 const HEAD: usize = 16;
 
-/// Longest rest of a header: the addresses and some hundred bytes of details, which nobody here reads.
+/// Longest rest of a header: the addresses and some hundred bytes of details, which are not read here.
 const MAX_REST: usize = 1_024;
 
-/// What a header says about its connection.
+/// The source of a connection, by its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     /// The client behind the balancer.
@@ -43,7 +44,7 @@ enum Source {
     Balancer,
 }
 
-/// Why a connection with a header is ended.
+/// Reason why a connection with a header is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Refused {
     #[error("a PROXY header from an address that proxy_protocol.from does not list")]
@@ -58,7 +59,7 @@ enum Refused {
     NotTcp,
 }
 
-/// Returns the length of what follows the first part of a header.
+/// Returns the length of the rest, which follows the first part of a header.
 fn rest(head: &[u8; HEAD]) -> Result<usize, Refused> {
     if !head.starts_with(SIGNATURE) || head[12] >> 4 != 2 {
         return Err(Refused::Malformed);
@@ -67,17 +68,17 @@ fn rest(head: &[u8; HEAD]) -> Result<usize, Refused> {
     if rest > MAX_REST { Err(Refused::TooLong { bytes: HEAD + rest }) } else { Ok(rest) }
 }
 
-/// Returns what a header says: its first part and the rest.
+/// Returns the source in a header, which is given as its first part and the rest.
 fn parse(head: &[u8; HEAD], rest: &[u8]) -> Result<Source, Refused> {
     match head[12] & 0xf {
-        // LOCAL: the rest of the header does not count.
+        // The command is LOCAL: the rest of the header does not count.
         0 => return Ok(Source::Balancer),
         1 => {}
         _ => return Err(Refused::Malformed),
     }
     // The two addresses come first, then the two ports.
     let client = match head[13] {
-        // Of no known kind.
+        // The family is unknown.
         0 => return Ok(Source::Balancer),
         0x11 => rest.first_chunk::<12>().map(|all| {
             let [a, b, c, d, _, _, _, _, port @ .., _, _] = *all;
@@ -119,7 +120,7 @@ impl FromStr for Networks {
 }
 
 impl Networks {
-    /// Whether an address is in one of them.
+    /// Returns whether an address is in any of these networks.
     fn contain(&self, ip: IpAddr) -> bool {
         self.0.iter().any(|(network, prefix)| match (network, ip.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(ip)) => {
@@ -135,7 +136,7 @@ impl Networks {
     }
 }
 
-/// The headers of a port's connections. Clones are of one node.
+/// The headers of a port's connections. Clones belong to one node.
 #[derive(Clone)]
 pub struct Headers(Arc<Inner>);
 
@@ -145,19 +146,19 @@ struct Inner {
 }
 
 impl Headers {
-    /// Headers that are believed from these networks.
+    /// Returns the headers of a port that believes headers from these networks.
     #[must_use]
     pub fn from(from: Networks) -> Headers {
         Headers(Arc::new(Inner { from, logged: Mutex::default() }))
     }
 
-    /// Whether an address may send a header.
+    /// Returns whether an address may send a header.
     pub(crate) fn are_believed_from(&self, peer: Option<SocketAddr>) -> bool {
         peer.is_some_and(|peer| self.0.from.contain(peer.ip()))
     }
 
-    /// Reads the header of a connection from a believed address, if it begins with one. Returns the client's address
-    /// where the header has it. An error is logged.
+    /// Reads the header of a connection from a believed address, if it begins with a header. Returns the client's
+    /// address if the header has it. An error is logged.
     pub(crate) async fn read(&self, stream: &mut TcpStream, peer: SocketAddr) -> io::Result<Option<SocketAddr>> {
         let read = async {
             let mut first = [0; VERSION_1.len()];
@@ -185,10 +186,10 @@ impl Headers {
         }
     }
 
-    /// Refuses the first bytes of a connection from any other address, where they are a header.
+    /// Refuses the first bytes of a connection from any other address, if they are a header.
     ///
     /// # Errors
-    /// They are one, which is logged.
+    /// The bytes are a header, which is logged.
     pub(crate) fn check_first(&self, peer: Option<SocketAddr>, first: &[u8]) -> io::Result<()> {
         let is = |begin: &[u8]| first.len() >= TELLING && begin.starts_with(&first[..first.len().min(begin.len())]);
         if !is(SIGNATURE) && !is(VERSION_1) {
@@ -199,7 +200,7 @@ impl Headers {
         Err(error)
     }
 
-    /// Logs why a connection was ended; the first at once, then one a minute.
+    /// Logs why a connection was ended; the first event at once, then one a minute.
     fn log(&self, peer: Option<SocketAddr>, error: &io::Error) {
         // A connection that ends without a byte is a check that only connects.
         if error.kind() == io::ErrorKind::InvalidData

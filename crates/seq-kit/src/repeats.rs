@@ -1,4 +1,4 @@
-//! Rate limit for repeated log lines of a lasting fault: the first at once, then one a minute with a count.
+//! Rate limit for repeated log lines of a lasting fault: the first line at once, then one a minute with a count.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Whether an event is logged now: the number of events suppressed since the last logged one, or `None`.
+    /// Decides whether an event is logged now: returns the number of events suppressed since the last logged event, or
+    /// `None`.
     #[must_use]
     pub fn admit(&mut self) -> Option<u64> {
         if self.admitted.is_some_and(|at| at.elapsed() < REPEAT_EVERY) {
@@ -26,8 +27,8 @@ impl Repeats {
         Some(std::mem::take(&mut self.suppressed))
     }
 
-    /// Ends the fault: the next event is logged at once. Returns the number of suppressed events plus the logged one, 0
-    /// if none.
+    /// Ends the fault, so that the next event is logged at once. Returns the number of suppressed events plus the
+    /// logged event, 0 if none.
     pub fn end(&mut self) -> u64 {
         let Repeats { admitted, suppressed } = std::mem::take(self);
         suppressed + u64::from(admitted.is_some())

@@ -1,6 +1,6 @@
 //! Task groups: the only way to spawn a task, so every task is awaited at shutdown.
 //!
-//! A critical task that ends before shutdown, by an error or a panic, shuts the whole group down; a disposable one may
+//! A critical task that ends before shutdown, by an error or a panic, shuts the whole group down; a disposable task may
 //! end at any time. Shutdown cancels, waits, and names the tasks that hang.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub struct TaskGroup {
 struct Inner {
     shutdown: CancellationToken,
     tracker: TaskTracker,
-    /// Number of running tasks by name; those left after the timeout hang.
+    /// Number of running tasks by name; tasks that are left after the timeout hang.
     running: Mutex<BTreeMap<&'static str, usize>>,
     /// The first critical task that ended too early.
     failed: Mutex<Option<&'static str>>,
@@ -38,7 +38,7 @@ pub enum Kind {
 }
 
 impl TaskGroup {
-    /// An empty group.
+    /// Creates an empty group.
     #[must_use]
     pub fn new() -> TaskGroup {
         TaskGroup::default()
@@ -56,7 +56,7 @@ impl TaskGroup {
         });
     }
 
-    /// Cancelled when the group shuts down.
+    /// Returns the token that is cancelled when the group shuts down.
     #[must_use]
     pub fn token(&self) -> CancellationToken {
         self.inner.shutdown.clone()
@@ -72,7 +72,7 @@ impl TaskGroup {
         self.inner.shutdown.cancel();
     }
 
-    /// Cancels every task when the result is dropped: an owner that is given up ends them in order.
+    /// Cancels every task when the result is dropped, so that the tasks of a dropped owner end in order.
     #[must_use]
     pub fn cancel_on_drop(&self) -> CancelOnDrop {
         CancelOnDrop(self.clone())
@@ -115,7 +115,7 @@ pub struct Hung {
     pub tasks: Vec<&'static str>,
 }
 
-/// Guard of a running task; its drop handles the end, also on a panic.
+/// Guard of a running task; its drop handles the end of the task, even after a panic.
 struct Running {
     inner: Arc<Inner>,
     name: &'static str,

@@ -32,7 +32,7 @@ pub enum TelemetryError {
     Filter {
         /// The filter.
         filter: String,
-        /// What is wrong with it.
+        /// The parser's error.
         source: tracing_subscriber::filter::ParseError,
     },
     /// The process has a logger already.
@@ -50,7 +50,7 @@ impl LogFilter {
     /// # Errors
     /// [`TelemetryError::Filter`]
     pub fn set(&self, filter: &str) -> Result<(), TelemetryError> {
-        // It fails only if the logger is gone or a thread panicked in it: then nothing is logged.
+        // It fails only if the logger is gone or a thread panicked in it, and then nothing is logged.
         let _ = self.0.reload(parse(filter)?);
         Ok(())
     }
@@ -64,7 +64,8 @@ impl LogFilter {
 pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<LogFilter, TelemetryError> {
     let (filter, handle) = reload::Layer::new(parse(filter)?);
     let registry = tracing_subscriber::registry().with(filter);
-    // Without the library's internal errors: it prints them to stderr, and panics if that pipe is closed.
+    // The library's internal errors are not logged, because it prints them to stderr, and panics if that pipe is
+    // closed.
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     let started = match format {
         LogFormat::Plain => {
@@ -81,8 +82,8 @@ pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<LogFilter, T
     Ok(LogFilter(handle))
 }
 
-/// Parses a filter. Targets and levels only: the patterns of spans and fields would cost the regular expressions of a
-/// large library, and no span is opened here.
+/// Parses a filter. It has targets and levels only, because the patterns of spans and fields would cost the regular
+/// expressions of a large library, and no span is opened here.
 fn parse(filter: &str) -> Result<Targets, TelemetryError> {
     filter.parse().map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })
 }

@@ -1,8 +1,8 @@
-//! Unfinished connections of a port: accepted, and without proof yet that their peer is a caller.
+//! Unfinished connections of a port: they are accepted, but have no proof yet that their peer is a caller.
 //!
-//! Each takes a [`Seat`] until its peer has proved an identity, or, where the port requires none, has sent a request.
-//! Strangers can take as many as they like: [`seats::Seats`] decides which connection a full port drops, and it is
-//! never the newcomer.
+//! Each connection takes a [`Seat`] until its peer has proved an identity, or, if the port requires none, has sent a
+//! request. Strangers can take any number of seats: [`seats::Seats`] decides which connection a full port drops, and it
+//! is never the newcomer.
 
 use std::future::Future;
 use std::io;
@@ -22,10 +22,10 @@ mod seats;
 
 use seats::Seats;
 
-/// Time in which a connection proves an identity or, where the port requires none, sends the head of a request.
+/// Time within which a connection must prove an identity or, if the port requires none, send the head of a request.
 pub const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Seats of a port for callers. Each may hold one message of 64 KiB in its handshake.
+/// Seats of a port for callers. Each seat may hold a message of 64 KiB in its handshake.
 pub const CALLERS: usize = 1_024;
 
 /// Seats of a port for other nodes, operators or probes.
@@ -34,14 +34,14 @@ pub const FEW: usize = 128;
 /// The share of a port's seats, one in so many, that strangers do not get.
 const RESERVED_SHARE: usize = 8;
 
-/// The share of the process's open files, one in so many, that the seats of a port may take: together the ports of a
+/// The share of the process' open files, one in so many, that the seats of a port may take. Together the ports of a
 /// node leave some of the connections that [`crate::admission`] reserves for nodes and operators.
 const FILES_SHARE: usize = 16;
 
-/// Most addresses that are remembered for a certificate of a node or an operator.
+/// Most addresses that are remembered because a node or an operator proved its identity there.
 const MAX_LEARNED: usize = 256;
 
-/// The unfinished connections of one port. Clones share them.
+/// The unfinished connections of a port. Clones share them.
 #[derive(Clone)]
 pub struct Unfinished(Arc<Inner>);
 
@@ -53,8 +53,8 @@ struct Inner {
 }
 
 impl Unfinished {
-    /// A port with so many seats, or fewer where the process may open few files. The addresses `known`, this host's
-    /// own, and those from which nodes and operators have come have an eighth of them for themselves.
+    /// Creates a port with so many seats, or fewer if the process may open few files. An eighth of them is for the
+    /// addresses `known`, this host's own addresses, and those from which nodes and operators have come.
     #[must_use]
     pub fn new(most: usize, known: impl IntoIterator<Item = IpAddr>, dropped: Counter) -> Unfinished {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
@@ -64,14 +64,14 @@ impl Unfinished {
         Unfinished(Arc::new(Inner { seats, needs_credential: false, dropped, origin: Instant::now() }))
     }
 
-    /// The same port, where a request finishes a connection only if it proves who its sender is.
+    /// Returns the same port, where a request finishes a connection only if it proves the identity of its sender.
     #[must_use]
     pub fn until_proved(self) -> Unfinished {
         let Inner { seats, dropped, origin, .. } = Arc::into_inner(self.0).expect("a port that is not open");
         Unfinished(Arc::new(Inner { seats, needs_credential: true, dropped, origin }))
     }
 
-    /// Takes a seat for an accepted connection; connections that lose their seats for it are notified.
+    /// Takes a seat for an accepted connection, and notifies connections that lose their seats for it.
     pub(crate) fn take(&self, peer: Option<IpAddr>) -> (Seat, Opening) {
         let (sender, receiver) = oneshot::channel();
         let mut losing = Vec::new();
@@ -94,12 +94,12 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Whether a request does not finish the connection without a proof of its sender.
+    /// Returns whether a connection needs a proof of its sender's identity, so that a request alone does not finish it.
     pub(crate) fn needs_credential(&self) -> bool {
         self.port.0.needs_credential
     }
 
-    /// Remembers the address: a node or an operator has come from it.
+    /// Remembers the address, because a node or an operator has come from it.
     pub(crate) fn learn(&self) {
         self.port.0.seats.lock().learn(self.id, MAX_LEARNED);
     }
@@ -124,7 +124,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Returns `Ready(Ok)` once the connection is finished, and an error when it lost its seat or its time is over.
+    /// Returns `Ready(Ok)` once the connection is finished, and an error if it lost its seat or its time is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let late = |what| Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, what)));
         match Pin::new(&mut self.dropped).poll(cx) {
@@ -138,7 +138,7 @@ impl Opening {
     }
 }
 
-/// Returns the unit of limits by address: for IPv6 the /64 network, because a host has all its addresses.
+/// Returns the unit of limits by address: for IPv6 the /64 network, because a host has all addresses of its network.
 pub(crate) fn host(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),

@@ -1,4 +1,4 @@
-//! Any commands on any reachable state of the store: one entry that panics stops every member at every start.
+//! Any commands on any reachable state of the store: an entry that panics stops every member at every start.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::input::Input;
 use crate::replica::{Replica, SET, layout};
 use crate::sets;
 
-/// Names of nodes: few, so that they are registered again and again.
+/// Names of nodes. They are few, so that they are registered again and again.
 const NAMES: [&str; 4] = ["a1", "a2", "a3", ""];
 
-/// Most rows of one command.
+/// Most rows of a command.
 const MAX_ROWS: u64 = 4;
 
-/// Applies the commands that `data` makes, each drawn around the values in the state by then, with those of an arbiter
-/// in between.
+/// Applies the commands that `data` makes, each drawn around the values in the current state, together with the
+/// commands of an arbiter.
 pub fn apply(data: &[u8]) {
     drop(applied(data));
 }
@@ -31,7 +31,7 @@ pub fn apply(data: &[u8]) {
 pub(crate) fn applied(data: &[u8]) -> BTreeSet<&'static str> {
     let mut input = Input::new(data);
     let mut run = Run { replica: Replica::new(), arbiter: None, now: Duration::ZERO };
-    // Too few bytes for one more command end the run.
+    // If too few bytes are left for a command, the run ends.
     while !input.is_over() && run.step(&mut input).is_ok() {}
     run.replica.applied
 }
@@ -71,7 +71,7 @@ impl Run {
                 1 => {
                     let size = input.around_small(layout().section_size())?;
                     let layout = Layout::new(0..input.around(layout().uids().end)?, size).unwrap_or(layout());
-                    // A larger set is as good, and would only take time.
+                    // A larger set would be as good, but would only take time.
                     let small = layout.sections() <= 1_000;
                     let layout = if small { layout } else { crate::replica::layout() };
                     Command::DefineSet(SetDefinition::only(if input.flag()? { SET } else { "other" }, layout))
@@ -87,7 +87,7 @@ impl Run {
         Ok(())
     }
 
-    /// The set continues from its own state as from a backup, mostly not.
+    /// Restores the set from its own state as from a backup, with a low probability.
     fn restore(&mut self, input: &mut Input<'_>) -> Result<()> {
         if input.below(4)? == 0 {
             let lineage = Lineage(input.around(self.replica.state.lineage.0.wrapping_add(1 << 32))?);
@@ -97,7 +97,7 @@ impl Run {
         Ok(())
     }
 
-    /// An arbiter evaluates the state, and its proposals are applied.
+    /// Lets an arbiter evaluate the state, and applies its proposals.
     fn arbitrate(&mut self, input: &mut Input<'_>) -> Result<()> {
         let second = Duration::from_secs(1);
         let timeouts = ArbiterTimeouts { registration_grace: second, stable_for: second };
@@ -117,7 +117,7 @@ impl Run {
         Ok(SectionId(input.around_small(section)?))
     }
 
-    /// A node, with its newest incarnation, or others.
+    /// Returns a node with its newest incarnation, or other values.
     fn node(&self, input: &mut Input<'_>) -> Result<(NodeId, Incarnation)> {
         let nodes = self.replica.state.nodes.len() as u64;
         let id = NodeId(input.around_small(1)?.wrapping_add(input.below(nodes.max(1))? as u32));
@@ -125,7 +125,7 @@ impl Run {
         Ok((id, Incarnation(input.around(current)?)))
     }
 
-    /// The incarnation that owns a section, mostly.
+    /// Returns the incarnation that owns a section, with a high probability.
     fn owner(&self, input: &mut Input<'_>, section: SectionId) -> Result<(NodeId, Incarnation)> {
         match self.record(section).and_then(|record| Some((record.owner?, record.incarnation))) {
             Some(owner) if input.below(4)? > 0 => Ok(owner),
@@ -213,7 +213,7 @@ impl Run {
 }
 
 impl Run {
-    /// An event of the audit log.
+    /// Returns an event of the audit log.
     fn operation(&self, input: &mut Input<'_>) -> Result<Command> {
         let at_unix_ms = input.around(0)?;
         if input.flag()? {

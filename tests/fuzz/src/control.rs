@@ -1,8 +1,8 @@
 //! Any messages that decode, on their path through a server: the validation of `seq-proto`, then the store's state or
 //! an owner.
 //!
-//! A message is encoded as its kind, one byte, and its bytes behind their length. The checks of the control service
-//! itself are left out: the messages that they let through are part of the input here.
+//! A message is encoded as its kind in a byte, its length, and its bytes. The checks of the control service itself are
+//! left out, because the messages that pass them are part of the input here.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Any offers, copies and routes of peers to a node with sections of its store: no panic, and no ownership that the
-//! store did not commit.
+//! Any offers, copies and routes of peers to a node with sections of its store. The node must not panic, and must get
+//! no ownership that the store did not commit.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ use seq_proto::{owners, v1};
 use crate::input::Input;
 use crate::replica::{Replica, SET, layout};
 
-/// How far a ceiling is raised: the sections themselves need it.
+/// Distance by which a ceiling is raised, which the sections need.
 const STEP: Step = Step(100);
 
 /// The node under test, and a peer that owns sections as well.
 const ME: NodeId = NodeId(1);
 const PEER: NodeId = NodeId(2);
 
-/// Most rows of one message.
+/// Most rows of a message.
 const MAX_ROWS: u64 = 4;
 
-/// Sends messages of peers that `data` draws around the committed state by then, while the store reassigns sections.
+/// Sends messages of peers that `data` draws around the current committed state, while the store reassigns sections.
 pub fn handover(data: &[u8]) {
     let mut input = Input::new(data);
     let mut replica = Replica::new();
@@ -55,7 +55,7 @@ fn step(input: &mut Input<'_>, replica: &mut Replica, node: &mut Node) -> Result
     Ok(())
 }
 
-/// The store changes the record of a section by the rules.
+/// Changes the record of a section in the store by the rules.
 fn commit(input: &mut Input<'_>, replica: &mut Replica, section: SectionId) -> Result<()> {
     let record = record(replica, section);
     let incarnation = |node: NodeId| replica.state.node(node).map_or(Incarnation(0), |node| node.incarnation);
@@ -90,7 +90,7 @@ fn record(replica: &Replica, section: SectionId) -> Residence {
     *replica.state.sections.resident(section).expect("no section leaves the set")
 }
 
-/// An offer around the next one, or the last one.
+/// Draws an offer around the next ownership, or the last ownership.
 fn offer(input: &mut Input<'_>, replica: &Replica, section: SectionId) -> Result<v1::HandoverOffer> {
     let record = record(replica, section);
     let incarnation = replica.state.node(ME).map_or(1, |node| node.incarnation.0);
@@ -120,7 +120,7 @@ fn stage(input: &mut Input<'_>, replica: &Replica, section: SectionId) -> Result
     Ok(messages)
 }
 
-/// Routes around the committed ones.
+/// Draws routes around the committed routes.
 fn routes(input: &mut Input<'_>, replica: &Replica) -> Result<v1::Routes> {
     let version = replica.state.route_version.0;
     let since = RouteVersion(input.below(version.max(1))?);
@@ -143,7 +143,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The first node of a state, which has registered.
+    /// Creates the first node of a state, which has registered.
     pub(crate) fn new(state: &State) -> Node {
         let mut owner = Owner::new(SET, layout(), LeaseTerms::DEFAULTS);
         let incarnation = state.node(ME).expect("it has registered").incarnation;
@@ -160,7 +160,7 @@ impl Node {
             answer,
             OwnershipUpdate::of(&replica.state, &Default::default(), &[], renewal.session, renewal.route_version),
         ) else {
-            // Another one renewed or registered in its name: the incarnation is over.
+            // Another process renewed or registered in its name, so the incarnation is over.
             let mut effects = Vec::new();
             self.owner.on_session_over(renewal.session, &mut effects);
             return self.carry_out(effects);
@@ -173,7 +173,7 @@ impl Node {
         let update =
             owners::update(Some(&v1::OwnershipUpdate::from(&update)), &layout(), ME).expect("the store's own update");
         let mut effects = Vec::new();
-        // With peer routes it may be a mismatch; then the next response is whole.
+        // After peer routes it may be a mismatch; then the next response has the whole table.
         let _ = self.owner.on_renewed(&renewal, Clocks::default(), update, &mut effects);
         self.carry_out(effects);
     }
@@ -187,7 +187,7 @@ impl Node {
     pub(crate) fn stage(&mut self, messages: &[v1::StageRequest]) {
         let [first, ..] = messages else { return };
         let Ok(offer) = owners::offer(first.offer.as_ref(), SET, SetId(0), &layout()) else { return };
-        // As the service does.
+        // The service refuses such a copy as well.
         if first.base > Seq::MAX.0 {
             return;
         }
@@ -213,8 +213,8 @@ impl Node {
         self.carry_out(effects);
     }
 
-    /// The effects that a shell applies. A section is entered only under an ownership that the store committed for this
-    /// node.
+    /// Applies effects as a shell does, and checks that a section is entered only under an ownership that the store
+    /// committed for this node.
     fn carry_out(&mut self, effects: Effects) {
         for effect in effects {
             match effect {
@@ -245,7 +245,7 @@ impl Node {
         assert_eq!(served, owned, "the shell serves what the machine owns");
     }
 
-    /// Takes a number of every uid that is served: none is above the ceiling that is committed.
+    /// Takes a number of every uid that is served, and checks that none is above the committed ceiling.
     fn take_all(&self) {
         for (id, (epoch, section)) in &self.sections {
             for slot in (0..section.uids()).map(SlotIndex) {

@@ -1,4 +1,4 @@
-//! Values drawn from bytes: mostly values that fit the state, sometimes values at an edge, sometimes any.
+//! Values drawn from bytes: in most cases values that fit the state, sometimes values at an edge, sometimes any values.
 
 use arbitrary::{Result, Unstructured};
 
@@ -18,7 +18,7 @@ const EDGES: [u64; 12] = [
     u64::MAX,
 ];
 
-/// The bytes, as they are used up.
+/// The remaining bytes.
 pub(crate) struct Input<'a>(Unstructured<'a>);
 
 impl<'a> Input<'a> {
@@ -26,12 +26,12 @@ impl<'a> Input<'a> {
         Input(Unstructured::new(data))
     }
 
-    /// Whether nothing is left.
+    /// Returns whether no byte is left.
     pub(crate) fn is_over(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A number below `end`, 1 or above.
+    /// Returns a number below `end`, which is 1 or above.
     pub(crate) fn below(&mut self, end: u64) -> Result<u64> {
         self.0.int_in_range(0..=end - 1)
     }
@@ -40,7 +40,7 @@ impl<'a> Input<'a> {
         self.0.arbitrary()
     }
 
-    /// A number around one that fits, in more than half of all cases that one.
+    /// Returns a number around a number that fits, and in more than half of all cases the number that fits.
     pub(crate) fn around(&mut self, fits: u64) -> Result<u64> {
         Ok(match self.below(16)? {
             0..10 => fits,
@@ -52,13 +52,13 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// The same in 32 bits.
+    /// Returns a number around a number that fits, in 32 bits.
     pub(crate) fn around_small(&mut self, fits: u32) -> Result<u32> {
         let number = self.around(u64::from(fits))?;
         Ok(u32::try_from(number).unwrap_or(u32::MAX - (number >> 32) as u32))
     }
 
-    /// Up to `most` of something.
+    /// Returns up to `most` values.
     pub(crate) fn some<T>(&mut self, most: u64, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         (0..self.below(most + 1)?).map(|_| one(self)).collect()
     }

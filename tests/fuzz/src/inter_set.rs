@@ -1,11 +1,11 @@
-//! Arbitrary requests of a hostile set at two honest ones, in states that migrations, restores, quarantines and closing
-//! made; then the hostile set is restored, and everything has to complete.
+//! Arbitrary requests of a hostile set at two honest sets, in states that migrations, restores, quarantines and closing
+//! made. Then the hostile set is restored, and everything has to complete.
 //!
 //! The third set's certificate is in the wrong hands: its holder sends any request of `InterSetService` in the name of
-//! that set, confirms every request of the honest sets, and makes arbitrary statements. The service itself needs Raft:
-//! its steps around the state (the check of the sender, the confirmation, one command) are restated in `service`. A
-//! response of the hostile set to a fence, or with its final records, is not drawn: `docs/security.md` states what
-//! those can do.
+//! that set, confirms every request of the honest sets, and makes arbitrary statements. The service itself needs Raft,
+//! so its steps around the state (the check of the sender, the confirmation, one command) are restated in `service`. A
+//! response of the hostile set to a fence, or with its final records, is not drawn; `docs/security.md` states the
+//! effects of such responses.
 //!
 //! Checked are the sections that were never in the hostile set, nor on their way there: one residence, no epoch twice,
 //! no ceiling that falls, no owner that starts from the copy of another attempt. Each owner starts at its ceiling, so
@@ -26,7 +26,7 @@ use crate::input::Input;
 const SETS: usize = 3;
 /// The set whose certificate is in the wrong hands.
 const HOSTILE: usize = 2;
-/// Sections, as many in each set.
+/// Number of sections, which is the same in each set.
 const SECTIONS: u32 = 6;
 const CLUSTER: &str = "fuzz";
 
@@ -38,7 +38,7 @@ pub(crate) enum Bug {
     Unconfirmed,
     /// A request counts as that of the set that it names, under any certificate.
     AnySender,
-    /// Claims are merged whichever set made them.
+    /// Claims are merged from any set.
     AnyClaims,
     /// A return begins as if every section that departed had arrived. Planted without restores of the honest sets.
     ReturnNeverWaits,
@@ -52,7 +52,7 @@ pub(crate) struct World {
     /// Whether the third set's certificate is in the wrong hands.
     is_hostile: bool,
     bug: Option<Bug>,
-    /// The sets that began to close, also where a restore has undone it: others never believe that.
+    /// The sets that began to close, even if a restore has undone it, which other sets never believe.
     closed: BTreeSet<usize>,
     /// Whether an honest set was restored.
     is_restored: bool,
@@ -67,7 +67,7 @@ pub(crate) struct World {
     epochs: BTreeMap<(SectionId, Epoch), (usize, HandoverId)>,
     /// The attempts of departures, by the epoch that begins.
     attempts: BTreeMap<(SectionId, Epoch), HandoverId>,
-    /// How often each situation of interest was reached.
+    /// Number of times that each situation of interest was reached.
     pub(crate) reached: BTreeMap<&'static str, u64>,
 }
 
@@ -76,11 +76,11 @@ pub fn inter_set(data: &[u8]) {
     run(data, None);
 }
 
-/// As [`inter_set`], with a bug.
+/// Runs [`inter_set`] with a bug.
 pub(crate) fn run(data: &[u8], bug: Option<Bug>) -> World {
     let mut world = World::new(bug);
     let (before, rest) = data.split_at(data.len() / 3);
-    // Bytes that do not suffice end a step, and with it the phase.
+    // A step ends when its bytes do not suffice, and its phase ends with it.
     let mut input = Input::new(before);
     while !input.is_over() && world.honest_step(&mut input).is_ok() {}
     world.is_hostile = true;
@@ -156,7 +156,7 @@ impl World {
         self.drawn
     }
 
-    /// Applies a command to a set's state, and compares with the facts that no set knows.
+    /// Applies a command to a set's state, and compares the state with the facts that no set knows.
     fn apply(&mut self, set: usize, command: &Command) -> Answer {
         let before = self.sets[set].sections.clone();
         let answer = self.sets[set].apply(command);
@@ -206,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes without a pattern.
+    /// Returns bytes without a pattern.
     fn bytes(seed: u64) -> Vec<u8> {
         let mut rng = fastrand::Rng::with_seed(seed);
         (0..rng.usize(200..4_000)).map(|_| rng.u8(..)).collect()
@@ -216,7 +216,7 @@ mod tests {
     /// an arrival that the hostile set repeats with another copy.
     const FOUND: [u64; 2] = [17_974, 25_342];
 
-    /// The seeds of the test: `FUZZ_SEEDS=100000` runs more, `FUZZ_SEED=17` that seed.
+    /// Returns the seeds of the test: `FUZZ_SEEDS=100000` runs more, `FUZZ_SEED=17` that seed.
     fn seeds() -> Vec<u64> {
         let given = |name| requested(name).and_then(|number| number.parse().ok());
         match given("FUZZ_SEED") {

@@ -1,14 +1,14 @@
 //! Fuzz targets: code that must survive any bytes.
 //!
 //! Each function takes arbitrary bytes and may accept or refuse them, but never panics, hangs or allocates memory out
-//! of proportion. `cargo xtask fuzz` feeds it what libFuzzer finds under coverage; the tests feed it random bytes on
-//! every run. The readers of stored records and of Raft's messages are fuzzed as well, by the binaries `record` and
-//! `raft`: they are `seq_store::fuzzing`, which exists only in a build for the fuzzer.
+//! of proportion. `cargo xtask fuzz` feeds it the inputs that libFuzzer finds under coverage; the tests feed it random
+//! bytes on every run. The readers of stored records and of Raft's messages are fuzzed as well, by the binaries
+//! `record` and `raft`: they are `seq_store::fuzzing`, which exists only in a build for the fuzzer.
 //!
 //! `wire`, `messages`, `json` and `resp` decode. `apply`, `control` and `handover` continue from there: decoded
 //! messages reach the rules of `seq-core`, in states that earlier input made; `inter_set` has three sets, of which one
-//! is hostile. `tests/fuzz/corpus` holds an input or more for each target, from which a run begins; `cargo test` feeds
-//! them, too.
+//! is hostile. `tests/fuzz/corpus` holds at least one input for each target, from which a run begins; `cargo test`
+//! feeds them, too.
 
 mod apply;
 mod control;

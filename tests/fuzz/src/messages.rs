@@ -1,11 +1,11 @@
-//! Every message of `proto/`, and in JSON those of the JSON endpoint.
+//! Every message of `proto/`, and the messages of the JSON endpoint in JSON.
 
 use prost::Message;
 use seq_proto::v1;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Decodes the bytes as `M`. A decoded message is equal after it was encoded and decoded again.
+/// Decodes the bytes as `M`. A decoded message must be equal after it was encoded and decoded again.
 fn turn<M: Message + Default>(body: &[u8]) {
     if let Ok(message) = M::decode(body) {
         let written = message.encode_to_vec();
@@ -14,7 +14,7 @@ fn turn<M: Message + Default>(body: &[u8]) {
     }
 }
 
-/// The same in JSON.
+/// Decodes the bytes as `M` in JSON, with the same check.
 fn turn_json<M: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(body: &[u8]) {
     if let Ok(message) = serde_json::from_slice::<M>(body) {
         let written = serde_json::to_vec(&message).expect("a message can be written");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use seq_core::state::{Answer, Command, SectionRecord, SetDefinition, State};
 use seq_core::{Layout, Lineage, RouteVersion, SectionId, limits};
 
-/// The set of every state. Few sections, so that commands meet.
+/// The set of every state. It has few sections, so that commands meet.
 pub(crate) const SET: &str = "fuzz";
 const UIDS: u64 = 350;
 const SECTION_SIZE: u32 = 100;
@@ -18,13 +18,13 @@ pub(crate) struct Replica {
     pub(crate) applied: BTreeSet<&'static str>,
 }
 
-/// The layout of the set.
+/// Returns the layout of the set.
 pub(crate) fn layout() -> Layout {
     Layout::new(0..UIDS, SECTION_SIZE).expect("a layout")
 }
 
 impl Replica {
-    /// The state with the set defined and nothing else.
+    /// Creates a state with the set defined and nothing else.
     pub(crate) fn new() -> Replica {
         let mut replica = Replica { state: State::default(), applied: BTreeSet::new() };
         replica.apply(&Command::DefineSet(SetDefinition::only(SET, layout())));
@@ -43,7 +43,7 @@ impl Replica {
         answer
     }
 
-    /// The set continues from this state as from a backup.
+    /// Restores the set from this state as from a backup.
     pub(crate) fn restore(&mut self, lineage: Lineage) {
         let before = self.state.sections.clone();
         if self.state.restore(lineage).is_ok() {
@@ -54,7 +54,7 @@ impl Replica {
         }
     }
 
-    /// Epochs, ceilings, incarnations, counts and versions never fall, and records are never removed.
+    /// Checks that epochs, ceilings, incarnations, counts and versions never fall, and records are never removed.
     fn never_falls(&self, before: &State, command: &Command) {
         let after = &self.state;
         assert!(before.set.is_none() || before.set == after.set, "{command:?} changed the set");
@@ -73,7 +73,7 @@ impl Replica {
             let same = (old.owner, old.incarnation) == (new.owner, new.incarnation);
             assert!(same || new.epoch > old.epoch, "{command:?} gave section {id} away under the epoch of {old:?}");
         }
-        // A newer lineage continues as from a backup: without the nodes of the earlier one.
+        // A newer lineage continues as from a backup, without the nodes of the earlier lineage.
         let restored = after.lineage != before.lineage;
         assert!(!restored || matches!(command, Command::BeginLineage(_)), "{command:?} changed the lineage");
         let wrong = if restored { !after.nodes.is_empty() } else { after.nodes.len() < before.nodes.len() };
@@ -86,14 +86,14 @@ impl Replica {
         assert!(kept, "{command:?} freed a store's id");
     }
 
-    /// A section that departed is here again only under a higher epoch, and no record is removed.
+    /// Checks that a section that departed is here again only under a higher epoch, and no record is removed.
     fn never_leaves_twice(&self, section: SectionId, old: &SectionRecord, new: &SectionRecord, command: &Command) {
         let returned = old.resident().is_none() && new.resident().is_some();
         let kept = *new != SectionRecord::Never && (!returned || new.fence() > old.fence());
         assert!(kept, "{command:?} took section {section} from {old:?} to {new:?}");
     }
 
-    /// Every reader of a state can read this one.
+    /// Checks that every reader of a state can read this state.
     fn is_consistent(&self, command: &Command) {
         let State { sections, nodes, store_ids, route_version, .. } = &self.state;
         assert!(store_ids.is_sorted_by(|one, next| one < next), "{command:?} left {store_ids:?}");

@@ -5,8 +5,8 @@ use seq_gateway::resp::parse::{MAX_ARGS, MAX_BULK_BYTES, Malformed, Parser};
 /// A command's arguments.
 type Command = Vec<Vec<u8>>;
 
-/// Parses `data` as a client's bytes, at once and in pieces of the size in its first byte: the commands are the same,
-/// and none is beyond its limits.
+/// Parses `data` as a client's bytes, at once and in pieces of the size in its first byte. The commands must be the
+/// same, and none may exceed its limits.
 pub fn resp(data: &[u8]) {
     let Some((piece, input)) = data.split_first() else { return };
     let whole = commands(input, input.len().max(1));
@@ -16,7 +16,7 @@ pub fn resp(data: &[u8]) {
     }
 }
 
-/// The commands, and the error that ends them.
+/// Returns the commands, and the error that ends them.
 fn commands(input: &[u8], piece: usize) -> (Vec<Command>, Option<Malformed>) {
     let (mut parser, mut begin, mut end) = (Parser::default(), 0, piece.min(input.len()));
     let mut commands = Vec::new();

@@ -1,4 +1,4 @@
-//! The committed inputs, and how they are made: `cargo test` feeds each to its target.
+//! The committed inputs, and their construction: `cargo test` feeds each input to its target.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use seq_proto::v1;
 /// A target by name.
 type Target = (&'static str, fn(&[u8]));
 
-/// Every target that needs no build for the fuzzer.
+/// Every target that does not need a build for the fuzzer.
 const TARGETS: [Target; 8] = [
     ("apply", crate::apply),
     ("control", crate::control),
@@ -36,7 +36,7 @@ fn committed_inputs_pass() {
     }
 }
 
-/// Bytes without a pattern: structured targets make long runs of them.
+/// Returns bytes without a pattern: structured targets make long runs of them.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let next = |_| {
@@ -46,7 +46,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-/// Messages for the target `control`: a section is granted, raised, transferred, and offered.
+/// Returns messages for the target `control`: a section is granted, raised, transferred, and offered.
 fn calls() -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut push = |kind: u8, message: Vec<u8>| {

@@ -1,4 +1,4 @@
-//! Commands between sets, each drawn around the values in the state by then.
+//! Commands between sets, each drawn around the values in the current state.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use seq_core::{
 use crate::input::Input;
 use crate::replica::layout;
 
-/// Most rows of one command.
+/// Most rows of a command.
 const MAX_ROWS: u64 = 4;
 
-/// Other sets than the one of the state.
+/// Sets other than the set of the state.
 const OTHERS: [SetId; 2] = [SetId(1), SetId(2)];
 
-/// A command of another set, of its coordinator, or of this one's.
+/// Draws a command of another set, of its coordinator, or of this set's coordinator.
 pub(crate) fn command(input: &mut Input<'_>, state: &State) -> Result<Command> {
     Ok(match input.below(18)? {
         0 | 1 => Command::StartMigration(start(input, state)?),
@@ -58,13 +58,13 @@ pub(crate) fn command(input: &mut Input<'_>, state: &State) -> Result<Command> {
         16 => match input.below(4)? {
             0 | 1 => Command::Inherit(Inherit(page(input, state)?)),
             2 => Command::Forget(Forget { set: set(input, state)? }),
-            // Rarely: no node registers after it.
+            // Drawn rarely, because no node registers after it.
             _ if input.below(16)? == 0 => Command::ReportLoss(report(input, state)?),
             _ => Command::BeginLineage(BeginLineage {
                 lineage: Lineage(input.around(state.lineage.0.wrapping_add(1 << 32))?),
             }),
         },
-        // Rarely: it is for good, and no section comes any more.
+        // Drawn rarely, because it is permanent, and no section comes any more.
         _ if input.below(16)? == 0 => Command::Close(Close),
         _ if input.flag()? => {
             Command::EndQuarantine(EndQuarantine { lineage: Lineage(input.around(state.lineage.0)?) })
@@ -72,14 +72,14 @@ pub(crate) fn command(input: &mut Input<'_>, state: &State) -> Result<Command> {
         _ => {
             let claims = input.some(MAX_ROWS, |input| claim(input, state))?;
             let sets = input.some(MAX_ROWS, |input| facts(input, state))?;
-            // Of itself, if it is the only one.
+            // The facts are of the sender itself, if there is only one set.
             let from = sets.first().map(|facts| facts.id);
             Command::LearnDirectory(LearnDirectory { from, claims, sets })
         }
     })
 }
 
-/// A page of the records of another set, of those that are awaited, mostly.
+/// Draws a page of the records of another set, in most cases an awaited page.
 fn page(input: &mut Input<'_>, state: &State) -> Result<FenceResponse> {
     let record = |input: &mut Input<'_>| {
         let section = section(input)?;
@@ -139,7 +139,7 @@ fn set(input: &mut Input<'_>, state: &State) -> Result<SetId> {
     }
 }
 
-/// One that began here, mostly.
+/// Draws a migration, in most cases a migration that began here.
 fn migration(input: &mut Input<'_>, state: &State) -> Result<(MigrationId, Option<Migration>)> {
     let known = input.below(state.migrations.len().max(1) as u64)? as usize;
     match state.migrations.iter().nth(known) {
@@ -157,7 +157,7 @@ fn pace(input: &mut Input<'_>) -> Result<Pace> {
     Ok(Pace { rate, max_pause, paused: input.flag()? })
 }
 
-/// The epoch of a section, or so many after it.
+/// Returns the epoch of a section, or an epoch so much later.
 fn epoch(input: &mut Input<'_>, state: &State, section: SectionId, more: u64) -> Result<Epoch> {
     let fence = state.sections.get(section).map_or(Epoch(1), SectionRecord::fence);
     input.around(fence.0.saturating_add(more)).map(Epoch)
@@ -233,7 +233,7 @@ fn facts(input: &mut Input<'_>, state: &State) -> Result<SetFacts> {
         name: format!("other-{id}"),
         stores: vec!["other:1".to_owned()],
         allocs: vec![],
-        // Rarely: it is for good, and no section departs there any more.
+        // Drawn rarely, because it is permanent, and no section departs there any more.
         closing: if input.below(32)? == 0 { Closing::Closing } else { Closing::Open },
         ..SetFacts::default()
     })

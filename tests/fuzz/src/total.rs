@@ -40,7 +40,7 @@ fn every_command_is_generated() {
     panic!("generate {missing:?} in tests/fuzz/src/apply.rs or sets.rs");
 }
 
-/// A set of which one incarnation owns a section.
+/// Creates a set in which an incarnation owns a section.
 fn owned() -> Replica {
     let mut replica = Replica::new();
     for name in ["a1", "a2"] {
@@ -51,7 +51,7 @@ fn owned() -> Replica {
     replica
 }
 
-/// One such entry stopped every member of a store at every start.
+/// Such an entry stopped every member of a store at every start.
 #[test]
 fn a_transfer_of_the_last_epoch_is_refused() {
     for epoch in [2, u64::MAX - 1, u64::MAX].map(Epoch) {

@@ -5,7 +5,7 @@ use seq_core::route::{RouteTable, RouteUpdate};
 use seq_core::{Layout, NodeId};
 use seq_proto::{convert, owners, v1};
 
-/// Largest table that is built for one input. A set may have more sections; the memory for them would only slow the
+/// Largest table that is built for an input. A set may have more sections; the memory for them would only slow the
 /// fuzzer.
 const MAX_TABLE: u32 = 10_000;
 
@@ -57,14 +57,14 @@ pub fn wire(data: &[u8]) {
     }
 }
 
-/// A valid batch has one item for each uid.
+/// Checks that a valid batch has one item for each uid.
 fn items(request: &v1::NextManyRequest) {
     if let Ok(items) = convert::Items::new(&request.uids, &request.counts, &request.known_epochs) {
         assert_eq!(items.iter().count(), request.uids.len());
     }
 }
 
-/// A valid update is equal after encoding and decoding, and a table can adopt or refuse it.
+/// Checks that a valid update is equal after encoding and decoding, and that a table can adopt or refuse it.
 fn update(routes: &v1::Routes) {
     let Ok(update) = RouteUpdate::try_from(routes) else { return };
     let again = RouteUpdate::try_from(&v1::Routes::from(&update)).expect("what was accepted is accepted again");

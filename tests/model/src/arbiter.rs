@@ -1,4 +1,4 @@
-//! The arbiter beside the store's leader: it observes liveness counters, waits, and proposes changes of owner.
+//! The arbiter, which runs at the store's leader: it observes liveness counters, waits, and proposes changes of owner.
 //!
 //! It evaluates at any time, so its observations may be behind the log. That is harmless, because a Reassign carries
 //! them.
@@ -9,11 +9,11 @@ use crate::protocol::Protocol;
 use crate::world::{Message, Observed, SESSIONS, Session, StalledEvaluation, World};
 
 impl Protocol {
-    /// Whether an evaluation would observe something new.
+    /// Returns whether an evaluation would observe something new.
     pub(crate) fn can_evaluate(&self, world: &World, session: Session) -> bool {
         let observed = world.arbiter[session];
         let over = !world.is_current(&self.bounds, session);
-        // One thread evaluates: not while it is stalled inside of another evaluation.
+        // One thread evaluates, so it does not evaluate while it is stalled within another evaluation.
         world.stalled.is_none()
             && world.exists(session)
             && (observed.liveness != world.store.liveness[session] || observed.over != over)
@@ -26,14 +26,14 @@ impl Protocol {
         self.record_observation(world, session, liveness, over, self.bounds.wait());
     }
 
-    /// Whether the thread of the arbiter may stall inside of an evaluation.
+    /// Returns whether the arbiter's thread may stall within an evaluation.
     pub(crate) fn can_stall(&self, world: &World, session: Session) -> bool {
-        // With the bug it observes what is applied while it is stalled, so nothing new is needed yet.
+        // With the bug it observes entries that are applied while it is stalled, so nothing new is needed yet.
         let begins = self.bounds.has(Bug::ClockBeforeState) || self.can_evaluate(world, session);
         world.left.stalls > 0 && world.stalled.is_none() && world.exists(session) && begins
     }
 
-    /// The thread stalls between the state and the clock.
+    /// Stalls the thread between the state and the clock.
     pub(crate) fn begin_evaluation(&self, world: &mut World, session: Session) {
         world.left.stalls -= 1;
         let over = !world.is_current(&self.bounds, session);
@@ -45,7 +45,7 @@ impl Protocol {
         });
     }
 
-    /// The thread continues. Its observation is dated by the clock that it reads now; the bug read the clock when it
+    /// Continues the thread. Its observation is dated by the clock that it reads now; the bug read the clock when it
     /// stalled, and reads the state now.
     pub(crate) fn end_evaluation(&self, world: &mut World) {
         let StalledEvaluation { session, liveness, over, wait } = world.stalled.take().expect("it is stalled");
@@ -57,9 +57,9 @@ impl Protocol {
         self.record_observation(world, session, liveness, over, self.bounds.wait());
     }
 
-    /// Records the observation of a session. The wait for one that is newly observed to be over begins now as well: its
-    /// counter may have moved since the last observation. If it ended at the count that was observed last, the wait
-    /// continues; with the bug it always does.
+    /// Records the observation of a session. If the session is newly observed to be over, its wait also begins now,
+    /// because its counter may have moved since the last observation. If it ended at the count that was observed last,
+    /// the wait continues; with the bug it always continues.
     fn record_observation(&self, world: &mut World, session: Session, liveness: u8, over: bool, wait: i8) {
         let observed = world.arbiter[session];
         let ended_as_read = over && !observed.over && observed.liveness == liveness;
@@ -71,7 +71,7 @@ impl Protocol {
         world.arbiter[session] = Observed { liveness, wait, over };
     }
 
-    /// Whether the arbiter may propose a session as the owner.
+    /// Returns whether the arbiter may propose a session as the owner.
     pub(crate) fn can_propose(&self, world: &World, to: Session) -> bool {
         let owner = world.store.record.owner;
         let waited = |owner: Session| self.bounds.setting != Setting::Timed || world.arbiter[owner].wait == 0;
@@ -87,8 +87,8 @@ impl Protocol {
         world.network.push(Message::Reassign { expected: record.epoch, liveness, over, to });
     }
 
-    /// Another member of the store becomes leader; its arbiter starts empty. Proposals of the old one may still be
-    /// applied.
+    /// Makes another member of the store the leader; its arbiter starts empty. Proposals of the earlier leader may
+    /// still be applied.
     pub(crate) fn change_leader(&self, world: &mut World) {
         world.left.leaders -= 1;
         self.events.mark(Event::LeaderChanged);

@@ -6,7 +6,7 @@ use crate::world::{LEASE, SESSIONS, Session, WAIT};
 /// The bounds of a run and the setting of its world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// Which promises are at stake.
+    /// The promises that the run checks.
     pub(crate) setting: Setting,
     /// Calls of `Next`, one number each.
     pub(crate) takes: u8,
@@ -43,14 +43,14 @@ pub(crate) struct Bounds {
     pub(crate) slips: u8,
     /// Requests of a session without a lease for the routes of a peer.
     pub(crate) fetches: u8,
-    /// The node that registers a second session, while the first one may still run.
+    /// The node that registers a second session, while its first session may still run.
     pub(crate) reregistered: Option<Session>,
     /// The bug that is planted.
     pub(crate) bug: Option<Bug>,
 }
 
 impl Bounds {
-    /// Two sessions, one section that A owns under a ceiling of 2, and no event.
+    /// Returns bounds with two sessions, a section that A owns under a ceiling of 2, and no event.
     pub(crate) const fn quiet(setting: Setting) -> Bounds {
         Bounds {
             setting,
@@ -76,12 +76,12 @@ impl Bounds {
         }
     }
 
-    /// How long the arbiter waits.
+    /// Returns how long the arbiter waits.
     pub(crate) fn wait(&self) -> i8 {
         if self.has(Bug::WaitOfALease) { LEASE } else { WAIT }
     }
 
-    /// Whether the bug is planted.
+    /// Returns whether the bug is planted.
     pub(crate) fn has(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }

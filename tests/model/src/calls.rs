@@ -8,7 +8,7 @@ use crate::protocol::Protocol;
 use crate::world::{Call, HOPS, Kind, Op, Promise, Section, Session, TARGET, World};
 
 impl Protocol {
-    /// A call arrives and the node reads its clock for it.
+    /// Lets a call arrive; the node reads its clock for it.
     pub(crate) fn arrive(&self, world: &mut World, call: usize, at: Session) {
         let (op, floor, hops) = match world.calls[call] {
             Call::Unsent { op } => (op, world.history.floor, 0),
@@ -27,7 +27,7 @@ impl Protocol {
         world.calls[call] = Call::Arrived { op, floor, at, in_lease, age: 0, hops };
     }
 
-    /// Whether a call that has arrived can be admitted; otherwise it is pending.
+    /// Returns whether a call that has arrived can be admitted; otherwise it is pending.
     pub(crate) fn can_admit(&self, world: &World, call: usize) -> bool {
         let Call::Arrived { at, in_lease, .. } = world.calls[call] else { return false };
         match world.owned(at) {
@@ -36,7 +36,7 @@ impl Protocol {
         }
     }
 
-    /// The node checks its lease, then its table: it admits the call, or forwards it.
+    /// Checks the lease of the node, then its table: it admits the call, or forwards it.
     pub(crate) fn admit(&self, world: &mut World, call: usize) {
         let Call::Arrived { op, floor, at, hops, .. } = world.calls[call] else {
             unreachable!("only a call that has arrived is admitted")
@@ -46,7 +46,7 @@ impl Protocol {
             (Some(section), _) => Call::Admitted { op, floor, section, hops },
             // The caller retries, which is a new call.
             _ if self.bounds.setting != Setting::Calm => Call::Unsent { op },
-            // The limit is for one handover during a call: two of them may need a third hop.
+            // The limit is for one handover during a call: two handovers may need a third hop.
             (None, Some(to)) if to != at && (hops < HOPS || self.bounds.handovers > 1) => {
                 self.events.mark(if hops + 1 < HOPS { Event::Forwarded } else { Event::ForwardedToTheLimit });
                 Call::Forwarded { op, floor, to, hops: (hops + 1).min(HOPS) }
@@ -55,7 +55,7 @@ impl Protocol {
         };
     }
 
-    /// Whether an admitted call can move its slot; at the ceiling it waits for a raise.
+    /// Returns whether an admitted call can move its slot; at the ceiling it waits for a raise.
     pub(crate) fn can_take(&self, world: &World, call: usize) -> bool {
         let Call::Admitted { op, section, .. } = world.calls[call] else { return false };
         let section = &world.sections[section];
@@ -67,8 +67,8 @@ impl Protocol {
             }
     }
 
-    /// The compare-and-swap on the slot, or the load of a read; and the response. The slot of a read may be frozen: no
-    /// number allocated after the freeze was in a response before the read was sent.
+    /// Makes the compare-and-swap on the slot, or the load of a read, and responds. The slot of a read may be frozen,
+    /// because no number allocated after the freeze was in a response before the read was sent.
     pub(crate) fn take(&self, world: &mut World, call: usize) {
         let Call::Admitted { op, floor, section: index, hops } = world.calls[call] else {
             unreachable!("only an admitted call takes")
@@ -121,7 +121,8 @@ impl Protocol {
         number
     }
 
-    /// An advance is done when the slot stands at its target; one that is past it is refused.
+    /// Checks that an advance is done when the slot is at its target; if the slot is past its target, the advance is
+    /// refused.
     fn check_advance(&self, world: &mut World, index: usize, floor: u8) -> u8 {
         let uncovered = self.bounds.has(Bug::AdvanceUncovered) && TARGET > world.sections[index].ceiling;
         let section = &mut world.sections[index];
@@ -144,8 +145,8 @@ impl Protocol {
         TARGET
     }
 
-    /// A read value is never below the values in responses before the call was sent; an exact one was a last number
-    /// meanwhile.
+    /// Checks that a read value is never below the values in responses before the call was sent, and that an exact
+    /// value was a last number since then.
     fn check_read(&self, world: &mut World, section: Section, floor: u8) -> u8 {
         let value = section.cur;
         let is_number = value == 0 || world.history.was_last(value);

@@ -1,4 +1,4 @@
-//! Exploration of a model within its bounds, and what both models share: counted events, listed variants, traces.
+//! Exploration of a model within its bounds, and tools that all models share: counted events, listed variants, traces.
 //!
 //! A run in which nothing happens proves nothing, so each names the events that it must reach.
 
@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use stateright::{Checker, CheckerBuilder, HasDiscoveries, Model};
 
-/// The transitions after which a run is cut short, and fails: more would take memory that other tests need.
+/// Transitions after which a run is cut short, and fails, because more would take memory that other tests need.
 const MOST_TRANSITIONS: usize = 20_000_000;
-/// The same with large bounds.
+/// Transitions after which a run with large bounds is cut short.
 const MOST_TRANSITIONS_LARGE: usize = 300_000_000;
 
 /// An enum without fields, with the list of its variants.
@@ -36,10 +36,10 @@ pub(crate) use listed;
 
 /// A value of a finite list.
 pub(crate) trait Listed: Copy + Debug + PartialEq + Send + Sync + 'static {
-    /// All of them, in order.
+    /// All values, in order.
     const ALL: &'static [Self];
 
-    /// The place in that list.
+    /// Returns the place in that list.
     fn index(self) -> usize;
 }
 
@@ -51,22 +51,22 @@ pub(crate) struct Events<E> {
 }
 
 impl<E: Listed> Events<E> {
-    /// No event yet.
+    /// Returns the counts before any event.
     pub(crate) fn none() -> Events<E> {
         Events { counts: E::ALL.iter().map(|_| AtomicU64::new(0)).collect(), of: PhantomData }
     }
 
-    /// Counts one.
+    /// Counts an event.
     pub(crate) fn mark(&self, event: E) {
         self.counts[event.index()].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The count of an event.
+    /// Returns the count of an event.
     pub(crate) fn count(&self, event: E) -> u64 {
         self.counts[event.index()].load(Ordering::Relaxed)
     }
 
-    /// The events that occurred.
+    /// Returns the events that occurred.
     fn reached(&self) -> Vec<E> {
         E::ALL.iter().copied().filter(|event| self.count(*event) > 0).collect()
     }
@@ -80,10 +80,10 @@ pub(crate) trait Explorable:
     + Sized
     + 'static
 {
-    /// What is counted.
+    /// The type of the counted events.
     type Event: Listed;
 
-    /// The counts so far.
+    /// Returns the counts so far.
     fn events(&self) -> &Events<Self::Event>;
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Outcome<M: Explorable> {
     /// The events that occurred.
     pub(crate) reached: Vec<M::Event>,
     pub(crate) seconds: f64,
-    /// Whether it was cut short.
+    /// Whether the exploration was cut short.
     pub(crate) is_cut: bool,
     /// A broken promise, with the steps that lead there.
     pub(crate) broken: Option<(&'static str, Vec<M::Action>)>,
@@ -106,7 +106,7 @@ pub(crate) fn explore<M: Explorable>(model: M) -> Outcome<M> {
     outcome(checker(model).spawn_dfs().join(), start)
 }
 
-/// The same, breadth first, so that the counterexample is about as short as one can be.
+/// Explores breadth first, so that the counterexample is about as short as possible.
 pub(crate) fn shortest<M: Explorable>(model: M) -> Outcome<M> {
     let start = Instant::now();
     outcome(checker(model).spawn_bfs().join(), start)
@@ -131,7 +131,8 @@ fn outcome<M: Explorable>(checker: impl Checker<M>, start: Instant) -> Outcome<M
     }
 }
 
-/// The correct protocol holds in a run, and the run reaches the events that it is made for; or the reason.
+/// Checks that the correct protocol holds in a run, and that the run reaches the events that it is made for; returns
+/// the reason if not.
 pub(crate) fn holds<M: Explorable>(
     name: &str,
     outcome: Outcome<M>,

@@ -6,15 +6,15 @@
 //!
 //! # The world
 //!
-//! One section with one uid; two AllocSvrs and, in some runs, a second session of one of them beside its first; a store
-//! that is a linearizable register; an arbiter that evaluates it at any time. Sending and delivery of a message are two
-//! steps. Messages are lost (never delivered), reordered, and some are delivered twice. A participant without a step is
-//! paused, and for good, crashed; that can begin between any two steps. So there is no step for a crash: a session that
-//! registers anew finds the first one at any point of its work.
+//! One section with one uid; two AllocSvrs and, in some runs, a second session of one AllocSvr while its first still
+//! runs; a store that is a linearizable register; an arbiter that evaluates it at any time. Sending and delivery of a
+//! message are two steps. Messages are lost (never delivered), reordered, and some are delivered twice. A participant
+//! without a step is paused, and permanently, crashed; that can begin between any two steps. So there is no step for a
+//! crash: a session that registers anew finds the earlier session at any point of its work.
 //!
 //! A call is three steps: it arrives and the clock is read; lease and table are checked; the slot is moved and the
-//! response sent. Clocks tick together, but an owner's may fall one tick behind the arbiter's, the most that their
-//! rates may differ by in one wait: a lease is 2 ticks and the wait is 3.
+//! response sent. Clocks tick together, but an owner's clock may fall one tick behind the arbiter's, which is the most
+//! that their rates may differ by in one wait: a lease is 2 ticks and the wait is 3.
 //!
 //! # Three settings
 //!
@@ -26,9 +26,9 @@
 //!
 //! # Runs
 //!
-//! [`runs`] lists the runs and their bounds. Each must reach the events that it is made for, or it fails: a model in
-//! which nothing happens proves nothing. docs/safety.md has the table of states. `MODEL_DEPTH=large` widens most bounds
-//! by one.
+//! [`runs`] lists the runs and their bounds. Each must reach the events that it is made for, or it fails, because a
+//! model in which nothing happens proves nothing. docs/safety.md has the table of states. `MODEL_DEPTH=large` widens
+//! most bounds by one.
 //!
 //! [`bounds::Bug`] lists variations of the protocol. Each is planted in a small world, where it must be caught, and
 //! which must keep every promise without it. The test prints the number of steps to the broken promise, and with
@@ -42,19 +42,19 @@
 //!
 //! # Left out
 //!
-//! * Renewal numbers: the model's store accepts any renewal of a current session, the real one only the next or the
+//! * Renewal numbers: the model's store accepts any renewal of a current session, the real store only the next or the
 //!   last again. The epochs in calls: the model's owner serves a call with any epoch. Both allow more than the real
-//!   ones, so a promise that holds here holds there.
-//! * More than one section and uid. A lease belongs to a node, and the rules are the same for each section; the slots
-//!   of a section are frozen and copied one by one, like this one.
+//!   store and owner, so a promise that holds here holds there.
+//! * More than one section and uid. A lease belongs to a node, and the rules are the same for each section. The slots
+//!   of a section are frozen and copied one after another, each like the slot in the model.
 //! * The store's inside: elections, its log, its disk. It is linearizable, by Raft.
 //! * Counts above 1, deadlines, the bound on pending calls, placement (any session may be proposed), SIGTERM (a
 //!   handover or a release).
-//! * The three clocks of a node: the model's owner has one that never stops, and a bug lets it stop.
+//! * The three clocks of a node: the model's owner has a single clock that never stops, and a bug lets it stop.
 //! * Clocks of owners that run ahead of the arbiter's: their leases only end sooner.
 //! * A call whose clock was read outside of the lease waits one tick for a renewal, then its caller retries.
 //! * Peer routes of a session that is over: it does not respond here. They are as old as the session's last update,
-//!   which some earlier response of it carried as well.
+//!   which some earlier response of the session carried as well.
 
 mod arbiter;
 mod bounds;
@@ -88,7 +88,7 @@ fn protocol(bounds: &Bounds) -> Protocol {
     Protocol { bounds: bounds.clone(), events: Events::none() }
 }
 
-/// The correct protocol holds in every run, and each run reaches the events that it is made for.
+/// Checks that the correct protocol holds in every run, and that each run reaches the events that it is made for.
 fn hold(runs: &[Run]) {
     let result = |run: &Run| {
         let outcome = explore(protocol(&run.bounds));
@@ -130,7 +130,7 @@ fn every_planted_bug_is_caught() {
     assert!(missed.is_empty(), "the model misses {missed:?}");
 }
 
-/// Without the bug its world keeps every promise: the bug itself was caught.
+/// Without the bug its world keeps every promise, so the bug itself was caught.
 #[test]
 fn without_its_bug_each_world_keeps_the_promises() {
     let runs = [runs::timed(false), runs::handovers(false), runs::calm(false)];

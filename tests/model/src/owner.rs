@@ -9,7 +9,7 @@ use crate::world::{Call, Copied, HOLD, Kind, LEASE, Message, Record, Reply, SECO
 const OVER: u8 = u8::MAX;
 
 impl Protocol {
-    /// One tick of the arbiter's clock, and of every owner's but the one that stops.
+    /// Lets the arbiter's clock tick, and the clock of every owner except the owner whose clock stops.
     pub(crate) fn tick(&self, world: &mut World, still: Option<Session>) {
         let ticks = |session: Session| still != Some(session);
         for (session, node) in world.nodes.iter_mut().enumerate().filter(|(session, _)| ticks(*session)) {
@@ -32,7 +32,7 @@ impl Protocol {
             | Message::Response { session, sent, .. } = message
                 && ticks(*session)
             {
-                // Below that, it could not even serve a call that is pending now.
+                // With a lower value, the response could not even serve a call that is pending now.
                 *sent = (*sent - 1).max(-HOLD);
             }
         }
@@ -50,14 +50,14 @@ impl Protocol {
         self.send_renewal(world, session);
     }
 
-    /// The same, beyond the renewals that a session sends periodically.
+    /// Sends a renewal in addition to the renewals that a session sends periodically.
     pub(crate) fn send_renewal(&self, world: &mut World, session: Session) {
         let node = &world.nodes[session];
         let (version, released) = (node.known_version(), node.released);
         world.network.push(Message::Renew { session, sent: LEASE, version, released });
     }
 
-    /// Whether the owner should raise its ceiling: half a step is left, and no raise is in flight.
+    /// Returns whether the owner should raise its ceiling: half a step is left, and no raise is in flight.
     pub(crate) fn can_raise(&self, world: &World, session: Session) -> bool {
         let asks = |message: &Message| match message {
             Message::Raise { session: asker, .. } => *asker == session,
@@ -78,7 +78,7 @@ impl Protocol {
         world.network.push(Message::Raise { session, sent: LEASE, version, epoch, to });
     }
 
-    /// Raises fail for too long: the section leaves the table, and the next renewal releases it.
+    /// Drops the section from the table, because its raises fail for too long; the next renewal releases it.
     pub(crate) fn release(&self, world: &mut World, session: Session) {
         world.left.releases -= 1;
         let epoch = world.owned(session).expect("an owner gives up").epoch;
@@ -122,7 +122,7 @@ impl Protocol {
         }
     }
 
-    /// Extends the lease; it may now cover an earlier reading of the clock.
+    /// Extends the lease, which may now cover an earlier reading of the clock.
     fn extend(&self, world: &mut World, session: Session, sent: i8) {
         if self.bounds.setting != Setting::Timed {
             return;
@@ -164,7 +164,8 @@ impl Protocol {
         }
     }
 
-    /// Whether a session may request the routes of a peer: its lease is over, and it has routes that name the peer.
+    /// Returns whether a session may request the routes of a peer: its lease is over, and it has routes that name the
+    /// peer.
     pub(crate) fn can_fetch(&self, world: &World, session: Session, peer: Session) -> bool {
         let node = &world.nodes[session];
         let is_expired = match self.bounds.setting {
@@ -184,7 +185,7 @@ impl Protocol {
         world.network.push(Message::GetRoutes { from: session, to: peer });
     }
 
-    /// Responds with the routes of this session. One that is over does not respond.
+    /// Responds with the routes of this session. A session that is over does not respond.
     pub(crate) fn on_get_routes(&self, world: &mut World, from: Session, to: Session) {
         let node = &world.nodes[to];
         if node.version != OVER {
@@ -193,8 +194,8 @@ impl Protocol {
     }
 
     /// Applies the routes of a peer: a section with a newer epoch leaves the table. They grant nothing and extend no
-    /// lease, and the next request names version 0, so that a grant among them is in the response. Ignored during a
-    /// handover of the session's own, whose outcome is the store's to report.
+    /// lease, and the next request names version 0, so that a grant among them is in the response. They are ignored
+    /// during a handover of the session's own, whose outcome only the store may report.
     pub(crate) fn on_peer_routes(&self, world: &mut World, session: Session, epoch: u8, owner: Option<Session>) {
         if self.bounds.has(Bug::PeerRoutesExtendLease) {
             self.extend(world, session, LEASE);

@@ -3,14 +3,14 @@
 //! # The world
 //!
 //! One section with one uid, in one of three sets A, B and C. A set has a store (a linearizable register, as in `sets`)
-//! and one owner, which takes numbers below the committed ceiling. Stores are lost with all that was committed since
-//! their backup, and an operator restores them under a count. The owner of a lost store serves on for its lease: 1, 3
-//! and 2 ticks in A, B and C, all clocks alike. A set in quarantine asks each other set, which fences the older
-//! lineages first and refuses a count that is too low: a newer lineage begins by itself. A set that has sent its
-//! section away may close; the other sets inherit its record, and its processes stop.
+//! and one owner, which takes numbers below the committed ceiling. Stores are lost together with everything that was
+//! committed since their backup, and an operator restores them under a count. The owner of a lost store continues to
+//! serve for its lease: 1, 3 and 2 ticks in A, B and C, with equal clocks. A set in quarantine sends a request to each
+//! other set, which fences the older lineages first and refuses a count that is too low; then a newer lineage begins by
+//! itself. A set that has sent its section away may close; the other sets inherit its record, and its processes stop.
 //!
-//! What the model of two sets has is one step here: a departure, an arrival with its note, a fence with its response. A
-//! response that is lost, and a message that is late, are not in this model.
+//! Some sequences in the model of two sets are one step here: a departure, an arrival with its note, a fence with its
+//! response. A response that is lost, and a message that is late, are not in this model.
 //!
 //! # Promises
 //!
@@ -33,7 +33,7 @@ fn protocol(bounds: Bounds) -> Protocol {
 const NONE: Budget =
     Budget { sets: 2, serves: 2, migrations: 0, backups: [0; 3], restores: [0; 3], larger: 0, begins: 2, closes: 0 };
 
-/// The runs of the correct protocol, with the events that each must reach.
+/// Returns the runs of the correct protocol, with the events that each must reach.
 fn runs() -> Vec<(&'static str, Budget, &'static [Event])> {
     use Event::{BegunByItself, Closed, Ghost, Gone, Home, InResponse, Inherited, SentAgain, Voided, Waited};
     vec![
@@ -84,7 +84,7 @@ fn runs() -> Vec<(&'static str, Budget, &'static [Event])> {
     ]
 }
 
-/// The small world in which a bug is planted.
+/// Returns the small world in which a bug is planted.
 fn world_of(bug: Bug) -> Budget {
     match bug {
         Bug::NthOfBackup => Budget { backups: [1, 1, 0], restores: [2, 2, 0], ..NONE },

@@ -4,11 +4,11 @@ use crate::bounds::{Bounds, Bug, Setting};
 use crate::events::Event;
 use crate::world::{A, B};
 
-/// One exploration of the correct protocol.
+/// An exploration of the correct protocol.
 pub(crate) struct Run {
     pub(crate) name: &'static str,
     pub(crate) bounds: Bounds,
-    /// Without these the run would prove nothing.
+    /// Events without which the run would prove nothing.
     pub(crate) must_reach: &'static [Event],
 }
 
@@ -18,7 +18,7 @@ const CALM: Bounds = Bounds { misrouted: true, ..Bounds::quiet(Setting::Calm) };
 
 /// One taker and one reader, one renewal each, and a change of owner.
 const FAILOVER: Bounds = Bounds { takes: 1, reads: 1, renewals: [1, 1, 0], reassigns: 1, ..TIMED };
-/// The same between two sessions of one node.
+/// The same events between two sessions of a node.
 const REREGISTRATION: Bounds =
     Bounds { takes: 1, reads: 1, renewals: [1, 0, 1], reassigns: 1, reregistered: Some(A), ..TIMED };
 /// Two takers and a handover.
@@ -28,7 +28,7 @@ const REFUSED_HANDOVER: Bounds = Bounds { handovers: 1, renewals: [0, 0, 1], rer
 /// A handover and one back, with a taker and a reader.
 const RETURN: Bounds = Bounds { takes: 1, reads: 1, renewals: [0, 1, 0], handovers: 2, ..CALM };
 
-/// The runs under lease and clock.
+/// Returns the runs under lease and clock.
 pub(crate) fn timed(large: bool) -> Vec<Run> {
     use Event::{
         ExactRead, ExtendedForHeldCall, Failover, LeaseOver, NumberAfterTakeover, OldUpdateIgnored, RaiseRefused,
@@ -101,8 +101,8 @@ pub(crate) fn timed(large: bool) -> Vec<Run> {
     ]
 }
 
-/// A session without a lease fetches the routes of a peer: a former owner, and an owner that has not received its
-/// grant.
+/// Returns a run in which a session without a lease fetches the routes of a peer: a former owner, and an owner that has
+/// not received its grant.
 fn peer_routes(more: u8) -> Run {
     Run {
         name: "peer routes without a lease",
@@ -117,7 +117,7 @@ fn peer_routes(more: u8) -> Run {
     }
 }
 
-/// A uid that is raised by name, under a lease.
+/// Returns a run with a uid that is raised by an advance, under a lease.
 fn advance(more: u8) -> Run {
     Run {
         name: "an advance",
@@ -132,7 +132,7 @@ fn advance(more: u8) -> Run {
     }
 }
 
-/// The runs of handovers.
+/// Returns the runs of handovers.
 pub(crate) fn handovers(large: bool) -> Vec<Run> {
     use Event::{
         Failover, ForgedActivate, FrozenSlotMet, Granted, LateActivateIgnored, NumberAfterHandover,
@@ -190,7 +190,7 @@ pub(crate) fn handovers(large: bool) -> Vec<Run> {
     .collect()
 }
 
-/// Handovers beside another handover, routes from peers, or a second session of one side.
+/// Returns runs of handovers during another handover, with routes from peers, or with a second session of one side.
 fn entangled_handovers(more: u8) -> Vec<Run> {
     use Event::{Failover, Granted, NumberAfterHandover, RenewedAtActivate, StaleCopySkipped, Thawed, TransferRefused};
     vec![
@@ -253,7 +253,7 @@ fn entangled_handovers(more: u8) -> Vec<Run> {
     ]
 }
 
-/// The runs without faults, in which a handover must be invisible to callers.
+/// Returns the runs without faults, in which a handover must be invisible to callers.
 pub(crate) fn calm(large: bool) -> Vec<Run> {
     use Event::{
         EarlyCallHeld, Forwarded, ForwardedToTheLimit, FrozenSlotMet, Granted, LateActivateIgnored,
@@ -296,7 +296,7 @@ pub(crate) fn calm(large: bool) -> Vec<Run> {
     ]
 }
 
-/// The small world in which a bug is planted.
+/// Returns the small world in which a bug is planted.
 pub(crate) fn world_of(bug: Bug) -> Bounds {
     match bug {
         Bug::ExpiryFromResponse | Bug::LivenessNotCompared | Bug::LeaseBeforeUpdate | Bug::LostSectionKept => FAILOVER,

@@ -5,10 +5,10 @@
 //! One section with one uid, resident in the set S; another set T. Each set has a store that is a linearizable register
 //! with the section's record (never here, resident, departed, quarantined), a fence (the highest epoch it has
 //! recorded), a lineage (the count of its restores), the oldest lineage of the other set that it accepts, and a
-//! directory; and one AllocSvr with its later sessions, whose processes run beside each other. Calls, readings, and a
-//! client with a directory. Sending and delivery of a message are two steps; messages are lost, reordered, repeated by
-//! their sender until it has the response, and some are delivered twice. A participant may pause between any two steps,
-//! and for good.
+//! directory. Each set has one AllocSvr with its later sessions, whose processes run at the same time. There are calls,
+//! readings, and a client with a directory. Sending and delivery of a message are two steps; messages are lost,
+//! reordered, repeated by their sender until it has the response, and some are delivered twice. A participant may pause
+//! between any two steps, even permanently.
 //!
 //! A migration: the store plans it, the owner copies the frozen section to a session of the other set, its store
 //! commits the tombstone under the next epoch, and the other store commits the arrival. A section whose owner is silent
@@ -19,28 +19,29 @@
 //!
 //! * **Calm**: no message is lost, no session ends, and calls are routed by directories. A migration leaves no gap,
 //!   every call gets a response, and all other promises hold.
-//! * **Ordered**: a lease is a flag, which ends before its section gets another owner without a handover: that stands
-//!   for clocks and waits, which the model of one set has. All promises to callers but those of a calm world.
+//! * **Ordered**: a lease is a flag, which ends before its section gets another owner without a handover. The flag
+//!   replaces clocks and waits, which the model of one set has. All promises to callers hold, except the promises of a
+//!   calm world.
 //! * **Clockless**: no session ever stops, owners are replaced at any time. The promises that assume no clock.
 //!
-//! A call reaches an owner in one step, wherever it serves: no call is sent later than that, so its floor is the
-//! highest that it could have. In a calm world it is routed, which is one step for each hop.
+//! A call reaches an owner in one step, at any set where the owner serves: no call is sent later than that, so its
+//! floor is the highest that it could have. In a calm world it is routed, which is one step for each hop.
 //!
 //! # Promises
 //!
-//! Those to callers and clients: no number twice, order, no number above the ceiling, truthful reads, no gap and no
+//! Promises to callers and clients: no number twice, order, no number above the ceiling, truthful reads, no gap and no
 //! unanswered call (calm), no circle, a directory that never falls, and a section that is never lost: some record
-//! always leads to its next residence. And what the records of stores promise each other: one residence, one home of an
-//! epoch, claims that lead somewhere.
+//! always leads to its next residence. The records of stores promise each other: one residence, one home of an epoch,
+//! claims that lead somewhere.
 //!
 //! # Left out
 //!
-//! * What the model of one set has: clocks, renewals, liveness counters, handovers inside of a set, the race of a call
+//! * Parts of the model of one set: clocks, renewals, liveness counters, handovers inside of a set, the race of a call
 //!   with the freeze of its slot.
-//! * More than two sets, and closing one. A fence is between two lineages, so each pair of sets is like this one; the
-//!   response to a Fence is taken only when every set has responded.
-//! * More than one section: they share nothing but the fence of lineages, which is per set.
-//! * Two backups of one store: the same one is restored again. Margins count from the lineage of a ceiling.
+//! * More than two sets, and closing a set. A fence is between two lineages, so each pair of sets is like these two;
+//!   the response to a Fence is taken only when every set has responded.
+//! * More than one section: sections share nothing but the fence of lineages, which is per set.
+//! * Two backups of one store: the same backup is restored again. Margins count from the lineage of a ceiling.
 //! * The response of the other set about its capacity, before the handover begins: it is advice. A handover to a
 //!   session that is gone by then is in the model.
 
@@ -72,7 +73,7 @@ fn explored(bounds: Bounds) -> Outcome<Protocol> {
     explore(protocol(bounds, false))
 }
 
-/// The correct protocol holds in every run, and each run reaches the events that it is made for.
+/// Checks that the correct protocol holds in every run, and that each run reaches the events that it is made for.
 fn hold(runs: &[Run]) {
     let result =
         |run: &Run| holds(run.name, explored(run.bounds), run.must_reach, || shortest(protocol(run.bounds, false)));
@@ -99,7 +100,7 @@ fn restores_keep_the_promises() {
     hold(&runs::restores(is_large()));
 }
 
-/// The first sign of a bug may be in the records of the stores; what callers and clients notice follows.
+/// The records of the stores may show the first sign of a bug; callers and clients notice it later.
 #[test]
 fn every_planted_bug_of_sets_is_caught() {
     let mut missed = Vec::new();
@@ -125,7 +126,7 @@ fn summary(outcome: &Outcome<Protocol>) -> String {
     }
 }
 
-/// Without the bug its world keeps every promise: the bug itself was caught.
+/// Without the bug its world keeps every promise, so the bug itself was caught.
 #[test]
 fn without_its_bug_each_world_of_sets_keeps_the_promises() {
     let mut seen: Vec<Bounds> = Vec::new();

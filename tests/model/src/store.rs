@@ -44,7 +44,7 @@ impl Protocol {
         }
     }
 
-    /// Moves the liveness counter of a session, if it is the current one of its node.
+    /// Moves the liveness counter of a session, if it is the current session of its node.
     fn count_liveness(&self, world: &mut World, session: Session) -> bool {
         let current = world.is_current(&self.bounds, session);
         if current {
@@ -108,7 +108,7 @@ impl Protocol {
         };
         let current = world.is_current(&self.bounds, owner);
         let counted_since = world.store.liveness[owner] != liveness;
-        // The session ended after the evaluation: its counter may have moved in between.
+        // The session ended after the evaluation, so its counter may have moved in between.
         let ended_since = !current && !over;
         let compared = match self.bounds.bug {
             Some(Bug::LivenessNotCompared) => false,

@@ -5,23 +5,23 @@
 
 use crate::bounds::{Bounds, Bug, Setting};
 
-/// How long a response grants, in ticks of the owner's clock: the L - m of the contract.
+/// Time that a response grants, in ticks of the owner's clock: the L - m of the contract.
 pub(crate) const LEASE: i8 = 2;
-/// How much an owner's clock may fall behind the arbiter's.
+/// Ticks that an owner's clock may fall behind the arbiter's.
 pub(crate) const SKEW: i8 = 1;
-/// How long a liveness counter is unchanged before the arbiter proposes: the W of the contract.
+/// Time for which a liveness counter is unchanged before the arbiter proposes: the W of the contract.
 pub(crate) const WAIT: i8 = LEASE + SKEW;
-/// How far a ceiling is raised.
+/// Distance by which a ceiling is raised.
 pub(crate) const STEP: u8 = 2;
-/// How long a call whose clock was read outside of the lease waits for a renewal.
+/// Time for which a call whose clock was read outside of the lease waits for a renewal.
 pub(crate) const HOLD: i8 = 1;
-/// The attempt of a forged message: one that no owner counts to.
+/// The attempt of a forged message, to which no owner counts.
 pub(crate) const FORGED: u8 = u8::MAX;
 /// Most nodes that a call is forwarded to.
 pub(crate) const HOPS: u8 = 2;
 
-/// One session of one AllocSvr. One that takes no step any more has crashed, is paused or is cut off: no other can
-/// distinguish.
+/// A session of an AllocSvr. If it takes no step any more, it has crashed, is paused or is cut off: no other
+/// participant can distinguish these.
 pub(crate) type Session = usize;
 /// The first owner.
 pub(crate) const A: Session = 0;
@@ -29,7 +29,7 @@ pub(crate) const A: Session = 0;
 pub(crate) const B: Session = 1;
 /// The second session of the node [`Bounds::reregistered`].
 pub(crate) const SECOND: Session = 2;
-/// All of them.
+/// Number of sessions.
 pub(crate) const SESSIONS: usize = 3;
 
 /// The stored record of the section.
@@ -48,9 +48,9 @@ pub(crate) struct Store {
     pub(crate) record: Record,
     /// The liveness counter of each session.
     pub(crate) liveness: [u8; SESSIONS],
-    /// Whether the second session has registered, which ends the first one of that node.
+    /// Whether the second session has registered, which ends the first session of that node.
     pub(crate) reregistered: bool,
-    /// The record in the memory of a leader that was deposed since; only with that bug.
+    /// The record in the memory of a leader that was deposed since; used only with that bug.
     pub(crate) deposed: Option<Record>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Store {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Observed {
     pub(crate) liveness: u8,
-    /// What is left of the wait.
+    /// Ticks left of the wait.
     pub(crate) wait: i8,
     /// Whether the session is over.
     pub(crate) over: bool,
@@ -75,12 +75,12 @@ pub(crate) struct StalledEvaluation {
     pub(crate) wait: i8,
 }
 
-/// The object with the slots of a section. An admitted call keeps it, also when it has left the table.
+/// The object with the slots of a section. An admitted call keeps it, even after it has left the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Section {
     pub(crate) session: Session,
     pub(crate) epoch: u8,
-    /// The one uid's slot.
+    /// The slot of the only uid.
     pub(crate) cur: u8,
     pub(crate) kind: Kind,
     pub(crate) frozen: bool,
@@ -112,7 +112,7 @@ pub(crate) enum Phase {
 pub(crate) struct Copied {
     /// The epoch that begins with it.
     pub(crate) epoch: u8,
-    /// The attempt it belongs to.
+    /// The attempt that the copy belongs to.
     pub(crate) handover_id: u8,
     pub(crate) cur: u8,
     pub(crate) kind: Kind,
@@ -125,14 +125,14 @@ pub(crate) enum Kind {
     Bound,
     /// The target of an advance, allocated to no call since.
     Target,
-    /// The last number, or 0 where there is none.
+    /// The last number, or 0 if there is none.
     Number,
 }
 
-/// One session of an AllocSvr.
+/// A session of an AllocSvr.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct AllocSvr {
-    /// What is left of its lease, on its own clock.
+    /// Ticks left of its lease, on its own clock.
     pub(crate) lease: i8,
     /// Whether its clock has fallen behind.
     pub(crate) slipped: bool,
@@ -152,17 +152,17 @@ pub(crate) struct AllocSvr {
     /// The epoch whose early calls it queues.
     pub(crate) prepared: u8,
     pub(crate) staged: Option<Copied>,
-    /// Whether the clock that was read ahead of the calls was in the lease; only with that bug.
+    /// Whether the clock that was read ahead of the calls was in the lease; used only with that bug.
     pub(crate) cached: bool,
-    /// An update that is not adopted yet; only with that bug.
+    /// An update that is not adopted yet; used only with that bug.
     pub(crate) pending_update: Option<Record>,
 }
 
-/// The reply to a request itself, beside the ownership update.
+/// The reply to a request itself, next to the ownership update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Reply {
     Renewal,
-    /// The committed ceiling, or none where the raise was refused.
+    /// The committed ceiling, or none if the raise was refused.
     Raise {
         epoch: u8,
         ceiling: Option<u8>,
@@ -175,7 +175,7 @@ pub(crate) enum Reply {
     },
 }
 
-/// A message. One that is never delivered is lost; they are delivered in any order.
+/// A message. A message that is never delivered is lost; messages are delivered in any order.
 ///
 /// `sent` are the ticks left of the lease that the response grants: LEASE from before the request was sent.
 /// `version` is the route version in the request.
@@ -254,12 +254,12 @@ pub(crate) enum Message {
 }
 
 impl AllocSvr {
-    /// The version that a request to the store names.
+    /// Returns the version that a request to the store names.
     pub(crate) fn known_version(&self) -> u8 {
         if self.ungranted { 0 } else { self.version }
     }
 
-    /// Whether a record of the store is newer than the session's route, or the grant that the route lacks.
+    /// Returns whether a record of the store is newer than the session's route, or is the grant that the route lacks.
     pub(crate) fn is_update(&self, record: Record) -> bool {
         record.epoch > self.version || (self.ungranted && record.epoch == self.version)
     }
@@ -268,10 +268,11 @@ impl AllocSvr {
 /// The number that an advance names: the ceiling that most runs start with, so that it is met, passed and skipped.
 pub(crate) const TARGET: u8 = 2;
 
-/// A call for the one uid.
+/// A call for the only uid.
 ///
 /// Its response is sent in the step that moves or reads the slot, and the call itself in the step in which a node reads
-/// its clock for it: that is the hardest case, because an earlier call or a later response only overlaps with more.
+/// its clock for it. That is the hardest case, because an earlier call or a later response only overlaps with more
+/// steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Call {
     Unsent {
@@ -321,7 +322,7 @@ pub(crate) enum Promise {
 pub(crate) enum Op {
     /// The next number.
     Take,
-    /// The last one.
+    /// The last number.
     Read,
     /// Raises the counter to [`TARGET`].
     Advance,
@@ -343,17 +344,17 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// The last number, or 0.
+    /// Returns the last number, or 0.
     pub(crate) fn last(&self) -> u8 {
         (u16::BITS - self.given.leading_zeros()) as u8
     }
 
-    /// Whether the number was allocated.
+    /// Returns whether the number was allocated.
     pub(crate) fn was_given(&self, number: u8) -> bool {
         number > 0 && self.given & (1 << (number - 1)) != 0
     }
 
-    /// Whether an exact read may return it: it was allocated, or the counter was raised to it.
+    /// Returns whether an exact read may return the number: it was allocated, or the counter was raised to it.
     pub(crate) fn was_last(&self, number: u8) -> bool {
         self.was_given(number) || (self.advanced && number == TARGET)
     }
@@ -390,7 +391,7 @@ pub(crate) struct Left {
 }
 
 impl World {
-    /// A owns the section and has allocated nothing; A and B have just renewed.
+    /// Creates a world in which A owns the section and has allocated nothing; A and B have just renewed.
     pub(crate) fn start(bounds: &Bounds) -> World {
         let record = Record { epoch: 1, owner: Some(A), max_seq: bounds.max_seq, handover_id: 0 };
         let node = AllocSvr { lease: LEASE, version: 1, route: Some(A), cached: true, ..AllocSvr::default() };
@@ -432,17 +433,17 @@ impl World {
         }
     }
 
-    /// Whether a session has begun.
+    /// Returns whether a session has begun.
     pub(crate) fn exists(&self, session: Session) -> bool {
         session != SECOND || self.store.reregistered
     }
 
-    /// Whether a session is the current one of its node in the store.
+    /// Returns whether a session is the current session of its node in the store.
     pub(crate) fn is_current(&self, bounds: &Bounds, session: Session) -> bool {
         self.exists(session) && !(self.store.reregistered && bounds.reregistered == Some(session))
     }
 
-    /// The section in a node's table.
+    /// Returns the section in a node's table.
     pub(crate) fn owned(&self, session: Session) -> Option<&Section> {
         self.nodes[session].table.map(|index| &self.sections[index])
     }
@@ -460,7 +461,7 @@ impl World {
         }
     }
 
-    /// Whether a promise was kept, as far as this run of steps went.
+    /// Returns whether a promise was kept, as far as this run of steps went.
     pub(crate) fn keeps(&self, promise: Promise) -> bool {
         self.history.broken != Some(promise)
     }
@@ -474,7 +475,7 @@ impl World {
         // Calls have no names.
         self.calls.sort_unstable();
         for node in &mut self.nodes {
-            // A copy for an epoch that has begun is of no use, but to a late Activate.
+            // A copy for an epoch that has begun is used only by a late Activate.
             let of_ungranted = |copy: &Copied| node.ungranted && copy.epoch == node.version;
             node.staged = node
                 .staged
@@ -495,7 +496,7 @@ impl World {
         }
     }
 
-    /// A message that would change nothing, now or later, counts as lost.
+    /// Drops messages that would change nothing, now or later, as if they were lost.
     fn drop_ineffective_messages(&mut self, bounds: &Bounds) {
         let (epoch, nodes) = (self.store.record.epoch, &self.nodes);
         self.network.retain(|message| match *message {
@@ -534,7 +535,8 @@ impl World {
         self.sections = kept.iter().map(|index| self.sections[*index]).collect();
     }
 
-    /// Only whether a count is still the current one matters: it is 1 then, and 0 otherwise.
+    /// Renumbers liveness counters, because it only matters whether a count is still the current count: it becomes 1
+    /// then, and 0 otherwise.
     fn renumber_liveness(&mut self) {
         for (observed, liveness) in self.arbiter.iter_mut().zip(self.store.liveness) {
             observed.liveness = u8::from(observed.liveness == liveness);

@@ -389,7 +389,7 @@ impl Owner {
         effects.push(TableEffect::Thaw { section: handover.section, epoch: handover.epoch }.into());
     }
 
-    /// As a target: expects a section, and therefore holds early calls for it.
+    /// Expects a section, as its target, and therefore holds early calls for it.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -399,7 +399,7 @@ impl Owner {
         Ok(())
     }
 
-    /// As a target: keeps the copy until the handover is committed.
+    /// Keeps the copy, as the section's target, until the handover is committed.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -413,8 +413,8 @@ impl Owner {
         Ok(())
     }
 
-    /// As a target: renews, because a peer reports that the handover is committed. The grant in the response starts the
-    /// ownership; the peer's report does not.
+    /// Renews, as the section's target, because a peer reports that the handover is committed. The grant in the
+    /// response starts the ownership; the peer's report does not.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -426,20 +426,20 @@ impl Owner {
         Ok(())
     }
 
-    /// As a target: returns whether the offered ownership has begun here, or cannot begin any more.
+    /// Returns whether the ownership that was offered to this node has begun here, or cannot begin any more.
     #[must_use]
     pub fn is_settled(&self, offer: &HandoverOffer) -> bool {
         matches!(self.check_epoch(offer), Err(OfferRefusal::Past { .. } | OfferRefusal::OtherIncarnation { .. }))
     }
 
-    /// As a target: returns whether a section may be on its way here.
+    /// Returns whether a section may be on its way to this node.
     #[must_use]
     pub fn expects(&self, section: SectionId) -> bool {
         let offered = self.incoming.expected.iter().any(|expected| expected.section == section);
         offered || self.releases.is_arriving(section)
     }
 
-    /// As a target: checks whether an offer may be taken, before its copy is received.
+    /// Checks whether this node may take an offer, before its copy is received.
     ///
     /// # Errors
     /// [`OfferRefusal`].

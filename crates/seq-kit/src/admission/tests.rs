@@ -35,7 +35,7 @@ fn clients_get_the_files_that_the_node_does_not_need_itself() {
     assert!(error.to_string().contains("LimitNOFILE"), "{error}");
 }
 
-/// A permit of a connection whose handshake proves a role, or that needs none.
+/// Requests a permit for a connection whose handshake proves a role, or that needs none.
 fn admit(admission: &Admission, role: Option<Role>, address: &str) -> Option<Permit> {
     let of_set = if matches!(role, Some(Role::Store | Role::Alloc)) { "im-a/" } else { "" };
     let identity = role.map(|role| Identity::in_cluster("c", &format!("{}/{of_set}n", role.name())).unwrap());

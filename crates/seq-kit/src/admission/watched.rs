@@ -1,4 +1,4 @@
-//! Timeouts of a connection that was admitted, and the limits that its handshake decides about.
+//! Timeouts of an admitted connection, and the limits that are checked after its handshake.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -15,9 +15,9 @@ use crate::connection::{Connection, Peer};
 /// A connection that ends when its peer exceeds a timeout.
 pub struct Watched {
     connection: Connection,
-    /// Runs until the first response.
+    /// Timer that runs until the first response.
     opening: Option<Pin<Box<Sleep>>>,
-    /// Runs while a write is blocked.
+    /// Timer that runs while a write is blocked.
     stalled: Option<Pin<Box<Sleep>>>,
     permit: Permit,
 }
@@ -33,7 +33,7 @@ impl Admission {
 }
 
 impl Watched {
-    /// Completes the handshake, and ends the connection where that shows that it is above a limit.
+    /// Completes the handshake, and ends the connection if the handshake shows that it exceeds a limit.
     #[inline]
     fn poll_admitted(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.permit.is_settled() { Poll::Ready(Ok(())) } else { self.poll_settled(cx) }

@@ -1,4 +1,4 @@
-//! Texts of real systems.
+//! Tests with texts of real systems.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// The limit, where these files of groups exist.
+/// Returns the limit if these files of groups exist.
 fn limit(groups: &str, mounts: &str, files: &[(&str, &str)]) -> Option<(u64, String)> {
     let files: BTreeMap<&str, &str> = files.iter().copied().collect();
     let read = |path: &Path| files.get(path.to_str().unwrap()).map(|text| (*text).to_owned());
@@ -63,7 +63,7 @@ fn a_host_of_version_1_has_version_2_beside_it() {
 #[test]
 fn nothing_is_read_where_no_hierarchy_is_visible() {
     assert_eq!(limit("0::/\n", "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n", &[]), None);
-    // A process that was moved out of what its container sees.
+    // The process was moved out of the groups that its container sees.
     assert_eq!(limit("0::/../other\n", UNIFIED, &[("/sys/fs/cgroup/memory.max", "1\n")]), None);
     assert_eq!(limit("4:memory:/a\n", "1 2 0:3 /b /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory", &[]), None);
     assert_eq!(limit("", "", &[]), None);

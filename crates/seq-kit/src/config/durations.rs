@@ -7,7 +7,7 @@ pub mod ms {
     use serde::{Deserialize, Deserializer, Serializer};
 
     /// # Errors
-    /// Those of the serialiser.
+    /// An error of the serialiser.
     pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
     }
@@ -26,7 +26,7 @@ pub mod optional_s {
     use serde::{Deserialize, Deserializer, Serializer};
 
     /// # Errors
-    /// Those of the serialiser.
+    /// An error of the serialiser.
     pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(duration.map_or(0, |duration| duration.as_secs()))
     }

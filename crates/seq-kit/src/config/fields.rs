@@ -1,5 +1,5 @@
-//! TOML that is read key by key: each flaw is kept, and reading goes on, so that a file is not corrected one error at
-//! a time.
+//! Reads TOML key by key: each flaw is kept, and reading continues, so that a file is not corrected one error at a
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,16 +20,16 @@ pub struct Flaw {
     pub what: String,
 }
 
-/// The flaws of a text, and where its keys are.
+/// The flaws of a text, and the lines of its keys.
 #[derive(Debug, Default)]
 pub struct Reader {
     /// Offset of each line's end.
     line_ends: Vec<usize>,
     flaws: Vec<Flaw>,
-    /// Keys without a value: a missing one, or one of the wrong type.
+    /// Keys without a value: the value is missing, or has the wrong type.
     failed: BTreeSet<String>,
     lines: BTreeMap<String, usize>,
-    /// Lines that are not TOML; keys that are read from them are guesses.
+    /// Lines that are not TOML. Keys that are read from them are guesses.
     broken: BTreeSet<usize>,
 }
 
@@ -51,26 +51,26 @@ impl Reader {
         (reader, Fields::new(String::new(), 1, table.into_inner()))
     }
 
-    /// Whether some lines are not TOML, so that keys may be missing for that reason.
+    /// Returns whether some lines are not TOML, so that keys may be missing for that reason.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         !self.broken.is_empty()
     }
 
-    /// Whether a key has no value although it should.
+    /// Returns whether a key has no value although it should have a value.
     #[must_use]
     pub fn has_failed(&self, key: &str) -> bool {
         self.failed.contains(key)
     }
 
-    /// Adds a flaw of a key: it is at its line, or at that of the nearest table around it.
+    /// Adds a flaw of a key, at the line of the key or of the nearest table around it.
     pub fn add(&mut self, key: &str, reason: &str) {
         self.failed.insert(key.to_owned());
         let line = self.line(key).unwrap_or(1);
         self.push(line, key, format!("{key}: {reason}"));
     }
 
-    /// Marks a key as one without a value, for a reason that another flaw states.
+    /// Marks a key as a key without a value, for a reason that another flaw states.
     pub fn fail(&mut self, key: String) {
         self.failed.insert(key);
     }
@@ -117,9 +117,9 @@ pub struct Fields<'t> {
     path: String,
     line: usize,
     table: DeTable<'t>,
-    /// The keys that were asked for.
+    /// The keys that were requested.
     known: Vec<&'static str>,
-    /// Whether there is another value in its place, which is a flaw.
+    /// Whether the text has another value in place of the table, which is a flaw.
     is_hole: bool,
 }
 
@@ -141,13 +141,13 @@ impl<'t> Fields<'t> {
         T::deserialize(ValueDeserializer::from(value)).map_err(|error| self.fail(name, offset, &error, reader)).ok()
     }
 
-    /// Reads a key that must be there.
+    /// Reads a key that must be present.
     pub fn required<T: DeserializeOwned>(&mut self, name: &'static str, reader: &mut Reader) -> Option<T> {
         let value = self.optional(name, reader);
         let key = self.key(name);
         if value.is_none() && !reader.has_failed(&key) {
             reader.fail(key.clone());
-            // It may be on a line that is not TOML.
+            // The key may be on a line that is not TOML.
             if !reader.is_broken() && !self.is_hole {
                 reader.push(self.line, &key, format!("the key {name} is missing"));
             }
@@ -168,7 +168,8 @@ impl<'t> Fields<'t> {
         }
     }
 
-    /// Reads a list of tables; none if it is missing. An entry that is no table is a flaw, and one without keys.
+    /// Reads a list of tables; none if it is missing. An entry that is no table is a flaw, and is read as a table
+    /// without keys.
     pub fn tables(&mut self, name: &'static str, reader: &mut Reader) -> Vec<Fields<'t>> {
         let Some(value) = self.take(name, reader) else { return Vec::new() };
         let key = self.key(name);

@@ -1,4 +1,4 @@
-//! Options structs as sections of a settings file: the keys, their defaults and their help, and the sample of them.
+//! Options structs as sections of a settings file: the keys, their defaults and their help, and a sample file of them.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub trait Options: Serialize + DeserializeOwned {
 }
 
 /// Defines an options struct: each field is a settings key, by its serde name, and its documentation is the key's help,
-/// so a key stands in one place. The crate that uses it depends on serde.
+/// so that a key is defined in one place. The crate that uses it depends on serde.
 ///
 /// An attribute of a field that is not its documentation is one `#[serde(...)]` after it.
 #[macro_export]
@@ -48,13 +48,13 @@ pub(super) struct Row {
 }
 
 impl Section {
-    /// The keys of `defaults` in section `name`, which may hold several structs.
+    /// Creates the keys of `defaults` in section `name`, which may hold several structs.
     ///
     /// # Panics
     /// When a field serialises to a table or to nothing.
     #[must_use]
     pub fn new<O: Options>(name: &'static str, defaults: &O) -> Section {
-        // TOML text has the fields in order, a table of values has not.
+        // TOML text has the fields in order, but a table of values does not.
         let text = toml::to_string(defaults).expect("options serialise");
         let rows = text.lines().zip(O::HELP).map(|(line, help)| {
             let (key, value) = line.split_once(" = ").expect("an option is a plain value");
@@ -67,7 +67,7 @@ impl Section {
     }
 }
 
-/// A settings file with every key at its default, each below its help.
+/// Returns a settings file with every key at its default, each below its help.
 #[must_use]
 pub fn sample(sections: &[Section]) -> String {
     let mut text = String::new();
@@ -85,7 +85,7 @@ pub fn sample(sections: &[Section]) -> String {
     text
 }
 
-/// A value in TOML syntax, with a whole number in groups of three digits.
+/// Returns a value in TOML syntax, with a whole number in groups of three digits.
 fn grouped(value: &Value) -> String {
     let Value::Integer(number) = value else { return value.to_string() };
     let digits = number.to_string();

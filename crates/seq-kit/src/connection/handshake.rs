@@ -1,8 +1,9 @@
-//! Handshakes of TLS under way: bounded in time, by the seats of their port in number and, by rustls, in bytes.
+//! Handshakes of TLS in progress: bounded in time, by the seats of their port in number and, by rustls, in bytes.
 //!
-//! A handshake costs a signature and the check of a chain before the peer has proved anything. One message of it, such
-//! as the chain of a client, has at most 64 KiB: rustls ends a handshake with a longer one, and ends it at the first
-//! bytes that are no TLS. Building a path from a chain stops at six intermediates and a fixed number of signatures.
+//! A handshake costs a signature and the check of a chain before the peer has proved anything. A message of the
+//! handshake, such as the chain of a client, has at most 64 KiB: rustls ends a handshake with a longer message, and
+//! ends it at the first bytes that are no TLS. Building a path from a chain stops at six intermediates and a fixed
+//! number of signatures.
 
 use std::fmt;
 use std::future::Future;
@@ -22,7 +23,7 @@ use tokio::time::Sleep;
 use crate::repeats::Repeats;
 use crate::unfinished::FINISH_TIMEOUT;
 
-/// How the connections of a node's sockets are secured.
+/// Security of the connections of a node's sockets.
 #[derive(Clone)]
 pub struct Tls {
     credentials: Credentials,
@@ -54,14 +55,15 @@ impl Failures {
 }
 
 impl Tls {
-    /// TLS with the own certificate and the authorities of `credentials`.
+    /// Creates TLS with the node's certificate and the authorities of `credentials`.
     #[must_use]
     pub fn new(credentials: Credentials, clients: ClientCertificate, metrics: HandshakeMetrics) -> Tls {
         let failures = Arc::new(Failures { count: metrics.failed, logged: Mutex::default() });
         Tls { credentials, clients, failures }
     }
 
-    /// When the own certificate expires, in seconds since 1970; a renewed one counts once it is in use.
+    /// Returns the time when the node's certificate expires, in seconds since 1970; a renewed certificate counts once
+    /// it is in use.
     #[must_use]
     pub fn certificate_not_after(&self) -> u64 {
         let not_after = self.credentials.certificate().not_after;
@@ -91,7 +93,7 @@ pub(super) struct Secure {
     pub(super) standing: Standing,
 }
 
-/// A handshake under way. Dropped, it ends the connection.
+/// A handshake in progress. Its drop ends the connection.
 pub(super) struct Handshake {
     credentials: Credentials,
     accept: Accept<TcpStream>,
@@ -100,7 +102,7 @@ pub(super) struct Handshake {
 }
 
 impl Handshake {
-    /// The socket below; `None` once it failed.
+    /// Returns the socket below; `None` once the handshake failed.
     pub(super) fn socket(&self) -> Option<&TcpStream> {
         self.accept.get_ref()
     }

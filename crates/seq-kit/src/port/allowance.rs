@@ -1,37 +1,37 @@
-//! How many frames that belong to no request a peer may send on an HTTP/2 connection.
+//! Limits the frames that a peer may send on an HTTP/2 connection and that belong to no request.
 //!
 //! A frame of SETTINGS, PING, WINDOW_UPDATE, PRIORITY or RST_STREAM, or of a type that no specification defines, costs
-//! its sender a few bytes and the server a wake-up and often a reply, and HTTP/2 does not limit them. An honest peer
-//! sends them for its requests, for the responses that it receives, and by timers. So each request and each frame of a
-//! response adds to an allowance, and time does.
+//! its sender a few bytes and the server a wake-up and often a reply, and HTTP/2 does not limit such frames. An honest
+//! peer sends them for its requests, for the responses that it receives, and by timers. So each request, each frame of
+//! a response, and the passing of time add to an allowance.
 //!
-//! What honest peers send for one frame of a response: gRPC for Go a WINDOW_UPDATE of the connection, one of the
-//! stream, and, while it estimates the bandwidth, a PING with a WINDOW_UPDATE before it (`handleData` of its
-//! http2_client.go); gRPC for Java at most one such PING (`FlowControlPinger`). Servers of gRPC for Go count pings anew
-//! after each frame of a response for that reason, and Envoy admits ten WINDOW_UPDATEs for a frame of DATA by default,
-//! and names two as the least that clients with an estimate need.
+//! Honest peers send these frames for one frame of a response: gRPC for Go sends a WINDOW_UPDATE of the connection,
+//! another for the stream, and, while it estimates the bandwidth, a PING with a WINDOW_UPDATE before it (`handleData`
+//! of its http2_client.go); gRPC for Java sends at most one such PING (`FlowControlPinger`). For that reason servers of
+//! gRPC for Go restart their count of pings after each frame of a response. Envoy admits ten WINDOW_UPDATEs for a frame
+//! of DATA by default, and names two as the least that clients with an estimate need.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Frames that a request, or a frame of a response, explains.
+/// Number of frames that a request, or a frame of a response, explains.
 const EARNED: u32 = 4;
 
-/// Most frames that may be saved: a connection may have some hundreds of requests at a time, none of them responded to.
+/// Most frames that may be saved: a connection may have some hundreds of requests at a time without any response.
 pub(super) const MOST: u32 = 1_024;
 
-/// Frames that a second explains: keepalive pings come every few seconds, changed settings less often.
+/// Number of frames that a second explains: keepalive pings come every few seconds, changed settings less often.
 const PER_SECOND: u32 = 32;
 
-/// Payload that counts as another frame.
+/// Bytes of payload that count as another frame.
 const PAYLOAD: usize = 64;
 
 /// The types of frames that belong to requests: DATA, HEADERS and CONTINUATION.
 const OF_REQUESTS: [u8; 3] = [0, HEADERS, 9];
 const HEADERS: u8 = 1;
 
-/// Whether a frame is of a request or a response, so that it earns others.
+/// Returns whether a frame is of a request or a response, so that it earns other frames.
 pub(super) fn earns(kind: u8) -> bool {
     kind <= HEADERS
 }
@@ -40,23 +40,23 @@ pub(super) fn earns(kind: u8) -> bool {
 #[derive(Debug)]
 pub(super) struct Allowance {
     left: u32,
-    /// When time was last counted; it is looked at only where nothing is left.
+    /// Time that was last counted; the clock is read only if nothing is left.
     counted: Instant,
 }
 
 impl Allowance {
-    /// Returns a whole one.
+    /// Returns a full allowance.
     pub(super) fn new() -> Allowance {
         Allowance { left: MOST, counted: Instant::now() }
     }
 
-    /// Adds what one frame explains.
+    /// Adds the frames that one frame of a response, or a request, explains.
     #[inline]
     pub(super) fn earn(&mut self) {
         self.left = (self.left + EARNED).min(MOST);
     }
 
-    /// Takes what a received frame costs. Returns whether there was enough.
+    /// Takes the cost of a received frame. Returns whether enough was left.
     #[inline]
     pub(super) fn receive(&mut self, kind: u8, payload: usize) -> bool {
         if kind == HEADERS {
@@ -84,7 +84,7 @@ mod tests {
     const DATA: u8 = 0;
     const CONTROL: [u8; 8] = [2, 3, 4, 5, 6, 7, 8, 0xfa];
 
-    /// Receives frames until one is too many, and returns how many were not.
+    /// Receives frames up to the first frame that exceeds the allowance, and returns their number.
     fn until_too_many(allowance: &mut Allowance, kind: u8, payload: usize) -> u32 {
         let mut count = 0;
         while allowance.receive(kind, payload) {
@@ -118,7 +118,8 @@ mod tests {
         assert_eq!(until_too_many(&mut allowance, 6, 8), MOST, "no more than that is saved");
     }
 
-    /// Four frames for each frame of a response, as long as it lasts, and a keepalive ping each second of an idle day.
+    /// Sends four frames for each frame of a response, as long as it lasts, and a keepalive ping each second of an idle
+    /// day.
     #[tokio::test(start_paused = true)]
     async fn honest_peers_meet_no_limit() {
         let mut allowance = Allowance::new();

@@ -1,31 +1,32 @@
-//! The frames of one direction of an HTTP/2 connection, as far as their borders: where one ends, another may be
-//! inserted.
+//! Follows the borders of the frames in one direction of an HTTP/2 connection: at the end of a frame, another frame may
+//! be inserted.
 
 /// Length of a frame's header: three bytes of length, its type, flags, four bytes of stream.
 pub(super) const HEAD: usize = 9;
 
-/// Positions of the type and the flags in it.
+/// Positions of the type and the flags in the header.
 const KIND: usize = 3;
 const FLAGS: usize = 4;
 
-/// The types of frames that carry a block of headers, and the flag of its end: until then nothing may be between them.
+/// The types of frames that carry a block of headers, and the flag of its end: no other frame may be within a block.
 const BLOCK: [u8; 3] = [1, 5, 9];
 const END_HEADERS: u8 = 4;
 
-/// Where in a frame the connection is.
+/// The place of the connection within a frame.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// Bytes of the present header; [`HEAD`] within a payload.
+    /// Received bytes of the current header; [`HEAD`] within a payload.
     head: usize,
-    /// Length of the payload, and what is left of it within one.
+    /// Length of the payload; within a payload, the bytes that are left of it.
     payload: usize,
     kind: u8,
-    /// Whether a block of headers goes on in the next frame.
+    /// Whether a block of headers continues in the next frame.
     has_open_block: bool,
 }
 
 impl Frames {
-    /// Whether another frame may be inserted: one is complete, the next one has not begun, and need not follow at once.
+    /// Returns whether another frame may be inserted: the last frame is complete, and the next has not begun and need
+    /// not follow at once.
     pub(super) fn is_between(&self) -> bool {
         self.head == 0 && !self.has_open_block
     }
@@ -45,7 +46,7 @@ impl Frames {
                 at += part;
                 self.payload -= part;
             } else if let (0, Some(head)) = (self.head, bytes.get(at..at + HEAD)) {
-                // The usual header, which is there as a whole.
+                // The usual header arrives as a whole.
                 self.payload = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
                 self.kind = head[KIND];
                 self.flags(head[FLAGS]);
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However the bytes are cut, the same frames are found, and the same places between them.
+        /// Checks that the same frames and the same places between them are found, no matter how the bytes are cut.
         #[test]
         fn frames_are_found_in_any_parts(
             frames in prop::collection::vec((0..12_u8, 0..8_u8, prop::collection::vec(any::<u8>(), 0..300)), 0..8),

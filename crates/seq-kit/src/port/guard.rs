@@ -23,7 +23,7 @@ type Decide = dyn Fn(&str, Option<&Identity>) -> Result<(), Status> + Send + Syn
 /// Makes the response to a denied request.
 pub type Respond = fn(&Request<Body>, &Status) -> Response<Body>;
 
-/// The guard of a port with TLS. Clones are the same.
+/// The guard of a port with TLS. Clones share their state.
 #[derive(Clone)]
 pub struct Guard(Arc<Inner>);
 
@@ -35,7 +35,8 @@ struct Inner {
 }
 
 impl Guard {
-    /// A guard that decides by `decide`, counts what it denies, and logs the first at once and then one a minute.
+    /// Creates a guard that decides by `decide`, counts the denied requests, and logs the first at once and then one a
+    /// minute.
     pub fn new(
         decide: impl Fn(&str, Option<&Identity>) -> Result<(), Status> + Send + Sync + 'static,
         respond: Respond,
@@ -44,7 +45,7 @@ impl Guard {
         Guard(Arc::new(Inner { decide: Box::new(decide), respond, denied, logged: Mutex::default() }))
     }
 
-    /// Checks what a peer sends, where it is no request with extensions.
+    /// Checks a peer's request that is no request with extensions.
     ///
     /// # Errors
     /// The refusal, which is counted.
@@ -60,7 +61,7 @@ impl Guard {
     }
 }
 
-/// A service behind a guard, where the port has one.
+/// A service behind a guard, if the port has a guard.
 #[derive(Clone)]
 pub(super) struct Guarded<S> {
     pub(super) service: S,

@@ -34,7 +34,8 @@ impl Health {
         if serves { ServingStatus::Serving } else { ServingStatus::NotServing }
     }
 
-    /// All services of a port are serving or none is. The empty name is the port as a whole.
+    /// Checks the name of a service: all services of a port are serving or none is. The empty name is the port as a
+    /// whole.
     fn check_name(&self, service: &str) -> Result<(), Status> {
         let known = service.is_empty() || self.services.contains(&service);
         if known { Ok(()) } else { Err(Status::not_found(format!("no service {service:?} here"))) }

@@ -1,12 +1,13 @@
-//! A connection of a port that states its present limit on requests to its peer, and ends where the peer sends more
-//! frames beside its requests than its [`Allowance`] has.
+//! A connection of a port that sends its current limit on requests to its peer, and ends if the peer sends more frames
+//! in addition to its requests than its [`Allowance`] has.
 //!
-//! The library states a limit once, when a connection opens, and enforces it. A lower one for some time is stated here:
-//! a SETTINGS frame is inserted between two of the library's frames. The peer acknowledges each one; the library does
-//! not expect that, so the type of the acknowledgement is changed to one that every implementation must ignore.
+//! The library sends a limit once, when a connection opens, and enforces it. A lower limit for some time is sent here:
+//! a SETTINGS frame is inserted between two of the library's frames. The peer acknowledges each of these frames; the
+//! library does not expect that, so the type of the acknowledgement is changed to a type that every implementation must
+//! ignore.
 //!
 //! **Invariant:** the library sends SETTINGS once, when the connection opens. So every acknowledgement after the first
-//! one is of a frame that was inserted here, and one of these is under way at a time.
+//! belongs to a frame that was inserted here, and at most one of these frames is in flight.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -21,7 +22,7 @@ use crate::port::allowance::{Allowance, earns};
 use crate::port::frames::{Frames, HEAD};
 use crate::port::stream_limit::Member;
 
-/// How every HTTP/2 client begins.
+/// The bytes with which every HTTP/2 client begins.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The type of SETTINGS frames, and their flag of an acknowledgement.
@@ -29,7 +30,7 @@ const SETTINGS: u8 = 4;
 const ACK: u8 = 1;
 
 /// The farewell to a peer that sends too many frames: GOAWAY with ENHANCE_YOUR_CALM and a reason. The last stream is
-/// the highest one: any request of the peer may have been processed.
+/// the highest possible stream, because any request of the peer may have been processed.
 const CALM_DOWN: &[u8] = b"\0\0\x21\x07\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\x0btoo many frames of no use";
 
 /// A type that no specification defines.
@@ -38,26 +39,26 @@ const IGNORED: u8 = 0xfa;
 /// The identifier of SETTINGS_MAX_CONCURRENT_STREAMS.
 const MAX_CONCURRENT_STREAMS: [u8; 2] = [0, 3];
 
-/// Length of one setting.
+/// Length of a setting.
 const SETTING: usize = 6;
 
-/// What is known of the protocol.
+/// The protocol of a connection, as far as it is known.
 #[derive(Debug, PartialEq, Eq)]
 enum Protocol {
     /// So many bytes of [`PREFACE`] were received.
     Preface(usize),
     /// HTTP/2, with or without the acknowledgement of the library's settings.
     Http2 { acknowledged: bool },
-    /// HTTP/1.1, or another one.
+    /// HTTP/1.1, or another protocol.
     Other,
 }
 
 /// A connection and the limit that its peer knows.
 pub(super) struct Limited<C> {
     connection: C,
-    /// `None` where the limit does not change.
+    /// Share of the listener's limit; `None` if the limit does not change.
     member: Option<Member>,
-    /// The limit that was stated last.
+    /// The last limit that was sent.
     stated: u32,
     protocol: Protocol,
     received: Frames,
@@ -67,7 +68,7 @@ pub(super) struct Limited<C> {
     /// Whether inserted settings are not acknowledged.
     awaits_ack: bool,
     allowance: Allowance,
-    /// Whether the peer has sent more than its allowance: it gets a farewell, and nothing of it is read.
+    /// Whether the peer has sent more than its allowance: it gets a farewell, and nothing more of it is read.
     is_over: bool,
     /// The node and the address of the peer, for the log and the metrics.
     of: (Admission, Option<SocketAddr>),
@@ -105,8 +106,8 @@ impl<C> Limited<C> {
         let (mut acks, mut is_over, allowance) = (Vec::new(), false, &mut self.allowance);
         self.received.follow(bytes, |kind, length| {
             is_over |= !allowance.receive(bytes[kind], length);
-            // A header that is cut just here is taken for an acknowledgement: nothing else has this type and no
-            // content.
+            // A header that is cut at this place is taken for an acknowledgement, because no other frame has this type
+            // and no content.
             if bytes[kind] == SETTINGS && length == 0 && bytes.get(kind + 1).is_none_or(|flags| flags & ACK != 0) {
                 acks.push(kind);
             }
@@ -121,7 +122,7 @@ impl<C> Limited<C> {
         if is_over {
             self.is_over = true;
             self.of.0.flooded(self.of.1);
-            // In the midst of a frame, or of its headers, there is no place for a farewell.
+            // Within a frame, or its block of headers, no farewell can be inserted.
             if self.sent.is_between() {
                 self.inserted.extend_from_slice(CALM_DOWN);
             }
@@ -152,7 +153,7 @@ impl<C: AsyncWrite + Unpin> Limited<C> {
         if self.inserted.is_empty() { Poll::Ready(Ok(())) } else { self.poll_inserted(cx) }
     }
 
-    /// Inserts the frame of a changed limit where one may be inserted.
+    /// Inserts the frame of a changed limit, if a frame may be inserted.
     #[cold]
     fn state(&mut self, limit: u32) {
         let may_begin = self.protocol == Protocol::Http2 { acknowledged: true };
@@ -164,7 +165,7 @@ impl<C: AsyncWrite + Unpin> Limited<C> {
             frame[HEAD + 2..].copy_from_slice(&self.stated.to_be_bytes());
             self.inserted.extend(frame);
             self.awaits_ack = true;
-            // Its acknowledgement.
+            // The peer will send its acknowledgement.
             self.allowance.earn();
         }
     }

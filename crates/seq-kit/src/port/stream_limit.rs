@@ -1,15 +1,15 @@
-//! How many requests at a time the connections of a listener may have.
+//! Limits the requests that the connections of a listener may have at a time.
 //!
-//! A thread that is given more requests than it can serve has a queue. It is not in this process alone: requests lie
-//! unread in the sockets, and the last one to be served has waited for all others. Past the deadlines of the callers
-//! the thread works for callers that have gone, and a refusal costs about as much as a response. So the queue must not
-//! form here: by Little's law it is as long as the requests that callers may have under way, and that is what HTTP/2
-//! lets a server limit, at any time (SETTINGS_MAX_CONCURRENT_STREAMS). What is above the limit waits at the callers,
-//! and costs nothing when it expires.
+//! A thread that gets more requests than it can serve has a queue. The queue is not in this process alone: requests
+//! wait unread in the sockets, and the last request to be served has waited for all others. Past the deadlines of the
+//! callers the thread works for callers that have gone, and a refusal costs about as much as a response. So the queue
+//! must not form here. By Little's law it is as long as the requests that callers may have in flight, and HTTP/2 lets a
+//! server limit these at any time (SETTINGS_MAX_CONCURRENT_STREAMS). Requests above the limit wait at the callers, and
+//! cost nothing when they expire.
 //!
-//! The connections of a listener share a number of requests. It falls while the thread is late, for whatever reason:
-//! the delay that counts is that of a timer, how much later than its time it runs, behind everything that was ready
-//! before it.
+//! The connections of a listener share a number of requests. It falls while the thread is late, for any reason. The
+//! delay that counts is that of a timer: how much later than its time it runs, behind all tasks that were ready before
+//! it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -18,39 +18,40 @@ use std::time::Duration;
 use metrics::Counter;
 use tokio::time::Instant;
 
-/// Most requests that the connections share: with small requests a few tenths of a second of work for a thread, and
-/// enough of them in each read to serve them at the lowest cost.
+/// Most requests that the connections share. With small requests they are a few tenths of a second of work for a
+/// thread, and enough requests come in each read to serve them at the lowest cost.
 const MAX_SHARED: u32 = 16_384;
 
-/// Fewest, for a thread that has little time or large requests.
+/// Fewest requests that the connections share, for a thread that has little time or large requests.
 const MIN_SHARED: u32 = 256;
 
-/// Least that one connection may have, however many there are: streams that stay open, and requests beside them.
+/// Fewest requests that a connection may have, for any number of connections: streams that stay open, and requests next
+/// to them.
 const LEAST: u32 = 4;
 
 /// Interval of measuring the delay.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Delay above which the number is halved. A request passes the thread's queue some three times, when it is read,
-/// served and responded to, so it takes about three times this.
+/// Delay above which the number is halved. A request passes the thread's queue about three times, when it is read,
+/// served and responded to, so it takes about three times this delay.
 const TOO_LATE: Duration = Duration::from_millis(200);
 
-/// Delay below which the number doubles again, once it was so in this many intervals in turn: a change is a frame for
-/// each connection.
+/// Delay below which the number doubles again, once it was below it in this many intervals in a row, because each
+/// change is a frame for each connection.
 const IN_TIME: Duration = Duration::from_millis(25);
 const IN_TIME_FOR: u32 = 10;
 
-/// The limit of the connections of one listener. Clones are the same.
+/// The limit of the connections of a listener. Clones share it.
 #[derive(Clone)]
 pub(super) struct StreamLimit(Arc<Inner>);
 
 struct Inner {
-    /// The most that a connection may have, however few there are.
+    /// The most requests that a connection may have, even if there are few connections.
     most: u32,
-    /// Requests that all of them share.
+    /// Number of requests that all connections share.
     shared: AtomicU32,
     connections: AtomicU32,
-    /// How often a late thread had the number halved.
+    /// Counts how often a late thread had the number halved.
     lowered: Counter,
 }
 
@@ -71,7 +72,7 @@ impl StreamLimit {
         self.0.shared.store(requests, Relaxed);
     }
 
-    /// Follows the delay of the current thread, for ever.
+    /// Follows the delay of the current thread, without an end.
     pub(super) async fn follow_delay(self) {
         let Inner { shared, lowered, .. } = &*self.0;
         let mut in_time_for = 0;
@@ -95,13 +96,13 @@ impl StreamLimit {
 pub(super) struct Member(StreamLimit);
 
 impl Member {
-    /// The most requests that a connection may ever have.
+    /// Returns the most requests that a connection may ever have.
     pub(super) fn most(&self) -> u32 {
         self.0.0.most
     }
 
-    /// Requests that the connection may have now; a power of two, so that it does not change with each other
-    /// connection.
+    /// Returns the number of requests that the connection may have now. It depends on the number of connections rounded
+    /// up to a power of two, so that it does not change with each further connection.
     #[inline]
     pub(super) fn limit(&self) -> u32 {
         let Inner { most, shared, connections, .. } = &*self.0.0;
@@ -147,7 +148,7 @@ mod tests {
             assert_eq!(members[0].limit(), 256, "it is in time");
             let late = async |intervals: u32, delay: Duration| {
                 for _ in 0..intervals {
-                    // Nothing else of the thread runs meanwhile.
+                    // No other task of the thread runs in the meantime.
                     tokio::time::advance(INTERVAL + delay).await;
                     tokio::task::yield_now().await;
                 }

@@ -1,4 +1,4 @@
-//! Headers and lists in all forms, and the addresses of a listener's connections.
+//! Tests of headers and lists in all forms, and of the addresses of a listener's connections.
 
 use proptest::prelude::*;
 use tokio::io::AsyncWriteExt;
@@ -7,7 +7,7 @@ use tokio_stream::StreamExt;
 use super::*;
 use crate::connection::{Connection, Listener};
 
-/// A header of version 2: version and command, family, the rest.
+/// Returns a header of version 2: version and command, family, the rest.
 fn header(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
     let length = u16::try_from(rest.len()).unwrap().to_be_bytes();
     [SIGNATURE.as_slice(), &[command, family], &length, rest].concat()
@@ -77,13 +77,14 @@ proptest! {
     }
 }
 
-/// Sends bytes from 127.0.0.1 to a listener that believes `from`; returns the connection and what it reads first.
+/// Sends bytes from 127.0.0.1 to a listener that believes `from`; returns the connection and the first bytes that it
+/// reads.
 async fn accept(from: &str, sent: &[u8]) -> Option<(Connection, Vec<u8>)> {
     let socket = crate::listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
     let addr = socket.local_addr().unwrap();
     let listener = Listener::from(socket).with_headers(&Headers::from(from.parse().unwrap()));
     let mut incoming = listener.incoming().unwrap();
-    // One that sends nothing holds up no other.
+    // A connection that sends nothing holds up no other connection.
     let _silent = TcpStream::connect(addr).await.unwrap();
     let mut client = TcpStream::connect(addr).await.unwrap();
     client.write_all(sent).await.unwrap();

@@ -1,8 +1,8 @@
-//! Rate limit for the Raft library's warnings: each callsite logs once at once, then once a minute with the number of
-//! suppressed lines. Otherwise they could fill a disk.
+//! Rate limit for the Raft library's warnings: each callsite logs its first warning at once, then one a minute with the
+//! number of suppressed lines. Otherwise they could fill a disk.
 //!
 //! The library warns for each heartbeat that a failed member does not acknowledge, several times a second while that
-//! lasts. The store logs the relevant part itself: which member, and since when.
+//! lasts. The store itself logs the relevant facts: which member, and since when.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,7 +22,7 @@ const LIMITED: &str = "openraft";
 pub(super) struct Limit<F> {
     inner: F,
     json: bool,
-    /// By callsite; bounded by the callsites of the library.
+    /// The suppressed repeats by callsite; bounded by the callsites of the library.
     callsites: Mutex<HashMap<tracing::callsite::Identifier, Repeats>>,
 }
 
@@ -31,10 +31,10 @@ impl<F> Limit<F> {
         Limit { inner, json, callsites: Mutex::default() }
     }
 
-    /// Whether an event is written: the number of suppressed ones before it, or `None`.
+    /// Decides whether an event is written: returns the number of suppressed events before it, or `None`.
     fn admit(&self, event: &Event<'_>) -> Option<u64> {
         let metadata = event.metadata();
-        // Levels are ordered by how much is logged: a warning is at most `WARN`.
+        // Levels are ordered by verbosity: a warning is at most `WARN`.
         if *metadata.level() > Level::WARN || !metadata.target().starts_with(LIMITED) {
             return Some(0);
         }

@@ -1,17 +1,18 @@
 //! Decides which unfinished connection of a full port is dropped.
 //!
-//! A newcomer always gets a seat. Of the strangers, the address that has most seats loses its oldest one; of addresses
-//! with as many, the address with the oldest seat. So a connection that finishes soon is served however many strangers
-//! come, and one from an address of few does not lose its seat to addresses of many.
+//! A newcomer always gets a seat. Among the strangers, the address with the most seats loses its oldest seat; among
+//! addresses with equally many, the address with the oldest seat loses it. So a connection that finishes soon is served
+//! no matter how many strangers come, and a connection from an address with few seats does not lose its seat to
+//! addresses with many.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Time of an unfinished connection while more than half of the seats of its kind are taken.
+/// Time of an unfinished connection while more than half of the port's seats are taken.
 pub(super) const PRESSED: Duration = Duration::from_secs(3);
 
-/// An address, and whether it is a known one: known addresses are counted apart.
+/// An address, and whether it is a known address: known addresses are counted apart.
 type Of = (bool, Option<IpAddr>);
 
 struct Taken<T> {
@@ -20,14 +21,14 @@ struct Taken<T> {
     value: T,
 }
 
-/// The seats of one port.
+/// The seats of a port.
 pub(super) struct Seats<T> {
     most: usize,
     /// Limit on the seats of strangers.
     most_of_strangers: usize,
     known: BTreeSet<IpAddr>,
     learned: BTreeSet<IpAddr>,
-    /// In the order in which they were taken.
+    /// The taken seats, in the order in which they were taken.
     taken: BTreeMap<u64, Taken<T>>,
     /// Number of seats by address, without zeros.
     counts: BTreeMap<Of, usize>,
@@ -42,8 +43,8 @@ impl<T> Seats<T> {
         Seats { most, most_of_strangers: most - reserved, known, learned, taken, counts, strangers: 0, next: 0 }
     }
 
-    /// Whether connections from an address use the reserve: this host's own address, an address of the set file, or an
-    /// address from which a node or an operator has come. Other loopback addresses are no proof of anything.
+    /// Returns whether connections from an address use the reserve: this host's own address, an address of the set
+    /// file, or an address from which a node or an operator has come. Other loopback addresses prove nothing.
     fn is_known(&self, address: Option<IpAddr>) -> bool {
         let is_own = |address: IpAddr| match address {
             IpAddr::V4(address) => address == std::net::Ipv4Addr::LOCALHOST,
@@ -80,7 +81,7 @@ impl<T> Seats<T> {
         self.taken.len() * 2 > self.most
     }
 
-    /// Returns the oldest seat of the address that has most, among known addresses or among strangers.
+    /// Returns the oldest seat of the address with the most seats, among known addresses or among strangers.
     fn loser(&self, known: bool) -> Option<u64> {
         let of_kind = || self.counts.iter().filter(|((is_known, _), _)| *is_known == known);
         let most = of_kind().map(|(_, count)| *count).max()?;
@@ -119,7 +120,7 @@ mod tests {
         Some(IpAddr::from([10, 0, 0, last]))
     }
 
-    /// Takes a seat at the second of its number, and returns the numbers of the lost seats.
+    /// Takes a seat at a second, and returns the numbers of the lost seats.
     fn take(seats: &mut Seats<u64>, last: u8, second: u64) -> Vec<u64> {
         let (mut lost, value) = (Vec::new(), seats.next);
         seats.take(address(last), value, Duration::from_secs(second), |loser| lost.push(loser));
@@ -168,8 +169,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes: limits hold, a newcomer has a seat, and one from an address of its own keeps it until as
-        /// many others have come as there are seats for strangers.
+        /// Checks with any connections that the limits hold, and that a newcomer has a seat. A newcomer from an address
+        /// of its own keeps its seat until as many others have come as there are seats for strangers.
         #[test]
         fn a_flood_shuts_no_newcomer_out(
             flood in prop::collection::vec(2..8_u8, 0..200), more in prop::collection::vec(2..8_u8, 0..11),

@@ -1,4 +1,4 @@
-//! The steps of sets that keep the rules, and their end: everything completes.
+//! The steps of sets that keep the rules, until everything completes.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const PACE: Pace = Pace { rate: 10, max_pause: Duration::from_millis(10), paused
 const ROUNDS: usize = 24;
 
 impl World {
-    /// A step of a set that keeps the rules.
+    /// Makes a step of a set that keeps the rules.
     pub(super) fn honest_step(&mut self, input: &mut Input<'_>) -> Result<()> {
         let honest = if self.is_hostile { HOSTILE } else { SETS } as u64;
         let (set, other) = (input.below(honest)? as usize, input.below(SETS as u64)? as usize);
@@ -72,7 +72,7 @@ impl World {
         assert!(matches!(answer, Answer::Registered(Ok(_))), "{answer:?}");
     }
 
-    /// A new owner of a section, which raises its ceiling.
+    /// Gives a section a new owner, which raises its ceiling.
     fn own(&mut self, set: usize, section: SectionId, more: u64) {
         let state = &self.sets[set];
         let (Some(record), Some(node)) = (state.sections.resident(section).copied(), state.node(NODE)) else { return };
@@ -85,7 +85,7 @@ impl World {
 
     fn start(&mut self, set: usize, to: usize, section: SectionId) -> Answer {
         let mut drawn = MigrationId(self.draw());
-        // The ids of a store are random: the hostile set cannot guess the next one, as it can here.
+        // The ids of a store are random: the hostile set cannot guess the next id, as it can here.
         while self.sets[set].migrations.contains_key(&drawn) {
             drawn = MigrationId(self.draw());
         }
@@ -97,7 +97,7 @@ impl World {
         self.apply(set, &Command::StartMigration(start))
     }
 
-    /// The last migration that began, with the set that it is to.
+    /// Returns the last migration that began, with its target set.
     fn newest(&self, set: usize) -> Option<(MigrationId, usize)> {
         let (migration, one) = self.sets[set].migrations.last_key_value()?;
         Some((*migration, index(one.to)?))
@@ -154,7 +154,7 @@ impl World {
         self.receive(to, from, request, None).ok().flatten()
     }
 
-    /// A coordinator sends the messages that the committed state of its set requires; arrivals may be lost.
+    /// Sends the messages that a coordinator derives from the committed state of its set; arrivals may be lost.
     fn coordinate(&mut self, set: usize, arrives: bool) {
         let state = self.sets[set].clone();
         let layout_id = self.layout_id;
@@ -192,7 +192,7 @@ impl World {
                 }
                 _ => continue,
             };
-            // A return begins before all have arrived, and is noted once they have.
+            // A return begins before all sections have arrived, and is noted once they have.
             let is_accepted = matches!(self.send(set, to, request), Some(Response::Ended));
             if is_accepted && settled {
                 self.note(set, to, self.sets[to].lineage.0, (vec![], vec![*migration]));
@@ -210,7 +210,7 @@ impl World {
         self.apply(set, &Command::Arrived(Arrived { at: id(to), lineage: Lineage(lineage), sections, ended }));
     }
 
-    /// An operator restores a set from its backup under a count above all that any set knows.
+    /// Restores a set from its backup, as an operator does, under a count above all that any set knows.
     fn restore(&mut self, set: usize) {
         let count = self.sets.iter().chain([&self.backups[set]]).map(|state| state.most_restores()).max();
         let lineage = Lineage::of_restore(count.unwrap_or_default() + 1, self.draw() as u32);
@@ -221,8 +221,8 @@ impl World {
         self.reach("restored");
     }
 
-    /// A restored set asks the others, and serves once all have responded. A set that begins a newer lineage asks again
-    /// before the others exchange facts, as it retries ten times as often.
+    /// Lets a restored set send its requests to the others, and serve once all have responded. A set that begins a
+    /// newer lineage sends its requests again before the others exchange facts, because it retries ten times as often.
     fn quarantine(&mut self, set: usize) {
         while self.asks_all(set) {}
         let lineage = self.sets[set].lineage;
@@ -358,7 +358,7 @@ impl World {
         }
     }
 
-    /// The certificate is replaced and the set restored; every protocol of the others then completes.
+    /// Replaces the certificate and restores the set; then every protocol of the others completes.
     pub(super) fn settle(&mut self) {
         self.is_hostile = false;
         self.backups[HOSTILE] = self.sets[HOSTILE].clone();
@@ -400,7 +400,7 @@ impl World {
     }
 }
 
-/// The liveness of a section's owner, as an arbiter observes it.
+/// Returns the liveness of a section's owner, as an arbiter observes it.
 fn liveness(state: &State, record: &Residence) -> Option<Liveness> {
     let owner = state.node(record.owner?)?;
     (owner.incarnation == record.incarnation).then_some(owner.liveness)

@@ -13,7 +13,7 @@ use crate::input::Input;
 const MAX_ROWS: u64 = 3;
 
 impl World {
-    /// A request of the hostile set, a response of it, or an honest step of the others.
+    /// Makes a request of the hostile set, a response of it, or an honest step of the others.
     pub(super) fn hostile_step(&mut self, input: &mut Input<'_>) -> Result<()> {
         let at = input.below(HOSTILE as u64)? as usize;
         match input.below(6)? {
@@ -21,7 +21,7 @@ impl World {
             2 => {
                 let claims = input.some(MAX_ROWS, |input| self.claim(input, at))?;
                 if let Ok(facts) = inter_set::facts(&self.facts(input, at, id(HOSTILE).0)?) {
-                    // The client takes a response of the set that it dialled alone.
+                    // The client accepts only a response of the set that it dialled.
                     if facts.id == id(HOSTILE) && facts.name == name(HOSTILE) {
                         self.learn(at, id(HOSTILE), facts, claims);
                     }
@@ -91,7 +91,7 @@ impl World {
         })
     }
 
-    /// Mostly as the hostile set, to the set that receives it.
+    /// Returns the sender and the receiver of a request: in most cases the hostile set, and the set that receives it.
     fn between(&self, input: &mut Input<'_>, at: usize) -> Result<v1::Between> {
         let cluster = if input.below(32)? == 0 { "other" } else { CLUSTER };
         Ok(v1::Between {
@@ -102,7 +102,7 @@ impl World {
         })
     }
 
-    /// The hostile set, but for one time in so many.
+    /// Returns the hostile set, except once in so many times.
     fn set(&self, input: &mut Input<'_>, times: u64) -> Result<u64> {
         if input.below(times)? > 0 {
             return Ok(id(HOSTILE).0);
@@ -111,7 +111,7 @@ impl World {
         input.around(id(other).0)
     }
 
-    /// A lineage of the hostile set: the known lineage, or a lineage that counts more.
+    /// Returns a lineage of the hostile set: the known lineage, or a lineage that counts more.
     fn lineage(&self, input: &mut Input<'_>, at: usize) -> Result<u64> {
         let state = &self.sets[at];
         let known = state.sets.get(&id(HOSTILE)).map_or(0, |peer| peer.fenced.0);
@@ -135,7 +135,7 @@ impl World {
         input.around(fits.unwrap_or(self.drawn))
     }
 
-    /// Facts of the set that sends them, mostly.
+    /// Returns facts, in most cases of the set that sends them.
     fn facts(&self, input: &mut Input<'_>, at: usize, from: u64) -> Result<v1::SetFacts> {
         let set = if input.below(8)? == 0 { self.set(input, 2)? } else { from };
         let known = self.sets[at].sets.get(&SetId(set)).and_then(|peer| peer.facts.as_ref());
@@ -176,7 +176,7 @@ impl World {
         })
     }
 
-    /// A response of the hostile set to a request to confirm.
+    /// Returns a response of the hostile set to a request to confirm.
     pub(super) fn lie(
         &self,
         input: &mut Input<'_>,

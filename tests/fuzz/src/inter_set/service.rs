@@ -1,4 +1,4 @@
-//! The steps of `InterSetService` around the state: who sent a request, its confirmation, its command.
+//! The steps of `InterSetService` around the state: the check of a request's sender, its confirmation, its command.
 
 use std::time::Duration;
 
@@ -54,8 +54,8 @@ impl Request {
 }
 
 impl World {
-    /// A set receives a request under the certificate of another set; `None`: it is refused. The hostile set responds
-    /// to requests in between with statements that `lies` draws.
+    /// Receives a request at a set under the certificate of another set; `None` if it is refused. To requests in
+    /// between, the hostile set responds with statements that `lies` draws.
     pub(super) fn receive(
         &mut self,
         at: usize,
@@ -70,7 +70,7 @@ impl World {
         if between.cluster != CLUSTER || !is_for_us {
             return Ok(None);
         }
-        // Names of sets do not change, so the certificate's name is compared as the set of that name.
+        // Names of sets do not change, so the certificate's name is compared as the id of the set with that name.
         let known = self.sets[at].sets.get(&from).is_some_and(|peer| peer.facts.is_some());
         let is_of_holder = from == id(certificate) || self.bug == Some(Bug::AnySender);
         if !is_of_holder || !known && !matches!(request, Request::Exchange(_)) {
@@ -163,7 +163,8 @@ impl World {
         Ok(matches!(answer, Answer::ReturnStarted(Ok(_))).then_some(Response::Ended))
     }
 
-    /// Whether all that departed by a migration has arrived; `None`: that it ended so is not confirmed.
+    /// Returns whether all sections that departed by a migration have arrived; `None` if the end of the migration is
+    /// not confirmed.
     fn confirm_end(
         &mut self,
         at: usize,
@@ -268,7 +269,7 @@ impl World {
         }
     }
 
-    /// A set's true response to a request to confirm.
+    /// Returns a set's true response to a request to confirm.
     fn confirmed(&self, at: usize, request: &v1::ConfirmRequest) -> v1::ConfirmResponse {
         let state = &self.sets[at];
         let mut asked: Vec<SectionId> = request.sections.iter().copied().map(SectionId).collect();

@@ -11,16 +11,16 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Whether the bug is planted.
+    /// Returns whether the bug is planted.
     pub(crate) fn has(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }
 }
 
-/// How many events of each kind may occur: in a run, or from a state on. Arrays are by set.
+/// Number of events of each kind that may occur: in a run, or from a state on. Arrays are by set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
-    /// Sets that there are, 2 or 3.
+    /// Number of sets, 2 or 3.
     pub(crate) sets: u8,
     /// Numbers that are taken.
     pub(crate) serves: u8,
@@ -43,7 +43,7 @@ listed! {
     NthOfBackup,
     /// The margin is added once, for any number of restores since the ceiling was committed.
     OneMargin,
-    /// A larger margin is no larger count, and the next restore has the default one.
+    /// A larger margin is no larger count, and the next restore has the default margin.
     MarginFalls,
     /// A quarantine waits for the lease of its own set only.
     WaitsByOwnTerms,
@@ -53,7 +53,7 @@ listed! {
     RecoveredNotSent,
     /// A restored set serves at once.
     NoQuarantine,
-    /// A set that is closed is not asked, whether or not the backup knew it.
+    /// A closed set gets no request, whether or not the backup knew that it is closed.
     ClosedNotAsked,
     /// A set that closes is inherited without its record.
     InheritanceSkipped,
@@ -69,7 +69,7 @@ listed! {
     Ghost,
     /// A quarantined section is resident again.
     Home,
-    /// A record of another set showed that the section departed to the restored one.
+    /// A record of another set showed that the section departed to the restored set.
     InResponse,
     /// A record of another set showed that the section is elsewhere.
     Gone,

@@ -22,7 +22,7 @@ pub(crate) enum Step {
     Serve {
         set: usize,
     },
-    /// The owner of a lost store does.
+    /// The owner of a lost store takes a number.
     ServeAsGhost {
         set: usize,
     },
@@ -44,7 +44,7 @@ pub(crate) enum Step {
         set: usize,
         larger: bool,
     },
-    /// A set in quarantine asks another set.
+    /// A set in quarantine sends its request to another set.
     Ask {
         set: usize,
         other: usize,
@@ -179,7 +179,8 @@ fn has_one_residence(_: &Protocol, world: &World) -> bool {
     (0..SETS).filter(is_home).count() <= 1
 }
 
-/// The section is resident, may become so when a quarantine ends, or some record leads to its next residence.
+/// Returns whether the section is resident, may become so when a quarantine ends, or some record leads to its next
+/// residence.
 fn is_somewhere(model: &Protocol, world: &World) -> bool {
     world.lives.contains(&Life::Lost) || (0..SETS).filter(|set| world.runs(*set)).any(|set| model.leads(world, set))
 }
@@ -247,7 +248,7 @@ impl Protocol {
                 let (closing, lineage) = (world.stores[of].closing, world.stores[of].lineage);
                 let known = &mut world.stores[set].known[of];
                 *known = (*known).max(closing);
-                // Facts of a set are believed, and fence nothing.
+                // Facts of a set are believed, but fence nothing.
                 let counted = &mut world.stores[set].fenced[of];
                 if lineage.count > counted.count && world.stores[of].recovery.is_none() {
                     *counted = lineage;
@@ -260,7 +261,7 @@ impl Protocol {
         }
     }
 
-    /// Applies a tombstone at its target, with margins where it departed to an older lineage, and notes it.
+    /// Applies a tombstone at its target, with margins if it departed to an older lineage, and notes it.
     fn arrive(&self, world: &mut World, from: usize) {
         let sender = world.stores[from];
         let Record::Departed { since, to, to_count, ceiling, .. } = sender.record else { return };
@@ -278,7 +279,7 @@ impl Protocol {
         }
     }
 
-    /// The margins for so many counts.
+    /// Returns the margins for so many counts.
     pub(crate) fn margins(&self, counts: u8) -> u8 {
         if self.bounds.has(Bug::OneMargin) { counts.min(1) } else { counts }
     }
@@ -346,7 +347,7 @@ fn depart(world: &mut World, from: usize, to: usize) {
     world.stores[from].record = Record::Departed { since: since + 1, to, to_count, ceiling, arrived: false };
 }
 
-/// Closes a set that has sent its section away, beside no quarantine that it could know of.
+/// Closes a set that has sent its section away, unless another set that it knows of is in quarantine.
 fn close(world: &mut World, set: usize) {
     let is_away = matches!(world.stores[set].record, Record::Departed { arrived: true, .. });
     let is_calm = (0..SETS).all(|other| world.lives[other] == Life::Stopped || world.serves(other));

@@ -19,7 +19,7 @@ impl Protocol {
         store.margin = 1;
         if larger {
             world.left.larger -= 1;
-            // A margin of two is one count more.
+            // A double margin is one count more.
             (count, store.margin) = if self.bounds.has(Bug::MarginFalls) { (count, 3) } else { (count + 1, 1) };
         }
         world.notebook = world.notebook.max(count);
@@ -37,7 +37,7 @@ impl Protocol {
         }
     }
 
-    /// The sets whose responses a set in quarantine awaits.
+    /// Returns the sets whose responses a set in quarantine awaits.
     pub(crate) fn awaited(&self, store: &Store, set: usize) -> Vec<usize> {
         let Some(recovery) = store.recovery else { return Vec::new() };
         let is_left_out = |other: usize| {
@@ -56,7 +56,7 @@ impl Protocol {
                 return self.begin_lineage(world, set, least);
             }
             if world.stores[other].fenced[set] != lineage {
-                // A count that was used before is refused for good.
+                // A count that was used before is refused permanently.
                 if lineage.count <= world.stores[other].fenced[set].count {
                     return;
                 }
@@ -86,7 +86,7 @@ impl Protocol {
         recovery.claim = recovery.claim.max(claim.filter(|claim| claim.since > record.since()));
     }
 
-    /// Accepts nothing of older lineages of a set any more, and voids its response.
+    /// Fences older lineages of a set, so that nothing of them is accepted any more, and voids its response.
     fn fence(&self, world: &mut World, at: usize, of: usize, lineage: Lineage) {
         let store = &mut world.stores[at];
         store.fenced[of] = lineage;
@@ -106,7 +106,7 @@ impl Protocol {
         }
     }
 
-    /// Begins a lineage by itself: another set knows of more restores. The operator reads its count.
+    /// Begins a lineage by itself, because another set knows of more restores. The operator reads its count.
     fn begin_lineage(&self, world: &mut World, set: usize, least: u8) {
         if world.left.begins == 0 {
             return;
@@ -123,7 +123,7 @@ impl Protocol {
         store.recovery = Some(Recovery { closed, needs, ..recovery(set) });
     }
 
-    /// Ends a quarantine, if all that is awaited has come.
+    /// Ends a quarantine, if every awaited response has come.
     pub(crate) fn end_quarantine(&self, world: &mut World, set: usize) {
         let store = &world.stores[set];
         let is_over = store.recovery.is_some_and(|recovery| recovery.elapsed >= recovery.needs);
@@ -162,7 +162,7 @@ impl Protocol {
     }
 }
 
-/// A quarantine at its beginning.
+/// Creates a quarantine at its beginning.
 fn recovery(set: usize) -> Recovery {
     Recovery {
         answered: [false; SETS],
@@ -174,7 +174,7 @@ fn recovery(set: usize) -> Recovery {
     }
 }
 
-/// Contents of a record of a set.
+/// Returns the contents of a record of a set.
 fn claim(record: Record, of: usize, lineage: Lineage) -> Option<Claim> {
     match record {
         Record::Never => None,
@@ -187,7 +187,8 @@ fn claim(record: Record, of: usize, lineage: Lineage) -> Option<Claim> {
     }
 }
 
-/// The least count of a set's lineage that another set accepts: above every count that a set may have served under.
+/// Returns the least count of a set's lineage that another set accepts: above every count that a set may have served
+/// under.
 fn least_of_fence(store: &Store, set: usize, other: usize) -> u8 {
     let own = store.lineage.count + u8::from(store.recovery.is_none());
     let others = (0..SETS).filter(|one| *one != set && *one != other).map(|one| store.fenced[one].count);

@@ -7,12 +7,12 @@ pub(crate) const SETS: usize = 3;
 pub(crate) const MARGIN: u8 = 8;
 /// Addition of a count to an epoch: more ownerships than begin in a run.
 pub(crate) const EPOCHS: u8 = 16;
-/// How far a ceiling is above the number that needed it.
+/// Distance of a ceiling above the number that needed it.
 pub(crate) const STEP: u8 = 1;
 /// Ticks of the lease of each set's owner, and of the wait of its quarantine.
 pub(crate) const LEASES: [u8; SETS] = [1, 3, 2];
 
-/// A lineage of a set. Ids are unique, counts are not where a bug is planted.
+/// A lineage of a set. Ids are unique, but counts may not be if a bug is planted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Lineage {
     pub(crate) count: u8,
@@ -47,7 +47,7 @@ pub(crate) enum Record {
 }
 
 impl Record {
-    /// The epoch since which the section is here, or elsewhere.
+    /// Returns the epoch since which the section is here, or elsewhere.
     pub(crate) fn since(self) -> u8 {
         match self {
             Record::Never => 0,
@@ -84,7 +84,7 @@ pub(crate) struct Recovery {
     pub(crate) closed: [bool; SETS],
     /// The closed sets whose records are in the responses.
     pub(crate) heir_of: [bool; SETS],
-    /// The longest lease that it is to outlast, and the ticks since the newest lineage is known.
+    /// The longest lease that the quarantine must outlast, and the ticks since the newest lineage is known.
     pub(crate) needs: u8,
     pub(crate) elapsed: u8,
 }
@@ -94,21 +94,21 @@ pub(crate) struct Recovery {
 pub(crate) struct Store {
     pub(crate) lineage: Lineage,
     pub(crate) record: Record,
-    /// The newest lineage of each other set that is known: nothing older is accepted.
+    /// The newest known lineage of each other set: nothing older is accepted.
     pub(crate) fenced: [Lineage; SETS],
     /// The lineage of each other set whose fence was accepted.
     pub(crate) admitted: [Lineage; SETS],
     pub(crate) closing: Stage,
-    /// Knowledge of the others' closing.
+    /// Stage of each other set, as far as it is known.
     pub(crate) known: [Stage; SETS],
     pub(crate) heir_of: [bool; SETS],
-    /// Differs from 1 only with that bug.
+    /// The margin, which differs from 1 only with that bug.
     pub(crate) margin: u8,
     pub(crate) recovery: Option<Recovery>,
 }
 
 impl Store {
-    /// The highest count that it knows, of any set.
+    /// Returns the highest count of any set that this store knows.
     pub(crate) fn most(&self) -> u8 {
         self.fenced.iter().map(|one| one.count).fold(self.lineage.count, Ord::max)
     }
@@ -118,9 +118,9 @@ impl Store {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Life {
     Running,
-    /// Its disks are lost.
+    /// The disks of the set are lost.
     Lost,
-    /// It was closed, and stopped for good.
+    /// The set was closed, and stopped permanently.
     Stopped,
 }
 
@@ -161,7 +161,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The section is in the first set.
+    /// Creates a world in which the section is in the first set.
     pub(crate) fn start(bounds: &Bounds) -> World {
         let is_there = |set: usize| set < usize::from(bounds.budget.sets);
         let store = |record| Store {
@@ -212,17 +212,17 @@ impl World {
         self.stores[set].record = Record::Resident { since, ceiling, next: ceiling + 1 };
     }
 
-    /// Whether a set responds to others and to operators.
+    /// Returns whether a set responds to other sets and to operators.
     pub(crate) fn runs(&self, set: usize) -> bool {
         self.lives[set] == Life::Running
     }
 
-    /// Whether it serves, too.
+    /// Returns whether a set also serves.
     pub(crate) fn serves(&self, set: usize) -> bool {
         self.runs(set) && self.stores[set].recovery.is_none()
     }
 
-    /// A lineage that nothing had before.
+    /// Returns a lineage that no set had before.
     pub(crate) fn lineage(&mut self, count: u8) -> Lineage {
         self.lineages += 1;
         Lineage { count, id: self.lineages }

@@ -9,7 +9,7 @@ use crate::sets::world::{
 };
 
 impl Protocol {
-    /// The lease of a session ends. Those of an older lineage are not counted: their store is gone.
+    /// Ends the lease of a session. Leases of an older lineage are not counted, because their store is gone.
     pub(crate) fn lapse(&self, world: &mut World, session: Session) {
         if session.lineage == world.stores[session.set].lineage {
             world.left.lapses[session.set] -= 1;
@@ -17,7 +17,7 @@ impl Protocol {
         node(world, session).leased = false;
     }
 
-    /// A session whose lease has ended renews: the response has the lease and the grant, or ends the session.
+    /// Renews a session whose lease has ended: the response has the lease and the grant, or ends the session.
     pub(crate) fn renew(&self, world: &mut World, session: Session) {
         world.left.renewals -= 1;
         if !world.is_current(&self.bounds, session) {
@@ -45,7 +45,7 @@ impl Protocol {
         node.table = grant.map(|grant| self.enter(epoch, grant, staged));
     }
 
-    /// The section of a grant: from the copy of the attempt that this ownership began with, or at the ceiling.
+    /// Returns the section of a grant: from the copy of the attempt that this ownership began with, or at the ceiling.
     fn enter(&self, epoch: u8, grant: Grant, staged: Option<Copied>) -> Section {
         let of_epoch = staged.filter(|copy| copy.epoch == epoch);
         let of_grant = of_epoch.filter(|copy| copy.handover_id == grant.handover_id || self.bounds.has(Bug::StaleCopy));
@@ -61,7 +61,7 @@ impl Protocol {
         Section { epoch, cur: ceiling, exact: false, frozen: false, ceiling }
     }
 
-    /// Whether the owner should raise its ceiling: half a step is left, and no raise is in flight.
+    /// Returns whether the owner should raise its ceiling: half a step is left, and no raise is in flight.
     pub(crate) fn can_raise(&self, world: &World, node: &AllocSvr) -> bool {
         let is_own = |message: &Message| {
             matches!(message, Message::Raise { session, .. } | Message::Raised { session, .. }
@@ -88,7 +88,8 @@ impl Protocol {
         }
     }
 
-    /// Whether the owner may begin to hand the section over: its store plans it, and the other one names a session.
+    /// Returns whether the owner may begin to hand the section over: its store plans it, and the other store names a
+    /// session.
     pub(crate) fn can_begin(&self, world: &World, node: &AllocSvr) -> bool {
         let set = node.session.set;
         let (store, target) = (&world.stores[set], world.current(set.other()));
@@ -107,7 +108,7 @@ impl Protocol {
             && world.node(target).is_some()
     }
 
-    /// Begins it. The target's session and lineage are those of now, whatever happens to that set later.
+    /// Begins the handover with the target's current session and lineage, no matter what happens to that set later.
     pub(crate) fn begin_handover(&self, world: &mut World, session: Session) {
         world.left.handovers -= 1;
         world.handovers += 1;
@@ -118,7 +119,7 @@ impl Protocol {
         node(world, session).outgoing = Some(Handover { to, handover_id, migration, phase: Phase::Prepared, ceiling });
     }
 
-    /// Whether the owner may freeze, copy and stage.
+    /// Returns whether the owner may freeze, copy and stage.
     pub(crate) fn can_stage(&self, node: &AllocSvr) -> bool {
         node.outgoing.is_some_and(|outgoing| outgoing.phase == Phase::Prepared)
     }
@@ -140,14 +141,14 @@ impl Protocol {
         world.send(Message::Stage { from: session, to, copy: Copied { epoch: epoch + 1, handover_id, cur, exact } });
     }
 
-    /// The target keeps the last copy that arrives.
+    /// Keeps the last copy that arrives at the target.
     pub(crate) fn on_stage(&self, world: &mut World, from: Session, to: Session, copy: Copied) {
         let Some(target) = world.node_mut(to).filter(|node| copy.epoch > node.version) else { return };
         target.staged = Some(copy);
         world.send(Message::Staged { to: from, handover_id: copy.handover_id });
     }
 
-    /// The copy is there: the owner requests the departure.
+    /// Requests the departure, because the target has the copy.
     pub(crate) fn on_staged(&self, world: &mut World, session: Session, handover_id: u8) {
         let Some(owner) = world.node_mut(session) else { return };
         let (Some(section), Some(outgoing)) = (owner.table, owner.outgoing.as_mut()) else { return };
@@ -159,7 +160,8 @@ impl Protocol {
         world.send(Message::Depart { session, epoch: section.epoch, to, handover_id, migration, ceiling });
     }
 
-    /// Whether the owner may end the attempt because a message to the target failed: only before a Depart was sent.
+    /// Returns whether the owner may end the attempt because a message to the target failed: only before a Depart was
+    /// sent.
     pub(crate) fn can_abort(&self, node: &AllocSvr) -> bool {
         let too_late = |phase| phase == Phase::Departing && !self.bounds.has(Bug::ThawWithoutResponse);
         self.bounds.setting != Setting::Calm && node.outgoing.is_some_and(|outgoing| !too_late(outgoing.phase))
@@ -176,7 +178,7 @@ impl Protocol {
         }
     }
 
-    /// The definite response to a Depart of the attempt in progress.
+    /// Applies the definite response to a Depart of the attempt in progress.
     pub(crate) fn on_depart_response(&self, world: &mut World, session: Session, outcome: Outcome) {
         if outcome == Outcome::Refused {
             return self.thaw(world, session);
@@ -194,7 +196,7 @@ impl Protocol {
     }
 }
 
-/// The process of a session that takes a step.
+/// Returns the process of a session that takes a step.
 fn node(world: &mut World, session: Session) -> &mut AllocSvr {
     world.node_mut(session).expect("only a session that runs takes a step")
 }
@@ -203,7 +205,7 @@ fn section(world: &World, session: Session) -> Section {
     world.node(session).and_then(|node| node.table).expect("an owner has the section")
 }
 
-/// Whether the set's node has the section frozen.
+/// Returns whether the set's node has the section frozen.
 pub(crate) fn is_frozen(world: &World, set: Set) -> bool {
     world.nodes.iter().any(|node| node.session.set == set && node.table.is_some_and(|section| section.frozen))
 }

@@ -6,7 +6,7 @@ use crate::sets::world::PerSet;
 /// The bounds of a run and the setting of its world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// Which promises are at stake.
+    /// The promises that the run checks.
     pub(crate) setting: Setting,
     /// The committed ceiling at the start.
     pub(crate) max_seq: u8,
@@ -17,18 +17,18 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Whether a store may be restored.
+    /// Returns whether a store may be restored.
     pub(crate) fn restores(&self) -> bool {
         self.budget.restores != PerSet([0, 0])
     }
 
-    /// Whether the bug is planted.
+    /// Returns whether the bug is planted.
     pub(crate) fn has(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }
 }
 
-/// How many events of each kind may occur: in a run, or from a state on.
+/// Number of events of each kind that may occur: in a run, or from a state on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
     /// Calls of `Next`, one number each.
@@ -43,11 +43,11 @@ pub(crate) struct Budget {
     pub(crate) silents: u8,
     /// Raises, by any owner.
     pub(crate) raises: u8,
-    /// Leases that end while their session is the current one of its node.
+    /// Leases that end while their session is the current session of its node.
     pub(crate) lapses: PerSet<u8>,
-    /// Renewals of sessions whose lease has ended. Without any, such a session is over for good.
+    /// Renewals of sessions whose lease has ended. Without any, such a session is over permanently.
     pub(crate) renewals: u8,
-    /// Sessions that register in each set after the first one.
+    /// Sessions that register in each set after its first session.
     pub(crate) registrations: PerSet<u8>,
     /// Owners that an arbiter assigns inside of a set.
     pub(crate) reassigns: u8,
@@ -61,7 +61,7 @@ pub(crate) struct Budget {
     pub(crate) completions: u8,
     /// Restores of each set from its backup, which is made at any time.
     pub(crate) restores: PerSet<u8>,
-    /// Claims that stores send to each other and to the client, beside those in responses.
+    /// Claims that stores send to each other and to the client, in addition to the claims in responses.
     pub(crate) claims: u8,
 }
 
@@ -93,8 +93,8 @@ pub(crate) enum Setting {
     /// No message is lost, no session ends, and calls are routed by the client's directory. A migration leaves no gap
     /// and every call gets a response; all other promises hold as well.
     Calm,
-    /// A lease ends before its section gets another owner without a handover. All promises to callers hold but those of
-    /// [`Setting::Calm`]. Calls reach any owner.
+    /// A lease ends before its section gets another owner without a handover. All promises to callers hold, except
+    /// those of [`Setting::Calm`]. Calls reach any owner.
     Ordered,
     /// No session ever stops, and owners are replaced at any time. The promises that assume no clock hold.
     Clockless,
@@ -106,7 +106,7 @@ listed! {
 
     /// An Arrive is sent for a tombstone that is proposed, and the proposal is lost with its leader.
     ProposedTombstoneSent,
-    /// The tombstone has the ceiling of when the handover began.
+    /// The tombstone has the ceiling of the time when the handover began.
     CeilingOfTheBeginning,
     /// A repeated Arrive writes the record again.
     RepeatedArriveWrites,
@@ -116,7 +116,7 @@ listed! {
     TombstoneDeleted,
     /// An older claim that a store receives lowers its fence.
     ClaimLowersTheFence,
-    /// A store takes the epoch of a newer claim that it receives for its fence.
+    /// A store takes the epoch of a newer claim that it receives as its fence.
     NewerClaimIsAFence,
     /// The client adopts any claim that it receives.
     OlderClaimAdopted,
@@ -148,7 +148,7 @@ listed! {
     OneMargin,
     /// A restored store serves before the leases of its older lineage have ended.
     QuarantineWithoutWait,
-    /// A restored store waits for the leases of its own older lineages, not for those of another restored set.
+    /// A restored store waits for the leases of its own older lineages, but not for leases of another restored set.
     WaitForOwnLeasesOnly,
     /// A restored store waits for the Arrive of a tombstone that it finds in the response to its Fence.
     TombstoneNotTakenFromResponse,

@@ -6,11 +6,12 @@ use crate::sets::events::Event;
 use crate::sets::protocol::Protocol;
 use crate::sets::world::{AllocSvr, Call, Op, Promise, Section, Session, World};
 
-/// How often a call is forwarded beyond the migrations during it: from an old home, and from the one before.
+/// Number of times that a call is forwarded beyond the migrations during it: from an old home, and from the home before
+/// it.
 const HOPS: u8 = 2;
 
 impl Protocol {
-    /// A call reaches an owner, wherever it serves, and takes a number.
+    /// Lets a call reach the owner, at any set where it serves, and take a number.
     pub(crate) fn take(&self, world: &mut World, session: Session) {
         let floor = world.history.floor;
         let Some(section) = serving(world, session) else { return };
@@ -22,7 +23,7 @@ impl Protocol {
         }
     }
 
-    /// The same for a reading.
+    /// Lets a reading reach the owner in the same way.
     pub(crate) fn read(&self, world: &mut World, session: Session) {
         let floor = world.history.floor;
         if serving(world, session).is_some_and(|section| !section.frozen) {
@@ -49,7 +50,8 @@ impl Protocol {
         world.history.floor = world.history.floor.max(number);
     }
 
-    /// A read value is never below the values in responses before; an exact one is a number that was allocated.
+    /// Checks that a read value is never below the values in responses before, and that an exact value is an allocated
+    /// number.
     fn check_read(&self, world: &mut World, session: Session, floor: u8) {
         let Section { cur: value, exact, .. } = serving(world, session).expect("it serves");
         let is_number = value == 0 || world.history.was_given(value);
@@ -83,8 +85,8 @@ impl Protocol {
         world.calls[call] = Call::Sent { op, floor, since: world.client.since, to, hops: 0 };
     }
 
-    /// Whether the node has something to do for a call: it serves the section, or has newer knowledge than the call.
-    /// Otherwise the call is pending, while the node waits for an ownership update.
+    /// Returns whether the node has something to do for a call: it serves the section, or has newer knowledge than the
+    /// call. Otherwise the call is pending, while the node waits for an ownership update.
     fn can_handle(&self, world: &World, call: usize) -> bool {
         let Call::Sent { op, since, to, .. } = world.calls[call] else { return false };
         let node = node_of(world, world.current(to));
@@ -126,7 +128,7 @@ fn node_of(world: &World, session: Session) -> AllocSvr {
     *world.node(session).expect("in a calm world every set has a node")
 }
 
-/// The section of a session that serves.
+/// Returns the section of a session that serves.
 fn serving(world: &World, session: Session) -> Option<Section> {
     world.node(session).filter(|node| node.leased)?.table
 }

@@ -10,7 +10,7 @@ listed! {
     ExactStart,
     /// An owner started at the ceiling.
     CeilingStart,
-    /// A node with a staged copy was granted the section by another attempt, or without one.
+    /// A node with a staged copy was granted the section by another attempt, or without an attempt.
     StaleCopySkipped,
     /// A Depart was repeated after it was applied.
     DepartRepeated,
@@ -34,7 +34,7 @@ listed! {
     ArriveRepeated,
     /// An Arrive came after the section had left again, or came back.
     ArrivePast,
-    /// An Arrive named a session that is not the current one: the section has no owner yet.
+    /// An Arrive named a session that is not the current session: the section has no owner yet.
     ArriveUnowned,
     /// An Arrive of an older lineage of its sender was refused.
     ArriveFenced,
@@ -48,7 +48,7 @@ listed! {
     Home,
     /// Both sets were in quarantine at the same time.
     BothQuarantined,
-    /// The response to a Fence came from an older lineage than is known, and was dropped.
+    /// The response to a Fence came from an older lineage than the known lineage, and was dropped.
     OldResponseDropped,
     /// A migration was rolled back after its section had departed, and the section came back.
     Returned,

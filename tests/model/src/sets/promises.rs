@@ -1,4 +1,4 @@
-//! The promises: those that a step breaks are recorded in the history, the others are read off a state.
+//! The promises: violations by a step are recorded in the history, the other promises are read from a state.
 
 use stateright::{Model, Property};
 
@@ -6,13 +6,15 @@ use crate::sets::bounds::Setting;
 use crate::sets::protocol::Protocol;
 use crate::sets::world::{Call, Claim, Promise, Record, Set, World};
 
-/// What the records of stores promise each other. A bug breaks one of these first, and later one that callers notice.
+/// Promises that the records of stores make to each other. A bug breaks one of these first, and later a promise to
+/// callers.
 pub(crate) const OF_RECORDS: [&str; 3] = [ONE_RESIDENCE, ONE_HOME, CLAIMS_LEAD];
 const ONE_RESIDENCE: &str = "a section has one residence";
 const ONE_HOME: &str = "an epoch has one home";
 const CLAIMS_LEAD: &str = "every claim leads somewhere";
 
-/// The promises to callers and clients, and, unless those alone are checked, what records of stores promise each other.
+/// Returns the promises to callers and clients, and, unless only those are checked, the promises of the stores'
+/// records.
 pub(crate) fn properties(callers_only: bool) -> Vec<Property<Protocol>> {
     let mut all = vec![
         Property::always("no number is allocated twice", |_, world: &World| keeps(world, Promise::Unique)),
@@ -41,7 +43,7 @@ fn keeps(world: &World, promise: Promise) -> bool {
     world.history.broken != Some(promise)
 }
 
-/// In a calm world no call is left when no step is possible any more.
+/// Returns whether in a calm world no call is left when no step is possible any more.
 fn responds_to_every_call(model: &Protocol, world: &World) -> bool {
     if model.bounds.setting != Setting::Calm || world.calls.iter().all(|call| *call == Call::Answered) {
         return true;
@@ -56,7 +58,8 @@ fn has_one_residence(_: &Protocol, world: &World) -> bool {
     !Set::ALL.iter().all(is_resident)
 }
 
-/// The section is resident, may become so when a quarantine ends, or has a tombstone that the other set takes.
+/// Returns whether the section is resident, may become so when a quarantine ends, or has a tombstone that the other set
+/// takes.
 fn is_somewhere(model: &Protocol, world: &World) -> bool {
     Set::ALL.into_iter().any(|set| {
         let (store, target) = (&world.stores[set], &world.stores[set.other()]);
@@ -73,7 +76,8 @@ fn is_somewhere(model: &Protocol, world: &World) -> bool {
     })
 }
 
-/// The set that a claim names has had that epoch or receives it, or a later one is known; a quarantine may hide it.
+/// Returns whether the set that a claim names has had that epoch or receives it, or a later epoch is known; a
+/// quarantine may hide it.
 fn leads_somewhere(_: &Protocol, world: &World) -> bool {
     let is_quarantined = Set::ALL.iter().any(|set| world.stores[*set].quarantined);
     let leads = |claim: Claim| {

@@ -1,4 +1,4 @@
-//! The steps of the model of two sets: their conditions, and where their effects are.
+//! The steps of the model of two sets: their conditions, and the places of their effects.
 
 use stateright::{Model, Property};
 
@@ -13,7 +13,7 @@ use crate::sets::world::{AllocSvr, Call, Message, Outcome, Receiver, Record, Ses
 pub(crate) struct Protocol {
     pub(crate) bounds: Bounds,
     pub(crate) events: Events<Event>,
-    /// Whether only promises to callers and clients are checked, and not what the stores' records promise each other.
+    /// Whether only promises to callers and clients are checked, and not the promises of the stores' records.
     pub(crate) callers_only: bool,
 }
 
@@ -25,7 +25,7 @@ impl Explorable for Protocol {
     }
 }
 
-/// One step of one participant. Between any two of them any other may happen, and any of them may never happen.
+/// A step of a participant. Between any two steps any other step may happen, and any step may never happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A call reaches an owner, which allocates a number; no call is sent later than that.
@@ -51,7 +51,7 @@ pub(crate) enum Step {
     Lapse {
         session: Session,
     },
-    /// It renews after all.
+    /// The session renews after all.
     Renew {
         session: Session,
     },
@@ -271,7 +271,7 @@ impl Protocol {
         }
     }
 
-    /// Whether a message may be delivered now.
+    /// Returns whether a message may be delivered now.
     fn can_deliver(&self, world: &World, message: &Message) -> bool {
         match message {
             Message::Arrive { from, tombstone, .. } => self.can_arrive(world, from.other(), tombstone),

@@ -1,6 +1,6 @@
 //! Restore of a store from its backup: a newer lineage, quarantine until the other set has committed a fence.
 //!
-//! A backup is made at any time. Everything that its store committed since is lost, and the other set goes on.
+//! A backup is made at any time. Everything that its store committed since is lost, and the other set continues.
 
 use crate::sets::bounds::{Bug, Setting};
 use crate::sets::events::Event;
@@ -17,7 +17,7 @@ struct Home {
 }
 
 impl Protocol {
-    /// Restores a store: the next lineage, no session, every migration stopped, and what was resident in quarantine.
+    /// Restores a store: the next lineage, no session, every migration stopped, and resident sections in quarantine.
     pub(crate) fn restore(&self, world: &mut World, set: Set) {
         world.left.restores[set] -= 1;
         let lineage = world.stores[set].lineage + 1;
@@ -57,17 +57,17 @@ impl Protocol {
         world.send(Message::Fenced { to: from, lineage, from_lineage, record });
     }
 
-    /// Whether a store in quarantine may use the response to its Fence: only when the leases of its own older lineages
-    /// have ended, and those of the other set's lineages before the one that responds. What that set has forgotten, an
-    /// owner there may serve.
+    /// Returns whether a store in quarantine may use the response to its Fence: only when the leases of its own older
+    /// lineages have ended, and the leases of the other set's lineages before the lineage that responds. An owner there
+    /// may serve a section that its restored store has forgotten.
     pub(crate) fn can_end_quarantine(&self, world: &World, set: Set, from_lineage: u8) -> bool {
         let own = world.is_live_before(set, world.stores[set].lineage);
         let other = world.is_live_before(set.other(), from_lineage) && !self.bounds.has(Bug::WaitForOwnLeasesOnly);
         self.bounds.setting != Setting::Ordered || !(own || other) || self.bounds.has(Bug::QuarantineWithoutWait)
     }
 
-    /// Ends the quarantine with the response to the Fence. It must be of the newest lineage known of the other set:
-    /// that set may have been restored since.
+    /// Ends the quarantine with the response to the Fence. The response must be of the newest lineage known of the
+    /// other set, because that set may have been restored since.
     pub(crate) fn on_fenced(&self, world: &mut World, set: Set, lineage: u8, from_lineage: u8, record: Record) {
         let store = &mut world.stores[set];
         if !store.quarantined || store.lineage != lineage {
@@ -102,12 +102,12 @@ impl Protocol {
         }
     }
 
-    /// Whether the bug has made a tombstone useless.
+    /// Returns whether the bug has made a tombstone useless.
     pub(crate) fn is_lost(&self, tombstone: &Tombstone) -> bool {
         tombstone.completed && self.bounds.has(Bug::CompletedTombstoneShrinks)
     }
 
-    /// The home that a record of the other set, in a response of that lineage, proves.
+    /// Returns the home that a record of the other set, in a response of that lineage, proves.
     fn home_of(&self, record: Record, from_lineage: u8) -> Option<Home> {
         match record {
             Record::Resident(Residence { since, max_seq, .. }) => Some(Home { since, max_seq, lineage: from_lineage }),
@@ -116,7 +116,8 @@ impl Protocol {
         }
     }
 
-    /// Records that the section is resident in the other set, with all that brings it back there after a restore.
+    /// Records that the section is resident in the other set, with everything that brings it back there after a
+    /// restore.
     fn record_home(&self, world: &mut World, set: Set, home: Home) {
         let tombstone = Tombstone {
             epoch: home.since,

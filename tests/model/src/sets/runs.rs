@@ -9,11 +9,11 @@ use crate::sets::events::Event::{
 };
 use crate::sets::world::PerSet;
 
-/// One exploration of the correct protocol.
+/// An exploration of the correct protocol.
 pub(crate) struct Run {
     pub(crate) name: &'static str,
     pub(crate) bounds: Bounds,
-    /// Without these the run would prove nothing.
+    /// Events without which the run would prove nothing.
     pub(crate) must_reach: &'static [Event],
 }
 
@@ -21,7 +21,7 @@ const NONE: Budget = Budget::NONE;
 
 /// Two numbers and a handover to the other set.
 const MOVE: Budget = Budget { takes: 2, migrations: 1, handovers: 1, ..NONE };
-/// The same, and back.
+/// Two numbers, a handover to the other set, and a handover back.
 const RETURN: Budget = Budget { takes: 2, migrations: 2, handovers: 2, ..NONE };
 /// A migration whose source is restored.
 const RESTORED_SOURCE: Budget =
@@ -30,7 +30,7 @@ const RESTORED_SOURCE: Budget =
 const RESTORED_TARGET: Budget =
     Budget { registrations: PerSet([0, 1]), reassigns: 1, restores: PerSet([0, 1]), ..MOVE };
 
-/// There and back, after which T's first session dies and another one may get the section.
+/// There and back, after which T's first session dies and another session may get the section.
 const ZOMBIE_RESIDENCE: Budget =
     Budget { takes: 1, reads: 1, lapses: PerSet([0, 1]), registrations: PerSet([0, 1]), reassigns: 1, ..RETURN };
 /// A migration without the owner.
@@ -56,7 +56,7 @@ const fn clockless(max_seq: u8, budget: Budget) -> Bounds {
     Bounds { setting: Setting::Clockless, max_seq, budget, bug: None }
 }
 
-/// The runs without faults, in which a migration must be invisible to callers.
+/// Returns the runs without faults, in which a migration must be invisible to callers.
 pub(crate) fn calm_runs(large: bool) -> Vec<Run> {
     let more = u8::from(large);
     vec![
@@ -82,7 +82,7 @@ pub(crate) fn calm_runs(large: bool) -> Vec<Run> {
         },
     ]
 }
-/// The runs under lease.
+/// Returns the runs under lease.
 pub(crate) fn ordered_runs(large: bool) -> Vec<Run> {
     let more = u8::from(large);
     let (one, both) = (PerSet([1, 0]), PerSet([1, 1]));
@@ -143,12 +143,12 @@ pub(crate) fn ordered_runs(large: bool) -> Vec<Run> {
     ]
 }
 
-/// The runs in which stores are restored.
+/// Returns the runs in which stores are restored.
 pub(crate) fn restores(large: bool) -> Vec<Run> {
     restores_of_one(large).into_iter().chain(restores_of_both()).collect()
 }
 
-/// The runs in which one store is restored.
+/// Returns the runs in which one store is restored.
 fn restores_of_one(large: bool) -> Vec<Run> {
     let more = u8::from(large);
     let (source, target, twice) = (PerSet([1, 0]), PerSet([0, 1]), PerSet([2, 0]));
@@ -202,7 +202,7 @@ fn restores_of_one(large: bool) -> Vec<Run> {
     ]
 }
 
-/// The runs in which both stores are restored.
+/// Returns the runs in which both stores are restored.
 fn restores_of_both() -> Vec<Run> {
     let (source, target) = (PerSet([1, 0]), PerSet([0, 1]));
     vec![
@@ -242,7 +242,7 @@ fn restores_of_both() -> Vec<Run> {
     ]
 }
 
-/// The runs without clocks.
+/// Returns the runs without clocks.
 pub(crate) fn clockless_runs(large: bool) -> Vec<Run> {
     let more = u8::from(large);
     vec![
@@ -307,7 +307,7 @@ pub(crate) fn clockless_runs(large: bool) -> Vec<Run> {
     ]
 }
 
-/// The small world in which a bug is planted.
+/// Returns the small world in which a bug is planted.
 pub(crate) fn world_of(bug: Bug) -> Bounds {
     match bug {
         Bug::CopyWithoutFreeze | Bug::ThawWithoutResponse => ordered(2, MOVE),

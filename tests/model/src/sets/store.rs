@@ -10,7 +10,7 @@ use crate::sets::world::{
 };
 
 impl Protocol {
-    /// Registers a new session, which ends the one before it in the store; its process may go on.
+    /// Registers a new session, which ends the session before it in the store; the earlier process may continue.
     pub(crate) fn register(&self, world: &mut World, set: Set) {
         world.left.registrations[set] -= 1;
         world.stores[set].incarnation += 1;
@@ -38,8 +38,8 @@ impl Protocol {
         world.send(Message::Raised { session, epoch, ceiling });
     }
 
-    /// Whether the arbiter may give the section to the newest session. Without clocks it may at any time; otherwise the
-    /// owner's lease has ended, which stands for the wait and the liveness counter.
+    /// Returns whether the arbiter may give the section to the newest session. Without clocks it may at any time;
+    /// otherwise the owner's lease must have ended, which replaces the wait and the liveness counter.
     pub(crate) fn can_reassign(&self, world: &World, set: Set) -> bool {
         let Record::Resident(Residence { owner, .. }) = world.stores[set].record else { return false };
         let to = world.current(set);
@@ -58,7 +58,7 @@ impl Protocol {
         world.write(set, Record::Resident(Residence { epoch, owner, handover_id: 0, ..residence }));
     }
 
-    /// Whether the newest session of a set lacks something of the store's state.
+    /// Returns whether the newest session of a set lacks something of the store's state.
     pub(crate) fn can_update(&self, world: &World, set: Set) -> bool {
         let store = &world.stores[set];
         let is_newer = |node: &AllocSvr| {
@@ -85,7 +85,7 @@ impl Protocol {
         (store.migration, store.moving) = (world.migrations, true);
     }
 
-    /// Applies a Depart of the owner. Refusals are permanent, and a repeat of an applied one has the same result.
+    /// Applies a Depart of the owner. Refusals are permanent, and a repeat of an applied Depart has the same result.
     pub(crate) fn depart(&self, world: &mut World, depart: Message) -> Outcome {
         let Message::Depart { session, epoch, to, handover_id, migration, ceiling } = depart else {
             unreachable!("not a Depart: {depart:?}")
@@ -129,13 +129,13 @@ impl Protocol {
         }
     }
 
-    /// Writes the tombstone: from here on the section arrives at the other set, always.
+    /// Writes the tombstone. From here on, the section arrives at the other set in any case.
     fn bury(&self, world: &mut World, set: Set, tombstone: Tombstone) {
         world.write(set, Record::Departed(tombstone));
         world.stores[set].moving = false;
     }
 
-    /// Whether the arbiter may propose that the section departs without its owner.
+    /// Returns whether the arbiter may propose that the section departs without its owner.
     pub(crate) fn can_propose_silent(&self, world: &World, set: Set) -> bool {
         let store = &world.stores[set];
         let waited =
@@ -143,7 +143,7 @@ impl Protocol {
         world.left.silents > 0 && store.moving && !store.paused && matches!(store.record, Record::Resident(_)) && waited
     }
 
-    /// Proposes it, with the epoch as observed.
+    /// Proposes the departure, with the epoch as observed.
     pub(crate) fn propose_silent(&self, world: &mut World, set: Set) {
         world.left.silents -= 1;
         let to_lineage = world.stores[set.other()].lineage;
@@ -154,7 +154,7 @@ impl Protocol {
         world.send(Message::DepartSilent { set, lineage, expected, to_lineage, migration });
     }
 
-    /// Applies it, if the record is as observed and the owner has not renewed since.
+    /// Applies the departure, if the record is as observed and the owner has not renewed since.
     pub(crate) fn depart_silent(&self, world: &mut World, proposal: Message) {
         let Message::DepartSilent { set, lineage, expected, to_lineage, migration } = proposal else {
             unreachable!("not a DepartSilent: {proposal:?}")
@@ -184,14 +184,15 @@ impl Protocol {
         self.bury(world, set, tombstone);
     }
 
-    /// Sends the Arrive of a tombstone. Any participant that has the applied entry may; it is sent until it arrived.
+    /// Sends the Arrive of a tombstone. Any participant that has the applied entry may send it; it is sent until it
+    /// arrived.
     pub(crate) fn send_arrive(&self, world: &mut World, from: Set) {
         let Record::Departed(tombstone) = world.stores[from].record else { unreachable!("only what departed") };
         let lineage = world.stores[from].lineage;
         world.send(Message::Arrive { from, lineage, tombstone });
     }
 
-    /// The bug: a leader proposes the tombstone, sends the Arrive, and is deposed; the entry is lost.
+    /// Makes the bug's step: a leader proposes the tombstone, sends the Arrive, and is deposed; the entry is lost.
     pub(crate) fn lose_proposal(&self, world: &mut World, message: Message) {
         remove(world, message);
         let Message::Depart { session, .. } = message else { unreachable!("only a Depart is proposed so") };
@@ -204,7 +205,8 @@ impl Protocol {
         }
     }
 
-    /// Whether an Arrive can get a response. One for an older lineage of a store in quarantine waits for its end.
+    /// Returns whether an Arrive can get a response. An Arrive for an older lineage of a store in quarantine waits for
+    /// the quarantine's end.
     pub(crate) fn can_arrive(&self, world: &World, set: Set, tombstone: &Tombstone) -> bool {
         let store = &world.stores[set];
         !store.quarantined
@@ -236,7 +238,8 @@ impl Protocol {
         self.take_in(world, set, tombstone);
     }
 
-    /// Whether a tombstone is newer than every record of this set. The bug returns a section under its old epoch.
+    /// Returns whether a tombstone is newer than every record of this set. The bug returns a section under its old
+    /// epoch.
     pub(crate) fn is_new(&self, world: &World, set: Set, tombstone: &Tombstone) -> bool {
         let store = &world.stores[set];
         let is_back = matches!(store.record, Record::Departed(ours) if ours.epoch == tombstone.epoch + 1);
@@ -271,7 +274,7 @@ impl Protocol {
         );
     }
 
-    /// How many margins are added after this many restores.
+    /// Returns how many margins are added after this many restores.
     pub(crate) fn margins(&self, restores: u8) -> u8 {
         if self.bounds.has(Bug::OneMargin) { restores.min(1) } else { restores }
     }
@@ -289,7 +292,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the last migration may be rolled back: until it is completed.
+    /// Returns whether the last migration may be rolled back: until it is completed.
     pub(crate) fn can_rollback(&self, world: &World, set: Set) -> bool {
         let store = &world.stores[set];
         let is_over = matches!(store.record, Record::Departed(tombstone) if tombstone.completed);
@@ -297,7 +300,8 @@ impl Protocol {
         world.left.rollbacks > 0 && (1..RETURN).contains(&store.migration) && !is_stopped && !is_over
     }
 
-    /// Rolls it back: nothing departs under it any more, and the other set gets a request to return what did.
+    /// Rolls the migration back: no section departs under it any more, and the other set gets a request to return the
+    /// section.
     pub(crate) fn rollback(&self, world: &mut World, set: Set) {
         world.left.rollbacks -= 1;
         let store = &mut world.stores[set];
@@ -331,7 +335,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the migration of a tombstone can be completed.
+    /// Returns whether the migration of a tombstone can be completed.
     pub(crate) fn can_complete(&self, world: &World, set: Set) -> bool {
         let store = &world.stores[set];
         world.left.completions > 0
@@ -339,7 +343,7 @@ impl Protocol {
                 if tombstone.arrived && !tombstone.completed && store.returns & (1 << tombstone.migration) == 0)
     }
 
-    /// Completes it: it cannot be rolled back any more.
+    /// Completes the migration: it cannot be rolled back any more.
     pub(crate) fn complete(&self, world: &mut World, set: Set) {
         world.left.completions -= 1;
         self.events.mark(Event::Completed);
@@ -349,7 +353,7 @@ impl Protocol {
     }
 }
 
-/// The epoch that an ownership update names.
+/// Returns the epoch that an ownership update names.
 pub(crate) fn epoch_of(record: Record) -> Option<u8> {
     match record {
         Record::Resident(Residence { epoch, .. }) | Record::Departed(Tombstone { epoch, .. }) => Some(epoch),
@@ -357,7 +361,7 @@ pub(crate) fn epoch_of(record: Record) -> Option<u8> {
     }
 }
 
-/// The grant of a record to a session.
+/// Returns the grant of a record to a session.
 pub(crate) fn grant_to(session: Session, record: Record) -> Option<Grant> {
     match record {
         Record::Resident(Residence { owner, max_seq, handover_id, .. }) if owner == Some(session.incarnation) => {

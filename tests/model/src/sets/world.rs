@@ -6,29 +6,29 @@ use std::ops::{Index, IndexMut};
 
 use crate::sets::bounds::{Bounds, Budget, Bug, Setting};
 
-/// How far a ceiling is raised.
+/// Distance by which a ceiling is raised.
 pub(crate) const STEP: u8 = 2;
-/// What a restore adds to a ceiling: more numbers than are allocated in a run.
+/// Distance that a restore adds to a ceiling: more numbers than are allocated in a run.
 pub(crate) const MARGIN: u8 = 8;
-/// What a restore adds to an epoch: more ownerships than begin in a run.
+/// Distance that a restore adds to an epoch: more ownerships than begin in a run.
 pub(crate) const EPOCHS: u8 = 16;
-/// The bit that makes the return of a migration one of its own.
+/// The bit that makes the return of a migration a migration of its own.
 pub(crate) const RETURN: u8 = 4;
 
 /// A set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Set {
-    /// The one in which the section begins.
+    /// The set in which the section begins.
     S,
-    /// The other one.
+    /// The other set.
     T,
 }
 
 impl Set {
-    /// Both.
+    /// Both sets.
     pub(crate) const ALL: [Set; 2] = [Set::S, Set::T];
 
-    /// The other one.
+    /// Returns the other set.
     pub(crate) fn other(self) -> Set {
         match self {
             Set::S => Set::T,
@@ -55,7 +55,7 @@ impl<X> IndexMut<Set> for PerSet<X> {
     }
 }
 
-/// A session of the one AllocSvr of a set. A process keeps it for as long as it runs.
+/// A session of the only AllocSvr of a set. A process keeps it for as long as it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Session {
     pub(crate) set: Set,
@@ -105,7 +105,7 @@ pub(crate) struct Residence {
 /// The record of a section that departed to the other set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Tombstone {
-    /// The epoch that begins there.
+    /// The epoch that begins in the other set.
     pub(crate) epoch: u8,
     /// The lineage of the target, counted from which a restored target adds its margins.
     pub(crate) to_lineage: u8,
@@ -122,12 +122,12 @@ pub(crate) struct Tombstone {
 /// The store of a set: a linearizable register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
-    /// Counts the restores.
+    /// The count of restores.
     pub(crate) lineage: u8,
     pub(crate) record: Record,
     /// The highest epoch of any record that this log has had.
     pub(crate) fence: u8,
-    /// Nothing of an older lineage of the other set is accepted.
+    /// The oldest lineage of the other set of which anything is accepted.
     pub(crate) accepts: u8,
     /// The directory.
     pub(crate) directory: Claim,
@@ -135,10 +135,10 @@ pub(crate) struct Store {
     pub(crate) incarnation: u8,
     /// The last migration that began here, or 0.
     pub(crate) migration: u8,
-    /// Whether the section is to be moved by it.
+    /// Whether the section is to be moved by that migration.
     pub(crate) moving: bool,
     pub(crate) paused: bool,
-    /// Migrations under which nothing departs any more, as bits.
+    /// Migrations under which no section departs any more, as bits.
     pub(crate) stopped: u16,
     /// Migrations whose sections the other set is to return, as bits.
     pub(crate) returns: u16,
@@ -150,7 +150,7 @@ pub(crate) struct Store {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Section {
     pub(crate) epoch: u8,
-    /// The one uid's slot.
+    /// The slot of the only uid.
     pub(crate) cur: u8,
     /// Whether the slot is the last number; otherwise it is an upper bound.
     pub(crate) exact: bool,
@@ -165,7 +165,7 @@ pub(crate) struct Handover {
     pub(crate) handover_id: u8,
     pub(crate) migration: u8,
     pub(crate) phase: Phase,
-    /// The ceiling when it began; only with that bug.
+    /// The ceiling when the handover began; used only with that bug.
     pub(crate) ceiling: u8,
 }
 
@@ -203,7 +203,7 @@ pub(crate) struct AllocSvr {
 }
 
 impl AllocSvr {
-    /// A process that has just registered.
+    /// Creates a process that has just registered.
     pub(crate) fn new(session: Session) -> AllocSvr {
         let claim = Claim { since: 0, home: Set::S };
         AllocSvr { session, leased: true, version: 0, claim, table: None, outgoing: None, staged: None }
@@ -217,7 +217,7 @@ pub(crate) struct Grant {
     pub(crate) handover_id: u8,
 }
 
-/// What became of a Depart.
+/// Outcome of a Depart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Outcome {
     Departed,
@@ -234,7 +234,7 @@ pub(crate) enum Receiver {
     Store(Set),
 }
 
-/// A message. One that is never delivered is lost; they are delivered in any order.
+/// A message. A message that is never delivered is lost; messages are delivered in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Message {
     Raise {
@@ -242,7 +242,7 @@ pub(crate) enum Message {
         epoch: u8,
         to: u8,
     },
-    /// The committed ceiling, or none where the raise was refused.
+    /// The committed ceiling, or none if the raise was refused.
     Raised {
         session: Session,
         epoch: u8,
@@ -264,7 +264,7 @@ pub(crate) enum Message {
         to: Session,
         handover_id: u8,
     },
-    /// `ceiling` is used by a bug only.
+    /// `ceiling` is used only by a bug.
     Depart {
         session: Session,
         epoch: u8,
@@ -338,7 +338,7 @@ pub(crate) enum Call {
 pub(crate) enum Op {
     /// The next number.
     Take,
-    /// The last one.
+    /// The last number.
     Read,
 }
 
@@ -370,12 +370,12 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// The last number, or 0.
+    /// Returns the last number, or 0.
     pub(crate) fn last(&self) -> u8 {
         (u64::BITS - self.given.leading_zeros()) as u8
     }
 
-    /// Whether the number was allocated.
+    /// Returns whether the number was allocated.
     pub(crate) fn was_given(&self, number: u8) -> bool {
         number > 0 && self.given & (1 << (number - 1)) != 0
     }
@@ -391,16 +391,16 @@ pub(crate) struct World {
     pub(crate) client: Claim,
     pub(crate) network: Vec<Message>,
     pub(crate) calls: Vec<Call>,
-    /// The handovers so far; the last one has this number.
+    /// Number of handovers so far, which is the number of the last handover.
     pub(crate) handovers: u8,
-    /// The migrations so far.
+    /// Number of migrations so far.
     pub(crate) migrations: u8,
     pub(crate) history: History,
     pub(crate) left: Budget,
 }
 
 impl World {
-    /// The AllocSvr of S owns the section and has allocated nothing.
+    /// Creates a world in which the AllocSvr of S owns the section and has allocated nothing.
     pub(crate) fn start(bounds: &Bounds) -> World {
         let home = Claim { since: 1, home: Set::S };
         let session = |set| Session { set, lineage: 0, incarnation: 1 };
@@ -444,7 +444,7 @@ impl World {
         }
     }
 
-    /// The process of a session, if it runs.
+    /// Returns the process of a session, if it runs.
     pub(crate) fn node(&self, session: Session) -> Option<&AllocSvr> {
         self.nodes.iter().find(|node| node.session == session)
     }
@@ -549,7 +549,7 @@ impl World {
             .retain(|node| node.table.is_some() || current.contains(&node.session) || targets.contains(&node.session));
     }
 
-    /// Whether a message may change something, now or later. One that cannot counts as lost.
+    /// Returns whether a message may change something, now or later. A message that cannot counts as lost.
     fn may_matter(&self, bounds: &Bounds, message: &Message) -> bool {
         match *message {
             Message::Update { session, epoch, claim, .. } => self
@@ -583,8 +583,8 @@ impl World {
         }
     }
 
-    /// The same for messages to stores, in the worlds that count few of them: there a late one that is refused is left
-    /// to the other worlds.
+    /// Returns the same for messages to stores, in the worlds that count few of them: a late message that is refused is
+    /// left to the other worlds.
     fn may_matter_to_store(&self, message: &Message) -> bool {
         match *message {
             Message::Depart { session, epoch, handover_id, .. } => {
@@ -614,7 +614,7 @@ impl World {
         }
     }
 
-    /// Whether a session has this attempt in progress.
+    /// Returns whether a session has this attempt in progress.
     fn is_in_progress(&self, session: Session, handover_id: u8) -> bool {
         let outgoing = self.node(session).and_then(|node| node.outgoing);
         outgoing.is_some_and(|outgoing| outgoing.handover_id == handover_id)

@@ -1,4 +1,4 @@
-//! Peers that use up handshakes: silent ones, noisy ones, and ones with a long chain.
+//! Tests with peers that use up handshakes: silent peers, noisy peers, and peers with a long chain.
 
 use std::fs;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Place {
         Place { authority, dir: tempfile::tempdir().unwrap() }
     }
 
-    /// The credentials of a holder that presents `more` certificates after its own.
+    /// Returns the credentials of a holder that presents `more` certificates after its own.
     fn credentials(&self, short: &str, more: usize) -> Credentials {
         let identity = Identity::in_cluster("main", short).unwrap();
         let request = Request { identity, hosts: vec!["127.0.0.1".into()], validity: 10 * DAY };
@@ -49,7 +49,7 @@ impl Place {
     }
 }
 
-/// A socket on loopback with a server side and a client side.
+/// Returns a socket on loopback, as its server side and its client side.
 async fn sockets() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -57,7 +57,7 @@ async fn sockets() -> (TcpStream, TcpStream) {
     (near.unwrap().0, far.unwrap())
 }
 
-/// A handshake with a client that presents `more` certificates after its own.
+/// Makes a handshake with a client that presents `more` certificates after its own.
 async fn meet(more: usize) -> io::Result<()> {
     let place = Place::new();
     let (client, tls) = (place.credentials("client/backend", more), place.tls());
@@ -112,7 +112,7 @@ async fn a_revocation_ends_the_open_connections_of_its_holder_alone() {
     }
 }
 
-/// The serial of the certificate that a holder has now.
+/// Returns the serial of the certificate that a holder has now.
 fn open_serial(place: &Place, holder: &str) -> String {
     Credentials::load(Files::in_dir(place.dir.path(), holder)).unwrap().certificate().serial
 }
@@ -153,7 +153,7 @@ async fn a_plain_connection_without_a_request_ends() {
     let mut server = Connection::of_socket(near, None, Some(&port));
     assert_eq!(server.read_u8().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
 
-    // A request finishes the connection, unless the port asks for a proof.
+    // A request finishes the connection, unless the port requires a proof.
     for needs_proof in [false, true] {
         let port = Unfinished::new(8, [], Counter::noop());
         let port = if needs_proof { port.until_proved() } else { port };

@@ -8,7 +8,7 @@ use crate::port::stream_limit::StreamLimit;
 
 const MOST: u32 = 256;
 
-/// SETTINGS without content, and the acknowledgement of one.
+/// SETTINGS without content, and their acknowledgement.
 const EMPTY: [u8; HEAD] = [0, 0, 0, SETTINGS, 0, 0, 0, 0, 0];
 const ACKNOWLEDGED: [u8; HEAD] = [0, 0, 0, SETTINGS, ACK, 0, 0, 0, 0];
 const HIDDEN: [u8; HEAD] = [0, 0, 0, IGNORED, ACK, 0, 0, 0, 0];
@@ -27,7 +27,7 @@ fn open() -> (StreamLimit, Limited<DuplexStream>, DuplexStream) {
     (limit, near, far)
 }
 
-/// Sends and receives what opens a connection.
+/// Sends and receives the first frames of a connection.
 async fn established() -> (StreamLimit, Limited<DuplexStream>, DuplexStream) {
     let (limit, mut near, mut far) = open();
     far.write_all(&[PREFACE, &EMPTY, &ACKNOWLEDGED].concat()).await.unwrap();
@@ -56,7 +56,7 @@ async fn a_changed_limit_is_stated_between_frames_and_its_acknowledgement_is_hid
     near.write_all(&OTHER[5..]).await.unwrap();
     near.write_all(&OTHER).await.unwrap();
     read(&mut far, &[&OTHER[..], &stating(8), &OTHER].concat()).await;
-    // One at a time.
+    // One changed limit is sent at a time.
     limit.share(4);
     near.write_all(&OTHER).await.unwrap();
     near.flush().await.unwrap();
@@ -115,7 +115,7 @@ async fn other_protocols_are_left_alone() {
     read(&mut near, &ACKNOWLEDGED).await;
 }
 
-/// A frame of each type that is not of a request.
+/// Returns a frame of each type that belongs to no request.
 fn control_frames() -> Vec<Vec<u8>> {
     let frame = |kind: u8, flags: u8, payload: usize| {
         [&[0, 0, payload as u8, kind, flags, 0, 0, 0, 0][..], &vec![0; payload]].concat()
@@ -171,7 +171,7 @@ async fn frames_that_responses_explain_have_no_limit() {
         far.write_all(&frame.repeat(4)).await.unwrap();
         near.read_exact(&mut bytes).await.unwrap();
     }
-    // In the midst of a frame there is no place for a farewell.
+    // Within a frame no farewell can be inserted.
     near.write_all(&OTHER[..HEAD]).await.unwrap();
     read(&mut far, &OTHER[..HEAD]).await;
     let error = loop {
