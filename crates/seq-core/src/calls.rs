@@ -146,7 +146,7 @@ pub enum Watch {
     Refuse(Destination, Refusal),
 }
 
-/// A wait of a call, or for a request's response.
+/// A wait of a pending call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// End of the wait, as time since the call became pending.
@@ -249,7 +249,7 @@ impl PendingCall {
     pub fn evaluate(&mut self, now: Duration, view: &impl OwnershipView) -> Step {
         let mut early = None;
         match self.state {
-            State::Forwarded(_) => panic!("a request for section {} is under way", self.section),
+            State::Forwarded(_) => panic!("a request for section {} is in flight", self.section),
             State::Waiting(waiting) if now >= self.deadline => return Step::Rest(Rest::Refuse(waiting.reason)),
             State::Waiting(waiting) if now >= waiting.retry_at => {
                 self.retry = (self.retry * 2).min(self.timeouts.last_retry);

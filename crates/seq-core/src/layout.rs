@@ -31,8 +31,8 @@ impl SectionRun {
         self.first.0.checked_add(self.sections).filter(|_| self.sections > 0)
     }
 
-    /// Returns its part from the first to the last of these sections, which are in order; `None` if it has none of
-    /// them.
+    /// Returns the part of the run from the first to the last of these sections, which are in order; `None` if it has
+    /// none of them.
     pub(crate) fn around(self, sections: &[SectionId]) -> Option<SectionRun> {
         let end = SectionId(self.end()?);
         let of_run = sections.get(sections.partition_point(|one| *one < self.first)..)?;

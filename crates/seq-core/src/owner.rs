@@ -126,7 +126,7 @@ pub enum AdoptError {
         /// Layout of the store's set.
         layout: Layout,
     },
-    /// The update is a change of another table than the node's. The next request asks for the whole table.
+    /// The update does not build on the table that the node has. The next request asks for the whole table.
     #[error("the routes at version {version} build on version {base}, which is not held here")]
     Gap {
         /// The version of the update.
@@ -194,8 +194,8 @@ impl Owner {
         }
     }
 
-    /// Numbers the handover attempts from a random secret, so that a forged request cannot stage a copy under the
-    /// number of an attempt that the store will commit.
+    /// Draws the numbers of handover attempts from a random secret, so that a forged request cannot stage a copy under
+    /// the number of an attempt that the store will commit.
     #[must_use]
     pub fn with_secret(mut self, secret: u64) -> Owner {
         self.outgoing = Outgoing::with_secret(secret);

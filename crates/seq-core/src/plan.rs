@@ -48,7 +48,7 @@ impl FromStr for Fingerprint {
 
 /// The facts that the plan of a change rests on have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the plan {expected} is stale, or of another change: that of this one is {now} now")]
+#[error("the plan {expected} is stale, or of another change: the plan of this change is {now} now")]
 pub struct StalePlan {
     /// The plan that the change requires.
     pub expected: Fingerprint,

@@ -227,10 +227,10 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         failed
     }
 
-    /// Delays this section by `after`, because the store refused the batch since the section's ceiling would rise too
-    /// fast. The delay is at least the first wait of a failed call and at most [`LONGEST_WAIT`]. The other sections are
-    /// queued again at once. Each refusal delays one section, so the rounds are bounded. `random` is any 32 bits.
-    /// Returns the ownerships that failed as in [`RaiseQueue::on_failed`], none unless the section is not in the batch.
+    /// Handles a refusal of the batch because this section's ceiling would rise too fast. Delays the section for
+    /// `after`, at least the first wait of a failed call and at most [`LONGEST_WAIT`], and queues the other sections
+    /// again at once. Each refusal delays one section, so the rounds are bounded. `random` is any 32 bits. Returns the
+    /// ownerships that failed as in [`RaiseQueue::on_failed`], none unless the section is not in the batch.
     pub fn on_too_fast(
         &mut self,
         mut batch: RaiseBatch<S>,

@@ -171,7 +171,7 @@ pub enum Refusal {
     /// The advance goes to a number that is too high for the other uids of its section.
     #[error(
         "{to} is above {bound}, the highest number that a uid of this section is raised to now: the section's ceiling would \
-         go there for good, and its next owner starts every uid at the ceiling"
+         go there permanently, and its next owner starts every uid at the ceiling"
     )]
     AdvanceTooFar {
         /// The number in the request.

@@ -24,7 +24,7 @@ pub struct Section {
     base: Seq,
     /// The last number that a slot can hold: [`Distance::MAX`] above the base, or [`Seq::MAX`].
     last: Seq,
-    /// Numbers that a raise adds, above 0. Any value is right at any time, so the model checker does not track it.
+    /// The step of a raise, above 0. Any value is right at any time, so the model checker does not track it.
     step: core::sync::atomic::AtomicU64,
     /// The committed ceiling, or `last` if that is less. Invariant: never falls, and no slot's value is ever above it.
     ceiling: AtomicU64,
@@ -210,7 +210,7 @@ impl Section {
         }
     }
 
-    /// Changes the step of raises, from the next raise on.
+    /// Changes the step of raises. It applies from the next raise on.
     ///
     /// # Panics
     /// When the step is 0.

@@ -31,11 +31,11 @@ pub struct SetSpec {
     pub stores: Vec<StoreSpec>,
     /// The set's AllocSvrs, in order of name, `1 ..= limits::MAX_NODES` of them.
     pub allocs: Vec<AllocSpec>,
-    /// Way in which the set comes into being.
+    /// The way in which the set comes into being.
     pub genesis: Genesis,
 }
 
-/// Way in which a set comes into being. It matters while the set's store holds no set.
+/// The way in which a set comes into being. It matters while the set's store holds no set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Genesis {
     /// The store's first leader defines the set, with all sections of its uids: for a cluster of one set.

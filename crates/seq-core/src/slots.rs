@@ -139,7 +139,8 @@ impl Slots {
     }
 }
 
-/// Panics. Not inlined, because a message with the slot in it would make every caller keep the slot in memory.
+/// Panics with the slot. Not inlined, because a message with the slot in it would make every caller keep the slot in
+/// memory.
 #[cold]
 #[inline(never)]
 fn no_such_slot(slot: SlotIndex, len: u32) -> ! {

@@ -151,8 +151,8 @@ enum Kind {
 }
 
 impl Admission {
-    /// Admits up to [`MAX_CONNECTIONS`], or as many as the open-file limit leaves in addition to the node's own files.
-    /// Three quarters of them may be of callers; at most nine tenths of these from one address.
+    /// Admits up to [`MAX_CONNECTIONS`], or as many as the open-file limit leaves after the node's own files. Three
+    /// quarters of them may be of callers; at most nine tenths of these from one address.
     ///
     /// # Errors
     /// [`FewFiles`] if fewer than [`MIN_CONNECTIONS`] are left for clients.
@@ -203,7 +203,12 @@ impl Admission {
         self.inner.metrics.flooded.increment(1);
         if let Some(suppressed) = self.inner.floods.lock().admit() {
             let (node, peer) = (self.node(), peer.map(tracing::field::display));
-            tracing::warn!(node, peer, suppressed, "ended a connection: too many HTTP/2 frames beside its requests");
+            tracing::warn!(
+                node,
+                peer,
+                suppressed,
+                "ended a connection: too many HTTP/2 frames that belong to no request"
+            );
         }
     }
 

@@ -332,7 +332,8 @@ impl Peer {
         self.state.attachment.get().is_some()
     }
 
-    /// Drops a value when the connection ends, together with its last request. A connection takes only the first value.
+    /// Drops a value once the connection and the last request on it have ended. A connection takes only the first
+    /// value.
     pub fn attach(&self, value: Attachment) {
         let _ = self.state.attachment.set(value);
     }

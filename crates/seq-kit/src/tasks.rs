@@ -78,7 +78,7 @@ impl TaskGroup {
         CancelOnDrop(self.clone())
     }
 
-    /// The critical task that ended too early and shut the group down.
+    /// Returns the critical task that ended too early and shut the group down.
     #[must_use]
     pub fn failed(&self) -> Option<&'static str> {
         *self.inner.failed.lock()

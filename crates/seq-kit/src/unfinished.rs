@@ -128,7 +128,7 @@ impl Opening {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let late = |what| Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, what)));
         match Pin::new(&mut self.dropped).poll(cx) {
-            Poll::Ready(Ok(())) => late("dropped for a newer connection: the port has too many unfinished ones"),
+            Poll::Ready(Ok(())) => late("dropped for a newer connection: the port has too many unfinished connections"),
             Poll::Ready(Err(_)) => Poll::Ready(Ok(())),
             Poll::Pending => {
                 std::task::ready!(self.timeout.as_mut().poll(cx));

@@ -8,7 +8,7 @@ listed! {
 
     /// A section was taken from an owner by Reassign.
     Failover,
-    /// The same, and the owner's session was over.
+    /// A section was taken by Reassign from an owner whose session was over.
     FailoverOfEndedSession,
     /// A released section got an owner.
     ReleasedSectionAssigned,
@@ -44,7 +44,7 @@ listed! {
     ExactRead,
     /// `Current` returned an upper bound.
     UpperBoundRead,
-    /// The arbiter's thread stalled inside of an evaluation.
+    /// The arbiter's thread continued an evaluation within which it had stalled.
     StalledEvaluationEnded,
     /// A session ended at the count that the arbiter had observed last, and the wait continued.
     WaitGoesOn,
@@ -62,7 +62,7 @@ listed! {
     TransferRefused,
     /// A Transfer was repeated after it was applied.
     TransferRepeated,
-    /// An Activate arrived after the node's route had its epoch, or a later one.
+    /// An Activate arrived after the node's route had its epoch, or a later epoch.
     LateActivateIgnored,
     /// A call that was admitted found its slot frozen.
     FrozenSlotMet,
@@ -70,7 +70,7 @@ listed! {
     EarlyCallHeld,
     /// A call was forwarded.
     Forwarded,
-    /// A call was forwarded as often as one may be.
+    /// A call was forwarded as often as allowed.
     ForwardedToTheLimit,
     /// Peer routes named another owner under a newer epoch, and the section left the table.
     RevokedByPeerRoutes,

@@ -154,23 +154,23 @@ pub(crate) fn holds<M: Explorable>(
     Err(format!("{name} never reached {missed:?}, so it proves nothing; it reached {:?}", outcome.reached))
 }
 
-/// Fails with all errors of the runs, each of which was explored.
+/// Fails with the errors of all runs, after each run was explored.
 pub(crate) fn all_hold(results: impl Iterator<Item = Result<(), String>>) {
     let errors: Vec<String> = results.filter_map(Result::err).collect();
     assert!(errors.is_empty(), "{}", errors.join("\n"));
 }
 
-/// The trace, one step a line.
+/// Returns the trace, with one step on each line.
 pub(crate) fn trace(steps: &[impl Debug]) -> String {
     steps.iter().zip(1..).map(|(step, number)| format!("  {number:2} {step:?}\n")).collect()
 }
 
-/// Whether the large bounds are requested.
+/// Returns whether the large bounds are requested.
 pub(crate) fn is_large() -> bool {
     requested("MODEL_DEPTH").is_some_and(|depth| depth == "large")
 }
 
-/// Whether the steps to each broken promise are requested.
+/// Returns whether the steps to each broken promise are requested.
 pub(crate) fn is_traced() -> bool {
     requested("MODEL_TRACE").is_some()
 }

@@ -7,14 +7,14 @@ use crate::protocol::Protocol;
 use crate::world::{Copied, FORGED, Handover, Kind, Message, Phase, Record, STEP, Section, Session, World};
 
 impl Protocol {
-    /// Whether S may begin a handover to T.
+    /// Returns whether S may begin a handover to T.
     pub(crate) fn can_begin(&self, world: &World, from: Session, to: Session) -> bool {
         let node = &world.nodes[from];
         world.left.handovers > 0 && from != to && world.exists(to) && node.table.is_some() && node.outgoing.is_none()
     }
 
-    /// S announces the section, so that T queues early calls. That matters only if calls are forwarded; otherwise the
-    /// step is left out.
+    /// Begins a handover: S announces the section, so that T queues early calls. That matters only if calls are
+    /// forwarded; otherwise the announcement is left out.
     pub(crate) fn begin_handover(&self, world: &mut World, from: Session, to: Session) {
         world.left.handovers -= 1;
         let epoch = world.owned(from).expect("an owner moves").epoch;
@@ -29,16 +29,16 @@ impl Protocol {
         }
     }
 
-    /// Whether S has a step of its own: freeze, then copy and stage.
+    /// Returns whether S has a step of its own: freeze, then copy and stage.
     pub(crate) fn can_continue(&self, world: &World, session: Session) -> bool {
         world.nodes[session].outgoing.is_some_and(|outgoing| matches!(outgoing.phase, Phase::Prepared | Phase::Frozen))
     }
 
-    /// Takes that step.
+    /// Takes the next step of S: freeze, or copy and stage.
     pub(crate) fn continue_handover(&self, world: &mut World, session: Session) {
-        let index = world.nodes[session].table.expect("what is moved is owned");
+        let index = world.nodes[session].table.expect("a section that is handed over is owned");
         let section = &mut world.sections[index];
-        let outgoing = world.nodes[session].outgoing.as_mut().expect("a move is under way");
+        let outgoing = world.nodes[session].outgoing.as_mut().expect("a handover is in progress");
         if outgoing.phase == Phase::Prepared {
             section.frozen = !self.bounds.has(Bug::CopyWithoutFreeze);
             outgoing.phase = Phase::Frozen;
@@ -51,24 +51,24 @@ impl Protocol {
         }
     }
 
-    /// Whether S may end the attempt because a message to T failed: only before a Transfer was sent.
+    /// Returns whether S may end the attempt because a message to T failed: only before a Transfer was sent.
     pub(crate) fn can_abort(&self, world: &World, session: Session) -> bool {
         let too_late = |phase| phase == Phase::Transferring && !self.bounds.has(Bug::ThawWithoutResponse);
         self.bounds.setting != Setting::Calm
             && world.nodes[session].outgoing.is_some_and(|outgoing| !too_late(outgoing.phase))
     }
 
-    /// Ends the attempt: the same ownership continues, in a section made from the frozen one.
+    /// Ends the attempt: the same ownership continues, in a section made from the frozen section.
     pub(crate) fn thaw(&self, world: &mut World, session: Session) {
         world.nodes[session].outgoing = None;
-        let section = *world.owned(session).expect("what is moved is owned");
+        let section = *world.owned(session).expect("a section that is handed over is owned");
         if section.frozen {
             self.events.mark(Event::Thawed);
             world.put(Section { frozen: false, ..section });
         }
     }
 
-    /// A message between S and T arrives.
+    /// Delivers a message between S and T.
     pub(crate) fn on_peer(&self, world: &mut World, message: Message) {
         match message {
             Message::Prepare { from, to, epoch, handover_id } => {
@@ -80,7 +80,8 @@ impl Protocol {
             Message::Prepared { from, handover_id } => self.advance(world, from, handover_id, Phase::Preparing),
             Message::Stage { from, to, copy } => {
                 let node = &mut world.nodes[to];
-                // The last one to arrive is kept; the real target keeps more, and so loses fewer.
+                // The model's target keeps the last copy to arrive; the real target keeps more copies, and so loses
+                // fewer.
                 if copy.epoch > node.version {
                     node.staged = Some(copy);
                     world.network.push(Message::Staged { from, handover_id: copy.handover_id });
@@ -92,7 +93,7 @@ impl Protocol {
         }
     }
 
-    /// T acknowledged the step that the attempt waits for.
+    /// Continues the attempt, because T acknowledged the step that the attempt waits for.
     fn advance(&self, world: &mut World, session: Session, handover_id: u8, waits_in: Phase) {
         let epoch = world.owned(session).map(|section| section.epoch);
         let node = &mut world.nodes[session];
@@ -107,12 +108,13 @@ impl Protocol {
         }
         outgoing.phase = Phase::Transferring;
         let (to, version) = (outgoing.to, node.known_version());
-        let epoch = epoch.expect("what is moved is owned");
+        let epoch = epoch.expect("a section that is handed over is owned");
         let sent = crate::world::LEASE;
         world.network.push(Message::Transfer { session, sent, version, epoch, to, handover_id });
     }
 
-    /// The definite response, after its update was adopted: S sends Activate, or thaws if it still owns the section.
+    /// Applies the definite response, after its update was adopted: S sends Activate, or thaws if it still owns the
+    /// section.
     pub(crate) fn on_transfer_response(
         &self,
         world: &mut World,
@@ -132,7 +134,7 @@ impl Protocol {
         }
     }
 
-    /// Whether a copy and an Activate may be forged to a node.
+    /// Returns whether a copy and an Activate may be forged to a node.
     pub(crate) fn can_forge(&self, world: &World, to: Session) -> bool {
         world.left.forged > 0 && world.exists(to) && world.nodes[to].table.is_none()
     }
@@ -149,8 +151,8 @@ impl Protocol {
         world.network.push(Message::Activate { to, record: Record { epoch, owner: Some(to), max_seq, handover_id } });
     }
 
-    /// An Activate arrives: T renews, and only the grant in the store's response starts an ownership. Ignored if T's
-    /// route has that epoch, or a later one.
+    /// Delivers an Activate: T renews, and only the grant in the store's response starts an ownership. The message is
+    /// ignored if T's route has that epoch, or a later epoch.
     fn on_activate(&self, world: &mut World, session: Session, record: Record) {
         let known = world.nodes[session].version;
         if record.handover_id == FORGED {

@@ -240,7 +240,7 @@ impl Protocol {
     }
 }
 
-/// Adopts a higher ceiling, also if the section has left the table and only admitted calls still have it.
+/// Adopts a higher ceiling, even if the section has left the table and only admitted calls still have it.
 fn raised(world: &mut World, session: Session, epoch: u8, ceiling: Option<u8>) {
     let Some(ceiling) = ceiling else { return };
     for section in world.sections.iter_mut().filter(|section| section.session == session && section.epoch == epoch) {

@@ -14,7 +14,7 @@ pub(crate) struct Protocol {
     pub(crate) events: Events<Event>,
 }
 
-/// One step of one participant. Between any two of them any other may happen, and any of them may never happen.
+/// A step of a participant. Between any two steps any other step may happen, and any step may never happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Time passes. The clock of one owner may stop.
@@ -26,11 +26,11 @@ pub(crate) enum Step {
         call: usize,
         at: Session,
     },
-    /// Its node checks the lease and the table.
+    /// The node of a call checks the lease and the table.
     Admit {
         call: usize,
     },
-    /// Its slot is moved or read, and the response sent.
+    /// The slot of a call is moved or read, and the response is sent.
     Take {
         call: usize,
     },
@@ -53,7 +53,7 @@ pub(crate) enum Step {
     BeginEvaluation {
         session: Session,
     },
-    /// It continues.
+    /// The arbiter's thread continues the evaluation.
     EndEvaluation,
     /// A session without a lease requests the routes of a peer.
     FetchRoutes {
@@ -171,7 +171,7 @@ impl Model for Protocol {
 }
 
 impl Protocol {
-    /// No call is refused, and none is left when no step is possible any more.
+    /// Returns whether no call is refused, and no call is left when no step is possible any more.
     fn refuses_no_call(&self, world: &World) -> bool {
         if self.bounds.setting != Setting::Calm || world.calls.iter().all(|call| *call == Call::Answered) {
             return true;
@@ -333,7 +333,7 @@ impl Protocol {
         }
     }
 
-    /// The bug: no entry in the log, and the record as it was.
+    /// Makes the bug's response, without an entry in the log, from the earlier record.
     fn respond_from_memory(&self, world: &mut World, message: Message) {
         let Message::Renew { session, sent, version, .. } = message else {
             unreachable!("only a renewal is answered so: {message:?}")

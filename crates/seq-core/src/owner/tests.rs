@@ -245,7 +245,7 @@ fn a_handover_goes_step_by_step_and_the_section_leaves_when_it_is_committed() {
     assert_eq!(
         adopt(&mut owner, 2, OwnershipUpdate { handovers: vec![planned(0, 1)], ..OwnershipUpdate::default() }).len(),
         1,
-        "it is under way"
+        "it is in progress"
     );
     let mut effects = Vec::new();
     owner.on_prepared(&handover, true, &mut effects);

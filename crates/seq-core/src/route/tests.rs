@@ -100,7 +100,7 @@ fn a_whole_table_replaces_one_with_nodes_that_are_gone() {
     whole.nodes.remove(&NodeId(3));
     assert_eq!(table.adopt(&whole), Adopted::Newer);
     assert_eq!(Some(&table), RouteTable::from_whole(&whole).as_ref());
-    assert_eq!(table.get(SectionId(7)), Some(Route::default()), "no route is left of the one that is gone");
+    assert_eq!(table.get(SectionId(7)), Some(Route::default()), "no route is left of the node that is gone");
 }
 
 #[test]

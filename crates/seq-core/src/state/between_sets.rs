@@ -231,8 +231,8 @@ impl World {
         }
     }
 
-    /// Sends a section away after the arbiter waited for its owner, or if it has no owner. It departs without the owner
-    /// unless the owner renewed. By then the owner's lease is over, if it did not renew.
+    /// Sends the proposal that a section departs without its owner, after the arbiter waited for the owner or found
+    /// none. It is refused if the owner has renewed since. By then the lease of an owner that did not renew is over.
     fn depart_silent(&mut self, set: usize, section: SectionId, pick: usize) {
         let state = &self.states[set];
         let Some(record) = state.sections.resident(section) else { return };

@@ -186,7 +186,7 @@ pub enum CommandRefusal {
     #[error("the store has no set yet")]
     NoSet,
     /// Other terms are in force than the terms that the command replaces.
-    #[error("the lease terms in force are {current}, not those that were to be replaced")]
+    #[error("the lease terms in force are {current}, not the terms that the command replaces")]
     OtherTerms {
         /// The terms in force.
         current: Terms,

@@ -83,7 +83,7 @@ fn a_set_in_quarantine_sends_no_departure_of_its_backup() {
     assert_eq!(arrivals(&own).len(), 1, "no set states anything newer");
 }
 
-/// Seed 2830 of the restored worlds: the set was closing, and was restored from a backup of the time before.
+/// Seed 2830 of the worlds with restores: the set was closing, and was restored from a backup of the time before.
 #[test]
 fn no_section_is_armed_for_a_set_that_this_log_has_as_closing() {
     let mut own = set(OWN);

@@ -239,7 +239,8 @@ impl State {
     /// Returns the least count of a lineage of another set whose fence is accepted. The count is above every count
     /// under which a set, this set or a third set, may have served a section that the other set may have had.
     pub(super) fn least_of_fence(&self, set: SetId) -> u32 {
-        // Epochs of the sections that this set has served show its lineage; in quarantine it has served nothing of it.
+        // Sections that this set has served have epochs of its lineage. In quarantine it has served nothing in that
+        // lineage.
         let own = self.lineage.restores() + u32::from(!self.is_quarantined());
         if self.rules < Rules::Eight {
             return own;

@@ -15,8 +15,7 @@ const PAGE: usize = 256;
 /// The records of neighbouring sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Page {
-    /// The newest [`SectionRecord::routed`] of the page: a page with an older value has no change since a given
-    /// version.
+    /// The newest [`SectionRecord::routed`] of the page. Changes since a later version are in other pages only.
     newest: RouteVersion,
     records: [SectionRecord; PAGE],
 }

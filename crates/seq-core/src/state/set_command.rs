@@ -262,7 +262,7 @@ pub struct Close;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetRefusal {
     /// The command names this set as the other set.
-    #[error("the command names this set as the other one")]
+    #[error("the command names this set as the other set")]
     OwnSet,
     /// No facts of the set are known.
     #[error("set {set} is not known here")]
@@ -394,13 +394,13 @@ pub enum SetRefusal {
     #[error("the runs of sections overlap, are out of order or out of range, or more than {}", limits::MAX_RUNS)]
     BadRuns,
     /// A fact that the plan of the migration rests on has changed.
-    #[error("the plan of migration {migration} rests on what has changed since: make another one")]
+    #[error("a fact that the plan of migration {migration} rests on has changed: make another plan")]
     StalePlan {
         /// The migration.
         migration: MigrationId,
     },
     /// The set cannot be closed, because sections are in it.
-    #[error("{sections} sections are in this set, the first one is {section}: migrate them to other sets")]
+    #[error("{sections} sections are in this set, the first is section {section}: migrate them to other sets")]
     NotEmpty {
         /// The first section in the set.
         section: SectionId,
@@ -408,7 +408,7 @@ pub enum SetRefusal {
         sections: u32,
     },
     /// The set cannot be closed, because sections may return to it.
-    #[error("section {section} can return to this set by migration {migration}: complete that one")]
+    #[error("section {section} can return to this set by migration {migration}: complete that migration")]
     MayReturn {
         /// The first section that may return.
         section: SectionId,

@@ -6,14 +6,18 @@ pub mod ms {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
+    /// Serialises the duration as whole milliseconds.
+    ///
     /// # Errors
     /// An error of the serialiser.
     pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
     }
 
+    /// Reads whole milliseconds.
+    ///
     /// # Errors
-    /// Anything but a whole number from 0.
+    /// The value is no whole number from 0.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         u64::deserialize(deserializer).map(Duration::from_millis)
     }
@@ -25,14 +29,18 @@ pub mod optional_s {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
+    /// Serialises the duration as whole seconds, 0 for `None`.
+    ///
     /// # Errors
     /// An error of the serialiser.
     pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(duration.map_or(0, |duration| duration.as_secs()))
     }
 
+    /// Reads whole seconds, with `None` for 0.
+    ///
     /// # Errors
-    /// Anything but a whole number from 0.
+    /// The value is no whole number from 0.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         Ok(Some(u64::deserialize(deserializer)?).filter(|seconds| *seconds > 0).map(Duration::from_secs))
     }

@@ -84,7 +84,7 @@ mod tests {
     const DATA: u8 = 0;
     const CONTROL: [u8; 8] = [2, 3, 4, 5, 6, 7, 8, 0xfa];
 
-    /// Receives frames up to the first frame that exceeds the allowance, and returns their number.
+    /// Receives frames until a frame exceeds the allowance, and returns the number of frames before it.
     fn until_too_many(allowance: &mut Allowance, kind: u8, payload: usize) -> u32 {
         let mut count = 0;
         while allowance.receive(kind, payload) {

@@ -83,7 +83,8 @@ async fn a_drain_is_made_only_while_the_same_nodes_are_left() {
     assert!(made.changed && made.fingerprint == of_a2, "{made:?}");
     let refusal = drained(&cluster, DrainNodeRequest { plan: of_a1, ..drain("a1", true) }).await;
     let now = plan("a1", true).await;
-    let text = format!("the plan {of_a1:016x} is stale, or of another change: that of this one is {now:016x} now");
+    let text =
+        format!("the plan {of_a1:016x} is stale, or of another change: the plan of this change is {now:016x} now");
     assert_eq!(refusal.as_ref().unwrap_err().message(), text);
     assert_eq!(reason(refusal), STALE);
     assert_eq!(all_drained(&cluster).await, ["a2"]);

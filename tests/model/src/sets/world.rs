@@ -449,25 +449,25 @@ impl World {
         self.nodes.iter().find(|node| node.session == session)
     }
 
-    /// The same, to be changed.
+    /// Returns the process of a session for changes, if it runs.
     pub(crate) fn node_mut(&mut self, session: Session) -> Option<&mut AllocSvr> {
         self.nodes.iter_mut().find(|node| node.session == session)
     }
 
-    /// The newest session of a set's AllocSvr.
+    /// Returns the newest session of a set's AllocSvr.
     pub(crate) fn current(&self, set: Set) -> Session {
         let Store { lineage, incarnation, .. } = self.stores[set];
         Session { set, lineage, incarnation }
     }
 
-    /// Whether a store takes a session for the newest one of its node.
+    /// Returns whether a store takes a session as the newest session of its node.
     pub(crate) fn is_current(&self, bounds: &Bounds, session: Session) -> bool {
         let current = self.current(session.set);
         current.incarnation == session.incarnation
             && (current.lineage == session.lineage || bounds.has(Bug::LineageNotCompared))
     }
 
-    /// Whether the owner that a store has recorded may still serve.
+    /// Returns whether the owner that a store has recorded may still serve.
     pub(crate) fn is_owner_live(&self, set: Set) -> bool {
         let Record::Resident(Residence { owner: Some(incarnation), .. }) = self.stores[set].record else {
             return false;
@@ -476,20 +476,20 @@ impl World {
         self.node(session).is_some_and(|node| node.leased)
     }
 
-    /// Whether a session of a lineage of the set before that one may still serve.
+    /// Returns whether a session of a lineage of the set before `lineage` may still serve.
     pub(crate) fn is_live_before(&self, set: Set, lineage: u8) -> bool {
         let is_older = |node: &&AllocSvr| node.session.set == set && node.session.lineage < lineage;
         self.nodes.iter().filter(is_older).any(|node| node.leased)
     }
 
-    /// Sends a message. One that equals a message in flight is that message, so only a duplicate is delivered twice.
+    /// Sends a message. A message that equals a message in flight is not added, so only a duplicate is delivered twice.
     pub(crate) fn send(&mut self, message: Message) {
         if !self.network.contains(&message) {
             self.network.push(message);
         }
     }
 
-    /// Writes a record, and what follows from it: the fence, the directory, the history.
+    /// Writes a record and its consequences: the fence, the directory, the history.
     pub(crate) fn write(&mut self, set: Set, record: Record) {
         let store = &mut self.stores[set];
         store.record = record;
@@ -537,7 +537,7 @@ impl World {
         }
     }
 
-    /// A session that was replaced and has no section can only respond to a handover that is in progress.
+    /// Drops sessions that were replaced and have no section, except targets of a handover that is in progress.
     fn drop_superseded_nodes(&mut self, bounds: &Bounds) {
         if bounds.has(Bug::LineageNotCompared) {
             return;

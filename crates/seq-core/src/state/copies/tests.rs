@@ -30,7 +30,7 @@ fn assign(state: &mut State, node: u32) -> Epoch {
     let (to, incarnation) = (NodeId(node), Incarnation(1));
     let change = Reassign { section: SECTION, expected: record.epoch, liveness, to, incarnation };
     let Answer::Reassigned(epochs) = state.apply(&Command::Reassign(vec![change])) else { panic!("another answer") };
-    epochs[0].expect("the record is the one that was read")
+    epochs[0].expect("the record is as it was read")
 }
 
 fn part(epoch: Epoch, length: u32, offset: u32, bytes: &[u8]) -> CopyPart {
@@ -103,7 +103,7 @@ fn an_owner_that_dies_after_its_copy_is_followed_exactly() {
     let mut state = served();
     renew(&mut state, 1, vec![part(Epoch(1), 2, 0, b"ab")], &[], &[]);
     let epoch = assign(&mut state, 2);
-    assert_eq!(granted(&state, 2), [(epoch.0, b"ab".to_vec())], "it had frozen the section for good");
+    assert_eq!(granted(&state, 2), [(epoch.0, b"ab".to_vec())], "it had frozen the section permanently");
 }
 
 #[test]
