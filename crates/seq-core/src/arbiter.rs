@@ -38,9 +38,9 @@ pub const MAX_REASSIGNS: usize = crate::limits::MAX_RAISES / 2;
 /// An AllocSvr that the set file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared<'a> {
-    /// Its name.
+    /// Name of the node.
     pub name: &'a str,
-    /// Its weight relative to the other nodes.
+    /// Weight of the node relative to the other nodes.
     pub weight: u32,
 }
 
@@ -79,7 +79,7 @@ pub struct PlannedHandover {
 pub struct Departure {
     /// The set.
     pub set: SetId,
-    /// Its lineage, as it stated when it named the next owner.
+    /// Lineage that the set stated when it named the next owner.
     pub lineage: Lineage,
     /// The migration that the departure is part of.
     pub migration: MigrationId,
@@ -92,7 +92,7 @@ pub struct Departure {
 pub struct Stranded {
     /// The section.
     pub section: SectionId,
-    /// Its epoch.
+    /// Epoch of the section in the plan.
     pub expected: Epoch,
     /// The liveness counter for which the wait for its owner ran; `None` if it has no owner, or its owner's incarnation
     /// is over.

@@ -32,7 +32,7 @@ pub struct Claim {
 pub struct ClaimRun {
     /// The sections.
     pub sections: SectionRun,
-    /// Their claim.
+    /// The claim of all these sections.
     pub claim: Claim,
 }
 

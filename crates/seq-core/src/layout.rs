@@ -342,7 +342,7 @@ pub enum AppendError {
     Overlap {
         /// First uid of the other space.
         start: u64,
-        /// Its end, exclusive.
+        /// End of the other space, exclusive.
         end: u64,
     },
     /// The layout would have more sections than allowed.

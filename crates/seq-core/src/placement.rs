@@ -21,10 +21,10 @@ use crate::limits;
 pub struct Candidate<'a> {
     /// The node's id.
     pub id: NodeId,
-    /// Its name, unique among the candidates. The name, not the id, places the node on the ring, because ids are
-    /// assigned in the order of first registration, and that order must not matter.
+    /// Name of the node, unique among the candidates. The name, not the id, places the node on the ring, because ids
+    /// are assigned in the order of first registration, and that order must not matter.
     pub name: &'a str,
-    /// Its share relative to the other candidates, up to [`limits::MAX_WEIGHT`]; with 0 it gets nothing.
+    /// Weight relative to the other candidates, up to [`limits::MAX_WEIGHT`]; with 0 the node gets nothing.
     pub weight: u32,
 }
 

@@ -90,7 +90,7 @@ pub enum Refusal {
     OwnerUnreachable {
         /// The uid's section.
         section: SectionId,
-        /// Its owner.
+        /// The section's owner.
         owner: NodeId,
     },
     /// A request to the owner got no response; numbers may have been consumed.
@@ -98,7 +98,7 @@ pub enum Refusal {
     OwnerTimedOut {
         /// The uid's section.
         section: SectionId,
-        /// Its owner.
+        /// The section's owner.
         owner: NodeId,
     },
     /// A request to another set got no response; numbers may have been consumed.
@@ -117,7 +117,7 @@ pub enum Refusal {
     OwnerConnectionLost {
         /// The uid's section.
         section: SectionId,
-        /// Its owner.
+        /// The section's owner.
         owner: NodeId,
     },
     /// The request carries a newer epoch than this node has.

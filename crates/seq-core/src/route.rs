@@ -56,7 +56,7 @@ pub struct RouteNode {
 /// Another set of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteSet {
-    /// Its name.
+    /// Name of the set.
     pub name: String,
     /// Addresses of gRPC ports of its AllocSvrs, "host:port".
     pub allocs: Vec<String>,
@@ -69,7 +69,7 @@ pub struct RouteRun {
     pub first: SectionId,
     /// Number of sections, 1 or above.
     pub sections: u32,
-    /// Their route.
+    /// The route of all these sections.
     pub route: Route,
 }
 
@@ -78,7 +78,7 @@ pub struct RouteRun {
 pub struct RouteUpdate {
     /// Name of the set.
     pub set: String,
-    /// Its id.
+    /// Id of the set.
     pub id: SetId,
     /// The cluster's uids and sections.
     pub layout: Layout,

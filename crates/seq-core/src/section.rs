@@ -132,7 +132,7 @@ pub enum CopyMisfit {
     Distance {
         /// The slot.
         slot: SlotIndex,
-        /// Its distance.
+        /// Distance of the slot in the copy.
         distance: u64,
         /// The copy's base.
         base: Seq,

@@ -75,9 +75,9 @@ pub enum Cause {
     Unreachable,
     /// Most other nodes do not reach it at that address.
     Isolated,
-    /// Its certificate expires soon.
+    /// The node's certificate expires soon.
     Expires,
-    /// Its certificate has expired.
+    /// The node's certificate has expired.
     Expired,
 }
 

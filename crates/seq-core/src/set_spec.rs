@@ -21,7 +21,7 @@ pub use check::{check_sets, is_dialled_addr, is_dns_label};
 pub struct SetSpec {
     /// Name of the set, a DNS label.
     pub name: String,
-    /// Its uids, end exclusive.
+    /// The uids, which all sets of a cluster have in common; end exclusive.
     pub uids: Range<u64>,
     /// Number of neighbouring uids that share a ceiling, `1 ..= limits::MAX_SECTION_SIZE`.
     pub section_size: u32,
@@ -52,7 +52,7 @@ impl Genesis {
     /// Every kind.
     pub const ALL: [Genesis; 3] = [Genesis::Start, Genesis::Init, Genesis::Create];
 
-    /// Its name in set files.
+    /// Returns the name of the kind in set files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -306,13 +306,13 @@ pub enum SpecProblem {
     OtherLayout {
         /// The set's uids.
         uids: Range<u64>,
-        /// Its section size.
+        /// The set's section size.
         section_size: u32,
         /// Name of the other set.
         other: String,
         /// The other set's uids.
         others: Range<u64>,
-        /// Its section size.
+        /// The other set's section size.
         others_size: u32,
     },
     /// Two sets of a cluster would begin with all of its sections.

@@ -137,7 +137,7 @@ struct Inner {
 #[derive(Default)]
 struct Counts {
     callers: usize,
-    /// By kind and address, without zeros.
+    /// Number of connections by kind and address, without zeros.
     addresses: BTreeMap<(Kind, IpAddr), usize>,
 }
 

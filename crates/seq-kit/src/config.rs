@@ -73,7 +73,7 @@ pub struct Layers {
 pub struct Key {
     /// Its path, such as "log.filter".
     pub name: String,
-    /// Its value.
+    /// Value of the key.
     pub value: Value,
     /// The layer that set it.
     pub origin: Origin,
@@ -106,7 +106,7 @@ impl Layers {
     /// Adds the text of a TOML file as the top layer; `path` is for messages.
     ///
     /// # Errors
-    /// As [`Layers::file`].
+    /// The same errors as [`Layers::file`].
     pub fn text(mut self, path: &Path, text: &str) -> Result<Layers, ConfigError> {
         let syntax = |error: &toml::de::Error| ConfigError::Value {
             origin: at(path, text, error.span().map_or(0, |span| span.start)),
@@ -263,7 +263,7 @@ pub enum ConfigError {
     Value {
         /// Place of the value.
         origin: Origin,
-        /// Its key, if it has one.
+        /// Key of the value, if it has one.
         key: Option<String>,
         /// Problem with the value.
         reason: String,

@@ -74,7 +74,7 @@ impl IntoIterator for Sockets {
 /// this machine is passed to `left_out` if another address does. With port 0 all addresses have the port of the first.
 ///
 /// # Errors
-/// When an address is taken or may not be used, or none is of this machine; the error names it.
+/// When an address is taken or may not be used, or no address belongs to this machine; the error names it.
 ///
 /// # Panics
 /// Without an address.

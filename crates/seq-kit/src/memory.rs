@@ -255,7 +255,7 @@ mod tests {
     }
 
     proptest! {
-        /// A list of charges, summed up again for every decision, decides the same.
+        /// Checks that a list of charges, summed up again for every decision, leads to the same decisions.
         #[test]
         fn it_agrees_with_a_list_of_charges(steps in steps()) {
             const MOST: usize = 1 << 20;

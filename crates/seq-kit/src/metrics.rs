@@ -34,13 +34,13 @@ pub enum Unit {
 pub struct Metric {
     /// Its name in Prometheus.
     pub name: &'static str,
-    /// Its kind.
+    /// Kind of the metric.
     pub kind: Kind,
-    /// Its unit.
+    /// Unit of its values.
     pub unit: Unit,
-    /// Its meaning, one sentence.
+    /// Meaning of the metric, in a sentence.
     pub help: &'static str,
-    /// Its labels.
+    /// Names of its labels.
     pub labels: &'static [&'static str],
     /// Upper bounds of the buckets; empty unless it is a histogram.
     pub buckets: &'static [f64],

@@ -111,7 +111,7 @@ impl Drop for CancelOnDrop {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("still running: {}", tasks.join(", "))]
 pub struct Hung {
-    /// Their names.
+    /// Names of the tasks.
     pub tasks: Vec<&'static str>,
 }
 

@@ -27,7 +27,7 @@ pub fn apply(data: &[u8]) {
     drop(applied(data));
 }
 
-/// Does the same, and returns the names of the commands that were applied.
+/// Applies the commands like [`apply`], and returns the names of the commands that were applied.
 pub(crate) fn applied(data: &[u8]) -> BTreeSet<&'static str> {
     let mut input = Input::new(data);
     let mut run = Run { replica: Replica::new(), arbiter: None, now: Duration::ZERO };

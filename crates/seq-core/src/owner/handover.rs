@@ -128,7 +128,7 @@ pub enum OfferRefusal {
     UnknownEpoch {
         /// The section.
         section: SectionId,
-        /// Its newest epoch known here.
+        /// The section's newest epoch known here.
         known: Epoch,
         /// The epoch in the offer.
         given: Epoch,

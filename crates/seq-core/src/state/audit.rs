@@ -71,10 +71,10 @@ pub enum AuditRecord {
     Ended(EndOperation),
 }
 
-/// One event.
+/// An event of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEvent {
-    /// Its place in the audit log, from 1 on without gaps.
+    /// Index in the audit log, from 1 on without gaps.
     pub index: u64,
     /// Content of the event.
     pub record: AuditRecord,

@@ -491,7 +491,7 @@ impl World {
             24..36 => self.depart(home, section, b),
             36..40 => self.depart_silent(home, section, b),
             40..48 => self.coordinate(set),
-            // Of the last messages, or of all.
+            // A message among the last messages, or any message.
             48..66 => {
                 let last = self.sent.len().saturating_sub(1 + b % 6);
                 self.deliver(last, c % 4 > 0);

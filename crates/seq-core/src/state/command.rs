@@ -56,7 +56,7 @@ impl Registration {
 pub struct Renew {
     /// The node.
     pub node: NodeId,
-    /// Its incarnation.
+    /// The node's incarnation that renews.
     pub incarnation: Incarnation,
     /// Number of the renewal: the last renewal's number plus one, or the same number for a repeat.
     pub renew_seq: RenewSeq,
@@ -85,7 +85,7 @@ pub struct SetTerms {
 pub struct RaiseCeilings {
     /// The node that owns the sections.
     pub node: NodeId,
-    /// Its incarnation.
+    /// The node's incarnation that requests the raises.
     pub incarnation: Incarnation,
     /// The sections, each with its epoch and the requested ceiling.
     pub raises: Vec<Raise>,
@@ -125,7 +125,7 @@ pub struct Raise {
 pub struct Reassign {
     /// The section.
     pub section: SectionId,
-    /// Its epoch as the proposer read it.
+    /// The section's epoch as the proposer read it.
     pub expected: Epoch,
     /// The liveness counter of its owner as the proposer read it: a renewal or a raise that is applied in between
     /// refuses the change. `None` where the section had no owner, or its owner's incarnation was over, because such a
@@ -161,7 +161,7 @@ pub struct Transfer {
 /// The ownership that a committed handover or departure began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transferred {
-    /// Its epoch.
+    /// Epoch of the ownership.
     pub epoch: Epoch,
     /// The section's committed ceiling.
     pub max_seq: Seq,
@@ -213,7 +213,7 @@ pub enum CommandRefusal {
     OtherPredecessor {
         /// The node's name.
         name: String,
-        /// Its newest incarnation; 0 for none.
+        /// The node's newest incarnation; 0 for none.
         current: Incarnation,
         /// The predecessor in the command.
         given: Incarnation,
@@ -252,7 +252,7 @@ pub enum CommandRefusal {
     TargetLeaves {
         /// The node.
         node: NodeId,
-        /// Its incarnation.
+        /// The node's incarnation that exits.
         incarnation: Incarnation,
     },
     /// No node of this name registered.
@@ -290,7 +290,7 @@ pub enum CommandRefusal {
     OtherIncarnation {
         /// The node.
         node: NodeId,
-        /// Its newest incarnation.
+        /// The node's newest incarnation.
         current: Incarnation,
         /// The incarnation in the command.
         given: Incarnation,

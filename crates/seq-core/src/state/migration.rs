@@ -105,12 +105,12 @@ impl Migration {
 pub struct SetFacts {
     /// The set.
     pub id: SetId,
-    /// Its lineage.
+    /// Lineage of the set.
     pub lineage: Lineage,
-    /// Its revision when it stated them. Facts of a newer lineage replace older facts, and so do facts of a newer
-    /// revision in the same lineage.
+    /// Revision of the set when it stated the facts. Facts of a newer lineage replace older facts, and so do facts of a
+    /// newer revision in the same lineage.
     pub revision: Revision,
-    /// Its name.
+    /// Name of the set.
     pub name: String,
     /// Addresses of its store's members, "host:port".
     pub stores: Vec<String>,

@@ -67,7 +67,7 @@ pub struct Tombstone {
 pub struct Destination {
     /// The set.
     pub set: SetId,
-    /// Its lineage, as the set stated it when it was armed for the section.
+    /// Lineage that the set stated when it was armed for the section.
     pub lineage: Lineage,
     /// The next owner; `None`: the other set assigns one.
     pub node: Option<NodeId>,

@@ -39,7 +39,7 @@ pub struct RecordClaim {
 pub struct FenceResponse {
     /// The set that responds.
     pub set: SetId,
-    /// Its lineage.
+    /// Lineage of the set that responds.
     pub lineage: Lineage,
     /// The restored set's lineage that its log has fenced, which is the lineage in the request.
     pub fenced: Lineage,

@@ -59,7 +59,7 @@ pub struct Depart {
     pub epoch: Epoch,
     /// The owner.
     pub from: NodeId,
-    /// Its incarnation.
+    /// Incarnation of the owner.
     pub incarnation: Incarnation,
     /// The set, and the next owner in it, which holds a copy of the frozen section.
     pub to: Destination,
@@ -75,14 +75,14 @@ pub struct Depart {
 pub struct DepartSilent {
     /// The section.
     pub section: SectionId,
-    /// Its epoch as the proposer read it.
+    /// The section's epoch as the proposer read it.
     pub expected: Epoch,
     /// The liveness counter of its owner as the proposer read it; `None` if it had no owner, or its owner's incarnation
     /// was over.
     pub liveness: Option<Liveness>,
     /// The set.
     pub to: SetId,
-    /// Its lineage.
+    /// Lineage of the target set.
     pub lineage: Lineage,
     /// The migration that the departure is part of.
     pub migration: MigrationId,
@@ -93,7 +93,7 @@ pub struct DepartSilent {
 pub struct Arrive {
     /// The set that they departed from.
     pub from: SetId,
-    /// Its lineage.
+    /// Lineage of the source set.
     pub from_lineage: Lineage,
     /// The lineage of this set that the departures name.
     pub to_lineage: Lineage,
@@ -116,7 +116,7 @@ pub struct Arriving {
     pub handover_id: HandoverId,
     /// The owner that holds the copy; `None`: none.
     pub node: Option<NodeId>,
-    /// Its incarnation.
+    /// Incarnation of the owner.
     pub incarnation: Incarnation,
     /// The migration that the departure is part of.
     pub migration: MigrationId,
@@ -143,7 +143,7 @@ pub enum Arrival {
 pub struct Arrived {
     /// The other set.
     pub at: SetId,
-    /// Its lineage when it responded.
+    /// The other set's lineage when it responded.
     pub lineage: Lineage,
     /// Sections that arrived, or that the other log is past, with the epoch of the departure.
     pub sections: Vec<(SectionId, Epoch)>,
@@ -156,7 +156,7 @@ pub struct Arrived {
 pub struct Fence {
     /// The set.
     pub set: SetId,
-    /// Its newest lineage.
+    /// The set's newest lineage.
     pub lineage: Lineage,
 }
 
@@ -290,7 +290,7 @@ pub enum SetRefusal {
     /// This set has another lineage.
     #[error("this set is of lineage {current}, not {given}")]
     OtherLineage {
-        /// Its lineage.
+        /// This set's lineage.
         current: Lineage,
         /// The lineage in the command.
         given: Lineage,
@@ -300,7 +300,7 @@ pub enum SetRefusal {
     OldLineage {
         /// The set.
         set: SetId,
-        /// Its newest lineage.
+        /// The set's newest lineage.
         newest: Lineage,
         /// The lineage in the command.
         given: Lineage,

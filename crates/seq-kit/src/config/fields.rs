@@ -14,7 +14,7 @@ use super::{join, readable_reason};
 pub struct Flaw {
     /// The line, from 1.
     pub line: usize,
-    /// The key, such as `step` or `alloc[1].addr`; `None` where the text is not TOML.
+    /// The key, such as `step` or `alloc[1].addr`; `None` if the text is not TOML.
     pub key: Option<String>,
     /// The key and the reason.
     pub what: String,

@@ -143,7 +143,7 @@ impl<C> Limited<C> {
 }
 
 impl<C: AsyncWrite + Unpin> Limited<C> {
-    /// Sends a changed limit where a frame may begin. The library's bytes follow when it is `Ready`.
+    /// Sends a changed limit, if a frame may begin. The library's bytes follow when it is `Ready`.
     #[inline]
     fn poll_insert(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let changed = self.member.as_ref().map(Member::limit).filter(|limit| *limit != self.stated);
