@@ -157,7 +157,7 @@ fn pace(input: &mut Input<'_>) -> Result<Pace> {
     Ok(Pace { rate, max_pause, paused: input.flag()? })
 }
 
-/// Returns the epoch of a section, or an epoch so much later.
+/// Returns an epoch around the fence of a section plus `more`.
 fn epoch(input: &mut Input<'_>, state: &State, section: SectionId, more: u64) -> Result<Epoch> {
     let fence = state.sections.get(section).map_or(Epoch(1), SectionRecord::fence);
     input.around(fence.0.saturating_add(more)).map(Epoch)

@@ -347,7 +347,7 @@ fn depart(world: &mut World, from: usize, to: usize) {
     world.stores[from].record = Record::Departed { since: since + 1, to, to_count, ceiling, arrived: false };
 }
 
-/// Closes a set that has sent its section away, unless another set that it knows of is in quarantine.
+/// Closes a set that has sent its section away, unless another set is lost or in quarantine.
 fn close(world: &mut World, set: usize) {
     let is_away = matches!(world.stores[set].record, Record::Departed { arrived: true, .. });
     let is_calm = (0..SETS).all(|other| world.lives[other] == Life::Stopped || world.serves(other));
