@@ -53,7 +53,7 @@ const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout of a write that the peer does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Files that a node needs in addition to those of its clients. They are counted before clients get any, so that
+/// Files that a node needs in addition to its clients' files. They are counted before clients get any, so that
 /// clients at their limit leave the node its data, its probes and its connections to other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnFiles {

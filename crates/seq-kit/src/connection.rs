@@ -77,7 +77,7 @@ impl Listener {
         Listener { source: Either::Left(sockets.into()), tls, unfinished: None, headers: None }
     }
 
-    /// Returns the same listener with its unfinished connections bounded together with those of its port.
+    /// Returns the same listener, whose unfinished connections count against the bound of its port.
     #[must_use]
     pub fn of_port(self, unfinished: &Unfinished) -> Listener {
         Listener { unfinished: Some(unfinished.clone()), ..self }

@@ -50,7 +50,7 @@ impl Allowance {
         Allowance { left: MOST, counted: Instant::now() }
     }
 
-    /// Adds the frames that one frame of a response, or a request, explains.
+    /// Adds the frames that a request, or a frame of a response, explains.
     #[inline]
     pub(super) fn earn(&mut self) {
         self.left = (self.left + EARNED).min(MOST);
