@@ -170,7 +170,7 @@ fn a_wrong_port_is_named_by_every_command() {
     let resp = |redis: &str, words| refused(&["bench", "--endpoint", "resp", "--addr", &grpc, "--redis", redis], words);
     resp(http.trim_start_matches("http://"), metrics);
     resp(grpc.trim_start_matches("http://"), "is the gRPC port of an AllocSvr");
-    resp(&http, "it is not of the form host:port");
+    resp(&http, "the address must have the form host:port");
 }
 
 #[test]

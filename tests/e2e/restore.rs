@@ -106,7 +106,7 @@ fn keeps_the_newest(set: &Set, out: &str) {
     assert!(code == Some(0) && text.contains(&format!("removed {}", made[2])), "{text}");
     assert!(Path::new(&made[1]).exists(), "a damaged one is not known to be of this set");
     let (code, text) = checked(&["backup", "create", "--set", &set.file, "--dir", "/no/such"]);
-    assert!(code == Some(2) && text.contains("is no directory") && text.contains("mkdir -p /no/such"), "{text}");
+    assert!(code == Some(2) && text.contains("is not a directory") && text.contains("mkdir -p /no/such"), "{text}");
 }
 
 #[test]

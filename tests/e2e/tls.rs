@@ -224,7 +224,7 @@ fn every_port_has_tls_and_refuses_those_without_a_certificate() {
     let printed = failed(&place.seqsvr(&["next", "42", "--addr", &plain]), 2);
     assert!(printed.contains("has TLS") && printed.contains("https://"), "{printed}");
     let printed = failed(&place.seqsvr(&["status", "--addr", &plain, "--addr", &cluster.url(7401)]), 2);
-    assert!(printed.contains("the nodes of one cluster are alike"), "{printed}");
+    assert!(printed.contains("either all nodes of a cluster have TLS or none has"), "{printed}");
     let printed = failed(&seqsvr(&["next", "42", "--addr", &cluster.url(7400), "--certs", "/nonexistent"]), 2);
     assert!(printed.contains("/nonexistent/ca.crt: cannot be read") && printed.contains("cert issue"), "{printed}");
 }

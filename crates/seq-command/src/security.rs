@@ -115,7 +115,7 @@ pub fn use_tls(secure: bool) -> Result<(), Failure> {
     if shown.is_some() == secure {
         return Ok(());
     }
-    let what = "one address needs TLS and another has none: the nodes of one cluster are alike";
+    let what = "one address needs TLS and another has none, but either all nodes of a cluster have TLS or none has";
     Err(Failure::new(Exit::Usage, what).hint("write https:// before all of them, or http://"))
 }
 

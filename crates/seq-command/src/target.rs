@@ -78,7 +78,7 @@ pub fn use_scheme_of(addrs: &[String]) -> Result<(), Failure> {
 
 /// Validates the syntax of an address to connect to, without a scheme.
 pub fn host_and_port(text: &str) -> Result<String, String> {
-    if is_address(text) { Ok(text.to_owned()) } else { Err("it is not of the form host:port".to_owned()) }
+    if is_address(text) { Ok(text.to_owned()) } else { Err("the address must have the form host:port".to_owned()) }
 }
 
 fn is_address(text: &str) -> bool {

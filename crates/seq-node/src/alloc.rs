@@ -22,15 +22,15 @@ use crate::settings::{Loaded, Settings, SettingsArgs};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr alloc --set sets/three-node.toml --name a1\n\n\
                         Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 a wrong set file or settings, 66 \
-                        another process has its name, 130 a second signal.")]
+                        another process has the same name, 130 a second signal.")]
 pub struct AllocArgs {
     /// The set file.
     #[arg(long, value_name = "FILE")]
     set: PathBuf,
-    /// Which of the set's allocators this process is.
+    /// Name of this allocator in the set file.
     #[arg(long, value_name = "NAME")]
     name: String,
-    /// Replace a live process of that name at another address; that process exits.
+    /// Replaces a live process with the same name at another address; that process exits.
     #[arg(long)]
     replace: bool,
     /// Serving threads; 0: one for each core [key: alloc.cores]
@@ -97,8 +97,8 @@ pub fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// Refuses to start without TLS beside stores that have it: no registration would succeed, and each would end in an
-/// error of the transport. A store that does not respond is not waited for.
+/// Refuses to start without TLS if a store of the set has TLS, because every registration would fail with an error of
+/// the transport. Does not wait for a store that does not respond.
 async fn refuse_tls(set: &SetFile) -> Result<(), Failure> {
     let asked = set
         .spec
@@ -111,7 +111,8 @@ async fn refuse_tls(set: &SetFile) -> Result<(), Failure> {
     Err(Failure::new(Exit::Config, message).hint("use the set file of the stores: all nodes of a set are alike"))
 }
 
-/// What an allocator applies of its set file: the step. Of the other allocators it reads nothing.
+/// Returns the set file of a running allocator: the step is applied without a restart, and entries of other allocators
+/// are ignored.
 fn live_set(args: &AllocArgs, running: SetSpec, allocator: Allocator) -> LiveSet {
     let name = args.name.clone();
     LiveSet {

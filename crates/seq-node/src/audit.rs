@@ -15,7 +15,7 @@ use serde::Serialize;
 /// The commands for the audit log.
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
-    /// Lists the operations of administrators that the store has kept, the newest last.
+    /// Lists the operations of administrators that the store still keeps, the newest last.
     List(ListArgs),
     /// Checks every byte of files of the audit log, offline.
     Verify(VerifyArgs),
@@ -24,9 +24,9 @@ pub enum AuditCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr audit list --set three-node.toml\n  \
                         seqsvr audit list --set three-node.toml --limit 20 -o json\n\n\
-                        The store keeps the newest 1,000 events, two for each operation. Each member has more of them in audit.jsonl in \
-                        its data directory. A result is `done`, the reason of a refusal, or `unknown`: the member that carried it out has \
-                        not recorded its end.\n\n\
+                        The store keeps the newest 1,000 events, two for each operation. Each member keeps older events in audit.jsonl in \
+                        its data directory. A result is `done`, the reason of a refusal, or `unknown` if the member that carried out the \
+                        operation has not recorded its end.\n\n\
                         Exit codes: 0 listed, 2 a wrong file or address, 3 the store has no majority, 4 no node responded, 7 not done \
                         within --timeout.")]
 pub struct ListArgs {
@@ -43,29 +43,30 @@ pub struct ListArgs {
 #[command(after_help = "Examples:\n  seqsvr audit verify /var/lib/seqsvr/store-1/audit*.jsonl\n  \
                         seqsvr audit verify s1/audit.jsonl s2/audit.jsonl    (also compares them where they overlap)\n  \
                         seqsvr audit verify copy.jsonl --set three-node.toml    (also compares its end with the store)\n\n\
-                        Name files in the order of their events. Where the oldest ones were removed, --partial begins with what is there. \
-                        Events that are missing at the end, or a chain that was written anew as a whole, show only in a comparison with \
-                        another copy or with the store.\n\n\
-                        Exit codes: 0 all are intact, 2 one cannot be read, was changed or cut, or differs; with --set also 3 the store has \
-                        no majority, 4 no node responded.")]
+                        Name the files in the order of their events. If the oldest files were removed, pass --partial to begin with the \
+                        oldest file that is left. Events that are missing at the end, or a chain that was rewritten as a whole, show only in a \
+                        comparison with another copy or with the store.\n\n\
+                        Exit codes: 0 all files are intact, 2 a file cannot be read, was changed or cut, or differs; with --set also 3 the \
+                        store has no majority, 4 no node responded.")]
 pub struct VerifyArgs {
     /// The files.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The set file: the end of the last file is compared with its store.
+    /// The set file; its store is compared with the end of the last file.
     #[arg(long, value_name = "FILE")]
     set: Option<PathBuf>,
-    /// The files of the beginning were removed: a file may begin after the first event without one that it continues.
+    /// Accepts that the oldest files were removed: a file may begin after the first event even if no file before it ends
+    /// there.
     #[arg(long)]
     partial: bool,
 }
 
-/// An operation.
+/// An operation of the audit log, as `audit list` prints it.
 #[derive(Serialize)]
 struct OperationView {
     #[serde(serialize_with = "digits")]
     number: u64,
-    /// `null`: unknown.
+    /// Time of the begin; `null` if it is unknown.
     time: Option<String>,
     principal: String,
     node: String,
@@ -78,11 +79,11 @@ struct OperationView {
     hash: String,
 }
 
-/// A file and what is wrong with it.
+/// The result of the check of one file.
 #[derive(Serialize)]
 struct FileView {
     file: String,
-    /// Indexes of its first and last event; `null` where it is damaged.
+    /// Indexes of the first and the last event; `null` if the file is damaged.
     first: Option<u64>,
     last: Option<u64>,
     damage: Option<String>,
@@ -117,7 +118,7 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(output.table(&table)?).map(|()| Exit::Ok)
 }
 
-/// Pairs begins with ends. An end whose begin is no longer kept is left out.
+/// Pairs the begins of operations with their ends. Leaves out an end whose begin is no longer kept.
 fn operations(events: &[AuditEvent]) -> Vec<OperationView> {
     let time = |ms: u64| (ms > 0).then(|| utc::text_of_ms(ms));
     let mut operations: Vec<OperationView> = Vec::new();
@@ -211,14 +212,14 @@ fn check(
         let differs =
             |event: &&seq_core::state::AuditEvent| same(event.index).is_some_and(|one| one.hash != event.hash);
         if let Some(event) = verified.events.iter().find(differs) {
-            return Err(format!("event {} is another one than in {}", event.index, path.display()));
+            return Err(format!("event {} differs from the same event in {}", event.index, path.display()));
         }
     }
     let (Some(store), Some(last)) = (store, verified.events.last()) else { return Ok(verified) };
     if let Some(event) = store.iter().find(|event| event.index == last.index)
         && event.hash != last.hash.0
     {
-        return Err(format!("event {} is another one than in the store", last.index));
+        return Err(format!("event {} differs from the same event in the store", last.index));
     }
     match store.last() {
         Some(newest) if newest.index > last.index => {

@@ -1,4 +1,4 @@
-//! Makes a backup of a set, shows and checks backups, and lists those of a directory.
+//! The command `backup`: makes a backup of a set, shows and checks backups, and lists a directory of backups.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ const STDOUT: &str = "-";
 pub enum BackupCommand {
     /// Makes a backup of a set from its leader, while it serves.
     Create(CreateArgs),
-    /// Shows what a backup is of, and checks every byte of it.
+    /// Shows the set and the state that a backup holds, and checks every byte of it.
     Show(ShowArgs),
     /// Checks every byte of backups.
     Verify(VerifyArgs),
@@ -38,8 +38,8 @@ pub enum BackupCommand {
 #[command(after_help = "Examples:\n  seqsvr backup create --set sets/three-node.toml --out set-1.backup\n  \
                         seqsvr backup create --set sets/three-node.toml --out - | ssh vault 'cat > set-1.backup'\n  \
                         seqsvr backup create --set sets/three-node.toml --dir backups --keep 48    (every half hour, by a timer)\n\n\
-                        A backup has the ceilings, owners and migrations of one set as of one entry of its log. Each set is \
-                        backed up by itself. Keep the file as private as a data directory.\n\n\
+                        A backup has the ceilings, owners and migrations of one set as of one entry of its log. Each set needs \
+                        its own backups. Keep the file as private as a data directory.\n\n\
                         Exit codes: 0 written, 1 refused or damaged on the way, 2 a wrong file or address, 3 the store has no \
                         majority, 4 no node responded, 7 not done within --timeout.")]
 pub struct CreateArgs {
@@ -47,14 +47,14 @@ pub struct CreateArgs {
     target: SetAddress,
     #[command(flatten)]
     place: Place,
-    /// How many backups of the set stay in the directory: older ones are removed once the new one is written.
+    /// Number of backups of the set to keep in the directory; older backups are removed after the new backup is written.
     #[arg(long, value_name = "N", requires = "dir", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
     #[command(flatten)]
     timeout: TimeoutArgs,
 }
 
-/// Where a backup is written.
+/// The destination of a backup.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Place {
@@ -68,7 +68,7 @@ struct Place {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr backup verify backups/*.backup\n\n\
-                        Exit codes: 0 all are intact, 2 one cannot be read, is damaged, or is of a newer format.")]
+                        Exit codes: 0 all backups are intact, 2 a backup cannot be read, is damaged, or is of a newer format.")]
 pub struct VerifyArgs {
     /// The backups.
     #[arg(value_name = "FILE", required = true)]
@@ -77,7 +77,7 @@ pub struct VerifyArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr backup list /var/lib/seqsvr/backups\n\n\
-                        Exit codes: 0 all are intact, 1 one is damaged, 2 the directory cannot be read.")]
+                        Exit codes: 0 all backups are intact, 1 a backup is damaged, 2 the directory cannot be read.")]
 pub struct ListArgs {
     /// The directory; files in it that end in .backup are listed.
     #[arg(value_name = "DIR")]
@@ -86,7 +86,7 @@ pub struct ListArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr backup show set-1.backup -o json\n\n\
-                        Exit codes: 0 it is intact, 2 it cannot be read, is damaged, or is of a newer format.")]
+                        Exit codes: 0 the backup is intact, 2 it cannot be read, is damaged, or is of a newer format.")]
 pub struct ShowArgs {
     /// The backup.
     #[arg(value_name = "FILE")]
@@ -94,7 +94,7 @@ pub struct ShowArgs {
 }
 
 impl BackupCommand {
-    /// Whether stdout gets the backup itself.
+    /// Returns whether the backup itself is written to stdout.
     pub fn prints_backup(&self) -> bool {
         matches!(self, BackupCommand::Create(args) if args.place.is_stdout())
     }
@@ -120,20 +120,24 @@ pub fn run(command: BackupCommand, output: &Output) -> anyhow::Result<Exit> {
 
 async fn create(args: &CreateArgs, output: &Output) -> anyhow::Result<Exit> {
     if args.place.is_stdout() && io::stdout().is_terminal() {
-        return Err(Failure::new(Exit::Usage, "a backup is no text: redirect stdout, or name a file").into());
+        return Err(Failure::new(
+            Exit::Usage,
+            "a backup is binary data, and stdout is a terminal: redirect stdout, or name a file",
+        )
+        .into());
     }
     if let Some(out) = args.place.out.as_deref().filter(|out| !args.place.is_stdout() && out.exists()) {
         return Err(exists(out).into());
     }
     if let Some(dir) = args.place.dir.as_deref().filter(|dir| !dir.is_dir()) {
         let hint = format!("mkdir -p {}", dir.display());
-        return Err(Failure::new(Exit::Usage, format!("{} is no directory", dir.display())).hint(hint).into());
+        return Err(Failure::new(Exit::Usage, format!("{} is not a directory", dir.display())).hint(hint).into());
     }
     let timeout = args.timeout.duration();
     let mut client = args.target.client(timeout)?;
     let received = tokio::time::timeout(timeout, receive(&mut client, output)).await;
     let file = received.map_err(|_| late(timeout))??;
-    // What does not pass here would not be restored either.
+    // A backup that fails this check could not be restored either.
     let backup = Backup::decode(&file)
         .map_err(|error| Failure::new(Exit::Failed, format!("the backup {error}")).hint("make it again"))?;
     if args.place.is_stdout() {
@@ -156,7 +160,7 @@ async fn create(args: &CreateArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Checks backups; each is a line, or an item with `-o json`.
+/// Checks backups, and prints a line for each of them, or an item with `-o json`.
 fn verify(files: &[PathBuf], output: &Output) -> anyhow::Result<Exit> {
     let damage: Vec<Option<String>> =
         files.iter().map(|file| read(file).err().map(|error| error.to_string())).collect();
@@ -206,7 +210,7 @@ fn late(timeout: Duration) -> Failure {
         .hint("pass a longer --timeout")
 }
 
-/// Reads a backup and checks all of it.
+/// Reads a backup and checks every byte of it.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Backup> {
     let wrong = |what: String| Failure::new(Exit::Usage, format!("{}: {what}", path.display()));
     let file = std::fs::read(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
@@ -235,7 +239,7 @@ struct View<'a> {
     uid_end: u64,
     section_size: u32,
     sections: u32,
-    /// Migrations that were open, which a restore ends.
+    /// Migrations that were open when the backup was made; a restore ends them.
     open_migrations: Vec<EndedMigration>,
     state_bytes: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -292,7 +296,7 @@ fn show(path: &Path, backup: &Backup, output: &Output) -> anyhow::Result<()> {
     Ok(output.table(&table)?)
 }
 
-/// A lineage, and how many restores it counts.
+/// Returns the text of a lineage, with the number of restores that it counts.
 pub(crate) fn lineage(lineage: u64) -> String {
     match lineage >> 32 {
         0 => format!("{lineage}, never restored"),

@@ -1,4 +1,4 @@
-//! The commands `config check`, `config show` and `config sample`. None opens a socket.
+//! The commands `config check`, `config show` and `config sample`, which open no socket.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub enum ConfigCommand {
                       Exit codes: 0 no problem, 2 problems, one on each line."
     )]
     Check(CheckArgs),
-    /// Prints the effective settings of a server started here.
+    /// Prints the settings that a server would have if it were started here.
     #[command(after_help = "Examples:\n  SEQSVR_LOG_FILTER=debug seqsvr config show --origin\n  \
                       seqsvr config show --config seqsvr.toml -o json | jq '.items[] | {key, value}'\n\n\
                       Exit codes: 0 shown, 2 the settings are wrong.")]
@@ -51,7 +51,7 @@ pub struct ShowArgs {
 /// Keys whose values are not printed.
 const SECRETS: [&str; 1] = ["redis.password"];
 
-/// Printed instead of a secret.
+/// Text that is printed instead of a secret.
 const HIDDEN: &str = "(set)";
 
 pub fn run(command: ConfigCommand, output: &Output) -> anyhow::Result<Exit> {
@@ -68,7 +68,7 @@ pub fn run(command: ConfigCommand, output: &Output) -> anyhow::Result<Exit> {
 #[derive(Serialize)]
 struct Checked {
     sets: Vec<String>,
-    /// The ports that listen at other addresses than others dial.
+    /// Ports whose listen address differs from the address that other nodes dial.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     listen: Vec<ListenView>,
     problems: Vec<ProblemView>,
@@ -76,7 +76,7 @@ struct Checked {
     warnings: Vec<String>,
 }
 
-/// A port that does not listen at the address that others dial.
+/// A port whose listen address differs from the address that other nodes dial.
 #[derive(Serialize)]
 struct ListenView {
     set: String,
@@ -120,7 +120,7 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
     for set in sets.iter().filter(|_| problems.is_empty()) {
         output.line(format_args!("{}: set {} is good", set.path.display(), set.spec.name))?;
         for ListenView { node, port, addr, listen, .. } in ListenView::of(set) {
-            output.line(format_args!("  {node} {port}: others dial {addr}, it listens at {listen}"))?;
+            output.line(format_args!("  {node} {port}: other nodes dial {addr}, the node listens at {listen}"))?;
         }
     }
     Ok(exit)
@@ -129,7 +129,7 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
 #[derive(Serialize)]
 struct Item {
     key: String,
-    /// In the type of the key.
+    /// The value, in the type of the key.
     value: toml::Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,

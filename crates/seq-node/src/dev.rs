@@ -1,6 +1,6 @@
 //! The command `dev`: a whole cluster in one process, from the embedded set file.
 //!
-//! The cluster reports ready once every section is served, so a request sent after that succeeds.
+//! The cluster reports ready once every section is served, so a later request succeeds.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -35,10 +35,10 @@ const STORE_THREADS: usize = 2;
 /// Interval of the readiness checks; a cluster is ready about a second after its start.
 const READY_POLL: Duration = Duration::from_millis(5);
 
-/// Interval of the notices about what is missing while the cluster is not ready.
+/// Interval of the notices about failed checks while the cluster is not ready.
 const WAIT_NOTICE: Duration = Duration::from_secs(10);
 
-/// Bound on the definition of a further set, with an election of its store.
+/// Timeout of the definition of a further set, which includes an election of its store.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Default log filter of a development cluster. The Raft library is off: when all members of a store stop together, it
@@ -63,11 +63,11 @@ pub struct DevArgs {
     /// Address of the port for metrics and probes.
     #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
     http: Option<String>,
-    /// The ports of the set, or free ones chosen by the system.
+    /// Ports of the cluster: the ports of its set file, or free ports that the system chooses.
     #[arg(long, value_enum, default_value_t = Ports::Fixed)]
     ports: Ports,
-    /// Number of sets: 2 adds one without sections, to split the first one into. The addresses above are those of the
-    /// first set.
+    /// Number of sets; 2 adds a set without sections, into which the first set can be split. The addresses above belong
+    /// to the first set.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     sets: u8,
     /// Serving threads of each allocator; 0: one for each core [key: alloc.cores, here 1]
@@ -80,24 +80,24 @@ pub struct DevArgs {
 /// Validates a listen address; with port 0 the system chooses one.
 fn listen_addr(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
-        Some(("", port)) if port.parse::<u16>().is_ok() => {
-            Err(format!("it has no host: 127.0.0.1:{port} is for this machine, 0.0.0.0:{port} for all"))
-        }
+        Some(("", port)) if port.parse::<u16>().is_ok() => Err(format!(
+            "the host is missing: 127.0.0.1:{port} is reachable from this machine only, 0.0.0.0:{port} from all machines"
+        )),
         Some((_, port)) if port.parse::<u16>().is_ok() => Ok(text.to_owned()),
-        _ => Err("it is not of the form host:port".to_owned()),
+        _ => Err("the address must have the form host:port".to_owned()),
     }
 }
 
-/// Which ports a development cluster listens on.
+/// The choice of the ports of a development cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Ports {
     Fixed,
     Random,
 }
 
-/// The data directory.
+/// The data directory of a development cluster.
 enum Data {
-    /// Removed on drop.
+    /// A directory that is removed on drop.
     Temporary(tempfile::TempDir),
     Kept(PathBuf),
 }
@@ -159,7 +159,7 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// Logs a failed print and continues: `seqsvr dev | head -1` closes stdout after a line.
+/// Logs a failed print without an error, because `seqsvr dev | head -1` closes stdout after a line.
 fn warn_on_print_error(printed: std::io::Result<()>) {
     if let Err(error) = printed {
         tracing::warn!(%error, "cannot print to stdout; the cluster runs on");
@@ -176,12 +176,12 @@ struct Sockets {
 struct SetSockets {
     spec: SetSpec,
     cluster: String,
-    /// Of each store.
+    /// The sockets of each store, in the order of the set file.
     stores: Vec<StoreSockets>,
     allocs: Vec<alloc_node::Ports>,
 }
 
-/// The ports of a store for peers and for Raft, and its admin port.
+/// The sockets of a store's ports for peers and for Raft, and of its admin port.
 type StoreSockets = (listen::Sockets, listen::Sockets, Option<listen::Sockets>);
 
 impl Sockets {
@@ -242,16 +242,16 @@ impl SetSockets {
     }
 }
 
-/// A cluster whose nodes are started, ready or not.
+/// A cluster whose nodes have started, but need not be ready.
 struct StartedUp {
-    /// In start order.
+    /// The stages of the process, in start order.
     stages: Vec<Stage>,
     /// Readiness of all nodes.
     checks: Checks,
     http: listen::Sockets,
 }
 
-/// Starts every node: the allocators after the stores are ready, which saves them failed requests.
+/// Starts every node. The allocators start after the stores are ready, which saves them failed requests.
 async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Result<StartedUp> {
     let Sockets { sets, http } = sockets;
     let (mut checks, mut stages) = (Checks::new(), Vec::new());
@@ -259,7 +259,7 @@ async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Re
     let (mut specs, mut ports): (Vec<SetSpec>, Vec<Vec<alloc_node::Ports>>) = (Vec::new(), Vec::new());
     for SetSockets { spec, cluster, stores, allocs } in sets {
         stages.push(start_stores(&spec, &cluster, stores, data, settings, &mut checks).await?);
-        // The first set exists by then.
+        // A further set is created in the cluster of the first set, which exists by then.
         if let Some(first) = specs.first() {
             create_set(&spec, first).await?;
         }
@@ -295,7 +295,7 @@ async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Re
         checks.add_all(&alloc.name, own);
         allocators.push(allocator);
     }
-    // In whichever of the sets they are.
+    // A section counts in any of the sets, because a split moves sections between them.
     checks.add("served", move || {
         let served: u32 = allocators.iter().map(|allocator| allocator.status().sections).sum();
         if served >= sections { Ok(()) } else { Err(format!("{served} of {sections} sections are served")) }
@@ -304,7 +304,7 @@ async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Re
     Ok(StartedUp { stages, checks, http })
 }
 
-/// Defines a further set in the cluster of the first one, unless kept data has it.
+/// Defines a further set in the cluster of the first set, unless kept data already has it.
 async fn create_set(spec: &SetSpec, first: &SetSpec) -> anyhow::Result<()> {
     let addrs = |spec: &SetSpec| spec.stores.iter().map(|store| store.addr.clone()).collect::<Vec<_>>();
     let admins: Vec<String> = spec.stores.iter().filter_map(|store| store.admin.clone()).collect();
@@ -357,7 +357,7 @@ async fn start_stores(
     Ok(stage)
 }
 
-/// Completes when every check passes. Prints to stderr what is missing while it takes long.
+/// Waits until every check passes. Prints failed checks to stderr every [`WAIT_NOTICE`].
 async fn ready(checks: &Checks) {
     let mut poll = tokio::time::interval(READY_POLL);
     let mut notice = tokio::time::interval_at(tokio::time::Instant::now() + WAIT_NOTICE, WAIT_NOTICE);

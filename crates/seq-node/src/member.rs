@@ -1,4 +1,4 @@
-//! One member of a set's store, as a process of its own.
+//! The command `store`: one member of a set's store, as a process of its own.
 
 use std::path::PathBuf;
 
@@ -20,19 +20,19 @@ use crate::serve::reload::{LiveSet, Reload};
 use crate::serve::{Banner, Process, Stage, bind_one};
 use crate::settings::{Loaded, Settings, SettingsArgs};
 
-/// Threads of the runtime: one can block on the disk while the other responds to heartbeats.
+/// Threads of the runtime: while one thread blocks on the disk, the other thread responds to heartbeats.
 const THREADS: usize = 2;
 
-/// Arguments of a member; they are optional in the type because a subcommand replaces them.
+/// Arguments of a member. The required arguments are optional in the type, because a subcommand replaces them.
 #[derive(Debug, Args)]
 pub struct MemberArgs {
     /// The set file.
     #[arg(long, value_name = "FILE", required = true)]
     set: Option<PathBuf>,
-    /// Which of the set's stores this process is.
+    /// Id of this store in the set file.
     #[arg(long, value_name = "N", required = true)]
     id: Option<u64>,
-    /// Directory of this member's data; it belongs to this id for good.
+    /// Directory of this member's data; it belongs permanently to this id.
     #[arg(long, value_name = "DIR", required = true)]
     data: Option<PathBuf>,
     /// Waits until `store add` or `store replace` makes it a member; never forms a new store.
@@ -101,7 +101,7 @@ pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         let live = LiveSet {
             path: file,
             running,
-            // An allocator is none of a store's; its name and its weight are applied.
+            // The allocators' names and weights are applied; their other keys do not concern a store.
             fixed: Box::new(|set| SetSpec { step: 1, allocs: Vec::new(), ..set.clone() }),
             apply: Box::new(move |set| declare(&set.allocs)),
         };
@@ -119,12 +119,12 @@ pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// Maps a start error to an exit code; errors that a restart cannot cure have codes of their own.
+/// Maps a start error to an exit code. Errors that a restart cannot cure have codes of their own.
 pub(crate) fn start_failure(name: &str, error: &StartError) -> Failure {
     let exit = match error {
         StartError::Raft(RaftStartError::Removed { .. }) => Exit::Removed,
         StartError::Listen(_) | StartError::Raft(RaftStartError::Raft { .. }) => Exit::Failed,
-        // Its supervisor starts it again until there is room.
+        // The supervisor restarts the member until the disk has room.
         StartError::Raft(RaftStartError::Storage(error)) if error.may_pass() => Exit::Failed,
         _ => Exit::Config,
     };

@@ -1,7 +1,8 @@
-//! The command `proxy`: the endpoints of an allocator over the SDK. It has no sections and no state.
+//! The command `proxy`: the endpoints of an allocator, whose calls go to the owners through the SDK. A proxy has no
+//! sections and no state.
 //!
-//! Each serving thread has a client of its own: a request stays on the thread that received it. The main thread has
-//! another one, for readiness.
+//! Each serving thread has its own client, so that a request stays on the thread that received it. The main thread has
+//! a client for readiness.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,11 +38,11 @@ mod service;
 use readiness::Readiness;
 use service::ProxyService;
 
-/// Backend nodes for whose connections files are reserved before clients get any: several sets of usual size. More of
-/// them are served as well, from the files of clients.
+/// Number of backend nodes for whose connections files are reserved, enough for several sets of usual size. The
+/// connections to further nodes take from the files of clients.
 const PLANNED_NODES: usize = 64;
 
-/// Pause before another attempt to connect to the cluster.
+/// Pause between two attempts to connect to the cluster.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Args)]
@@ -50,24 +51,24 @@ const CONNECT_INTERVAL: Duration = Duration::from_millis(250);
                         Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 wrong settings, 130 a second signal."
 )]
 pub struct ProxyArgs {
-    /// Allocators of any set of the cluster; their routes name the others. As host:port, or as a URL: http:// is
+    /// Allocators of any set of the cluster; their routes name all other nodes. Each is host:port or a URL; http:// means
     /// --plaintext.
     #[arg(long, value_name = "URL", value_delimiter = ',', value_parser = node_url,
           required_unless_present = "set", conflicts_with = "set")]
     seeds: Vec<String>,
-    /// A set file: its allocators are the seeds.
+    /// A set file, whose allocators are the seeds.
     #[arg(long, value_name = "FILE")]
     set: Option<PathBuf>,
     /// Address of the port for gRPC and JSON.
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     listen: String,
-    /// Address of the port for Redis clients; none without it.
+    /// Address of the port for Redis clients; without this flag there is no such port.
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     redis: Option<String>,
     /// Address of the port for metrics and probes.
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     http: String,
-    /// Neither the seeds nor the own ports have TLS; a set file states it itself.
+    /// Uses no TLS, neither to the seeds nor on its own ports; with --set, the set file decides.
     #[arg(long, conflicts_with = "set")]
     plaintext: bool,
     /// Allows --plaintext for addresses that are not on loopback.
@@ -84,7 +85,11 @@ pub struct ProxyArgs {
 }
 
 impl ProxyArgs {
-    /// The seeds, and the own credentials.
+    /// Returns the seeds, and the proxy's credentials if the cluster has TLS.
+    ///
+    /// # Errors
+    /// The set file is wrong, the seeds are both with and without TLS, plaintext is not allowed for an address, or the
+    /// credentials cannot be read.
     fn backends(&self) -> anyhow::Result<(Vec<String>, Option<Credentials>)> {
         let (seeds, secure) = match &self.set {
             Some(path) => {
@@ -101,13 +106,13 @@ impl ProxyArgs {
         let reachable = own.chain(&seeds).find(|addr| !set_file::is_loopback(addr));
         let is_plaintext = self.set.is_none() && !secure;
         if let Some(addr) = reachable.filter(|_| is_plaintext && !self.plaintext_on_network) {
-            let what = format!("without TLS others can reach {addr}, and read and change what is sent");
+            let what = format!("without TLS, other machines can read and change the traffic of {addr}");
             return Err(Failure::new(Exit::Usage, what).hint("use https://, or add --plaintext-on-network").into());
         }
         let credentials = secure.then(|| security::of_proxy(&self.name)).transpose();
         let hint = format!(
-            "`seqsvr cert issue proxy/{} --host HOST` makes them; seeds without TLS, as those of `seqsvr dev`, are named with http:// or \
-             --plaintext",
+            "`seqsvr cert issue proxy/{} --host HOST` makes them; for seeds without TLS, such as the allocators of `seqsvr dev`, use http:// \
+             or --plaintext",
             self.name
         );
         let credentials =
@@ -116,15 +121,17 @@ impl ProxyArgs {
     }
 }
 
-/// Whether the seeds have TLS, by their schemes and `--plaintext`.
+/// Returns whether the seeds have TLS, by their schemes and `--plaintext`.
 ///
 /// # Errors
-/// They state both.
+/// The schemes contradict each other or `--plaintext`.
 fn seeds_are_secure(seeds: &[String], plaintext: bool) -> Result<bool, Failure> {
     let has = |scheme: &str| seeds.iter().find(|seed| seed.starts_with(scheme));
     match (has("https://"), has("http://")) {
         (Some(secure), Some(other)) => {
-            let what = format!("{secure} has TLS and {other} has none: the nodes of one cluster are alike");
+            let what = format!(
+                "{secure} has TLS and {other} has none, but either all nodes of a cluster have TLS or none has"
+            );
             Err(Failure::new(Exit::Usage, what))
         }
         (Some(secure), None) if plaintext => {
@@ -172,7 +179,7 @@ pub fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// What the serving threads share.
+/// State that the serving threads share.
 #[derive(Clone)]
 struct Node {
     name: String,
@@ -182,11 +189,11 @@ struct Node {
     checks: Checks,
 }
 
-/// Starts one serving thread for each socket of a port. Each accepts connections once its client has routes; until then
-/// they wait in the socket's queue.
+/// Starts one serving thread for each socket of a port. A thread accepts connections once its client has routes; until
+/// then connections wait in the socket's queue.
 fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) -> anyhow::Result<()> {
     let threads = ports.grpc.len();
-    // One connection to each node from each thread, and from the probe.
+    // Each thread and the probe have one connection to each node.
     let own = OwnFiles { dials: PLANNED_NODES * (threads + 1), threads };
     let admission = Admission::new(&node.name, own, connection_metrics(&node.name))
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
@@ -230,7 +237,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// Serves until the group shuts down. An error ends the task, and with it the process.
+    /// Serves until the group shuts down. An error ends the task, which is critical, so the process ends too.
     async fn serve(self, tasks: TaskGroup) {
         let Endpoint { node, grpc, listener, redis } = self;
         let client = tokio::select! {
@@ -254,7 +261,10 @@ impl Endpoint {
     }
 }
 
-/// Connects a client, again and again while no seed has routes. `failed` gets each such error.
+/// Connects a client, and retries while no seed has routes. `failed` gets the error of each such attempt.
+///
+/// # Errors
+/// The attempt failed with an error that is not retryable.
 async fn connect(seeds: &[String], dial: &Dial, failed: impl Fn(&ConnectError)) -> Result<Client, ConnectError> {
     loop {
         let builder = Client::builder().connections(1).dial(dial.clone()).allocs_only();
@@ -268,7 +278,7 @@ async fn connect(seeds: &[String], dial: &Dial, failed: impl Fn(&ConnectError)) 
     }
 }
 
-/// The status of a proxy: it is of no set and has no role.
+/// Returns the status of a proxy, which belongs to no set and has no role.
 fn admin_view(node: String, tls: Option<Tls>) -> grpc::AdminView {
     let (started, instance) = (Instant::now(), process::draw_instance());
     Arc::new(move || v1::StatusResponse {

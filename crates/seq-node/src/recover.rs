@@ -1,7 +1,7 @@
 //! The command `unsafe recover`: makes a backup of a set that lost the majority of its stores for good, from the data
 //! directories that are left, or from an older backup, with the ceilings that running allocators know.
 //!
-//! The backup is restored as any other one: the restore begins a new lineage, in quarantine, with the margin of one.
+//! The backup is restored like any other backup. The restore begins a new lineage, in quarantine, with the usual margin.
 
 use std::path::{Path, PathBuf};
 
@@ -28,15 +28,15 @@ use crate::restore_count::{self, Asked, Notes, Witness, decide};
                         seqsvr unsafe recover --set three-node.toml --data /var/lib/seqsvr/s2 --out im-a.recovered\n  \
                         seqsvr unsafe recover --set three-node.toml --data s2 --data s3 --out im-a.recovered --dry-run\n  \
                         seqsvr unsafe recover --set three-node.toml --from old.backup --out im-a.recovered --count 3\n\n\
-                        Of several data directories it takes the one with the most committed entries. What the lost stores \
-                        committed after that is unknown: changes of members, terms, drains and migrations in it are lost, and \
-                        numbers are not, because every ceiling rises by 2^40 when the backup is restored. Nothing is written but \
-                        FILE; restore it on every store with `seqsvr restore`.\n\n\
-                        Exit codes: 0 written, 1 refused (the set is alive, an allocator reports impossible ceilings) or FILE \
-                        cannot be written, 2 a directory, a backup or the set file is not as it must be, or no terminal to \
-                        confirm on, 6 declined.")]
+                        Of several data directories, the command takes the directory with the most committed entries. Later \
+                        entries of the lost stores are unknown: their changes of members, terms, drains and migrations are lost. \
+                        Numbers are not allocated twice, because every ceiling rises by 2^40 when the backup is restored. The \
+                        command writes only FILE; restore it on every store with `seqsvr restore`.\n\n\
+                        Exit codes: 0 written, 1 refused (the set is alive, or an allocator reports impossible ceilings) or FILE \
+                        cannot be written, 2 a directory, a backup or the set file is wrong, or there is no terminal to confirm \
+                        on, 6 declined.")]
 pub struct RecoverArgs {
-    /// The set file: its allocators are asked for the ceilings that they know.
+    /// The set file, whose allocators are asked for the ceilings that they know.
     #[arg(long, value_name = "FILE")]
     set: PathBuf,
     #[command(flatten)]
@@ -44,17 +44,17 @@ pub struct RecoverArgs {
     /// The backup to write, which must not exist.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// An allocator that is not asked; repeat it for more.
+    /// An allocator whose report is left out; repeat the flag for more.
     #[arg(long, value_name = "NODE")]
     without: Vec<String>,
-    /// The count of the restore from FILE: above that of every restore of any set of the cluster. Taken from the stores
-    /// of other sets where it is missing.
+    /// The count of the restore from FILE, above the count of every restore of any set of the cluster. Without the flag it
+    /// is taken from the stores of other sets.
     #[arg(long, value_name = "N", required_if_eq("offline", "true"), value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
     /// Connects to no node.
     #[arg(long)]
     offline: bool,
-    /// Writes nothing; shows what would be recovered, and what it costs.
+    /// Writes nothing; shows the recovery and its cost.
     #[arg(long)]
     dry_run: bool,
     /// Confirms by the set's name, in scripts.
@@ -62,19 +62,19 @@ pub struct RecoverArgs {
     confirm: Option<String>,
 }
 
-/// What is left of the set.
+/// The remains of the set from which it is recovered.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Source {
-    /// The data directory of a store whose process is stopped; repeat it for more.
+    /// The data directory of a store whose process is stopped; repeat the flag for more.
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
-    /// A backup.
+    /// A backup of the set, if no data directory is left.
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 }
 
-/// What is recovered, and what it costs.
+/// The recovery and its cost, as the command prints them.
 #[derive(Serialize)]
 struct View<'a> {
     set: &'a str,
@@ -82,37 +82,37 @@ struct View<'a> {
     sources: Vec<SourceView>,
     sections: u32,
     allocators: Vec<AllocView>,
-    /// Count of the restore from it, or more.
+    /// The least count of the restore from the new backup.
     count: u32,
-    /// Numbers that each section skips when the backup is restored, beside what allocators have reported.
+    /// Numbers that each section skips when the backup is restored, in addition to the raises that allocators reported.
     #[serde(serialize_with = "digits")]
     skipped_per_section: u64,
     dry_run: bool,
 }
 
-/// A data directory or a backup.
+/// A data directory or a backup from which the set can be recovered.
 #[derive(Serialize)]
 struct SourceView {
     path: String,
     store: Option<u64>,
     #[serde(serialize_with = "digits")]
     committed: u64,
-    /// Entries behind those: committed or not, they are left out.
+    /// Number of entries after the committed entries. They may have been committed; they are left out.
     unknown: u64,
     taken: bool,
 }
 
-/// An allocator, as it responds.
+/// The report of an allocator.
 #[derive(Serialize)]
 struct AllocView {
     node: String,
-    /// Why it reports nothing; `null` where it does.
+    /// Reason why the allocator reports nothing; `null` if it reports ceilings.
     error: Option<String>,
-    /// Sections of which it knows the ceiling.
+    /// Number of sections whose ceiling the allocator knows.
     known: u32,
-    /// Sections of which it knows a higher one.
+    /// Number of sections whose ceiling rises by the report.
     raised: u32,
-    /// Numbers by which these rise together.
+    /// Sum of the numbers by which these ceilings rise.
     #[serde(serialize_with = "digits")]
     numbers: u64,
 }
@@ -134,7 +134,7 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
         false => seq_command::client_runtime()?.block_on(ask(&set, copy.state()))?,
     };
     let notes = Notes::beside(&args.out, &set.cluster())?;
-    // No store is restored by this: the notes of a restore do not go on in it.
+    // This command restores no store, so it continues no restore of the notes: `Asked` has neither a store nor a backup.
     let position = (copy.state().lineage, copy.state().revision.0);
     let asked = Asked { set: &set.spec.name, store: 0, backup: "", least: copy.least_count(), position };
     let count = decide(args.count, &asked, &notes, &witnesses)?;
@@ -176,13 +176,16 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The ceilings of the allocators of a set that is not alive, and the nodes that know of restores.
+/// Asks the allocators of a set for their ceilings. Returns the ceilings, and the nodes that know of restores.
+///
+/// # Errors
+/// The set is alive.
 async fn ask(set: &SetFile, state: &State) -> Result<(Vec<survey::Ceilings>, Vec<Witness>), Failure> {
     survey::refuse_alive(set, &survey::stores(set).await)?;
     Ok(restore_count::ask(set, state).await)
 }
 
-/// Takes in the report of an allocator.
+/// Raises the ceilings of the copy by the report of an allocator.
 fn raise(copy: &mut RecoveredCopy, report: survey::Ceilings) -> Result<AllocView, Failure> {
     let survey::Ceilings { name: node, outcome } = report;
     let reported: Vec<SectionCeiling> = match outcome {
@@ -212,7 +215,7 @@ impl Source {
         let (best, taken) = best.expect("clap requires one");
         if let Some(other) = survivors.iter().position(|one| set_id(one) != set_id(taken)) {
             let message =
-                format!("{} is of another set than {}", self.data[other].display(), self.data[best].display());
+                format!("{} and {} are of different sets", self.data[other].display(), self.data[best].display());
             return Err(Failure::new(Exit::Usage, message).into());
         }
         let copy = RecoveredCopy::of_survivor(taken).map_err(|error| unusable(&self.data[best], &error))?;
@@ -235,14 +238,14 @@ fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(Exit::Usage, format!("{}: {error}", path.display()))
 }
 
-/// Compares the copy with the set file.
+/// Checks that the copy has the set and the cluster of the set file.
 fn check_set(copy: &RecoveredCopy, set: &SetFile) -> Result<(), Failure> {
     let (found, expected) = ((copy.cluster(), copy.set()), (set.cluster(), set.spec.name.as_str()));
     if found == (expected.0.as_str(), expected.1) {
         return Ok(());
     }
     let message = format!(
-        "what is left is of set {:?} of cluster {:?}, and the set file describes {:?} of {:?}",
+        "the data belongs to set {:?} of cluster {:?}, and the set file describes set {:?} of cluster {:?}",
         found.1, found.0, expected.1, expected.0
     );
     Err(Failure::new(Exit::Usage, message))
@@ -280,8 +283,8 @@ impl View<'_> {
             grouped((1 << 63) / self.skipped_per_section)
         ))?;
         output.line(
-            "not known: what the lost stores committed after the source, such as changes of members, terms, drains and \
-             migrations; it is lost, and no number of it is allocated again",
+            "lost: entries that the lost stores committed after the source, such as changes of members, terms, drains and \
+             migrations; numbers that they allocated are not allocated again",
         )?;
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Forms the data directory of one store from a backup, before the store starts: shows the plan, and carries it out
-//! once it is confirmed.
+//! The command `restore`: forms the data directory of one store from a backup, before the store starts. It shows the
+//! plan, and carries it out once it is confirmed.
 
 use std::path::PathBuf;
 
@@ -25,41 +25,41 @@ use crate::restore_count::{self, Asked, Note, Notes, Witness, decide};
                         seqsvr restore --from set-1.backup --set three-node.toml --id 2 --data /var/lib/seqsvr/s2 --count 1   (and so on)\n  \
                         seqsvr store --set three-node.toml --id 1 --data /var/lib/seqsvr/s1                                   (then each)\n\n\
                         Restore every store of the set from the same file with the same count, once, before the first of \
-                        them starts. Never start a data directory of before again, and never restore one store alone while \
-                        others run: `seqsvr store replace` is for that. A set of which a store sees a majority is refused.\n\n\
+                        them starts. Never start an old data directory again, and never restore one store alone while others \
+                        run: `seqsvr store replace` is for that. A restore is refused while a store of the set sees a majority.\n\n\
                         Restores of all sets of a cluster count together. The numbers that were allocated since the backup are \
                         skipped by a margin of 2^40 for each user and each count since, so a count that was used before \
-                        allocates numbers again, and a larger one is a larger margin. Without --count it is taken from the \
-                        stores of other sets, where one responds. Each restore is noted beside the backup, in \
+                        allocates numbers again, and a larger count is a larger margin. Without --count the count is taken from \
+                        the stores of other sets, if any of them responds. Each restore is noted next to the backup, in \
                         CLUSTER.restores: keep that file with the backups.\n\n\
                         Exit codes: 0 restored, 1 the set is alive, the count was used, or the directory cannot be written, 2 the backup, the set \
-                        file or the directory is not as it must be, or no terminal to confirm on, and nothing was written, 5 the \
-                        plan is another one, 6 declined.")]
+                        file or the directory is wrong, or there is no terminal to confirm on, and nothing was written, 5 the \
+                        plan has changed, 6 declined.")]
 pub struct RestoreArgs {
-    /// The backup.
+    /// The backup to restore from.
     #[arg(long, value_name = "FILE")]
     from: PathBuf,
-    /// The set file: its stores are the members of the restored store.
+    /// The set file, whose stores are the members of the restored store.
     #[arg(long, value_name = "FILE")]
     set: PathBuf,
-    /// Which of the set's stores to restore.
+    /// Id of the store to restore.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     id: u64,
-    /// The store's data directory; missing or empty.
+    /// The store's data directory, which must be missing or empty.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// The count of this restore: above that of every restore of any set of the cluster. Taken from the stores of other
-    /// sets where it is missing.
+    /// The count of this restore, above the count of every restore of any set of the cluster. Without the flag it is taken
+    /// from the stores of other sets.
     #[arg(long, value_name = "N", required_if_eq("offline", "true"), value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
-    /// Connects to no node: whether the set is alive, and whether the count was used, is not checked.
+    /// Connects to no node, so it checks neither whether the set is alive nor whether the count was used.
     #[arg(long)]
     offline: bool,
     #[command(flatten)]
     confirm: ConfirmedPlanArgs,
 }
 
-/// What a restore does, or did.
+/// A restore that is planned or carried out, as the command prints it.
 #[derive(Serialize)]
 struct View<'a> {
     set: &'a str,
@@ -71,25 +71,25 @@ struct View<'a> {
     backup_lineage: u64,
     #[serde(serialize_with = "digits")]
     lineage: u64,
-    /// As [`Lineage::restores`](seq_core::Lineage::restores).
+    /// The count, which is [`Lineage::restores`](seq_core::Lineage::restores) of the new lineage.
     count: u32,
     quarantined: u32,
     /// Migrations that were open in the backup, which the restore ends.
     migrations: Vec<EndedMigration>,
     #[serde(serialize_with = "digits")]
     margin: u64,
-    /// Raises a second when the backup was made, over the time that its store had run; `null` where that is not known.
+    /// Raises per second when the backup was made, over the time that its store had run; `null` if the rate is unknown.
     raises_per_second: Option<f64>,
-    /// Numbers of those raises since the backup, if all were of one section.
+    /// Numbers that raises at this rate have allocated since the backup, if all raises were of one section.
     #[serde(serialize_with = "digits")]
     numbers_since: u64,
-    /// Hash of all that the group begins with: the same for all its stores.
+    /// Hash of the state with which the group begins, equal for all its stores.
     content: String,
-    /// Where the count is noted.
+    /// Path of the file in which the count is noted.
     notes: String,
     /// Stores of the set that respond, without a majority.
     stores: Vec<String>,
-    /// Nodes that respond and know of restores, and the highest count of each.
+    /// Nodes that respond and know of restores, each with its highest count.
     witnesses: Vec<Witness>,
     plan: String,
     dry_run: bool,
@@ -131,7 +131,7 @@ pub fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
     if !args.confirm.confirmed(&what)? {
         return Ok(Exit::Declined);
     }
-    // Before the directory: a count under which anything was written is never used again.
+    // Noted before the directory is written, because a count under which anything was written is never used again.
     let (set, at) = (view.set.to_owned(), utc::text(utc::now()));
     let note = Note { count, set, store: args.id, backup: checksum, lineage, revision, at };
     notes.add(&note)?;
@@ -146,16 +146,22 @@ pub fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
         return Ok(Exit::Ok);
     }
     output.line(format_args!("store {} of set {} is restored in {}", view.id, view.set, view.data))?;
-    output
-        .line(format_args!("this restore counts {count}: noted in {}, which belongs beside the backups", view.notes))?;
     output.line(format_args!(
-        "next: restore the other stores from the same file with --count {count}, where `content` is the same, then start all of \
-         them"
+        "the count of this restore is {count}, noted in {}; keep that file next to the backups",
+        view.notes
+    ))?;
+    output.line(format_args!(
+        "next: restore the other stores from the same file with --count {count}, check that `content` is the same, then start \
+         all of them"
     ))?;
     Ok(Exit::Ok)
 }
 
-/// Asks the nodes that may know of the set: its stores, which are not to be alive, and those that know of restores.
+/// Asks the stores of the set, which must not be alive, and the nodes that may know of restores. Returns the names of
+/// the stores that respond, and the nodes that know of restores.
+///
+/// # Errors
+/// The set is alive.
 async fn ask(set: &SetFile, backup: &Backup) -> Result<(Vec<String>, Vec<Witness>), Failure> {
     let stores = survey::stores(set).await;
     survey::refuse_alive(set, &stores)?;
@@ -221,21 +227,22 @@ impl<'a> View<'a> {
             row("migration", migration.text());
         }
         if self.quarantined > 0 {
-            let later = "those begun since the backup are forgotten: what arrived in another set stays there";
+            let later =
+                "migrations begun since the backup are forgotten; sections that arrived in another set stay there";
             row("migrations", later.to_owned());
         }
         row("margin", format!("every ceiling rises by {} numbers or more", grouped(self.margin)));
         let since = match self.raises_per_second {
             Some(rate) => format!(
-                "about {rate:.1} raises a second then: up to {} numbers since, {} times less than the margin",
+                "up to {} numbers at about {rate:.1} raises a second, {} times less than the margin",
                 grouped(self.numbers_since),
                 grouped(self.margin / self.numbers_since.max(1))
             ),
-            None => "the rate of raises is not known; no user may have got as many numbers as the margin".to_owned(),
+            None => "the rate of raises is unknown; no user may have got as many numbers as the margin".to_owned(),
         };
         row("since then", since);
         if !self.stores.is_empty() {
-            row("still running", format!("stores {}: stop them, they see no majority", self.stores.join(", ")));
+            row("still running", format!("stores {}, which see no majority: stop them", self.stores.join(", ")));
         }
         for Witness { name, count, .. } in &self.witnesses {
             row("known", format!("{name} knows of restores up to {count}"));

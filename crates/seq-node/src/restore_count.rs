@@ -1,10 +1,10 @@
-//! The count of a restore: which one is new, and who says so.
+//! The count of a restore: the choice of a new count, and the sources that prove that it is new.
 //!
 //! Ceilings and epochs rise once for each count, and restores of all sets of a cluster count together, so a count that
-//! was used before repeats numbers. Nobody but a person knows every restore: the stores of other sets, allocators, the
-//! backup and a file beside it, the *notes*, each know some. The highest of them is the least that can be right, and
-//! only a store of another set, outside of quarantine, makes it certain: no set serves after a restore before all
-//! others have it.
+//! was used before repeats numbers. Only an operator knows every restore; the stores of other sets, allocators, the
+//! backup and a file next to it, the *notes*, each know some of the counts. A new count must be above all of them. Only
+//! a store of another set, outside of quarantine, makes the next count certain, because no set serves after a restore
+//! before all other sets have its count.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,11 +20,11 @@ use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use serde::{Deserialize, Serialize};
 
-/// The head of the notes.
-const HEAD: &str = "# Restores of the sets of this cluster. Keep this file beside the backups, on every host that has some: a \
+/// The first line of the notes.
+const HEAD: &str = "# Restores of the sets of this cluster. Keep this file next to the backups, on every host that has some: a \
                     count in it is never used again.\n";
 
-/// A restore of one store, as the notes have it.
+/// A line of the notes: a restore of one store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
     pub(crate) count: u32,
@@ -35,13 +35,13 @@ pub(crate) struct Note {
     pub(crate) backup: String,
     /// Lineage of the backup.
     pub(crate) lineage: u64,
-    /// Commands that the backup covers.
+    /// Number of commands that the backup covers.
     pub(crate) revision: u64,
-    /// When, by the clock of the host.
+    /// Time of the restore, by the clock of the host.
     pub(crate) at: String,
 }
 
-/// The file beside the backups of a cluster.
+/// The file of restores next to the backups of a cluster.
 pub(crate) struct Notes {
     pub(crate) path: PathBuf,
     text: String,
@@ -49,10 +49,10 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// The notes beside a backup; none where there is no file.
+    /// Reads the notes next to a backup; they are empty if there is no file.
     ///
     /// # Errors
-    /// The file cannot be read, and which line of it is no note.
+    /// The file cannot be read, or has a line that is not a note; the error names the line.
     pub(crate) fn beside(backup: &Path, cluster: &str) -> Result<Notes, Failure> {
         let path = backup.with_file_name(format!("{cluster}.restores"));
         let text = match std::fs::read_to_string(&path) {
@@ -67,20 +67,20 @@ impl Notes {
         for (number, line) in text.lines().enumerate().filter(|(_, line)| is_note(line)) {
             let note = serde_json::from_str(line).map_err(|error| {
                 let message = format!("{}:{}: not the note of a restore: {error}", path.display(), number + 1);
-                Failure::new(Exit::Usage, message).hint("correct the line, or begin it with # where it is none")
+                Failure::new(Exit::Usage, message).hint("correct the line, or begin it with # if it is a comment")
             })?;
             notes.push(note);
         }
         Ok(Notes { path, text, notes })
     }
 
-    /// The highest count.
+    /// Returns the highest count of the notes, or 0 if there are none.
     fn highest(&self) -> u32 {
         self.notes.iter().map(|note| note.count).max().unwrap_or_default()
     }
 
-    /// Refuses a backup of a history that was given up: the set was restored from an older one since. What other sets
-    /// did after that is not in it, and neither they nor this set can tell.
+    /// Refuses a backup of a history that was given up because the set was later restored from an older backup. The
+    /// backup lacks the later changes of other sets, and neither those sets nor this set could detect it.
     fn refuse_abandoned(&self, set: &str, (lineage, revision): (Lineage, u64)) -> Result<(), Failure> {
         let of_set = self.notes.iter().filter(|note| note.set == set);
         let gave_up = |note: &&Note| lineage.restores() < note.count && revision > note.revision;
@@ -98,17 +98,18 @@ impl Notes {
         Err(Failure::new(Exit::Failed, message).hint(hint))
     }
 
-    /// The count of the restore that was noted last, where it was one of this set from this backup, without this store.
+    /// Returns the count of the restore that was noted last, if it restored other stores of this set from this backup, but
+    /// not this store.
     fn continued(&self, set: &str, store: u64, backup: &str) -> Option<u32> {
         let count = self.notes.last().filter(|note| (note.set.as_str(), note.backup.as_str()) == (set, backup))?.count;
         let is_done = self.notes.iter().any(|note| note.count == count && note.store == store);
         (!is_done && count == self.highest()).then_some(count)
     }
 
-    /// Adds a note. It is on the disk when this returns.
+    /// Adds a note, which is on the disk when the function returns.
     ///
     /// # Errors
-    /// The file cannot be written; nothing may be restored then.
+    /// The file cannot be written; in that case the caller must not restore.
     pub(crate) fn add(&self, note: &Note) -> Result<(), Failure> {
         let mut text = self.text.clone();
         if !text.ends_with('\n') {
@@ -119,7 +120,7 @@ impl Notes {
         self.write(&text)
     }
 
-    /// Takes the note back that was added: nothing was written under its count.
+    /// Removes the note that was added, because nothing was written under its count.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -140,15 +141,16 @@ impl Notes {
 /// A node that knows of restores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Witness {
-    /// The name that operators know.
+    /// The name of the node by which operators know it.
     pub(crate) name: String,
-    /// The highest count that it knows.
+    /// The highest count that the node knows.
     pub(crate) count: u32,
-    /// Whether it knows every restore after which a set has served: a store of another set, outside of quarantine.
+    /// Whether the node knows every restore after which a set has served. Only a store of another set, outside of
+    /// quarantine, does.
     pub(crate) knows_all: bool,
 }
 
-/// The question, and its subject.
+/// The restore for which a count is asked.
 pub(crate) struct Asked<'a> {
     pub(crate) set: &'a str,
     pub(crate) store: u64,
@@ -156,14 +158,15 @@ pub(crate) struct Asked<'a> {
     pub(crate) backup: &'a str,
     /// The least count that the backup allows.
     pub(crate) least: u32,
-    /// Lineage and number of commands of the backup.
+    /// Lineage of the backup, and the number of commands that it covers.
     pub(crate) position: (Lineage, u64),
 }
 
-/// Decides the count of a restore: the given one if it can be new, or the next one where that is certain.
+/// Decides the count of a restore: the given count if it can be new, or the next count if it is certain to be new.
 ///
 /// # Errors
-/// The given count was used; or none is given, and nobody knows.
+/// The given count was used; no count is given, and no node knows all restores; or the backup is of a history that was
+/// given up.
 pub(crate) fn decide(
     given: Option<u32>,
     asked: &Asked<'_>,
@@ -183,13 +186,13 @@ pub(crate) fn decide(
         (None, None) => {
             let notes = notes.path.display();
             let message = format!(
-                "no store of another set responds that would know how many restores there were: pass --count {next}, or \
-                 more where a restore of any set of the cluster counted {next} or more"
+                "no store of another set responds, so the number of restores is unknown: pass --count {next}, or more if \
+                 a restore of any set of the cluster counted {next} or more"
             );
             let hint = format!(
                 "nothing was changed. The backup and {notes} allow {next}; look into the notes on other hosts, and into \
-                 `seqsvr status` of the other sets. A count that was used before gives numbers out twice, a larger one skips \
-                 2^40 numbers a count"
+                 `seqsvr status` of the other sets. A count that was used before allocates numbers twice; a larger count \
+                 skips 2^40 numbers for each count"
             );
             return Err(Failure::new(Exit::Usage, message).hint(hint));
         }
@@ -285,7 +288,7 @@ mod tests {
         assert!(decide(None, &other, &one, &[]).unwrap_err().to_string().contains("pass --count 5"));
         let both = notes(dir.path(), &[note(4, 1)]);
         assert!(decide(Some(4), &ASKED, &both, &[]).is_err(), "that store again");
-        // C1: the set began a newer lineage by itself, and another one was restored in between.
+        // C1: the set began a newer lineage by itself, and another lineage was restored in between.
         assert!(decide(Some(4), &Asked { store: 3, ..ASKED }, &both, &[witness(5, true)]).is_err());
     }
 

@@ -43,14 +43,14 @@ pub(crate) mod reload;
 mod supervisor;
 mod tenants;
 
-/// Identity of a process; its first log line.
+/// Identity of a process, which its first log line reports.
 pub(crate) struct Banner<'a> {
-    /// `store`, `alloc` or `dev`.
+    /// `store`, `alloc`, `proxy` or `dev`.
     pub(crate) role: &'static str,
     pub(crate) set: &'a str,
     /// Name of the node in the set file.
     pub(crate) node: &'a str,
-    /// Its data directory, where it has one.
+    /// Data directory of the process, if it has one.
     pub(crate) data: Option<&'a Path>,
 }
 
@@ -67,23 +67,23 @@ pub(crate) struct Stage {
     name: &'static str,
     tasks: TaskGroup,
     threads: Vec<Cores>,
-    /// Members of the store; they end before the rest of the stage.
+    /// Members of a store, which end before the rest of the stage.
     stores: Vec<StoreHandle>,
-    /// Allocators; they hand their sections over before any stage ends.
+    /// Allocators, which hand their sections over before any stage ends.
     allocators: Vec<Allocator>,
-    /// A stage that is given up before it is one of a process', as by a signal during the start, ends in order.
+    /// Ends the tasks in order if the stage is dropped before it belongs to a process, as by a signal during the start.
     _end: CancelOnDrop,
 }
 
 impl Stage {
-    /// A stage without tasks.
+    /// Creates a stage without tasks.
     pub(crate) fn new(name: &'static str) -> Stage {
         let tasks = TaskGroup::new();
         let end = tasks.cancel_on_drop();
         Stage { name, tasks, threads: Vec::new(), stores: Vec::new(), allocators: Vec::new(), _end: end }
     }
 
-    /// Its tasks, on any runtime.
+    /// Returns the group of the stage's tasks, which may run on any runtime.
     pub(crate) fn tasks(&self) -> &TaskGroup {
         &self.tasks
     }
@@ -114,7 +114,7 @@ impl Stage {
 /// Keeps the runtime of a thread alive until all tasks of its stage have ended.
 pub(crate) async fn run_until_shutdown(tasks: TaskGroup, timeout: Duration) {
     tasks.shutting_down().await;
-    // The main thread logs hung tasks; here they only end with their runtime.
+    // The main thread logs hung tasks. Here they only end, together with their runtime.
     let _ = tasks.shutdown(timeout).await;
 }
 
@@ -122,13 +122,13 @@ pub(crate) async fn run_until_shutdown(tasks: TaskGroup, timeout: Duration) {
 pub(crate) struct Process {
     settings: Settings,
     filter: LogFilter,
-    /// Cancelled when a stop is requested: the node is not ready from then on.
+    /// Tasks that end when a stop is requested; from then on the node is not ready.
     root: TaskGroup,
-    /// Begins with the end of `root`.
+    /// The departure of the node, which begins when `root` is cancelled.
     departure: Departure,
-    /// The wait of a node with a load balancer.
+    /// The wait of a departing node for its load balancers, which a second signal ends.
     wait: Wait,
-    /// The port for metrics and probes.
+    /// Tasks of the port for metrics and probes.
     probes: TaskGroup,
     /// The signal handler and the notifications to the supervisor; they end last, because a second signal must end a
     /// shutdown that hangs, and its watchdog runs throughout.
@@ -162,7 +162,7 @@ impl Process {
         self.settings.shutdown.timeout
     }
 
-    /// No checks, of a node that is not ready once a stop is requested.
+    /// Returns an empty list of checks of a node that is not ready once a stop is requested.
     pub(crate) fn checks(&self) -> Checks {
         Checks::until(self.departure.clone())
     }
@@ -172,7 +172,7 @@ impl Process {
         signals::watch(&self.root, &self.wait, &self.signals, None).context("cannot listen for signals")
     }
 
-    /// As [`Process::watch_signals`], for a process of a terminal: it ends with it.
+    /// Installs the signal handlers of a process that ends with its terminal; see [`Process::watch_signals`].
     pub(crate) fn watch_terminal(&self) -> anyhow::Result<()> {
         let hangups = signals::closed_terminal();
         hangups
@@ -180,7 +180,7 @@ impl Process {
             .context("cannot listen for signals")
     }
 
-    /// Applies what it reads again at each SIGHUP of `hangups`, on the current runtime.
+    /// Reloads the settings and the set file at each SIGHUP of `hangups`, on the current runtime.
     pub(crate) fn reload_at(&self, hangups: Signal, reload: Reload) {
         let (end, reloading) = (self.signals.token(), reload.watch(hangups, self.filter.clone()));
         self.signals.spawn("reload", Kind::Disposable, async move {
@@ -188,12 +188,12 @@ impl Process {
         });
     }
 
-    /// Completes when a signal requests a stop.
+    /// Waits until a signal requests a stop.
     pub(crate) fn stop_requested(&self) -> impl Future<Output = ()> + use<> {
         self.root.token().cancelled_owned()
     }
 
-    /// The dial of the process; keeps its credentials as new as their files, on the current runtime.
+    /// Returns the dial of the process, and reloads its credentials when their files change, on the current runtime.
     pub(crate) fn secure(&self, credentials: Option<&Credentials>, node: &str) -> Dial {
         let Some(credentials) = credentials else { return Dial::tcp() };
         let renewing = credentials::renew(credentials.clone(), node.to_owned());
@@ -204,8 +204,8 @@ impl Process {
         seq_channel::tls::dial(credentials.clone())
     }
 
-    /// The tenants of the process' callers, where there are some; keeps them as new as their file, on the current
-    /// runtime.
+    /// Returns the tenants of the process' callers, if the settings have a tenants file, and reloads them when the file
+    /// changes, on the current runtime.
     pub(crate) fn tenants(&self, node: &str) -> anyhow::Result<Option<Tenants>> {
         let (Some(path), Some(specs)) = (self.settings.tenants.path(), self.settings.tenants.load()?) else {
             return Ok(None);
@@ -219,7 +219,8 @@ impl Process {
         Ok(Some(tenants))
     }
 
-    /// Opens the port for metrics and probes, and notifies the supervisor of the same checks, on the current runtime.
+    /// Opens the port for metrics and probes, and notifies the supervisor of the results of the same checks, on the
+    /// current runtime.
     pub(crate) fn open(
         &self,
         sockets: Sockets,
@@ -236,31 +237,31 @@ impl Process {
             .context("cannot serve metrics and probes")
     }
 
-    /// Adds a stage, started after all present ones.
+    /// Adds a stage that was started after all stages added before.
     pub(crate) fn push(&mut self, stage: Stage) {
         self.stages.push(stage);
     }
 
-    /// Raft id of the leader, where a store of this process knows one.
+    /// Returns the Raft id of the leader, if a store of this process knows the leader.
     pub(crate) fn leader(&self) -> Option<u64> {
         self.stages.iter().flat_map(|stage| &stage.stores).find_map(StoreHandle::leader)
     }
 
-    /// Completes when the process must stop: on a signal, or when a required task of a stage has failed.
+    /// Waits until the process must stop because of a signal or because a required task of a stage has failed.
     pub(crate) async fn ending(&self) {
         let stages = self.stages.iter().map(|stage| Box::pin(stage.tasks.token().cancelled_owned()));
         let own = [&self.root, &self.probes].map(|group| Box::pin(group.token().cancelled_owned()));
         futures::future::select_all(stages.chain(own)).await;
     }
 
-    /// Waits for `shutdown.delay_ms` after a requested stop, where somebody probes the readiness of this node: it is
-    /// not ready, and everything is served on. Ends early at a second signal, or when a task fails.
+    /// Waits for `shutdown.delay_ms` after a requested stop, if the readiness of this node is probed. In the meantime the
+    /// node is not ready, and serves all requests. Ends early at a second signal, or when a task fails.
     pub(crate) async fn serve_on(&self) {
         let delay = self.settings.shutdown.delay;
         if !self.departure.has_begun() || !self.departure.is_watched() || delay.is_zero() {
             return;
         }
-        tracing::info!(?delay, "not ready, and serving on for load balancers to notice; a second signal ends the wait");
+        tracing::info!(?delay, "not ready; still serving until load balancers notice; a second signal ends the wait");
         let failed = self.stages.iter().map(|stage| Box::pin(stage.tasks.token().cancelled_owned()));
         let failed = futures::future::select_all(failed);
         let waiting = async {
@@ -275,7 +276,7 @@ impl Process {
         }
     }
 
-    /// Stops every stage, the last one first. Returns the exit code of the process.
+    /// Stops every stage, the last stage first. Returns the exit code of the process.
     pub(crate) async fn shutdown(&mut self) -> Exit {
         // From here on `/readyz` fails.
         self.root.cancel();
@@ -300,11 +301,14 @@ impl Process {
         let halt = self.stages.iter().flat_map(|stage| &stage.allocators).find_map(Allocator::halt);
         match halt.filter(|_| exit == Exit::Ok) {
             Some(Halt::Evicted { addr }) => {
-                tracing::error!(addr, "evicted; if restarted, this process waits until the one at that address ends");
+                tracing::error!(
+                    addr,
+                    "evicted; if restarted, this process waits until the process at that address ends"
+                );
                 exit = Exit::Evicted;
             }
             Some(Halt::OtherSet { what }) => {
-                tracing::error!("{what}; a restart does not help before the set file is that of the store");
+                tracing::error!("{what}; a restart does not help until the set file is the set file of the store");
                 exit = Exit::Config;
             }
             Some(Halt::StoreBehind { .. }) | None => {}
@@ -327,7 +331,7 @@ impl Process {
         }
     }
 
-    /// Joins the threads of the stages that ended. Blocks: call it after [`Process::shutdown`], outside of a runtime.
+    /// Joins the threads of the stages that ended. Blocks, so call it after [`Process::shutdown`], outside of a runtime.
     pub(crate) fn join(self) {
         for cores in self.stages.into_iter().flat_map(|stage| stage.threads) {
             cores.join();
@@ -335,14 +339,14 @@ impl Process {
     }
 }
 
-/// Binds the sockets of a port for `threads` threads. Its host may be a name: it is listened at all addresses of it
-/// that are of this machine.
+/// Binds the sockets of a port for `threads` threads. The host may be a name; the port then listens at all addresses of
+/// the name that belong to this machine.
 pub(crate) fn bind(addr: &str, threads: usize) -> anyhow::Result<Vec<Sockets>> {
     let resolved: Vec<SocketAddr> =
         addr.to_socket_addrs().with_context(|| format!("cannot find the host of {addr:?}"))?.collect();
     anyhow::ensure!(!resolved.is_empty(), "the host of {addr:?} has no address");
     let left_out = |other: SocketAddr| {
-        tracing::warn!(addr, other = %other.ip(), "its host has an address that is not one of this machine: not listened at");
+        tracing::warn!(addr, other = %other.ip(), "the host has an address that does not belong to this machine; not listening there");
     };
     let sockets = listen::bind_all(&resolved, threads, left_out).map_err(|error| {
         let failure = Failure::new(Exit::Failed, error.to_string());
@@ -351,8 +355,8 @@ pub(crate) fn bind(addr: &str, threads: usize) -> anyhow::Result<Vec<Sockets>> {
                 failure.hint("another process has the port: stop it, or choose another port")
             }
             std::io::ErrorKind::AddrNotAvailable => failure.hint(
-                "the address is not one of this machine; where others dial another one than the node has, the key \
-                 listen states where it listens",
+                "the address does not belong to this machine; if other nodes dial an address that this machine does not \
+                 have, set the key listen to the node's own address",
             ),
             _ => failure,
         }

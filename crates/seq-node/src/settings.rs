@@ -1,4 +1,4 @@
-//! Settings of a server process: log, timeouts, intervals. From a file, the environment and flags.
+//! Settings of a server process, such as log, timeouts and intervals, from a file, the environment and flags.
 //!
 //! A set file describes a cluster and is the same everywhere; settings describe one process.
 
@@ -23,10 +23,10 @@ use crate::tenant;
 /// Prefix of the environment variables that set keys.
 const PREFIX: &str = "SEQSVR_";
 
-/// Limit on serving threads: many times the cores of large machines, and a fraction of the open-file limit.
+/// Limit on serving threads. It is many times the cores of large machines, and a fraction of the open-file limit.
 const MAX_CORES: usize = 1_024;
 
-/// Variables with the prefix that are not settings keys: those of the command line and of the project's tests.
+/// Variables with the prefix that belong to the command line or to the project's tests, and are not settings keys.
 const RESERVED_VARIABLES: [&str; 10] = [
     "SEQSVR_ADDR",
     "SEQSVR_SET",
@@ -40,25 +40,26 @@ const RESERVED_VARIABLES: [&str; 10] = [
     "SEQSVR_E2E_TRACE",
 ];
 
-/// Longest wait of a node for its load balancers: a mistyped one would have every supervisor kill it.
+/// Longest wait of a node for its load balancers. After a mistyped wait, every supervisor would kill the node.
 const MAX_DELAY: Duration = Duration::from_secs(600);
 
 /// The first lines of a sample.
 const SAMPLE_HEAD: &str = "\
 # Settings of one seqsvr server process: every key with its default.
 # A key can also be set by an environment variable (log.filter: SEQSVR_LOG_FILTER) and, where there is one, by a flag.
-# Flags override the environment, which overrides the file; `seqsvr config show --origin` shows which one set a key.
+# Flags override the environment, which overrides the file; `seqsvr config show --origin` shows the source of each key.
 ";
 
-/// The settings of a server process: the options of its parts. Each field is a section; `store` and `alloc` hold two.
+/// The settings of a server process. Each field has the options of one part, and is a section of the settings file;
+/// the sections `store` and `alloc` consist of two fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) log: LogOptions,
     pub(crate) shutdown: ShutdownOptions,
-    /// In section `store`.
+    /// Options of the network, in section `store`.
     pub(crate) network: NetworkOptions,
     pub(crate) store: StoreOptions,
-    /// In section `alloc`.
+    /// Options of the serving threads, in section `alloc`.
     pub(crate) threads: ThreadOptions,
     pub(crate) alloc: AllocOptions,
     pub(crate) redis: RespConfig,
@@ -86,9 +87,9 @@ options! {
         /// Timeout of an orderly shutdown; tasks that still run then are logged and abandoned.
         #[serde(rename = "timeout_ms", with = "durations::ms")]
         pub(crate) timeout: Duration,
-        /// How long an AllocSvr or a proxy serves on after SIGTERM, not ready, before anything else of its shutdown: a
-        /// load balancer needs its checks' interval times the failures it waits for, and a second to act. Only where
-        /// readiness is probed, three times in the last minute; a node that nobody balances leaves at once.
+        /// Time for which an AllocSvr or a proxy serves on after SIGTERM, not ready, before the rest of its shutdown. A
+        /// load balancer needs the interval of its checks times the failures that it waits for, and a second to act. A
+        /// node waits only if its readiness was probed three times in the last minute; otherwise it leaves at once.
         #[serde(rename = "delay_ms", with = "durations::ms")]
         pub(crate) delay: Duration,
     }
@@ -130,8 +131,8 @@ options! {
     /// JSON and text over HTTP.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct HttpOptions {
-        /// Whether GET /api/seq/next/{uid} allocates numbers as POST does. GETs are prefetched, crawled and repeated by
-        /// proxies; those that a browser sends for another site are refused in either case.
+        /// Whether GET /api/seq/next/{uid} allocates numbers as POST does. Browsers prefetch GETs, crawlers follow them,
+        /// and proxies repeat them. A GET that a browser sends for another site is refused in either case.
         pub(crate) allocate_on_get: bool,
     }
 }
@@ -140,15 +141,15 @@ options! {
     /// The PROXY protocol, version 2.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct ProxyProtocolOptions {
-        /// Load balancers whose headers of version 2 are believed at the ports for callers and for Redis: addresses and
-        /// networks, as in "10.0.0.5, 10.1.0.0/16". Their clients' addresses count for limits and logs. Headers from
-        /// elsewhere are refused; connections without one count as what they are.
+        /// Load balancers whose headers of version 2 are trusted at the ports for callers and for Redis: addresses and
+        /// networks, as in "10.0.0.5, 10.1.0.0/16". The client addresses in these headers count for limits and logs.
+        /// Headers from other addresses are refused. A connection without a header counts with its own address.
         pub(crate) from: String,
     }
 }
 
 impl ProxyProtocolOptions {
-    /// The networks of the load balancers.
+    /// Returns the networks of the load balancers.
     pub(crate) fn networks(&self) -> anyhow::Result<Networks> {
         self.from.parse().context("proxy_protocol.from")
     }
@@ -158,20 +159,20 @@ options! {
     /// The limits of a node.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct LimitOptions {
-        /// Memory that requests and their unread responses may hold, in MiB. A connection may hold a part of what is
-        /// free, up to a 44th of all; what does not fit is refused with OUT_OF_MEMORY.
+        /// Memory that requests and their unread responses may hold, in MiB. A connection may hold a part of the free
+        /// memory, up to a 44th of the total. A request that does not fit is refused with OUT_OF_MEMORY.
         pub(crate) memory_mib: u32,
-        /// Whether a crash may leave a core dump, and processes of the same user may attach a debugger: either has the
+        /// Whether a crash may leave a core dump, and processes of the same user may attach a debugger. Either exposes the
         /// keys of the node and the numbers of its users.
         pub(crate) core_dumps: bool,
     }
 }
 
-/// Least memory for requests: one connection gets a 44th of it, which the largest batch fits into.
+/// Least memory for requests. One connection gets a 44th of it, into which the largest batch fits.
 pub(crate) const MIN_MEMORY_MIB: u32 = 128;
 
 impl LimitOptions {
-    /// The memory in bytes.
+    /// Returns the memory for requests in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         (self.memory_mib as usize) << 20
     }
@@ -188,23 +189,23 @@ options! {
 }
 
 impl TenantOptions {
-    /// Path of the file, where there are tenants.
+    /// Returns the path of the tenants file, if there are tenants.
     pub(crate) fn path(&self) -> Option<&Path> {
         Some(self.file.as_str()).filter(|file| !file.is_empty()).map(Path::new)
     }
 
-    /// Reads the tenants, where there are some.
+    /// Reads the tenants file, if there are tenants.
     pub(crate) fn load(&self) -> anyhow::Result<Option<Vec<TenantSpec>>> {
         let tenants = self.path().map(tenant::load).transpose();
         tenants.map_err(|problems| anyhow::Error::msg(set_file::lines(&problems)))
     }
 }
 
-/// Settings and where they come from.
+/// Settings and their origins.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) value: Settings,
-    /// Every key in order.
+    /// Every key, in the order of the sample.
     pub(crate) keys: Vec<Key>,
     /// Environment variables with the prefix that match no key.
     pub(crate) warnings: Vec<String>,
@@ -229,7 +230,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// These settings with timeouts for distant members, and leases that outlast their elections.
+    /// Returns these settings with timeouts for distant members, and leases that outlast their elections.
     fn wan(self) -> Settings {
         Settings {
             network: NetworkOptions { preset: Preset::Wan },
@@ -248,7 +249,7 @@ impl Settings {
         }
     }
 
-    /// The keys, in the order of the sample; [`Settings::read`] reads them back.
+    /// Returns the keys in the order of the sample. [`Settings::read`] is the inverse.
     fn sections(&self) -> [Section; 11] {
         [
             Section::new("log", &self.log),
@@ -281,18 +282,18 @@ impl Settings {
         })
     }
 
-    /// Serving threads of one allocator.
+    /// Returns the number of serving threads of one allocator.
     pub(crate) fn serving_threads(&self) -> usize {
         if self.threads.cores == 0 { cores::available() } else { self.threads.cores }
     }
 
-    /// Checks that the node has TLS where it has tenants: without it neither tokens nor forwarded requests are safe.
+    /// Checks that a node with tenants has TLS, because otherwise neither tokens nor forwarded requests are safe.
     pub(crate) fn check_secure(&self, secure: bool) -> Result<(), Failure> {
         if secure || self.tenants.path().is_none() {
             return Ok(());
         }
         Err(Failure::new(Exit::Config, "tenants.file: tenants need TLS, and this node has none")
-            .hint("leave out plaintext"))
+            .hint("remove plaintext"))
     }
 
     /// Checks constraints beyond the types of the keys.
@@ -320,7 +321,7 @@ impl Settings {
     }
 }
 
-/// A settings file with every key at its default, with its help.
+/// Returns a settings file with the default and the help of every key.
 pub(crate) fn sample() -> String {
     format!("{SAMPLE_HEAD}{}", config::sample(&Settings::default().sections()))
 }
@@ -331,10 +332,10 @@ pub(crate) struct SettingsArgs {
     /// Settings file; `seqsvr config sample` prints one.
     #[arg(long, value_name = "FILE", env = "SEQSVR_CONFIG")]
     pub(crate) config: Option<PathBuf>,
-    /// What to log, as in "info,seq_store=debug" [key: log.filter]
+    /// Log filter, as in "info,seq_store=debug" [key: log.filter]
     #[arg(long, value_name = "FILTER")]
     pub(crate) log_filter: Option<String>,
-    /// How log lines look on stderr: plain or json [key: log.format]
+    /// Format of log lines on stderr: plain or json [key: log.format]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<String>,
 }
@@ -373,7 +374,8 @@ impl SettingsArgs {
     }
 }
 
-/// An error about settings, such as `alloc: lease ...`, with the origin of each key in it that is not a default.
+/// Returns an error about settings, such as `alloc: lease ...`, with the origin of each named key that has not its
+/// default.
 fn with_origins(error: &str, keys: &[Key]) -> String {
     let words: Vec<&str> = error
         .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'))
@@ -394,16 +396,16 @@ fn with_origins(error: &str, keys: &[Key]) -> String {
     if set.is_empty() { error.to_owned() } else { format!("{error} ({})", set.join(", ")) }
 }
 
-/// Whether a variable with the prefix is no settings key: it belongs to another part of the program, or Kubernetes sets
-/// it in every pod of a namespace with a Service named `seqsvr` or `seqsvr-...`.
+/// Returns whether a variable with the prefix is no settings key, because it belongs to another part of the program, or
+/// because Kubernetes sets it in every pod of a namespace with a Service named `seqsvr` or `seqsvr-...`.
 fn is_foreign(variable: &str, value: &str) -> bool {
     RESERVED_VARIABLES.contains(&variable)
         || variable.strip_prefix(PREFIX).is_some_and(|name| is_kubernetes_service(name, value))
 }
 
-/// Whether a name, without the prefix, is a Kubernetes Service variable. Those of a Service `seqsvr` begin with
-/// `SERVICE_` or `PORT`; those of `seqsvr-alloc` have `ALLOC_` before that. A name that only ends with `_PORT` matches
-/// only with a URL as its value, such as `tcp://10.0.0.1:7100`: anything else may be a misspelt key.
+/// Returns whether a name, without the prefix, is a Kubernetes Service variable. The variables of a Service `seqsvr`
+/// begin with `SERVICE_` or `PORT`; the variables of `seqsvr-alloc` have `ALLOC_` before that. A name that only ends
+/// with `_PORT` needs a URL as its value, such as `tcp://10.0.0.1:7100`, because it may be a misspelt key otherwise.
 fn is_kubernetes_service(name: &str, value: &str) -> bool {
     let words: Vec<&str> = name.split('_').collect();
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
@@ -465,7 +467,7 @@ mod tests {
         ] {
             assert!(!is_kubernetes_service(name, value), "{name}");
         }
-        // No settings key matches, so none can be ignored by mistake.
+        // No settings key matches, so no key can be ignored by mistake.
         for key in Layers::new(&Settings::default().sections()).keys() {
             let name = key.name.replace('.', "_").to_uppercase();
             assert!(!is_kubernetes_service(&name, "tcp://x"), "{name}");

@@ -1,4 +1,4 @@
-//! The command `tenant`: makes tokens, and checks tenants files.
+//! The command `tenant`, which makes tokens and checks tenants files.
 
 use std::path::{Path, PathBuf};
 
@@ -13,19 +13,19 @@ use serde::Serialize;
 /// The commands for tenants.
 #[derive(Debug, Subcommand)]
 pub enum TenantCommand {
-    /// Makes a token of a tenant, and the hash of it for the tenants file.
+    /// Makes a token for a tenant, and its hash for the tenants file.
     Token(TokenArgs),
-    /// Checks a tenants file, and shows what each tenant may do.
+    /// Checks a tenants file, and shows the uids and quotas of each tenant.
     Check(CheckArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr tenant token im -o json\n\n\
-                        The token is shown once: the file has only its hash. Give the token to the tenant, add the hash to its \
-                        `tokens`; to replace a token, add the new hash, change the callers, remove the old one.\n\n\
-                        Exit codes: 0 made, 1 no random bytes.")]
+                        The token is shown only once, because the file has only its hash. Give the token to the tenant, and add the \
+                        hash to its `tokens`. To replace a token, add the new hash, change the callers, and remove the old hash.\n\n\
+                        Exit codes: 0 made, 1 the system has no random bytes.")]
 pub struct TokenArgs {
-    /// The tenant, as in the file.
+    /// Name of the tenant in the tenants file.
     #[arg(value_name = "NAME")]
     name: String,
 }
@@ -46,7 +46,7 @@ pub fn run(command: TenantCommand, output: &Output) -> anyhow::Result<Exit> {
     }
 }
 
-/// Most bytes of a tenants file: a thousand tenants, each with all of its tokens, have half of it.
+/// Maximum size of a tenants file in bytes. A thousand tenants, each with all of its tokens, take half of it.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// Reads a tenants file.
@@ -69,11 +69,11 @@ fn make_token(args: &TokenArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What a tenant may do; nothing stands for no quota.
+/// The uids, callers and quotas of a tenant. `null` stands for no quota.
 #[derive(Serialize)]
 struct View {
     name: String,
-    /// `FIRST..END`; none for all uids.
+    /// Ranges of uids as `FIRST..END`; an empty list stands for all uids.
     uids: Vec<String>,
     tokens: usize,
     certificates: Vec<String>,

@@ -1,5 +1,5 @@
-//! The command `unsafe`: what can lose data or lower a guard. Each command says before what it costs, and is confirmed
-//! by the name of the set.
+//! The command `unsafe`: operations that can lose data or lower a guard. Each operation shows its cost first, and is
+//! confirmed by the name of the set.
 
 use clap::Subcommand;
 use seq_command::exit::Exit;
@@ -10,7 +10,7 @@ use crate::recover::{self, RecoverArgs};
 /// Commands that are confirmed by the name of the set.
 #[derive(Debug, Subcommand)]
 pub enum UnsafeCommand {
-    /// Makes a backup from what is left of a set that lost the majority of its stores for good.
+    /// Makes a backup from the remains of a set that lost the majority of its stores permanently.
     Recover(RecoverArgs),
 }
 

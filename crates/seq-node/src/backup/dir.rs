@@ -1,4 +1,4 @@
-//! Directories of backups: names, lists with their ages, and which ones are kept.
+//! Directories of backups: the names of the files, lists with their ages, and the removal of old backups.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -9,10 +9,10 @@ use seq_command::utc;
 use seq_store::backup::Backup;
 use serde::Serialize;
 
-/// The end of the names of backups.
+/// The suffix of the name of each backup.
 const SUFFIX: &str = ".backup";
 
-/// A file of a directory, as far as it can be read.
+/// A file of a directory, with the backup in it or the reason why it cannot be read.
 struct Found {
     path: PathBuf,
     backup: Result<Backup, String>,
@@ -21,24 +21,24 @@ struct Found {
 #[derive(Serialize)]
 struct Item {
     file: String,
-    /// `null` where it is damaged.
+    /// Name of the cluster; like the fields after it, `null` if the backup is damaged.
     cluster: Option<String>,
     set: Option<String>,
     created: Option<String>,
     age_s: Option<u64>,
     sections: Option<u32>,
     lineage: Option<String>,
-    /// Why it cannot be restored; `null` where every byte is intact.
+    /// Reason why the backup cannot be restored; `null` if every byte is intact.
     damage: Option<String>,
 }
 
-/// The name of a backup: those of one set sort by their time.
+/// Returns the name of a backup's file. The names of one set's backups sort by time.
 pub(super) fn name(set: &str, created_ms: u64) -> String {
     let time = utc::text_of_ms(created_ms).replace(['-', ':', 'Z'], "");
     format!("{set}-{time}.{:03}Z{SUFFIX}", created_ms % 1_000)
 }
 
-/// The backups of a directory, the newest first, damaged ones last.
+/// Reads the backups of a directory. The newest backup is first, damaged backups are last.
 fn read(dir: &Path) -> Result<Vec<Found>, Failure> {
     let cannot = |error| Failure::new(Exit::Usage, format!("{}: cannot be read: {error}", dir.display()));
     let mut found = Vec::new();
@@ -56,8 +56,8 @@ fn read(dir: &Path) -> Result<Vec<Found>, Failure> {
     Ok(found)
 }
 
-/// Removes the oldest intact backups of a set above `keep`; returns what was removed. Damaged ones stay: whether they
-/// are of this set is not known.
+/// Removes the oldest intact backups of the set of `newest` until `keep` are left; returns the removed files. Damaged
+/// backups stay, because their set is unknown.
 pub(super) fn prune(dir: &Path, newest: &Backup, keep: usize) -> Result<Vec<PathBuf>, Failure> {
     let of_set = |found: &Found| {
         let header = found.backup.as_ref().ok().map(|backup| &backup.header);
@@ -71,7 +71,7 @@ pub(super) fn prune(dir: &Path, newest: &Backup, keep: usize) -> Result<Vec<Path
     old.map(remove).collect()
 }
 
-/// Lists the backups of a directory.
+/// Prints the backups of a directory. The exit code reports whether any backup is damaged.
 pub(super) fn list(dir: &Path, output: &Output) -> anyhow::Result<Exit> {
     let (found, now) = (read(dir)?, utc::now());
     let is_damaged = found.iter().any(|found| found.backup.is_err());
@@ -112,7 +112,7 @@ fn item(Found { path, backup }: Found, now: SystemTime) -> Item {
         cluster: header.map(|header| header.cluster.clone()),
         set: header.map(|header| header.set.clone()),
         created: created.map(utc::text_of_ms),
-        // One made by a clock that is ahead has the age 0.
+        // A backup from a host whose clock is ahead has the age 0.
         age_s: at.map(|at| now.duration_since(at).unwrap_or_default().as_secs()),
         sections: header.map(|header| header.resident),
         lineage: header.map(|header| header.lineage.to_string()),

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::dev::Data;
 
-/// The addresses and parameters of the cluster. As JSON it is printed once, when the cluster is ready.
+/// The addresses and parameters of the cluster. The JSON form is printed once, when the cluster is ready.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Banner {
     version: &'static str,
@@ -33,10 +33,10 @@ pub(super) struct Banner {
     step: u64,
     stores: Vec<Node>,
     allocs: Vec<Node>,
-    /// The sets after the first one, which begin without sections.
+    /// The sets other than the first set; they begin without sections.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     further_sets: Vec<FurtherSet>,
-    /// Address for metrics and probes.
+    /// URL of the port for metrics and probes.
     http: String,
     /// Prefix of the uid in a Redis key.
     redis_prefix: String,
@@ -44,7 +44,7 @@ pub(super) struct Banner {
     data_kept: bool,
 }
 
-/// A set beside the first one, with the same uids.
+/// A set in addition to the first set, with the same uids.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct FurtherSet {
     set: String,
@@ -55,9 +55,9 @@ struct FurtherSet {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Node {
     name: String,
-    /// URL of the gRPC port: of an AllocSvr that for callers, of a store that for peers.
+    /// URL of the gRPC port: an AllocSvr's port for callers, or a store's port for peers.
     grpc: String,
-    /// URL of the admin port, of a store.
+    /// URL of the admin port; only a store has this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     admin: Option<String>,
     /// Address of the Redis port.
@@ -69,7 +69,7 @@ struct Node {
     leader: Option<bool>,
 }
 
-/// Number of sections of a validated set.
+/// Returns the number of sections of a validated set.
 pub(super) fn sections(spec: &SetSpec) -> u32 {
     spec.validate().expect("the set was validated when it was read").sections()
 }
@@ -88,7 +88,7 @@ impl Node {
 }
 
 impl Banner {
-    /// The banner of the sets of a cluster; the first one has all sections at its first start.
+    /// Returns the banner of the sets of a cluster. The first set has all sections at the first start.
     pub(super) fn new(specs: &[&SetSpec], redis_prefix: &str, http: &Sockets, data: &Data) -> anyhow::Result<Banner> {
         let nodes = |spec: &SetSpec| -> (Vec<Node>, Vec<Node>) {
             (spec.stores.iter().map(Node::store).collect(), spec.allocs.iter().map(Node::alloc).collect())
@@ -133,7 +133,7 @@ impl Banner {
         }
     }
 
-    /// The first line, printed before anything can fail.
+    /// Returns the first line, which is printed before anything can fail.
     pub(super) fn title(&self) -> String {
         let kept = if self.data_kept { "kept" } else { "removed on exit; --data DIR keeps it" };
         format!(
@@ -142,12 +142,12 @@ impl Banner {
         )
     }
 
-    /// The text printed once the cluster is ready.
+    /// Returns the text that is printed once the cluster is ready.
     pub(super) fn render(&self) -> String {
         self.render_for(&program())
     }
 
-    /// The first uid of the middle section.
+    /// Returns the first uid of the middle section.
     fn middle(&self) -> u64 {
         self.uid_start + u64::from(self.sections / 2) * u64::from(self.section_size)
     }
@@ -197,7 +197,8 @@ impl Banner {
     }
 }
 
-/// The command that starts this program from here: its name if it is on the PATH, else its path.
+/// Returns the command that starts this program from the current directory: its name if it is on the PATH, otherwise its
+/// path.
 fn program() -> String {
     let name = "seqsvr";
     let Ok(path) = env::current_exe() else { return name.to_owned() };
@@ -211,7 +212,7 @@ fn program() -> String {
     as_typed(relative.unwrap_or(&path))
 }
 
-/// A path as typed in a shell, which searches a bare name only on the PATH.
+/// Returns a path in the form that a shell needs, because a shell searches a bare name only on the PATH.
 fn as_typed(path: &Path) -> String {
     let is_bare = path.components().count() == 1 && path.is_relative();
     if is_bare { format!("./{}", path.display()) } else { path.display().to_string() }

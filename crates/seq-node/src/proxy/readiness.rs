@@ -11,10 +11,11 @@ use seq_kit::http::Checks;
 use seq_kit::tasks::TaskGroup;
 use seq_load::outcome::Chain;
 
-/// Interval between requests to the backends: a load balancer notices within a second or two that a proxy lost them.
+/// Interval between probes of the backends; with it, a load balancer notices within a second or two that a proxy lost
+/// its backends.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Timeout of such a request: longer than a busy node takes.
+/// Timeout of a probe, longer than the response of a busy node takes.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The state that the checks report.
@@ -22,7 +23,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct Readiness {
     threads: usize,
     serving: AtomicUsize,
-    /// `None` while a node responds.
+    /// Reason why no backend responds; `None` while a backend responds.
     fault: Mutex<Option<String>>,
 }
 
@@ -32,12 +33,12 @@ impl Readiness {
         Readiness { threads, serving: AtomicUsize::new(0), fault }
     }
 
-    /// Counts a thread that serves.
+    /// Counts a thread that has begun to serve.
     pub(super) fn thread_serves(&self) {
         self.serving.fetch_add(1, Relaxed);
     }
 
-    /// Adds the checks of a proxy.
+    /// Adds the readiness checks of a proxy to `checks`.
     pub(super) fn add_checks(self: &Arc<Readiness>, checks: &mut Checks) {
         let readiness = self.clone();
         checks.add("backends", move || readiness.fault.lock().clone().map_or(Ok(()), Err));
@@ -48,7 +49,7 @@ impl Readiness {
         });
     }
 
-    /// Sets the state of the backends; logs a change.
+    /// Sets the state of the backends, and logs a change of it.
     fn set(&self, fault: Option<String>) {
         let mut current = self.fault.lock();
         match (&*current, &fault) {
@@ -60,7 +61,8 @@ impl Readiness {
     }
 }
 
-/// Probes the backends until the group shuts down. Ends early if the seeds are not of one cluster.
+/// Probes the backends until the group shuts down. Ends early if the first connect fails with an error that is not
+/// retryable, such as seeds of different clusters.
 pub(super) async fn watch(readiness: Arc<Readiness>, (seeds, dial): (Arc<[String]>, Dial), tasks: TaskGroup) {
     let connect = super::connect(&seeds, &dial, |error| readiness.set(Some(Chain(error).to_string())));
     let client: Client = tokio::select! {

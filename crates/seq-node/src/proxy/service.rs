@@ -1,7 +1,7 @@
 //! The sequence service of a proxy: every call goes to the owner through an SDK client.
 //!
-//! Invariant: a refusal never hides numbers that may have been consumed: a call of unknown outcome is refused with a
-//! reason of unknown outcome.
+//! Invariant: a refusal never hides numbers that may have been consumed, because a call with an unknown outcome is
+//! refused with a reason of unknown outcome.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl ProxyService {
         self.client.with_deadline(remaining)
     }
 
-    /// Returns the refusal that a caller gets for a failed call. `to`: the number of an advance.
+    /// Returns the refusal that a caller gets for a failed call. `to` is the number of an advance.
     fn refusal(&self, error: &CallError, (uid, count): (Uid, u32), to: Option<u64>) -> Refusal {
         let view = self.client.section_of(uid.0);
         let section = view.map_or(SectionId(0), |view| view.section);
@@ -46,7 +46,7 @@ impl ProxyService {
             CallError::UidOutside { .. } => refused(Reason::UidOutOfRange, Details::default()).unwrap_or(unserved),
             CallError::CountOutOfRange { count, .. } => Refusal::CountOutOfRange { count: *count },
             CallError::SetUnavailable(unavailable) => Refusal::SetUnavailable { section, set: SetId(unavailable.set) },
-            // A reason that this version does not know: the SDK states that nothing was consumed.
+            // This version may not know the reason, but the SDK states that nothing was consumed.
             CallError::Refused(error) => Reason::parse(&error.reason).map_or(unserved, |reason| {
                 let details = Details { bound: error.bound.map(Seq), text: &error.message, ..Details::default() };
                 refused(reason, details).unwrap_or(lost)
@@ -56,7 +56,7 @@ impl ProxyService {
         }
     }
 
-    /// As [`ProxyService::refusal`], for a call for numbers.
+    /// Returns the refusal for a failed call for numbers; see [`ProxyService::refusal`].
     fn refusal_of(&self, error: &CallError, item: &Item) -> Refusal {
         self.refusal(error, (item.uid, item.count.get()), None)
     }
@@ -78,7 +78,7 @@ impl SequenceService for ProxyService {
     }
 
     fn try_next_batch(&self, _via: Via, items: &[DecodedItem], replies: &mut Vec<ItemReply<Allocation>>) {
-        // Nothing is local: an item that the endpoint did not refuse must wait for its owner.
+        // No section is local, so an item that the endpoint did not refuse must wait for its owner.
         replies.extend(items.iter().map(|item| item.err().map(Err)));
     }
 
@@ -131,7 +131,8 @@ impl SequenceService for ProxyService {
     }
 
     fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate> {
-        // Whole tables only, on request: the changes since a version are those of one set, and this table is of all.
+        // Only the whole table is available, because changes since a version exist for a single set, and this table
+        // covers all sets.
         if since == RouteVersion(0) { self.client.routes() } else { None }
     }
 }

@@ -1,7 +1,7 @@
 //! One AllocSvr: its background tasks on one thread, its endpoints on one thread for each core.
 //!
-//! The background tasks renew the lease and raise ceilings; on a busy serving thread they would queue behind requests,
-//! and ceilings would be raised late just under the highest load.
+//! The background tasks renew the lease and raise ceilings. On a busy serving thread they would queue behind requests,
+//! so ceilings would be raised late under the highest load.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -38,23 +38,23 @@ use tonic::service::Routes;
 use crate::serve::{Stage, bind, run_until_shutdown};
 use crate::settings::Settings;
 
-/// Interval at which the gauge of the memory is brought up to date.
+/// Interval between updates of the gauge of request memory.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The sockets of the ports of an AllocSvr or a proxy: one of each for every serving thread.
+/// The sockets of the ports of an AllocSvr or a proxy; each port has one socket for every serving thread.
 pub(crate) struct Ports {
     /// The port for callers.
     pub(crate) grpc: Vec<listen::Sockets>,
-    /// The port for peers, if the node has one: a proxy has none.
+    /// The port for peers; a proxy has none.
     peers: Vec<listen::Sockets>,
-    /// The Redis port, if the node has one.
+    /// The Redis port and its options, if the node has the port.
     redis: Option<(Vec<listen::Sockets>, RespConfig)>,
     /// Whether GET requests may allocate numbers.
     pub(crate) allocate_on_get: bool,
     /// TLS of the ports for callers.
     pub(crate) tls: Option<Tls>,
     peer_tls: Option<Tls>,
-    /// How the node dials itself, where it does not listen at the address that others dial.
+    /// The dial of the node to itself, if it does not listen at the address that other nodes dial.
     own_dial: Option<Dial>,
     /// The tenants of the callers.
     pub(crate) tenants: Option<Tenants>,
@@ -82,7 +82,7 @@ impl Ports {
         })
     }
 
-    /// Binds the ports of an AllocSvr: those of its callers and that of its peers.
+    /// Binds the ports of an AllocSvr for its callers and for its peers.
     pub(crate) fn of_alloc(
         alloc: &AllocSpec,
         credentials: Option<&Credentials>,
@@ -100,21 +100,21 @@ impl Ports {
         Ok(Ports { peers: bind(&at.peer, threads)?, own_dial, ..ports })
     }
 
-    /// The address of the port for peers.
+    /// Returns the bound address of the port for peers.
     pub(crate) fn peer_addr(&self) -> anyhow::Result<Option<String>> {
         let addr = self.peers.first().map(listen::Sockets::local_addr).transpose()?;
         Ok(addr.map(|addr| addr.to_string()))
     }
 
-    /// The same ports with TLS, where the node has credentials. Callers of tenants may come without a certificate;
-    /// peers may not.
+    /// Returns the same ports, with TLS if the node has credentials. If there are tenants, callers need no certificate;
+    /// peers always need one.
     pub(crate) fn secured(self, credentials: Option<&Credentials>, node: &str, tenants: Option<Tenants>) -> Ports {
         let peer_tls = security::certified(credentials, node);
         let tls = if tenants.is_some() { security::open(credentials, node) } else { peer_tls.clone() };
         Ports { tls, peer_tls, tenants, ..self }
     }
 
-    /// The memory of the node's requests; its gauge is kept up to date in `tasks`.
+    /// Returns the budget of the node's request memory. A task of `tasks` updates its gauge.
     pub(crate) fn memory(&self, admission: &Admission, tasks: &TaskGroup) -> MemoryBudget {
         let node = admission.node();
         let metrics = MemoryMetrics {
@@ -135,13 +135,13 @@ impl Ports {
         memory
     }
 
-    /// The address of the Redis port.
+    /// Returns the bound address of the Redis port.
     pub(crate) fn redis_addr(&self) -> anyhow::Result<Option<String>> {
         let addr = self.redis.as_ref().and_then(|(listeners, _)| listeners.first()).map(listen::Sockets::local_addr);
         Ok(addr.transpose()?.map(|addr| addr.to_string()))
     }
 
-    /// The sockets of each thread, and the configuration of the Redis port.
+    /// Returns the sockets of each thread, and the configuration of the Redis port.
     pub(crate) fn by_thread(self, node: &str, known: &[IpAddr]) -> (Vec<Sockets>, Option<RespConfig>) {
         let Ports { grpc, peers, redis, tls, peer_tls, tenants, headers, .. } = self;
         let (listeners, config) = redis.unzip();
@@ -159,7 +159,7 @@ impl Ports {
     }
 }
 
-/// An address at which a socket of this machine can be dialled from it.
+/// Returns an address at which this machine can dial a socket that it has bound.
 fn to_dial(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -177,7 +177,7 @@ pub(crate) struct Sockets {
 }
 
 /// Starts an AllocSvr with one serving thread for each socket of a port. Adds its background tasks and its endpoints to
-/// the given stages. Its ports report `ready` and the checks of the allocator.
+/// the given stages. The readiness on its ports consists of `ready` and the checks of the allocator.
 pub(crate) fn start(
     config: AllocConfig,
     (ports, dial): (Ports, Dial),
@@ -229,7 +229,7 @@ pub(crate) fn start(
             };
             let outcome = open();
             let open = outcome.is_ok();
-            // `start` receives every outcome; its receiver is dropped only when another thread failed.
+            // `start` receives every outcome, and drops its receiver early only when another thread failed.
             let _ = opened.send(outcome);
             if open {
                 run_until_shutdown(tasks, timeout).await;
@@ -251,12 +251,12 @@ pub(crate) fn start(
     Ok(allocator)
 }
 
-/// What a node needs files for beside its clients. Each thread, and that of the background tasks, has connections of
-/// its own to every other AllocSvr.
+/// Returns the files that a node needs in addition to the files of its clients. Each serving thread and the background
+/// thread have their own connections to every other AllocSvr.
 fn own_files(config: &AllocConfig, serving: usize) -> OwnFiles {
     let threads = serving + 1;
     let peers = config.spec.allocs.len().saturating_sub(1);
-    // Handovers, to the ports for peers, are sent by the background tasks alone.
+    // Only the background tasks send handovers, to the ports for peers.
     let connections = peers * config.options.connections;
     OwnFiles { dials: connections * (threads + 1) + config.spec.stores.len(), threads }
 }
@@ -275,7 +275,7 @@ fn start_background(
         async move {
             let allocator = Allocator::start_with(config, &dial, &tasks);
             let running = allocator.is_ok();
-            // The receiver is dropped only if `start` was, and then the stage is too.
+            // The receiver is dropped only if `start` is, and then the stage is dropped too.
             let _ = started.send(allocator);
             if running {
                 run_until_shutdown(tasks, timeout).await;
@@ -297,13 +297,13 @@ struct Identity {
     admin_addrs: Vec<String>,
 }
 
-/// An allocator with the parts of its node's status that it does not have.
+/// An allocator, together with the other parts of its node's status.
 struct View {
     allocator: Allocator,
     identity: Identity,
     tls: Option<Tls>,
     started: Instant,
-    /// Random number of this start.
+    /// Random number that identifies this start of the process.
     instance: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Keeps the credentials of a server as new as their files.
+//! The reload of a server's credentials when their files change.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,12 +6,12 @@ use metrics::{counter, gauge};
 use seq_api::metrics::{CERTIFICATE_EXPIRY_SECONDS, CERTIFICATE_RELOADS_TOTAL};
 use seq_auth::Credentials;
 
-/// Pause between two looks at the files: a certificate that was copied counts after it.
+/// Interval between checks of the files, after which a copied certificate is in use.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Reads the files again whenever they have changed, until it is dropped. A damaged file changes nothing, and neither
-/// does a certificate that has expired, is not valid yet, or is another holder's: the one in use stays. A fault that
-/// lasts is logged once.
+/// Reads the files again whenever they have changed, until the future is dropped. The certificate in use stays if a file
+/// is damaged, or if the new certificate has expired, is not valid yet, or belongs to another holder. A fault that lasts
+/// is logged once.
 pub(super) async fn renew(credentials: Credentials, node: String) {
     let mut fault = None;
     let reloads = |outcome| counter!(CERTIFICATE_RELOADS_TOTAL, "node" => node.clone(), "outcome" => outcome);
@@ -37,7 +37,7 @@ pub(super) async fn renew(credentials: Credentials, node: String) {
                 failed.increment(1);
                 let lasting = Some(std::mem::discriminant(&error));
                 if fault != lasting {
-                    tracing::warn!(%error, "certificate not reloaded; the one in use stays");
+                    tracing::warn!(%error, "certificate not reloaded; the certificate in use stays");
                 }
                 fault = lasting;
             }

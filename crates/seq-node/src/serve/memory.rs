@@ -1,23 +1,22 @@
-//! Whether what a server may hold fits into the memory limit of its control group, checked before it opens a socket.
+//! The check that the memory limits of a server fit into the limit of its control group, before it opens a socket.
 //!
-//! Without the check such a process runs well until requests take what it was promised, and is then killed by the
-//! kernel: under load, again and again. Only a limit that cannot suffice is refused; how much an allocator takes for
-//! counters depends on the users that call, and is not known at the start.
+//! Without the check, such a process runs well until requests take the memory that the settings allow. Then the kernel
+//! kills it, again and again under load. Only a limit that cannot suffice is refused, because the memory of an
+//! allocator's counters depends on the users that call, and is unknown at the start.
 
 use seq_command::exit::{Exit, Failure};
 use seq_kit::cgroup::MemoryLimit;
 
 use crate::settings::{LimitOptions, MIN_MEMORY_MIB};
 
-/// What an allocator or a proxy takes beside its requests: it has 25 to 30 MiB of its own when idle, with two serving
-/// threads.
+/// Memory of an allocator or a proxy without its requests. An idle process with two serving threads takes 25 to 30 MiB.
 const BASE_MIB: u64 = 32;
 
-/// What a member of a store takes: two thirds of what an idle one has, most of it for its log and the buffers of its
-/// disk.
+/// Least memory of a member of a store: two thirds of the memory of an idle member, which has most of it for its log and
+/// the buffers of its disk.
 const STORE_MIB: u64 = 64;
 
-/// Checks the settings of a role against the limit of the process' group, where it has one.
+/// Checks the settings of a role against the limit of the process' control group, if it has one.
 pub(super) fn check(role: &str, limits: &LimitOptions, limit: Option<&MemoryLimit>) -> Result<(), Failure> {
     let Some(limit) = limit else { return Ok(()) };
     let (mib, budget) = (limit.bytes >> 20, u64::from(limits.memory_mib));
@@ -43,7 +42,7 @@ pub(super) fn check(role: &str, limits: &LimitOptions, limit: Option<&MemoryLimi
             let message = format!("{group}, less than the {STORE_MIB} MiB that a member of a store takes");
             Err(Failure::new(Exit::Config, message).hint("raise the limit"))
         }
-        // `dev` is no service: what it serves on a small machine is a few calls.
+        // `dev` is not a service, and on a small machine it serves a few calls.
         _ => Ok(()),
     }
 }

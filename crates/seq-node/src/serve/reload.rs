@@ -1,4 +1,4 @@
-//! SIGHUP: reads the settings and the set file again, and applies what needs no restart.
+//! The reload at SIGHUP: reads the settings and the set file again, and applies the changes that need no restart.
 
 use std::path::PathBuf;
 
@@ -11,32 +11,34 @@ use tokio::signal::unix::Signal;
 
 use crate::settings::Loaded;
 
-/// The key that is applied while a process runs; the certificates and the tenants are read again without a signal.
+/// The only key that is applied while a process runs. Certificates and tenants are read again without a signal.
 const LIVE: &str = "log.filter";
 
-/// What a process reads again.
+/// The settings and the set file that a process reads again.
 pub(crate) struct Reload {
-    /// The settings that it started with.
+    /// The settings with which the process started.
     pub(crate) running: Vec<Key>,
     /// Reads the settings as at the start.
     pub(crate) load: Box<dyn Fn() -> Result<Loaded, Failure> + Send + Sync>,
-    /// The set file, where the process has one.
+    /// The set file, if the process has one.
     pub(crate) set: Option<LiveSet>,
 }
 
 /// The set file of a running node.
 pub(crate) struct LiveSet {
     pub(crate) path: PathBuf,
-    /// The set as the process started with it.
+    /// The set with which the process started.
     pub(crate) running: SetSpec,
-    /// A set without what [`LiveSet::apply`] applies and without what is no concern of this node: a restart applies the
-    /// rest.
+    /// Returns the set without the parts that [`LiveSet::apply`] applies or that do not concern this node. A change in
+    /// the rest needs a restart.
     pub(crate) fixed: Box<dyn Fn(&SetSpec) -> SetSpec + Send + Sync>,
+    /// Applies the parts that need no restart.
     pub(crate) apply: Box<dyn Fn(&SetSpec) + Send + Sync>,
 }
 
 impl Reload {
-    /// Applies settings and set file at each SIGHUP until it is dropped. Wrong ones change nothing: those in use stay.
+    /// Applies settings and set file at each SIGHUP until the future is dropped. A wrong file changes nothing; the
+    /// settings or the set in use stay.
     pub(super) async fn watch(self, mut hangups: Signal, filter: LogFilter) {
         let mut live = self.running.clone();
         while hangups.recv().await.is_some() {
@@ -46,11 +48,11 @@ impl Reload {
                     let pending: Vec<&str> =
                         changed(&self.running, &loaded.keys).filter(|name| *name != LIVE).collect();
                     if !pending.is_empty() {
-                        tracing::warn!(keys = pending.join(", "), "settings changed that a restart applies");
+                        tracing::warn!(keys = pending.join(", "), "some changed settings need a restart");
                     }
                     live = loaded.keys;
                 }
-                Err(error) => tracing::error!(%error, "settings not reloaded; those in use stay"),
+                Err(error) => tracing::error!(%error, "settings not reloaded; the settings in use stay"),
             }
             if let Some(set) = &self.set {
                 set.reload();
@@ -63,30 +65,30 @@ impl LiveSet {
     fn reload(&self) {
         let (spec, path) = match set_file::load_for_server(&self.path) {
             Ok(file) => (file.spec, self.path.display()),
-            Err(error) => return tracing::error!(%error, "set file not reloaded; the one in use stays"),
+            Err(error) => return tracing::error!(%error, "set file not reloaded; the set file in use stays"),
         };
         if (self.fixed)(&spec) != (self.fixed)(&self.running) {
-            tracing::warn!(%path, "the set file changed in what a restart applies");
+            tracing::warn!(%path, "the set file has changes that need a restart");
         }
         (self.apply)(&spec);
         tracing::info!(%path, step = spec.step, allocs = spec.allocs.len(), "set file reloaded");
     }
 }
 
-/// Applies what can be applied, where it differs from what is in use.
+/// Applies the log filter if it differs from the filter in use. All other keys need a restart.
 fn apply(live: &[Key], loaded: &Loaded, filter: &LogFilter) {
     if !changed(live, &loaded.keys).any(|name| name == LIVE) {
         tracing::info!("settings reloaded");
         return;
     }
-    // Checked when the settings were read.
+    // The filter was checked when the settings were read.
     match filter.set(&loaded.value.log.filter) {
         Ok(()) => tracing::info!(log.filter = loaded.value.log.filter, "settings reloaded"),
         Err(error) => tracing::error!(%error, "log filter not applied"),
     }
 }
 
-/// The names of the keys whose values differ. Both lists have all keys, in one order.
+/// Returns the names of the keys whose values differ. Both lists have all keys in the same order.
 fn changed<'a>(from: &'a [Key], to: &'a [Key]) -> impl Iterator<Item = &'a str> {
     from.iter().zip(to).filter(|(from, to)| from.value != to.value).map(|(from, _)| from.name.as_str())
 }

@@ -2,8 +2,8 @@
 //!
 //! Without NOTIFY_SOCKET in the environment, as outside of a unit of `Type=notify`, nothing is sent.
 //!
-//! Invariant: a supervisor that reads nothing delays nothing here. A notification that its socket has no room for is
-//! lost, which is why this is no library's: theirs wait.
+//! Invariant: a supervisor that reads nothing does not delay the process. If its socket has no room for a notification,
+//! the notification is lost. The libraries for this protocol would wait, so none is used.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -19,11 +19,11 @@ use tokio::time::MissedTickBehavior;
 /// Longest interval between two evaluations of the readiness checks.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Notifies the supervisor of the state of the process, also during its stop, until it is dropped. `stopping` completes
-/// when a stop is requested.
+/// Notifies the supervisor of the state of the process, also during its stop, until the future is dropped. `stopping`
+/// completes when a stop is requested.
 ///
-/// The watchdog is fed by the runtime that this runs on: it detects a main thread that makes no progress, and not a
-/// store without a majority, which a restart would not bring back.
+/// The current runtime feeds the watchdog. So the watchdog detects a main thread that makes no progress, but not a store
+/// without a majority, which a restart would not help.
 pub(super) async fn notify(checks: Checks, stopping: impl Future<Output = ()>) {
     let Some(socket) = environment::notify_socket() else { return };
     let supervisor = match Supervisor::at(&socket) {
@@ -42,7 +42,7 @@ pub(super) async fn notify(checks: Checks, stopping: impl Future<Output = ()>) {
             _ = tick.tick() => {
                 let (former, update) = (reported.clone(), reported.update(checks.ask()));
                 if !supervisor.send(update) {
-                    // It is repeated at the next tick.
+                    // The update is repeated at the next tick.
                     reported = former;
                 }
             }
@@ -64,7 +64,7 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    /// A socket by its path, or by its abstract name after a `@`.
+    /// Opens a socket to the supervisor at a path, or at an abstract name after a `@`.
     fn at(name: &ffi::OsStr) -> io::Result<Supervisor> {
         let addr = match name.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -75,7 +75,7 @@ impl Supervisor {
         Ok(Supervisor { socket, addr })
     }
 
-    /// Sends a notification, if there is one. Returns whether none was lost.
+    /// Sends a notification, if there is one. Returns false if it was lost.
     fn send(&self, notification: Option<String>) -> bool {
         let Some(notification) = notification else { return true };
         let sent = self.socket.send_to_addr(notification.as_bytes(), &self.addr);
@@ -86,16 +86,16 @@ impl Supervisor {
     }
 }
 
-/// What the supervisor was last notified of.
+/// The state of which the supervisor was last notified.
 #[derive(Clone, Debug, Default)]
 struct Reported {
-    /// Whether the process was ready once: systemd takes no notice of later ones.
+    /// Whether the process has been ready before; systemd ignores later notifications of readiness.
     ready: bool,
     status: String,
 }
 
 impl Reported {
-    /// The notification that a result of the readiness checks requires, if any.
+    /// Returns the notification that a result of the readiness checks requires, if any.
     fn update(&mut self, checks: Result<(), Vec<(String, String)>>) -> Option<String> {
         let is_ready = checks.is_ok();
         let status = match checks {
@@ -110,7 +110,7 @@ impl Reported {
             return None;
         }
         self.ready |= is_ready;
-        // The protocol has one assignment a line.
+        // The protocol has one assignment on each line.
         self.status.clone_from(&status);
         let status = status.replace('\n', " ");
         Some(if becomes_ready { format!("READY=1\nSTATUS={status}") } else { format!("STATUS={status}") })

@@ -1,4 +1,4 @@
-//! Keeps the tenants of a server as new as their file.
+//! The reload of a server's tenants when their file changes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::tenant;
 /// Pause between two readings of the file.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Reads the file again and again until it is dropped. A damaged file changes nothing: the tenants in use stay.
+/// Reads the file at intervals until the future is dropped. A damaged file changes nothing; the tenants in use stay.
 pub(super) async fn renew(tenants: Tenants, path: PathBuf, mut loaded: Vec<TenantSpec>, node: String) {
     let mut failures = Repeats::default();
     let reloads = |outcome| counter!(TENANT_RELOADS_TOTAL, "node" => node.clone(), "outcome" => outcome);
@@ -36,7 +36,7 @@ pub(super) async fn renew(tenants: Tenants, path: PathBuf, mut loaded: Vec<Tenan
                 failed.increment(1);
                 let error = set_file::lines(&problems);
                 if let Some(suppressed) = failures.admit() {
-                    tracing::error!(error, suppressed, "tenants not reloaded; those in use stay");
+                    tracing::error!(error, suppressed, "tenants not reloaded; the tenants in use stay");
                 }
             }
         }

@@ -243,8 +243,8 @@ fn config_check_tells_where_nodes_listen() {
         &[],
         expect![[r#"
         nat.toml: set dev is good
-          a2 addr: others dial 127.0.0.1:7101, it listens at 127.0.0.1:8101
-          a2 http: others dial 127.0.0.1:7181, it listens at 127.0.0.2:7181
+          a2 addr: other nodes dial 127.0.0.1:7101, the node listens at 127.0.0.1:8101
+          a2 http: other nodes dial 127.0.0.1:7181, the node listens at 127.0.0.2:7181
         exit 0
     "#]],
     );
@@ -374,7 +374,10 @@ fn seeds_of_a_proxy_state_whether_they_have_tls() {
     let hinted = proxy("127.0.0.1:9", &[]);
     assert!(hinted.contains("http:// or --plaintext") && hinted.ends_with("exit 64\n"), "{hinted}");
     let mixed = proxy("http://127.0.0.1:9,https://127.0.0.1:9", &[]);
-    assert!(mixed.contains("the nodes of one cluster are alike") && mixed.ends_with("exit 2\n"), "{mixed}");
+    assert!(
+        mixed.contains("either all nodes of a cluster have TLS or none has") && mixed.ends_with("exit 2\n"),
+        "{mixed}"
+    );
     let network = proxy("http://192.0.2.1:9", &[]);
     assert!(network.contains("--plaintext-on-network") && network.ends_with("exit 2\n"), "{network}");
 }

@@ -388,9 +388,12 @@ fn a_revocation_states_when_connections_end() {
 #[test]
 fn an_address_to_listen_on_has_a_host_and_a_port() {
     for (args, words) in [
-        (["--grpc", "23200"], "'23200' for '--grpc <ADDR>': it is not of the form host:port"),
-        (["--redis", ":23279"], "':23279' for '--redis <ADDR>': it has no host: 127.0.0.1:23279 is for this machine"),
-        (["--http", "127.0.0.1:http"], "it is not of the form host:port"),
+        (["--grpc", "23200"], "'23200' for '--grpc <ADDR>': the address must have the form host:port"),
+        (
+            ["--redis", ":23279"],
+            "':23279' for '--redis <ADDR>': the host is missing: 127.0.0.1:23279 is reachable from",
+        ),
+        (["--http", "127.0.0.1:http"], "the address must have the form host:port"),
     ] {
         let output = run(Path::new("."), &[&["dev"], &args[..]].concat(), &[]);
         assert!(output.contains(words) && output.ends_with("exit 2\n"), "{args:?}: {output}");
