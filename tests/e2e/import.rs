@@ -180,7 +180,7 @@ fn counters_of_a_redis_server_are_imported_through_kills() {
     // All users of a changed source are checked again, and no counter is lowered.
     redis.set([("seq:0", 1)]);
     let (code, done) = run(&resumable);
-    assert!(code == Some(0) && done.contains("every user is looked at again") && done.contains(" 0 raised"), "{done}");
+    assert!(code == Some(0) && done.contains("every user is checked again") && done.contains(" 0 raised"), "{done}");
     redis.set([("seq:x", 1)]);
     let (code, refused) = run(&[&import[..], &["--yes"]].concat());
     assert!(code == Some(2) && refused.contains("seq:x: uid \"x\" is not a number"), "{refused}");

@@ -58,10 +58,14 @@ fn an_advance_raises_a_user_and_never_lowers_one() {
     assert_eq!(advance(&["42", "1000", "--dry-run"]).1, "uid 42 would be raised from 0 to 1000\n");
     let (code, stdout, stderr) = advance(&["42", "1000"]);
     assert_eq!((code, stdout.as_str()), (Some(2), ""), "without a terminal it must be confirmed by a flag");
-    assert!(stderr.contains("raise uid 42 from 0 to 1000, for good") && stderr.contains("pass --yes"), "{stderr}");
+    assert!(stderr.contains("raise uid 42 from 0 to 1000, permanently") && stderr.contains("pass --yes"), "{stderr}");
     assert_eq!(run(&addr, &["current", "42"]).1, "0  exact\n", "nothing was changed");
     let (code, stdout, stderr) = advance(&["42", "1000", "--yes"]);
-    assert_eq!((code, stdout.as_str()), (Some(0), "uid 42 is at 1000, or above by other calls\n"), "{stderr}");
+    assert_eq!(
+        (code, stdout.as_str()),
+        (Some(0), "uid 42 is at 1000, or above it because of other calls\n"),
+        "{stderr}"
+    );
     assert_eq!(advance(&["42", "1000"]).1, "nothing to do: uid 42 is at 1000\n");
     assert_eq!(run(&addr, &["next", "42"]).1, "1001\n");
     for args in [&["42", "1000", "--yes"][..], &["42", "1000", "--dry-run"]] {

@@ -86,7 +86,7 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
     assert_eq!(cluster.members(&old)["members"].as_array().unwrap().len(), 3, "a dry run adds no member");
     let unconfirmed = seqsvr(&["store", "replace", "3", "4", "--set", &new]);
     assert_eq!(unconfirmed.status.code(), Some(2), "{}", stderr(&unconfirmed));
-    assert!(stderr(&unconfirmed).contains("take store 3 out of set"), "{}", stderr(&unconfirmed));
+    assert!(stderr(&unconfirmed).contains("remove store 3 from set"), "{}", stderr(&unconfirmed));
     let changed = seqsvr_json(&["store", "replace", "3", "4", "--set", &new, "--yes"]);
     assert_eq!((&changed["voters"], &changed["changed"]), (&serde_json::json!([1, 2, 4]), &Value::Bool(true)));
     let again = seqsvr_json(&["store", "replace", "3", "4", "--set", &new, "--yes"]);

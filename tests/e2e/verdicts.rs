@@ -128,7 +128,7 @@ fn two_sets_in_many_conditions() {
     let output = sets.place.seqsvr(&["status", "--addr", &sets.addr(7301), "--addr", &unknown]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(3));
-    assert!(text.contains("im-b: ok") && text.contains("\nunknown: no response of"), "no set is blamed: {text}");
+    assert!(text.contains("im-b: ok") && text.contains("\nunknown: no response from"), "no set is blamed: {text}");
 
     sections_that_do_not_arrive(&pair, &stores);
     allocators_that_are_dead(&pair, &mut allocs);

@@ -1,29 +1,29 @@
-//! The state of an AllocSvr, in one word for every command that lists them.
+//! The state of an AllocSvr, in one word for every command that lists AllocSvrs.
 
 use serde::Serialize;
 
-/// What an AllocSvr does.
+/// State of an AllocSvr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AllocState {
-    /// It may own sections.
+    /// The node may own sections.
     Serves,
-    /// An operator drains it, and it still owns sections.
+    /// An operator drains the node, which still owns sections.
     Draining,
-    /// An operator drained it; it owns nothing.
+    /// An operator drained the node, which owns no section.
     Drained,
-    /// Its process is about to exit.
+    /// The process of the node is about to exit.
     Leaving,
-    /// It ended in order, or while it was drained: it owns nothing.
+    /// The node ended in order, or while it was drained, and owns no section.
     Stopped,
-    /// It has no lease, and serves nothing.
+    /// The node has no lease, so it serves nothing.
     NoLease,
-    /// It has not renewed within the lease wait, or does not respond.
+    /// The node has not renewed within the lease wait, or does not respond.
     Silent,
 }
 
 impl AllocState {
-    /// The state of a live node, from its record in the store.
+    /// Returns the state of a live node, from its record in the store.
     pub(crate) fn of_live(drained: bool, leaving: bool, sections: u32) -> AllocState {
         match (leaving, drained, sections) {
             (true, ..) => AllocState::Leaving,
@@ -33,12 +33,12 @@ impl AllocState {
         }
     }
 
-    /// The state of a node that is not live, from its record in the store.
+    /// Returns the state of a node that is not live, from its record in the store.
     pub(crate) fn of_silent(drained: bool, leaving: bool, sections: u32) -> AllocState {
         if (drained || leaving) && sections == 0 { AllocState::Stopped } else { AllocState::Silent }
     }
 
-    /// The word in a column.
+    /// Returns the word for the state in a table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             AllocState::Serves => "serves",

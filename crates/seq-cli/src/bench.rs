@@ -1,9 +1,9 @@
 //! The command `bench`: runs a load of `seq-load` on one endpoint, with a progress bar, and reports latency, server CPU
 //! time, and whether the order held.
 //!
-//! In a closed loop a worker sends its next round after the replies of the last one, so the load adapts to the service.
-//! With `--rate` calls are scheduled at that rate, and latency counts from the scheduled time. All workers share one
-//! thread; the client costs about as much CPU as the server.
+//! In a closed loop, a worker sends its next round after all responses of the previous round, so the load adapts to the
+//! service. With `--rate`, calls are scheduled at that rate, and latency counts from the scheduled time. All workers
+//! share one thread; the client costs about as much CPU as the server.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ const MAX_WATCHED: u32 = 1 << 26;
 /// An endpoint of the service and its protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum EndpointArg {
-    /// The Rust SDK: routes, retries, pending calls share a message.
+    /// The Rust SDK, with routes and retries; pending calls share a message.
     #[default]
     Sdk,
     /// Unary gRPC calls, `Next`, directly to the address.
@@ -71,7 +71,7 @@ enum DistributionArg {
     Zipf,
     /// Always the first uid.
     Single,
-    /// One uid after the other; each worker starts at another place.
+    /// One uid after the other; each worker starts at a different uid.
     Sequential,
 }
 
@@ -81,9 +81,9 @@ enum DistributionArg {
     after_help = "Examples:\n  seqsvr bench\n  seqsvr bench --endpoint stream --pipeline 64 --batch 100 -o json\n  \
                         seqsvr bench --endpoint resp --concurrency 50 --pipeline 16\n  \
                         seqsvr bench --rate 20000 --expect 'p99_us<=5000' --expect 'failed<=0'\n  \
-                        seqsvr bench --seamless    (beside `seqsvr node drain`)\n\n\
-                        Exit codes: 0 numbers were allocated, no call failed, and everything checked held; 1 not so (with \
-                        --expect 'failed<=N' that bound decides on failed calls); 2 wrong flags or addresses; 4 no node \
+                        seqsvr bench --seamless    (during `seqsvr node drain`)\n\n\
+                        Exit codes: 0 numbers were allocated, no call failed, and every check held; 1 otherwise (with --expect \
+                        'failed<=N' that bound decides on failed calls); 2 wrong flags or addresses; 4 no node \
                         responded; 7 the deadline of connecting passed; 130 interrupted, and the order held."
 )]
 pub struct BenchArgs {
@@ -104,10 +104,11 @@ pub struct BenchArgs {
     /// Calls in a worker's round: sent together, completed before the next round.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4_096))]
     pipeline: u16,
-    /// Calls a second, scheduled whether or not earlier ones have completed; without it, as fast as replies come.
+    /// Calls per second, scheduled even if earlier calls have not completed; without the flag, each worker sends its next
+    /// round as soon as the previous round has completed.
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
-    /// Send each call of the SDK as a separate message, to measure the benefit of coalescing.
+    /// Sends each call of the SDK as a separate message, to measure the benefit of coalescing.
     #[arg(long)]
     no_coalescing: bool,
     /// Connections to each node, for the gRPC endpoints; the others have one for each worker [default: 4]
@@ -119,7 +120,7 @@ pub struct BenchArgs {
     /// Duration of the measured part.
     #[arg(long, value_name = "TIME", alias = "duration-s", default_value = "10s", value_parser = time, conflicts_with = "calls")]
     duration: Duration,
-    /// Measure this many calls instead of a duration.
+    /// Measures this many calls instead of a duration.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     calls: Option<u64>,
     /// Duration of the warm-up.
@@ -143,18 +144,18 @@ pub struct BenchArgs {
     /// Seed of the distribution: the same seed gives each worker the same uids.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write a CSV file with one line for each second of the measured part.
+    /// Writes a CSV file with one line for each second of the measured part.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// A threshold on a figure of `-o json`, as 'numbers_per_second>=50000' or 'p99_us<=3000'. Repeat it for more; a
-    /// missed threshold is exit 1.
+    /// A threshold on a figure of `-o json`, as 'numbers_per_second>=50000' or 'p99_us<=3000'. Repeat the flag for more
+    /// thresholds; a missed threshold is exit 1.
     #[arg(long, value_name = "BOUND", value_parser = clap::value_parser!(Threshold))]
     expect: Vec<Threshold>,
-    /// Check that every uid's numbers are unique and ordered; a violation is exit 1.
+    /// Checks that every uid's numbers are unique and ordered; a violation is exit 1.
     #[arg(long)]
     check: bool,
-    /// Check the order, and that no number is missing: requires that no other client uses these uids, no node crashes,
-    /// and sections change owner only by handover.
+    /// Checks the order, and that no number is missing. The check requires that no other client uses these uids, no node
+    /// crashes, and sections change owner only by handover.
     #[arg(long)]
     seamless: bool,
 }
@@ -167,7 +168,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 impl BenchArgs {
-    /// Validates the combination of flags: a flag without effect is an error.
+    /// Validates the combination of flags; a flag without effect is an error.
     fn check(&self) -> Result<(), Failure> {
         let is_resp = self.endpoint == EndpointArg::Resp;
         let shares_connections = !matches!(self.endpoint, EndpointArg::Resp | EndpointArg::Json);
@@ -237,7 +238,7 @@ pub async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(report.exit())
 }
 
-/// The file of the time series. It is opened before the run, so that a path that cannot be written fails first.
+/// The file of the time series. It is opened before the run, so that a path that cannot be written fails early.
 struct Csv<'a> {
     path: &'a Path,
     file: File,
@@ -296,13 +297,14 @@ impl From<DistributionArg> for Distribution {
     }
 }
 
-/// Runs the load with its progress bar; a signal ends it early, and a second one the process. Returns whether one did.
+/// Runs the load with its progress bar. A signal ends the load early, and a second signal ends the process. Returns
+/// whether a signal ended the load.
 async fn watch(load: &Load<AnyTransport>, plan: Plan, output: &Output, mut interrupts: Interrupts) -> bool {
     let mut interrupted = false;
     let mut ticks = tokio::time::interval(TICK);
     let running = load.run();
     tokio::pin!(running);
-    // The warm-up has no part in the rate.
+    // The bar of the measured part begins after the warm-up, so that its rate does not include the warm-up.
     let mut bar = output.progress_line();
     bar.set_message("warm-up");
     let mut has_begun = false;

@@ -1,8 +1,9 @@
-//! The command `cert`: makes the certificates of a cluster, shows, renews and revokes them.
+//! The command `cert`: makes, shows, renews and revokes the certificates of a cluster.
 //!
-//! The authority is a directory: `ca.crt` has the certificates to trust, `ca.key` those and the key that signs,
-//! `crl.pem` the revocations, and each other `.pem` a certificate behind its private key. One file has both, so a
-//! process never reads the certificate of one rotation with the key of another.
+//! The authority is a directory. `ca.crt` has the certificates to trust, `ca.key` has the same certificates and the
+//! signing key, `crl.pem` has the revocations, and every other `.pem` file has a private key followed by its
+//! certificate. Key and certificate share a file, so that a process never reads the certificate of one rotation with the
+//! key of another rotation.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use cert_dir::CertDir;
 use issue::IssueArgs;
 use show::ShowArgs;
 
-/// Seconds of a day.
+/// Number of seconds in a day.
 const DAY: u64 = 24 * 3600;
 
 /// The commands for certificates.
@@ -28,9 +29,9 @@ const DAY: u64 = 24 * 3600;
 pub enum CertCommand {
     /// Makes the certificate authority of a cluster.
     Ca(CaArgs),
-    /// Makes certificates: of all nodes of set files, or of the holders that are named.
+    /// Makes certificates for all nodes of set files, or for named holders.
     Issue(IssueArgs),
-    /// Shows certificates: holder, hosts, expiry, revocation.
+    /// Shows certificates with holder, hosts, expiry and revocation.
     Show(ShowArgs),
     /// Renews certificates with new keys, or the authority itself.
     Rotate(RotateArgs),
@@ -40,41 +41,41 @@ pub enum CertCommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr cert ca --cluster im\n\n\
-                        Keep ca.key off the machines of the cluster: they need only ca.crt and a certificate each.\n\n\
-                        Exit codes: 0 made, 1 the files cannot be written, 2 the directory has an authority already.")]
+                        Keep ca.key off the machines of the cluster; each machine needs only ca.crt and its certificates.\n\n\
+                        Exit codes: 0 made, 1 the files cannot be written, 2 the directory already has an authority.")]
 pub struct CaArgs {
-    /// The cluster: the key `cluster` of its set files, or the set's name where they have none.
+    /// Name of the cluster: the key `cluster` of its set files, or the name of the set if the files have no such key.
     #[arg(long, value_name = "NAME")]
     cluster: String,
-    /// How long the authority is valid.
+    /// Validity of the authority.
     #[arg(long, value_name = "DAYS", default_value_t = 3_650, value_parser = clap::value_parser!(u32).range(1..=18_250))]
     days: u32,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr cert rotate                 renew all\n  \
-                        seqsvr cert rotate --within 30     renew those that expire within 30 days\n  \
-                        seqsvr cert rotate --ca            put a new authority before the present one\n\n\
-                        Processes read their files again when these change: copy the new ones over the old ones.\n\
-                        After --ca copy ca.crt to every machine first, then rotate the certificates.\n\n\
+                        seqsvr cert rotate --within 30     renew certificates that expire within 30 days\n  \
+                        seqsvr cert rotate --ca            put a new authority before the present authority\n\n\
+                        Processes reload their files when the files change, so copy the new files over the old files.\n\
+                        After --ca, copy ca.crt to every machine first, then rotate the certificates.\n\n\
                         Exit codes: 0 renewed, or nothing was due, 1 a file cannot be written, 2 no authority, or a damaged \
                         file.")]
 pub struct RotateArgs {
-    /// Renew only certificates that expire within so many days.
+    /// Renews only certificates that expire within this number of days.
     #[arg(long, value_name = "DAYS", conflicts_with = "ca")]
     within: Option<u32>,
-    /// Make a new authority; certificates of the present one stay valid.
+    /// Makes a new authority; certificates of the present authority stay valid.
     #[arg(long)]
     ca: bool,
-    /// How long what is made is valid; 90 for certificates, 3,650 for an authority.
+    /// Validity of the new certificates or authority; by default 90 for certificates, 3,650 for an authority.
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=18_250))]
     days: Option<u32>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr cert revoke operator/alice\n\n\
-                        Adds to crl.pem, which processes read again when it changes: copy it to every machine. They end \
-                        connections of the holder that are open within 2 s.\n\n\
+                        The command adds to crl.pem; copy the file to every machine. Processes reload it when it changes, and end \
+                        open connections of the holder within 2 s.\n\n\
                         Exit codes: 0 revoked, 1 a file cannot be written, 2 no authority, or no such certificate.")]
 pub struct RevokeArgs {
     /// Holders as in `cert show`, such as operator/alice, or serials.
@@ -136,7 +137,10 @@ fn revoke(args: &RevokeArgs, output: &Output) -> anyhow::Result<Exit> {
             Some((_, certificate)) => certificate.serial.clone(),
             None if is_serial(wanted) => wanted.to_ascii_lowercase(),
             None => {
-                let what = format!("{wanted:?} is no certificate in {}, and no serial", security::dir().display());
+                let what = format!(
+                    "{wanted:?} is neither the holder nor the serial of a certificate in {}",
+                    security::dir().display()
+                );
                 return Err(Failure::new(Exit::Usage, what).hint("`seqsvr cert show` lists them").into());
             }
         });

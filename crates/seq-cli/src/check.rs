@@ -12,15 +12,15 @@ use seq_load::key_distribution::Distribution;
 use seq_load::load::{End, Plan};
 use seq_load::thresholds::Threshold;
 
-/// The checks.
+/// The commands that check a cluster.
 #[derive(Debug, clap::Subcommand)]
 pub enum CheckCommand {
     /// Sends a typical load for a while and reports whether the cluster sustains it.
     #[command(
         after_help = "Examples:\n  seqsvr check perf\n  seqsvr check perf --load large --duration 60s -o json\n\n\
-                      It passes when 99 % of the scheduled calls complete in time, none fails, p99 and the slowest call \
-                      stay below their bounds, and every number is above the last one of its user. It takes numbers of the uids \
-                      0 to 99,999, or those from --first-uid.\n\n\
+                      The check passes if 99 % of the scheduled calls complete in time, no call fails, p99 and the slowest call \
+                      stay below their bounds, and every number is above the previous number of its user. It allocates numbers of \
+                      the uids 0 to 99,999, or of as many uids from --first-uid.\n\n\
                       Exit codes: 0 PASS, 1 FAIL, 2 a wrong address, 4 no node responded, 7 the deadline of connecting \
                       passed, 130 interrupted, and the order held."
     )]
@@ -35,7 +35,7 @@ pub struct PerfArgs {
     /// The load profile.
     #[arg(long, value_enum, default_value_t = Load::Small)]
     load: Load,
-    /// How long to measure.
+    /// Duration of the measurement.
     #[arg(long, value_name = "TIME", alias = "duration-s", default_value = "10s", value_parser = time)]
     duration: Duration,
     /// The first uid.
@@ -64,16 +64,16 @@ impl Load {
     }
 }
 
-/// Number of uids.
+/// Number of uids of the load.
 const UIDS: u32 = 100_000;
 
-/// Bound on calls in flight: the largest load at 20 ms a call.
+/// Bound on calls in flight, enough for the largest load at 20 ms per call.
 const IN_FLIGHT: usize = 1_024;
 
-/// Bound on p99: half a display frame, not noticeable to the sender of a message.
+/// Bound on p99. It is about half a display frame, which the sender of a message does not notice.
 const P99_US: u32 = 10_000;
 
-/// Bound on the slowest call: a tenth of what a person perceives as an interruption.
+/// Bound on the slowest call, a tenth of the delay that a person perceives as an interruption.
 const SLOWEST_US: u32 = 500_000;
 
 /// Runs the check.

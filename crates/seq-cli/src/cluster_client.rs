@@ -1,8 +1,8 @@
 //! The sets of a cluster, reached from any node of any of them.
 //!
-//! A command names a set; the store that it connects to may be that of another one. Every store knows the sets of its
-//! cluster with the addresses of their stores, and these state their admin ports, so the command finds the right one
-//! from there.
+//! A command names a set, and may first connect to the store of another set. Every store knows the sets of its cluster
+//! with the addresses of their stores, and each of these stores states its admin port, so the command finds the right
+//! store from there.
 
 use std::time::Duration;
 
@@ -11,32 +11,32 @@ use seq_command::store_client::{SetAddress, StoreClient};
 use seq_proto::reason::Reason;
 use seq_proto::v1::{MigrationStatus, SetInfo, SetState};
 
-/// How long the store of a closed set may take to respond: its processes are likely gone.
+/// Timeout of requests to the store of a closed set, whose processes have probably ended.
 const CLOSED_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A cluster as one of its stores knows it.
 pub(crate) struct Cluster {
     /// Client of the store that the command line names.
     seed: StoreClient,
-    /// Its own set, then the others.
+    /// The set of `seed`, then the other sets.
     sets: Vec<SetInfo>,
     timeout: Duration,
 }
 
-/// A set, with a client of its store.
+/// A set, with a client of its own store.
 pub(crate) struct SetClient {
     pub(crate) store: StoreClient,
-    /// The set and the others, as its own store knows them.
+    /// The set, then the other sets, as its own store knows them.
     pub(crate) sets: Vec<SetInfo>,
 }
 
 impl SetClient {
-    /// The set.
+    /// Returns the record of the set itself.
     pub(crate) fn info(&self) -> &SetInfo {
         &self.sets[0]
     }
 
-    /// The set of a name or decimal id, as this set's store knows it.
+    /// Returns the set with a name or decimal id, as this set's store knows it.
     pub(crate) fn find(&self, name: &str) -> Result<&SetInfo, Failure> {
         find(&self.sets, name)
     }
@@ -50,17 +50,17 @@ impl Cluster {
         Ok(Cluster { seed, sets, timeout })
     }
 
-    /// The sets: that of the named store first.
+    /// Returns the sets, beginning with the set of the named store.
     pub(crate) fn sets(&self) -> &[SetInfo] {
         &self.sets
     }
 
-    /// The set of a name or decimal id, as the named store knows it.
+    /// Returns the set with a name or decimal id, as the named store knows it.
     pub(crate) fn find(&self, name: &str) -> Result<&SetInfo, Failure> {
         find(&self.sets, name)
     }
 
-    /// The named store and its set.
+    /// Returns the set of the named store.
     pub(crate) fn into_own(self) -> SetClient {
         SetClient { store: self.seed, sets: self.sets }
     }
@@ -82,18 +82,20 @@ impl Cluster {
         if sets[0].id != set.id {
             let found = &sets[0].name;
             let message = format!(
-                "the admin port that {} states is one of set {found}, not of {}",
+                "the admin port that {} states belongs to set {found}, not to set {}",
                 set.stores.join(", "),
                 set.name
             );
-            let hint =
-                format!("it is on loopback of another machine: run the command where a store of set {} runs", set.name);
+            let hint = format!(
+                "the port is on loopback of another machine: run the command where a store of set {} runs",
+                set.name
+            );
             return Err(Failure::new(Exit::Failed, message).hint(hint).into());
         }
         Ok(SetClient { store, sets })
     }
 
-    /// The migrations that began in each set. A set that does not respond is reported on stderr, and counted.
+    /// Returns the migrations that began in each set. Reports a set that does not respond on stderr, and counts it.
     pub(crate) async fn migrations(&mut self) -> anyhow::Result<Found> {
         let mut found = Found { migrations: self.seed.migrations(None).await?, silent: 0 };
         for set in &self.sets[1..] {
@@ -105,7 +107,7 @@ impl Cluster {
             };
             match listed {
                 Ok(more) => found.migrations.extend(more),
-                // Its processes need not run.
+                // The processes of a closed set need not run.
                 Err(_) if is_closed => {}
                 Err(error) => {
                     report_error(&format_args!("set {}: {error:#}", set.name));
@@ -116,7 +118,7 @@ impl Cluster {
         Ok(found)
     }
 
-    /// The migration whose id begins with these digits, and the set that it began in.
+    /// Returns the migration whose id begins with `digits`, and the set in which it began.
     pub(crate) async fn into_migration(mut self, digits: &str) -> anyhow::Result<(SetClient, MigrationStatus)> {
         let found = self.migrations().await?;
         let mut named: Vec<MigrationStatus> =
@@ -146,10 +148,10 @@ impl Cluster {
     }
 }
 
-/// What [`Cluster::migrations`] found.
+/// The migrations of a cluster; see [`Cluster::migrations`].
 pub(crate) struct Found {
     pub(crate) migrations: Vec<MigrationStatus>,
-    /// Sets that did not respond.
+    /// Number of sets that did not respond.
     pub(crate) silent: usize,
 }
 
@@ -162,7 +164,7 @@ fn find<'a>(sets: &'a [SetInfo], name: &str) -> Result<&'a SetInfo, Failure> {
     })
 }
 
-/// The failure for a store that has no set yet.
+/// Returns the failure for a store that has no set yet.
 pub(crate) fn undefined() -> Failure {
     Failure::new(Exit::Unhealthy, format!("the store has no set yet ({})", Reason::NoSet))
         .reason(Reason::NoSet.name())

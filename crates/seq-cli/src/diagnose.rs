@@ -1,7 +1,7 @@
-//! The command `diagnose`: what is known of a set, its nodes and this host, in one archive to look at elsewhere.
+//! The command `diagnose`: collects the state of a set, its nodes and this host in an archive for analysis elsewhere.
 //!
-//! It changes nothing, and goes on where a node does not respond: what is missing is a line of the summary. Secrets
-//! stay where they are: set files have none, and settings are shown with theirs left out.
+//! The command changes nothing. If a node does not respond, the command continues, and lists the missing files in the
+//! summary. The archive has no secrets, because set files have none, and settings are shown without theirs.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -26,13 +26,13 @@ use seq_command::{security, utc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-/// Bytes that are kept of one file: the metrics of a node have a tenth of it.
+/// Maximum size of a file in the archive. The metrics of a node take a tenth of it.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Lines of logs that are read: an hour of a busy host.
+/// Maximum number of log lines, enough for an hour of a busy host.
 const LOG_LINES: &str = "50000";
 
-/// Commands whose output shows a set, with the name of their file.
+/// Commands whose output shows a set, each with the name of its file in the archive.
 const OF_SETS: [(&str, &[&str]); 7] = [
     ("status.json", &["status", "-o", "json"]),
     ("status.txt", &["status", "-o", "wide"]),
@@ -43,11 +43,11 @@ const OF_SETS: [(&str, &[&str]); 7] = [
     ("audit.json", &["audit", "list", "-o", "json"]),
 ];
 
-/// Commands that show this host.
+/// Commands whose output shows this host, each with the name of its file in the archive.
 const OF_HOST: [(&str, &[&str]); 2] =
     [("version.json", &["version", "-o", "json"]), ("settings.json", &["config", "show", "-o", "json"])];
 
-/// What a node serves on its port for metrics.
+/// Paths on a node's port for metrics, each with the name of its file in the archive.
 const OF_NODES: [(&str, &str); 3] = [("metrics.txt", "/metrics"), ("readyz.txt", "/readyz"), ("livez.txt", "/livez")];
 
 #[derive(Debug, Args)]
@@ -55,24 +55,24 @@ const OF_NODES: [(&str, &str); 3] = [("metrics.txt", "/metrics"), ("readyz.txt",
                         seqsvr diagnose --set im-a.toml --set im-b.toml --out diagnose.tar.gz\n\n\
                         The archive has the set files, the status, members, allocators, sections, migrations and audit log of each set, metrics and \
                         checks of each node, settings of this host without their secrets, and the log of its units of the last hour. \
-                        summary.txt lists what could not be read; run it on a host of each node for the logs of all.\n\n\
-                        Exit codes: 0 written, also where nodes do not respond, 2 a wrong set file, or one that exists in its place.")]
+                        summary.txt lists the files that could not be read. For the logs of all nodes, run the command on each host.\n\n\
+                        Exit codes: 0 written, even if nodes do not respond, 2 a wrong set file, or the archive exists already.")]
 pub struct DiagnoseArgs {
-    /// A set file; repeat it for each set.
+    /// A set file; repeat the flag for each set.
     #[arg(long = "set", value_name = "FILE", required = true)]
     sets: Vec<PathBuf>,
-    /// The archive, a new file.
+    /// The archive to write, which must not exist.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Time limit of each command and of each response of a node; they run at the same time.
+    /// Time limit of each command and of each request to a node; all of them run at the same time.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     timeout: Duration,
 }
 
-/// A file of the archive: its name, and its content or why it was not read.
+/// A file of the archive: its name, and its content or the reason why it was not read.
 type Named = (String, Result<Vec<u8>, String>);
 
-/// An archive that is being written; a file that could not be read is a line of its summary.
+/// An archive that is being written. Its summary has a line for each file that could not be read.
 struct Archive {
     tar: tar::Builder<GzEncoder<File>>,
     /// The directory in the archive.
@@ -93,7 +93,7 @@ impl Archive {
         self.tar.append_data(&mut header, format!("{}/{name}", self.dir), content)
     }
 
-    /// Adds what was read, or why it was not.
+    /// Adds a file to the archive, or the reason why it was not read to the summary.
     fn add_read(&mut self, name: &str, read: Result<Vec<u8>, String>) -> io::Result<()> {
         match read {
             Ok(content) => self.add(name, &content),
@@ -117,7 +117,7 @@ pub async fn run(args: DiagnoseArgs, output: &Output) -> anyhow::Result<Exit> {
         |error: io::Error| Failure::new(Exit::Usage, format!("{}: cannot be written: {error}", args.out.display()));
     let sets: Vec<_> = args.sets.iter().map(|path| Ok((path, load_set(path)?))).collect::<anyhow::Result<_>>()?;
     let made = utc::now();
-    // It names the machines of the sets and what happens on them.
+    // Private, because the archive names the machines of the sets and shows their activity.
     let file = File::options().write(true).create_new(true).mode(0o600).open(&args.out).map_err(cannot)?;
     let time = utc::text(made);
     let mut archive = Archive {
@@ -129,7 +129,7 @@ pub async fn run(args: DiagnoseArgs, output: &Output) -> anyhow::Result<Exit> {
         missing: 0,
     };
     let line = output.progress_line();
-    line.set_message("reading what nodes and this host have");
+    line.set_message("reading from the nodes and this host");
     line.enable_steady_tick(Duration::from_millis(250));
     for (name, read) in join_all(reads(&sets, args.timeout)).await {
         archive.add_read(&name, read).map_err(cannot)?;
@@ -141,14 +141,18 @@ pub async fn run(args: DiagnoseArgs, output: &Output) -> anyhow::Result<Exit> {
         output.json(&serde_json::json!({ "file": args.out, "files": files, "missing": missing }))?;
     } else {
         let out = args.out.display();
-        let missing =
-            if missing > 0 { format!(", {missing} could not be read: see summary.txt in it") } else { String::new() };
+        let missing = if missing > 0 {
+            format!(", {missing} could not be read: see summary.txt in the archive")
+        } else {
+            String::new()
+        };
         output.line(format_args!("{out}: {} files{missing}", grouped(files)))?;
     }
     Ok(Exit::Ok)
 }
 
-/// What the archive has, by name, in its order: all is read at a time, so that nodes that are down cost one timeout.
+/// Returns the reads of all files of the archive, in its order. They run at the same time, so that all nodes that are
+/// down together cost one timeout.
 fn reads<'a>(sets: &'a [(&'a PathBuf, SetFile)], timeout: Duration) -> Vec<BoxFuture<'a, Named>> {
     let mut reads: Vec<BoxFuture<'a, Named>> = Vec::new();
     for (name, command) in OF_HOST {
@@ -178,7 +182,11 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| error.to_string())
 }
 
-/// What a command of this program prints; a failed one has its error, which shows the set as well.
+/// Runs a command of this program and returns its output, also from a command that fails, because its page shows the
+/// set too.
+///
+/// # Errors
+/// The command printed nothing or only an error, or it did not end within the timeout.
 async fn command_output(args: &[&str], set: Option<&Path>, timeout: Duration) -> Result<Vec<u8>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
@@ -198,13 +206,13 @@ async fn command_output(args: &[&str], set: Option<&Path>, timeout: Duration) ->
     }
 }
 
-/// Whether a command with `-o json` printed an error, and nothing else.
+/// Returns whether a command with `-o json` printed only an error.
 fn is_error(printed: &[u8]) -> bool {
     let page = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(printed);
     page.is_ok_and(|page| page.len() == 1 && page.contains_key("error"))
 }
 
-/// The body of a response on a node's port for metrics, whatever its status.
+/// Returns the body of a response on a node's port for metrics, with any status.
 async fn get(addr: &str, path: &str, timeout: Duration) -> Result<Vec<u8>, String> {
     let exchange = async {
         let mut stream = security::access()
@@ -212,20 +220,20 @@ async fn get(addr: &str, path: &str, timeout: Duration) -> Result<Vec<u8>, Strin
             .connect(addr, None)
             .await
             .map_err(|error| error.to_string())?;
-        // With HTTP/1.0 the body ends with the connection.
+        // In HTTP/1.0 the body ends where the connection ends.
         let request = format!("GET {path} HTTP/1.0\r\nhost: {addr}\r\n\r\n");
         let io = |error: io::Error| error.to_string();
         stream.write_all(request.as_bytes()).await.map_err(io)?;
         stream.flush().await.map_err(io)?;
         let mut response = Vec::new();
         stream.take(MAX_BYTES as u64).read_to_end(&mut response).await.map_err(io)?;
-        let body = response.windows(4).position(|end| end == b"\r\n\r\n").ok_or("it is no response of HTTP")?;
+        let body = response.windows(4).position(|end| end == b"\r\n\r\n").ok_or("the response is not HTTP")?;
         Ok(response.split_off(body + 4))
     };
     tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| Err(format!("no response within {timeout:?}")))
 }
 
-/// The log of this host's units.
+/// Returns the last hour of the log of this host's units.
 async fn logs(timeout: Duration) -> Result<Vec<u8>, String> {
     let mut command = Command::new("journalctl");
     command.args(["--no-pager", "--output=short-iso-precise", "--since=-1h", "--lines", LOG_LINES, "--unit=seqsvr-*"]);
@@ -233,7 +241,7 @@ async fn logs(timeout: Duration) -> Result<Vec<u8>, String> {
     let output = tokio::time::timeout(timeout, command.output()).await;
     let output = output.map_err(|_| format!("no output within {timeout:?}"))?;
     let mut log = output.map_err(|error| format!("journalctl: {error}"))?.stdout;
-    // The end is newer.
+    // The newest lines are at the end.
     log.drain(..log.len().saturating_sub(MAX_BYTES));
     if log.is_empty() { Err("no unit of seqsvr has logged on this host".to_owned()) } else { Ok(log) }
 }

@@ -1,6 +1,6 @@
-//! The command `doctor`: checks of this machine for a set, before its first start and at any time after it.
+//! The command `doctor`: checks this machine for the nodes of a set, before their first start and at any later time.
 //!
-//! **Invariant:** it changes nothing: ports are opened and closed at once, and no data directory is written.
+//! **Invariant:** the command changes nothing. It opens ports and closes them at once, and writes no data directory.
 
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -30,15 +30,15 @@ use verdict::{Finding, Level, certificate, disk, files, verdict};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr doctor --set /etc/seqsvr/set.toml --data /var/lib/seqsvr/store-1\n  \
                         seqsvr doctor --set sets/three-node.toml -o json | jq -r '.items[] | select(.level != \"ok\")'\n\n\
-                        It checks the nodes of the set file whose addresses are of this machine (their ports, certificates and data \
-                        directories), and whether the others resolve and can be reached. Nodes may run: their ports are theirs then, and \
-                        their versions are compared. The time is shown for a comparison by eye; certificates must be valid at it.\n\n\
+                        The command checks the ports, certificates and data directories of the nodes whose addresses belong to this machine, \
+                        and whether all other nodes resolve and can be reached. Nodes may run; their versions are compared. The time is \
+                        shown for a comparison by eye; certificates must be valid at that time.\n\n\
                         Exit codes: 0 no problem, 1 a problem, 2 a wrong set file.")]
 pub struct DoctorArgs {
     /// The set file.
     #[arg(long, value_name = "FILE", env = "SEQSVR_SET")]
     set: PathBuf,
-    /// A data directory of a store on this machine, existing or not; repeat it for more.
+    /// A data directory of a store on this machine, which need not exist; repeat the flag for more.
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
     /// Time limit of each address.
@@ -48,16 +48,17 @@ pub struct DoctorArgs {
 
 const DAY_SECONDS: u64 = 24 * 3600;
 
-/// The ports by which a node is known to others. An admin port may be on loopback of every machine.
+/// The ports at which other nodes dial a node. An admin port is not among them, because it may be on loopback of every
+/// machine.
 const MAIN: [&str; 2] = ["peers", "callers"];
 
-/// A port of a node.
+/// A port of a node in the set file.
 struct Port<'a> {
     node: &'a str,
-    /// What listens there.
+    /// Kind of the port, such as `callers`.
     what: &'static str,
     addr: &'a str,
-    /// Where it listens, where others dial another address.
+    /// Listen address of the node, if it differs from the address that other nodes dial.
     listen: Option<&'a str>,
 }
 
@@ -87,13 +88,17 @@ pub async fn run(args: DoctorArgs, output: &Output) -> anyhow::Result<Exit> {
             findings.push(certificate(&format!("{role}/{node}"), left.map_err(|failure| format!("{failure}"))));
         }
     } else {
-        findings.push(Finding::ok("certificates", "the set", "none are needed: the set file has plaintext = true"));
+        findings.push(Finding::ok(
+            "certificates",
+            "the set",
+            "no certificates are needed: the set file has plaintext = true",
+        ));
     }
     for dir in &args.data {
         findings.push(data(dir));
     }
     if args.data.is_empty() && set.spec.stores.iter().any(|store| is_here(&store.name)) {
-        findings.push(Finding::warning("disk", "stores here", "not looked at", "name their directories with --data"));
+        findings.push(Finding::warning("disk", "stores here", "not checked", "name their directories with --data"));
     }
     findings.extend(versions(&set, &ports, &looked, args.timeout).await);
     findings.extend(looked.into_iter().map(|looked| looked.finding));
@@ -118,7 +123,7 @@ fn ports(set: &SetFile) -> Vec<Port<'_>> {
     stores.chain(allocs).flatten().collect()
 }
 
-/// Looks whether an address resolves, is of this machine and free, or can be reached.
+/// Checks whether an address resolves, and whether it is a free address of this machine or can be reached.
 async fn look(port: &Port<'_>, timeout: Duration) -> Looked {
     let of = format!("{} {} {}", port.node, port.what, port.addr);
     let problem =
@@ -134,7 +139,7 @@ async fn look(port: &Port<'_>, timeout: Duration) -> Looked {
         Some(listen) => lookup_host(listen).await.ok().and_then(|mut addrs| addrs.next()),
         None => None,
     };
-    // Every machine could listen at all of its addresses: that does not make the node one of this machine.
+    // An unspecified or loopback address exists on every machine, so it does not show that the node is on this machine.
     let own = match listen.filter(|addr| !addr.ip().is_unspecified() && !addr.ip().is_loopback()) {
         Some(addr) if is_own(addr.ip()).await => Some(addr),
         _ => None,
@@ -146,7 +151,7 @@ async fn look(port: &Port<'_>, timeout: Duration) -> Looked {
         let finding = match TcpListener::bind(addr).await {
             Ok(_) => Finding::ok("port", &of, "free"),
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                let next = "fine if it is the node itself; else `ss -ltnp` names the process";
+                let next = "fine if it is the node itself; otherwise `ss -ltnp` names the process";
                 Finding::warning("port", &of, "in use", next)
             }
             Err(error) => Finding::problem(
@@ -174,12 +179,12 @@ async fn look(port: &Port<'_>, timeout: Duration) -> Looked {
     Looked { finding, is_here: false }
 }
 
-/// Whether an address is one of this machine: any port of it can be opened.
+/// Returns whether an address belongs to this machine, because a port of the address can be opened.
 async fn is_own(addr: IpAddr) -> bool {
     TcpListener::bind((addr, 0)).await.is_ok()
 }
 
-/// The finding about a data directory, or about the directory in which it will be made.
+/// Returns the finding about a data directory, or about the directory in which it will be created.
 fn data(dir: &Path) -> Finding {
     let Some(there) =
         std::path::absolute(dir).unwrap_or_default().ancestors().find(|path| path.exists()).map(Path::to_owned)
@@ -201,7 +206,7 @@ fn data(dir: &Path) -> Finding {
     }
 }
 
-/// The versions of the nodes that run, compared with this binary.
+/// Compares the versions of the nodes that run with the version of this binary.
 async fn versions(set: &SetFile, ports: &[Port<'_>], looked: &[Looked], timeout: Duration) -> Vec<Finding> {
     let is_up = |port: &Port<'_>, looked: &Looked| {
         MAIN.contains(&port.what) && ["in use", "responds"].contains(&&*looked.finding.text)

@@ -1,4 +1,4 @@
-//! The command `explain`: prints what a reason means, from the table that servers, clients and
+//! The command `explain`: prints the meaning of a reason, from the table that servers, clients and
 //! `docs/reference/reasons.md` share.
 
 use clap::Args;
@@ -10,9 +10,9 @@ use serde::Serialize;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr explain UNSERVED\n  seqsvr explain already-past no_majority\n  \
                         seqsvr explain -o json | jq -r '.items[] | select(.retry_after_ms) | .reason'\n\n\
-                        Exit codes: 0 explained, 2 there is no such reason; the error names the nearest.")]
+                        Exit codes: 0 explained, 2 there is no such reason; the error names the nearest reason.")]
 pub struct ExplainArgs {
-    /// A reason in an error or a report; case does not matter. Without one, all of them.
+    /// A reason in an error or a report; case does not matter. Without any, all reasons are explained.
     #[arg(value_name = "REASON")]
     reasons: Vec<String>,
 }
@@ -21,15 +21,15 @@ pub struct ExplainArgs {
 #[derive(Debug, Serialize)]
 struct Entry {
     reason: &'static str,
-    /// The requests that it refuses, or `Clients` for one that no server sends.
+    /// The requests that are refused with the reason, or `Clients` if no server sends it.
     subject: &'static str,
-    /// gRPC codes; empty for a reason that no server sends.
+    /// The gRPC codes of the reason; empty if no server sends it.
     codes: Vec<String>,
     retryable: bool,
-    /// Milliseconds until a repeated request can succeed; absent where the server gives no hint.
+    /// Milliseconds until a repeated request can succeed; absent if the server gives no hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
-    /// `unchanged`, or `unknown`: the request may have taken effect.
+    /// `unchanged`, or `unknown` if the request may have taken effect.
     outcome: &'static str,
     /// Keys of the metadata in the error.
     metadata: &'static [&'static str],
@@ -60,7 +60,7 @@ fn all() -> impl Iterator<Item = Entry> {
     Reason::ALL.iter().map(|reason| Entry::of_server(*reason)).chain(ClientReason::ALL.map(Entry::of_client))
 }
 
-/// The reason of this name, written in any case, with `-` or `_`.
+/// Returns the reason with a name in upper or lower case, with `-` or `_`.
 fn find(given: &str) -> Result<Entry, Failure> {
     let name = given.to_ascii_uppercase().replace('-', "_");
     if let Some(reason) = Reason::parse(&name) {
@@ -72,7 +72,7 @@ fn find(given: &str) -> Result<Entry, Failure> {
     let near = |entry: &Entry| strsim::normalized_levenshtein(entry.reason, &name);
     let nearest = all().max_by(|one, other| near(one).total_cmp(&near(other))).expect("there are reasons");
     let message = format!("{given} is no reason; the nearest is {}", nearest.reason);
-    Err(Failure::new(Exit::Usage, message).hint("`seqsvr explain` lists all"))
+    Err(Failure::new(Exit::Usage, message).hint("`seqsvr explain` lists all reasons"))
 }
 
 impl Entry {
@@ -151,7 +151,7 @@ fn outcome(outcome: Outcome) -> &'static str {
 
 const NEVER: &str = "no: the request, or the state that refuses it, must change first";
 
-/// What a retry waits for.
+/// Returns the event for which a retry waits.
 fn advice(retry: Retry) -> &'static str {
     match retry {
         Retry::Never => NEVER,

@@ -18,25 +18,25 @@ use tempfile::NamedTempFile;
 use crate::import::{Format, HEADER};
 use crate::item_report::call_failure;
 
-/// Bytes that are written at a time.
+/// Size of the write buffer in bytes.
 const BUFFER: usize = 1 << 16;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr export --uids 0..1_000_000 --out counters.csv\n  \
                         seqsvr export --uids 0..1000 --format jsonl | jq -r .value\n\n\
-                        Users without a number are left out. Numbers of a user whose section was taken over after a crash are its upper \
-                        bound until its next number. Users that get numbers meanwhile are read at some moment: stop the callers for an \
-                        export of one moment.\n\n\
-                        Exit codes: 0 written, 2 users outside of the sets, or a file that cannot be written, 3 refused for now, 4 no node \
+                        Users without a number are left out. After a crash of the owner, the number of a user is an upper bound until its \
+                        next allocation. Users that get numbers during the export are read at different moments; stop the callers for an \
+                        export of a single moment.\n\n\
+                        Exit codes: 0 written, 2 users outside the sets, or a file that cannot be written, 3 refused for now, 4 no node \
                         responded, 7 the deadline of a call passed. Without 0 there is no file.")]
 pub struct ExportArgs {
-    /// The users, the end is not one of them.
+    /// Range of the users, without its end.
     #[arg(long, value_name = "A..B", value_parser = uids)]
     uids: Range<u64>,
-    /// The file, in the place of another where there is one; standard output without it.
+    /// The file to write, which replaces an existing file; without the flag, standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The format.
+    /// Format of the output.
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
     #[command(flatten)]
@@ -49,20 +49,20 @@ pub struct ExportArgs {
 /// The outcome of an export to a file.
 #[derive(Serialize)]
 struct Written {
-    /// Users of the range.
+    /// Number of users in the range.
     users: u64,
-    /// Users that have a number.
+    /// Number of users that have a number.
     written: u64,
 }
 
 impl ExportArgs {
-    /// Whether the numbers go to stdout.
+    /// Returns whether the numbers are written to stdout.
     pub fn prints_numbers(&self) -> bool {
         self.out.is_none()
     }
 }
 
-/// A range of uids, with `_` between digits as in set files.
+/// Parses a range of uids, with `_` between digits as in set files.
 fn uids(text: &str) -> Result<Range<u64>, String> {
     let number = |text: &str| text.replace('_', "").parse::<u64>().ok();
     let range = text.split_once("..").and_then(|(start, end)| Some(number(start)?..number(end)?));
@@ -71,7 +71,7 @@ fn uids(text: &str) -> Result<Range<u64>, String> {
 
 pub async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exit> {
     let cannot = |error: io::Error| Failure::new(Exit::Usage, format!("cannot write the export: {error}"));
-    // Under another name until it is complete.
+    // The file has another name until it is complete.
     let file = args.out.as_deref().map(|path| {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
         NamedTempFile::new_in(dir).map_err(cannot)
@@ -101,7 +101,7 @@ pub async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exit> {
 
 /// Checks, before anything is written, that the cluster has all users of a range.
 fn check_range(uids: &Range<u64>, known: &[Range<u64>]) -> Result<(), Failure> {
-    // In order of uid: each known range may lead further.
+    // The known ranges are in order of uid, so each of them may extend the covered part.
     let mut reached = uids.start;
     for range in known.iter().filter(|range| !range.is_empty()) {
         if range.contains(&reached) {
@@ -113,11 +113,11 @@ fn check_range(uids: &Range<u64>, known: &[Range<u64>]) -> Result<(), Failure> {
     }
     let shown = |range: &Range<u64>| format!("{}..{}", grouped(range.start), grouped(range.end));
     let known = known.iter().map(shown).collect::<Vec<_>>().join(" and ");
-    let message = format!("uid {reached} of --uids {} is outside of the sets", shown(uids));
+    let message = format!("uid {reached} of --uids {} is outside the sets", shown(uids));
     Err(Failure::new(Exit::Usage, message).hint(format!("the cluster has uids {known}; nothing was written")))
 }
 
-/// Writes the users in their order; returns how many have a number.
+/// Writes the users in order of uid; returns the number of users that have a number.
 async fn write(args: &ExportArgs, client: &Client, to: &mut dyn Write, output: &Output) -> anyhow::Result<u64> {
     let Range { start, end } = args.uids;
     let bar = output.progress_bar(end - start, "{pos}/{len} users  {per_sec:0}  ETA {eta}");

@@ -1,6 +1,6 @@
-//! The command `health`: whether nodes serve, by the gRPC health protocol, for scripts and container probes.
+//! The command `health`: reports whether nodes serve, by the gRPC health protocol, for scripts and container probes.
 //!
-//! Unlike `status` it requests nothing but the named nodes, and its exit code is about them alone.
+//! Unlike `status`, the command queries only the named nodes, and its exit code concerns only these nodes.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr health\n  seqsvr health --set sets/three-node.toml\n  \
                         seqsvr health --addr http://127.0.0.1:7400 --wait 30s && ./start-backend\n\n\
-                        Exit codes: 0 all nodes serve, 2 an address is no gRPC port of a node, 3 a node does not serve or \
+                        Exit codes: 0 all nodes serve, 2 an address is not a gRPC port of a node, 3 a node does not serve or \
                         does not respond, 4 no node responds, 7 still so when --wait is over.")]
 pub struct HealthArgs {
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub struct HealthArgs {
     /// Time limit of each node.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
     timeout: Duration,
-    /// Repeats the requests until all nodes serve, for up to this long.
+    /// Repeats the requests until all nodes serve, at most for this time.
     #[arg(long, value_name = "TIME", alias = "wait-s", value_parser = time)]
     wait: Option<Duration>,
 }
@@ -43,14 +43,14 @@ pub struct HealthArgs {
 #[serde(rename_all = "snake_case")]
 enum Health {
     Serving,
-    /// It responds, and does not serve: it starts, stops, or lost its lease or its leader.
+    /// The node responds, but does not serve, because it starts, stops, or lost its lease or its leader.
     NotServing,
     Unreachable,
 }
 
 #[derive(Debug, Serialize)]
 struct Item {
-    /// Name of the node, where a set file has it.
+    /// Name of the node, if a set file lists it.
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<String>,
     addr: String,
@@ -106,7 +106,7 @@ async fn check(pool: &Pool, node: &Node, timeout: Duration) -> Item {
 async fn request(pool: &Pool, addr: &str, timeout: Duration) -> Result<bool, String> {
     let channel = pool.get(addr).map_err(|error| error.to_string())?;
     let mut client = HealthClient::new(channel);
-    // The empty name is the node as a whole.
+    // The empty name stands for the node as a whole.
     match tokio::time::timeout(timeout, client.check(HealthCheckRequest { service: String::new() })).await {
         Ok(Ok(response)) => Ok(response.into_inner().status() == ServingStatus::Serving),
         Ok(Err(status)) => Err(Chain(&status).to_string()),

@@ -1,6 +1,6 @@
-//! The command `host`: prepares all processes of one machine for a stop, in all sets that it has nodes of.
+//! The command `host`: prepares all processes of one machine for a stop, in all sets that have nodes on it.
 //!
-//! It carries out what `node drain` and `store lead` do, so interrupted it is completed by repeating it.
+//! The command makes the changes of `node drain` and `store lead`, so repeating it completes an interrupted drain.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,16 +25,16 @@ use steps::{AllocPlan, SetPlan, host_of, hosts};
 /// The commands for the nodes of one host.
 #[derive(Debug, Subcommand)]
 pub enum HostCommand {
-    /// Hands over all sections of a host's allocators, and the leadership of its stores: then its processes can stop.
+    /// Hands over all sections of a host's allocators, and the leadership of its stores, so that its processes can stop.
     Drain(DrainArgs),
-    /// Lets the host's allocators own sections again, after the work.
+    /// Lets the host's allocators own sections again.
     Undrain(UndrainArgs),
 }
 
 /// The sets that may have nodes on the host.
 #[derive(Debug, Args)]
 struct Sets {
-    /// A set file; repeat it for each set that has nodes on the host.
+    /// A set file; repeat the flag for each set that has nodes on the host.
     #[arg(long = "set", value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -44,32 +44,32 @@ struct Sets {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr host drain 10.0.0.3 --set im-a.toml --set im-b.toml\n  \
                         seqsvr host drain 10.0.0.3 --set im-a.toml --dry-run\n\n\
-                        It does what `node drain` and `store lead` do, so repeating it completes an interrupted one. Refused before \
-                        anything is changed: a host without which a store has no majority (NO_MAJORITY), or without which no \
-                        allocator could own sections (LAST_NODE).\n\n\
+                        The command makes the changes of `node drain` and `store lead`, so repeating it completes an interrupted drain. \
+                        It is refused before any change if a store would have no majority without the host (NO_MAJORITY), or if no \
+                        other allocator could own the sections (LAST_NODE).\n\n\
                         Exit codes: 0 drained, 1 refused (LAST_NODE), 2 no node is on the host, a wrong file, or no terminal to \
-                        confirm on, 3 a store has no majority, or would have none, 4 no node responded, 5 the plan is stale, 6 declined, 7 still under \
-                        way after --timeout, 130 interrupted.")]
+                        confirm on, 3 a store has no majority, or would have none, 4 no node responded, 5 the plan is stale, 6 declined, 7 still in \
+                        progress after --timeout, 130 interrupted.")]
 pub struct DrainArgs {
-    /// The host, as the addresses of its nodes have it.
+    /// The host, as in the addresses of its nodes.
     #[arg(value_name = "HOST")]
     host: String,
     #[command(flatten)]
     sets: Sets,
     #[command(flatten)]
     confirm: ConfirmedPlanArgs,
-    /// Time limit until an allocator owns nothing.
+    /// Time limit until an allocator owns no section.
     #[arg(long, value_name = "TIME", alias = "timeout-s", default_value = "10m", value_parser = time)]
     timeout: Duration,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr host undrain 10.0.0.3 --set im-a.toml --set im-b.toml\n\n\
-                        Exit codes: 0 they may own sections, 1 refused, 2 no node is on the host, or a wrong file, 3 a store has no \
+                        Exit codes: 0 the allocators may own sections, 1 refused, 2 no node is on the host, or a wrong file, 3 a store has no \
                         majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 not done within \
                         --timeout.")]
 pub struct UndrainArgs {
-    /// The host, as the addresses of its nodes have it.
+    /// The host, as in the addresses of its nodes.
     #[arg(value_name = "HOST")]
     host: String,
     #[command(flatten)]
@@ -86,15 +86,15 @@ struct Outcome<'a> {
     host: &'a str,
     dry_run: bool,
     changed: bool,
-    /// What was, or would be, done in each set.
+    /// The part of each set in the drain.
     sets: &'a [SetPlan],
     seconds: f64,
-    /// The fingerprint of the plan; none where there was nothing to do.
+    /// The fingerprint of the plan; absent if there was nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }
 
-/// An allocator that was drained, and may own sections again.
+/// An allocator that was drained and may own sections again.
 #[derive(Serialize)]
 struct Undrained {
     set: String,
@@ -111,7 +111,7 @@ pub fn run(command: HostCommand, output: &Output) -> anyhow::Result<Exit> {
 }
 
 impl Sets {
-    /// A client of each set.
+    /// Returns a client of each set's store.
     fn clients(&self, timeout: Duration) -> anyhow::Result<Vec<StoreClient>> {
         if self.files.is_empty() {
             seq_command::target::use_scheme_of(&self.addrs.addrs)?;
@@ -177,8 +177,8 @@ async fn plans(host: &str, clients: &mut [StoreClient]) -> anyhow::Result<Vec<Se
     Ok(plans)
 }
 
-/// Requests dry runs of all steps in one set; returns their fingerprints. A drain that is under way is no step: it is
-/// watched.
+/// Requests dry runs of all steps in one set; returns their fingerprints. A drain that is already in progress is only
+/// watched, so it is not a step.
 async fn foresee(client: &mut StoreClient, plan: &mut SetPlan, args: PlanArgs) -> anyhow::Result<Vec<Fingerprint>> {
     let mut fingerprints = Vec::new();
     let names = plan.names();
@@ -195,7 +195,8 @@ async fn foresee(client: &mut StoreClient, plan: &mut SetPlan, args: PlanArgs) -
     Ok(fingerprints)
 }
 
-/// The plan of a change of several steps; none where there is no step, or a store compares no plans.
+/// Returns the fingerprint of a change of several steps. It is empty if there is no step, or if a store compares no
+/// plans.
 fn of_all(change: &str, steps: &[Fingerprint]) -> Fingerprint {
     if steps.is_empty() || steps.contains(&Fingerprint::NONE) {
         return Fingerprint::NONE;
@@ -206,7 +207,7 @@ fn of_all(change: &str, steps: &[Fingerprint]) -> Fingerprint {
 async fn carry_out(client: &mut StoreClient, plan: &SetPlan, timeout: Duration, output: &Output) -> anyhow::Result<()> {
     client.restart_time();
     let names = plan.names();
-    // All at once: sections of one would move to another of the host otherwise.
+    // All drains begin before any of them is awaited. Otherwise sections would move between allocators of the host.
     for AllocPlan { name, plan, .. } in &plan.allocs {
         client.drain(name, true, &names, Mode::Make(*plan)).await?;
     }
@@ -268,11 +269,11 @@ async fn undrain(args: &UndrainArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Refuses a host that is none of those that the sets have nodes on.
+/// Refuses a host on which no set has a node.
 fn check_host(host: &str, known: &BTreeSet<String>) -> anyhow::Result<()> {
     if known.contains(host) {
         return Ok(());
     }
     let known = known.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-    Err(Failure::new(Exit::Usage, format!("no node is on host {host:?}; they are on {known}")).into())
+    Err(Failure::new(Exit::Usage, format!("no node is on host {host:?}; the nodes are on {known}")).into())
 }

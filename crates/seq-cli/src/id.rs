@@ -1,4 +1,4 @@
-//! The commands `id`: read and make ids of the schemes that have a name, without a cluster.
+//! The commands `id`, which read and make ids of named schemes, without a cluster.
 
 mod decode;
 mod encode;
@@ -15,9 +15,9 @@ use seq_command::output::Output;
 pub enum IdCommand {
     /// Shows the time, the lane and the sequence number in ids.
     Decode(decode::DecodeArgs),
-    /// Makes the first id of a time, for queries by time.
+    /// Makes the first id of a given time, for queries by time.
     Encode(encode::EncodeArgs),
-    /// Lists the shapes of ids that have a name.
+    /// Lists the named shapes of ids.
     #[command(
         after_help = "Examples:\n  seqsvr id shapes\n  seqsvr id shapes -o json | jq -r '.items[].last'\n\nExit codes: 0 listed."
     )]

@@ -1,8 +1,8 @@
 //! The command `import`: raises users to the numbers that another system gave them, from a file or from a Redis server.
 //!
-//! **Invariant:** it only raises. All records are valid, and their users in a set, before the first one is raised; a
-//! number that is at its record's or above stays. So it can be repeated, also while the former system still serves, and
-//! once more after that.
+//! **Invariant:** an import only raises users. All records are valid, and all their users are in a set, before the first
+//! user is raised. A number that is not below its record stays. So an import can be repeated, while the former system
+//! still serves and again afterwards.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -36,55 +36,55 @@ use progress::Progress;
 use records::{FLAWS_SHOWN, Record};
 use source::Source;
 
-/// Interval of writing the progress to its file.
+/// Interval between writes of the progress to its file.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr import --from counters.csv --dry-run\n  \
                         seqsvr import --from redis://10.0.0.9:6379 --match 'seq:*' --rate 20000 --progress import.json\n  \
                         zcat counters.jsonl.gz | seqsvr import --from - --format jsonl --yes\n\n\
-                        A CSV file has the header uid,value; a line of JSON has these keys. A source is read whole or refused: a replica, a \
-                        cluster without a master for each slot, one that changes meanwhile, and a pattern without a key. Keys that \
-                        expire meanwhile are counted. The next number of a user is above the value. \
-                        Nothing is lowered, so an import can be repeated: once while the former system serves, and again after it has \
-                        stopped. Of a user's section the ceiling rises with it, and after a crash of the owner all its users \
-                        continue there.\n\n\
-                        Exit codes: 0 every user is at its value or above, 2 wrong records, a user outside of the sets, or no terminal to \
-                        confirm on: nothing was changed, 3 refused for now, 4 a server did not respond, 6 declined, 7 the deadline of a \
+                        A CSV file has the header uid,value; a line of JSON has these keys. A source is read completely or refused: a \
+                        replica, a cluster without a master for each slot, a cluster that changes during the read, and a pattern without \
+                        a key are refused. Keys that expire during the read are counted. The next number of a user is above the value. \
+                        No number is lowered, so an import can be repeated: once while the former system serves, and again after it has \
+                        stopped. The ceiling of a user's section rises with the user, and after a crash of the owner all users of the \
+                        section continue at the ceiling.\n\n\
+                        Exit codes: 0 every user is at its value or above, 2 wrong records, a user outside the sets, or no terminal to \
+                        confirm on; nothing was changed, 3 refused for now, 4 a server did not respond, 6 declined, 7 the deadline of a \
                         call passed, 8 some users were refused (ADVANCE_TOO_FAR), 130 interrupted. After 3, 4, 7 and 130 the same command \
                         continues, with --progress where it was.")]
 pub struct ImportArgs {
-    /// A file of CSV or JSON lines, plain or gzip, `-` for standard input, or redis://host:port (rediss:// for TLS),
-    /// with user:password@ before the host and /db behind the port where there are any. Of a cluster any node; all
-    /// masters are read. With a password prefer the variable: others see a command line.
+    /// A file of CSV or JSON lines, plain or gzip, or `-` for standard input; or redis://host:port (rediss:// for TLS),
+    /// with an optional user:password@ before the host and /db behind the port. Any node of a cluster will do; all its
+    /// masters are read. If there is a password, prefer the variable, because other users see a command line.
     #[arg(long, value_name = "SOURCE", env = "SEQSVR_IMPORT_FROM", hide_env_values = true)]
     from: String,
     #[command(flatten)]
     tls: redis::TlsArgs,
-    /// The keys of a Redis server: a prefix and `*`; the rest of each key is the user.
+    /// The keys of a Redis server, as a prefix and `*`; the rest of each key is the user.
     #[arg(long = "match", value_name = "PATTERN", default_value = "seq:*", value_parser = redis::prefix)]
     prefix: String,
-    /// The format of a file whose name does not end in .csv or .jsonl.
+    /// Format of a file whose name does not end in .csv or .jsonl.
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
     target: Target,
-    /// Changes nothing; shows how many users would be raised.
+    /// Changes nothing; shows the number of users that would be raised.
     #[arg(long)]
     dry_run: bool,
     /// Skips the confirmation.
     #[arg(long, conflicts_with = "dry_run")]
     yes: bool,
-    /// Leaves out keys and lines that are no counters, and lists the first of them.
+    /// Leaves out keys and lines that are not counters, and lists the first of them.
     #[arg(long)]
     skip_invalid: bool,
-    /// A file that keeps how far the import has come; with it the command continues there.
+    /// A file with the progress of the import, from which a repeated command continues.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     progress: Option<PathBuf>,
-    /// Limit on the users raised a second.
+    /// Limit on the users raised per second.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
-    /// Calls in flight at a time.
+    /// Number of calls in flight at a time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     concurrency: u16,
     /// Time limit of connecting and of each call.
@@ -92,12 +92,12 @@ pub struct ImportArgs {
     timeout: Duration,
 }
 
-/// What the users of the records have now.
+/// The present numbers of the users in the records, compared with the records.
 #[derive(Debug)]
 struct Survey {
     /// Users that are below their records, ascending.
     below: Vec<Record>,
-    /// The sum of the distances.
+    /// Sum of the numbers by which these users are below their records.
     distance: u128,
 }
 
@@ -105,13 +105,13 @@ struct Survey {
 #[derive(Debug, Default, Serialize)]
 struct Report {
     source: Option<Facts>,
-    /// Users in the source.
+    /// Number of users in the source.
     users: u64,
-    /// Users that the file of the progress had as done.
+    /// Number of users that an earlier run had raised, by the file of the progress.
     resumed: u64,
-    /// Users that were, or would be, raised.
+    /// Number of users that were raised, or would be.
     raised: u64,
-    /// Users that were at their value or above, and stay.
+    /// Number of users that were at their value or above, and stay.
     kept: u64,
     refused: u64,
     dry_run: bool,
@@ -127,7 +127,7 @@ pub async fn run(args: ImportArgs, output: &Output) -> anyhow::Result<Exit> {
     let progress = args.progress.as_deref().map(|path| Progress::open(path, &identity, &records));
     let mut progress = progress.transpose()?;
     if progress.as_ref().is_some_and(Progress::moved_on) {
-        note("the source has other numbers than this progress was kept of: every user is looked at again");
+        note("the numbers of the source have changed since this progress was written, so every user is checked again");
     }
     let after = progress.as_ref().and_then(Progress::after);
     let left = &records.list()[after.map_or(0, |done| records.up_to(done))..];
@@ -166,10 +166,10 @@ async fn read(source: &Source, args: &ImportArgs, output: &Output) -> Result<Con
     contents
 }
 
-/// Reads what the users have now.
+/// Reads the present numbers of the users.
 ///
 /// # Errors
-/// A user is in no set, or cannot be read.
+/// A user is in no set, or its number cannot be read.
 async fn survey(client: &Client, records: &[Record], output: &Output) -> anyhow::Result<Survey> {
     let bar = output.progress_bar(records.len() as u64, "{pos}/{len} users read  {per_sec:0}  ETA {eta}");
     let (mut survey, mut outside) = (Survey { below: Vec::new(), distance: 0 }, 0);
@@ -196,13 +196,13 @@ async fn survey(client: &Client, records: &[Record], output: &Output) -> anyhow:
     }
     bar.finish_and_clear();
     if outside > 0 {
-        let message = format!("{} users are outside of the sets", grouped(outside as u64));
+        let message = format!("{} users are outside the sets", grouped(outside as u64));
         return Err(Failure::new(Exit::Usage, message).hint("nothing was changed").into());
     }
     Ok(survey)
 }
 
-/// Raises the users in their order, several at a time.
+/// Raises the users in order of uid, several at a time.
 async fn apply(
     args: &ImportArgs,
     client: &Client,
@@ -213,7 +213,7 @@ async fn apply(
 ) -> anyhow::Result<Exit> {
     let bar = output.progress_bar(
         below.len() as u64,
-        "{pos}/{len} users  {per_sec:0}  ETA {eta}  (Ctrl-C stops, and repeating continues)",
+        "{pos}/{len} users  {per_sec:0}  ETA {eta}  (Ctrl-C stops; repeat the command to continue)",
     );
     let mut interrupts = Interrupts::new()?;
     let begin = tokio::time::Instant::now();
@@ -227,7 +227,7 @@ async fn apply(
             (uid, client.advance(uid, value).await)
         }
     };
-    // In order: all users before one that is done are done, too.
+    // The results are in order, so all users before a finished user are finished too.
     let mut raised = stream::iter(below.iter().enumerate()).map(raise).buffered(usize::from(args.concurrency));
     let (mut written, mut last) = (Instant::now(), None);
     let end = loop {
@@ -254,7 +254,7 @@ async fn apply(
         }
         bar.inc(1);
         if report.refused > 0 {
-            // A user that was refused is not done: the next run begins with the first of them.
+            // A refused user is not finished, so the next run begins with the first refused user.
             continue;
         }
         last = Some(uid);

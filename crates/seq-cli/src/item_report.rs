@@ -1,5 +1,5 @@
-//! The results of a call for some uids: as JSON one item for each uid, in the order of the command line, whether it
-//! succeeded or was refused; and the failure of the command.
+//! The results of a call for some uids, and the failure of the command. The JSON form has an item for each uid, granted
+//! or refused, in the order of the command line.
 
 use seq_client::{CallError, Client};
 use seq_command::exit::{Exit, Failure, report_error};
@@ -30,7 +30,7 @@ enum Outcome<T> {
 /// The refusal of an item, as the SDK reports it.
 #[derive(Serialize)]
 struct Refusal {
-    /// In capitals: of the SDK, such as `UID_OUTSIDE`, or of the server.
+    /// The reason in capitals, from the SDK, such as `UID_OUTSIDE`, or from the server.
     reason: String,
     message: String,
     /// Whether the same request can succeed later.
@@ -46,7 +46,7 @@ pub(crate) struct Printable<T> {
 }
 
 impl<T> Printable<T> {
-    /// The replies to print, and the end of the command after that.
+    /// Returns the responses to print, and the result of the command after that.
     pub(crate) fn split(self) -> (Vec<(u64, T)>, anyhow::Result<Exit>) {
         (self.replies, self.failure.map_or(Ok(Exit::Ok), |failure| Err(failure.into())))
     }
@@ -88,19 +88,23 @@ fn outcome<T>(result: Result<T, CallError>) -> Outcome<T> {
     }
 }
 
-/// The failure of a call for `items` uids: the refusal if all items were refused, partly done if some were, none
-/// otherwise.
+/// Returns the failure of a call for `items` uids: the refusal if all items were refused, "partly done" if some items
+/// were refused, otherwise none.
 fn failure_of(refused: &[CallError], items: usize, client: &Client) -> Option<Failure> {
     let exit = if refused.len() < items { Exit::Partial } else { exit_of(refused.first()?) };
     let shown = &refused[..refused.len().min(REFUSALS_SHOWN)];
-    // One line each; the last one has a hint.
+    // Each refusal is a line; the last line has a hint.
     let (last, others) = shown.split_last()?;
     for error in others {
         report_error(&Chain(error));
     }
     let failure = call_failure(last, client).ending(exit);
     let unseen = refused.len() - shown.len();
-    Some(if unseen > 0 { failure.hint(format!("{unseen} more were refused; `-o json` lists all")) } else { failure })
+    Some(if unseen > 0 {
+        failure.hint(format!("{unseen} more were refused; `-o json` lists all refusals"))
+    } else {
+        failure
+    })
 }
 
 fn exit_of(error: &CallError) -> Exit {
@@ -114,7 +118,7 @@ fn exit_of(error: &CallError) -> Exit {
     }
 }
 
-/// The failure of a command because of a call.
+/// Returns the failure of a command whose call failed.
 pub(crate) fn call_failure(error: &CallError, client: &Client) -> Failure {
     let reason = match error {
         CallError::Refused(refused) if !refused.reason.is_empty() => format!(" ({})", refused.reason),
@@ -123,7 +127,7 @@ pub(crate) fn call_failure(error: &CallError, client: &Client) -> Failure {
     let failure = Failure::new(exit_of(error), format!("{}{reason}", Chain(error)));
     match error {
         _ if error.may_have_applied() => {
-            failure.hint("numbers may have been consumed; calling again leaves a gap, never a duplicate")
+            failure.hint("numbers may have been consumed; another call leaves a gap, never a duplicate")
         }
         CallError::UidOutside { .. } => {
             let known: Vec<String> =

@@ -1,7 +1,7 @@
 //! The command `migration`: the migrations of sections between sets.
 //!
-//! A migration is found from any node of any set of its cluster; its id may be cut to the first digits that no other
-//! one begins with. All changes are idempotent: repeating an interrupted command completes it.
+//! A migration is found from any node of any set of its cluster. Its id may be shortened to digits with which no other
+//! id begins. All changes are idempotent, so repeating an interrupted command completes it.
 
 use std::time::Duration;
 
@@ -32,13 +32,13 @@ pub enum MigrationCommand {
     List(ListArgs),
     /// Shows the progress of a migration until all its sections have arrived, or returned.
     Watch(WatchArgs),
-    /// Lets no more sections depart until it is resumed; those under way arrive.
+    /// Lets no more sections depart until the migration is resumed; departed sections still arrive.
     Pause(PauseArgs),
     /// Lets sections of a paused migration depart again, or changes its pace.
     Resume(ResumeArgs),
     /// Returns all sections of a migration to the set that they left.
     Rollback(EndArgs),
-    /// Ends a migration whose sections have arrived: it cannot be rolled back any more.
+    /// Ends a migration whose sections have arrived; afterwards it cannot be rolled back.
     Complete(CompleteArgs),
 }
 
@@ -50,7 +50,7 @@ pub struct ListArgs {
     timeout: TimeoutArgs,
 }
 
-/// A migration.
+/// The migration that a command changes.
 #[derive(Debug, Args)]
 struct Named {
     /// Id of the migration, or its first digits.
@@ -63,22 +63,22 @@ struct Named {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  seqsvr migration watch    (if one is under way)\n  \
+#[command(after_help = "Examples:\n  seqsvr migration watch    (if one is in progress)\n  \
                         seqsvr migration watch 4711 --addr http://127.0.0.1:7301\n  \
                         seqsvr migration watch 4711 -o json | jq .phase    (an object a second)\n\n\
-                        On a terminal it draws a bar; elsewhere it prints a line a second. Changes of the store's \
-                        leader, and members that do not respond, only delay it. Ctrl-C ends the command, not the \
-                        migration.\n\n\
+                        On a terminal the command draws a bar; elsewhere it prints a line every second. Changes of the \
+                        store's leader, and members that do not respond, only delay it. Ctrl-C ends the command, not \
+                        the migration.\n\n\
                         Exit codes: 0 all sections have arrived or returned, 1 there is no such migration, 2 a wrong \
                         file or address, 3 the store has no majority, 4 no node responded, 7 still under way after \
                         --timeout, 130 interrupted.")]
 pub struct WatchArgs {
-    /// Id of the migration, or its first digits; without one, the only one that is under way.
+    /// Id of the migration, or its first digits; without an id, the only migration in progress.
     #[arg(value_name = "ID", value_parser = id_digits)]
     id: Option<String>,
     #[command(flatten)]
     target: SetAddress,
-    /// Stops watching after this long.
+    /// Stops watching after this time.
     #[arg(long, value_name = "TIME", alias = "timeout-s", value_parser = time)]
     timeout: Option<Duration>,
 }
@@ -94,7 +94,7 @@ pub struct PauseArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr migration resume 4711\n  seqsvr migration resume 4711 --rate 20\n\n\
-                        Exit codes: 0 it continues, 1 refused, 2 a wrong file or address, 3 the store has no \
+                        Exit codes: 0 resumed, 1 refused, 2 a wrong file or address, 3 the store has no \
                         majority, 4 no node responded, 7 not done within --timeout.")]
 pub struct ResumeArgs {
     #[command(flatten)]
@@ -106,17 +106,17 @@ pub struct ResumeArgs {
 /// The pace of a migration.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct PaceArgs {
-    /// Sections a second; 200 for a new migration, or as before.
+    /// Sections per second; by default 200 for a new migration, or as before.
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<u32>,
-    /// The longest pause of a section that is accepted, in milliseconds; a longer one halves the rate for a while. 100
-    /// for a new migration, or as before.
+    /// Accepted pause of a section in milliseconds; a longer pause halves the rate for a while. By default 100 for a new
+    /// migration, or as before.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
     max_pause_ms: Option<u32>,
 }
 
 impl PaceArgs {
-    /// The pace on the wire; what is not given is as before.
+    /// Returns the pace for a request; a value that is not given stays as before.
     pub(crate) fn pace(self, paused: bool) -> MigrationPace {
         MigrationPace { rate: self.rate.unwrap_or(0), max_pause_ms: self.max_pause_ms.unwrap_or(0), paused }
     }
@@ -125,10 +125,10 @@ impl PaceArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr migration rollback 4711 --wait\n\n\
                         Sections that have arrived return one after the other while requests are served; no number is \
-                        skipped. A migration that is completed is not rolled back: migrate its sections back. \
-                        A set that is closing takes none back: its migration ends with the sections that have \
-                        departed, and the others can migrate to another set.\n\n\
-                        Exit codes: 0 it returns, with --wait it has returned, 1 refused, 2 a wrong file or address, \
+                        skipped. A completed migration cannot be rolled back; migrate its sections back instead. \
+                        A set that is closing takes no sections back: its migration ends with the departed sections, and \
+                        the remaining sections can migrate to another set.\n\n\
+                        Exit codes: 0 the sections return, with --wait they have returned, 1 refused, 2 a wrong file or address, \
                         or no terminal to confirm on, 3 the store has no majority, 4 no node responded, 6 declined, 7 \
                         not done within --timeout, 130 interrupted.")]
 pub struct EndArgs {
@@ -154,13 +154,13 @@ pub struct CompleteArgs {
 
 fn id_digits(text: &str) -> Result<String, String> {
     let is_id = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_id.then(|| text.to_owned()).ok_or_else(|| "an id of a migration has decimal digits".to_owned())
+    is_id.then(|| text.to_owned()).ok_or_else(|| "the id of a migration has decimal digits".to_owned())
 }
 
-/// Reads "50" or "50/s".
+/// Parses a rate such as "50" or "50/s".
 fn rate(text: &str) -> Result<u32, String> {
     let rate = text.strip_suffix("/s").unwrap_or(text).parse().ok().filter(|rate| *rate > 0);
-    rate.ok_or_else(|| "it is not a number of sections a second, 1 or more".to_owned())
+    rate.ok_or_else(|| "it must be a number of sections per second, 1 or more".to_owned())
 }
 
 pub fn run(command: MigrationCommand, output: &Output) -> anyhow::Result<Exit> {
@@ -261,7 +261,10 @@ async fn watch(args: &WatchArgs, output: &Output) -> anyhow::Result<Exit> {
     report(&migration, &options.flags, output)
 }
 
-/// The id of the migration that is under way, if it is the only one.
+/// Returns the id of the only migration in progress.
+///
+/// # Errors
+/// No migration is in progress, or several are.
 async fn only_one(cluster: &mut Cluster) -> anyhow::Result<String> {
     let found = cluster.migrations().await?;
     let moving: Vec<String> = (found.migrations.iter())
@@ -270,16 +273,16 @@ async fn only_one(cluster: &mut Cluster) -> anyhow::Result<String> {
         .collect();
     match moving.as_slice() {
         [id] => Ok(id.clone()),
-        [] => Err(Failure::new(Exit::Failed, "no migration is under way")
-            .hint("`seqsvr migration list` lists those that are over")
+        [] => Err(Failure::new(Exit::Failed, "no migration is in progress")
+            .hint("`seqsvr migration list` lists the migrations that are over")
             .into()),
-        ids => Err(Failure::new(Exit::Usage, format!("{} migrations are under way", ids.len()))
+        ids => Err(Failure::new(Exit::Usage, format!("{} migrations are in progress", ids.len()))
             .hint(format!("name one of {}", ids.join(", ")))
             .into()),
     }
 }
 
-/// Prints what a watched migration has come to. JSON has printed it.
+/// Prints the outcome of a watched migration, unless JSON has already printed it.
 pub(crate) fn report(migration: &MigrationStatus, flags: &str, output: &Output) -> anyhow::Result<Exit> {
     if output.is_json() {
         return Ok(Exit::Ok);
@@ -288,7 +291,7 @@ pub(crate) fn report(migration: &MigrationStatus, flags: &str, output: &Output) 
     let sections = sections_text(migration.sections);
     output.line(match Phase::of(migration) {
         Phase::RolledBack => format!("migration {id} is rolled back: all sections are in set {from} again"),
-        Phase::Completed => format!("migration {id} is completed: {sections} in set {to} for good"),
+        Phase::Completed => format!("migration {id} is completed: {sections} permanently in set {to}"),
         _ => format!(
             "migration {id} has arrived: {sections} in set {to}{}\n  \
              `seqsvr migration complete {id}{flags}` keeps them there\n  \
@@ -328,12 +331,12 @@ async fn rollback(args: &EndArgs, output: &Output) -> anyhow::Result<Exit> {
     let what = match set.info().state() {
         SetState::Closing => {
             format!(
-                "end migration {id} with {departed} in set {to} for good, because set {from} is closing and takes none back"
+                "end migration {id} with {departed} permanently in set {to}, because set {from} is closing and takes none back"
             )
         }
         _ => format!("return {departed} of migration {id} from set {to} to set {from}"),
     };
-    // One that is being rolled back is only watched; the store decides on one that is over.
+    // If the migration is already being rolled back, it is only watched; if it is over, the store decides.
     if !matches!(returned, Phase::RollingBack | Phase::RolledBack)
         && let Err(exit) = args.confirm.proceeds(&what, output)?
     {
@@ -352,7 +355,7 @@ async fn rollback(args: &EndArgs, output: &Output) -> anyhow::Result<Exit> {
 async fn complete(args: &CompleteArgs, output: &Output) -> anyhow::Result<Exit> {
     let (mut set, migration) = args.migration.find().await?;
     let (id, sections) = (migration.id, sections_text(migration.sections));
-    let what = format!("keep {sections} of migration {id} in set {} for good", migration.to);
+    let what = format!("keep {sections} of migration {id} permanently in set {}", migration.to);
     if Phase::of(&migration) != Phase::Completed
         && let Err(exit) = args.confirm.proceeds(&what, output)?
     {

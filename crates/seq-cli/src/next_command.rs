@@ -1,4 +1,4 @@
-//! The commands `next`, `current` and `advance`: one call each, and its results.
+//! The commands `next`, `current` and `advance`: each sends one call and prints its results.
 
 use std::time::Duration;
 
@@ -33,14 +33,14 @@ impl Deadline {
 #[command(after_help = "Examples:\n  seqsvr next 42\n  seqsvr next 42 -n 100      first and last of 100 numbers\n  \
                         seqsvr next 42 43 44       one number each, behind its user\n  \
                         seqsvr next 42 -o json | jq -r '.items[].value'\n\n\
-                        Exit codes: 0 allocated, 1 refused, 2 a user outside of the sets, 3 refused for now, 4 no node \
-                        responded, 7 the deadline passed, 8 some users were refused and others not. An error states \
+                        Exit codes: 0 allocated, 1 refused, 2 a user outside the sets, 3 refused for now, 4 no node \
+                        responded, 7 the deadline passed, 8 some users were refused, but not all. An error states \
                         whether numbers may have been consumed: they are a gap, never a duplicate.")]
 pub struct NextArgs {
-    /// The users. One that is named twice gets two numbers.
+    /// The users. A user that is named twice gets two numbers.
     #[arg(required = true, value_name = "UID")]
     uids: Vec<u64>,
-    /// How many numbers for each user; of several the first and the last are printed.
+    /// Count of numbers for each user; of several numbers, the first and the last are printed.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = count)]
     count: u32,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub struct NextArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  seqsvr current 42\n  seqsvr current 42 43 44 -o json | jq -r '.items[] | .uid, .value'\n\n\
-                        Exit codes: 0 read, 1 refused, 2 a user outside of the sets, 3 refused for now, 4 no node \
+                        Exit codes: 0 read, 1 refused, 2 a user outside the sets, 3 refused for now, 4 no node \
                         responded, 7 the deadline passed, 8 some users were refused and others not."
 )]
 pub struct CurrentArgs {
@@ -68,19 +68,19 @@ pub struct CurrentArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr advance 42 1000 --dry-run\n  seqsvr advance 42 1000\n  \
                         seqsvr advance 42 1000 --yes -o json    (in scripts)\n\n\
-                        The section's ceiling is raised with the user, and after a crash of the owner every user of the \
-                        section continues at the ceiling.\n\n\
+                        The ceiling of the section rises with the user, and after a crash of the owner all users of the \
+                        section continue at the ceiling.\n\n\
                         Exit codes: 0 the user is at the number or above it, 1 refused (ALREADY_PAST, ADVANCE_TOO_FAR), 2 \
-                        a user outside of the sets, or no terminal to confirm on, 3 refused for now, 4 no node responded, \
+                        a user outside the sets, or no terminal to confirm on, 3 refused for now, 4 no node responded, \
                         6 declined, 7 the deadline passed. Repeating the command is harmless.")]
 pub struct AdvanceArgs {
     /// The user.
     #[arg(value_name = "UID")]
     uid: u64,
-    /// The number to raise the user to; the next one allocated is above it.
+    /// The number to raise the user to; the next allocated number is above it.
     #[arg(value_name = "NUMBER", value_parser = advance_target)]
     to: u64,
-    /// Changes nothing; shows how far the user would be raised.
+    /// Changes nothing; shows the raise of the user.
     #[arg(long)]
     dry_run: bool,
     /// Skips the confirmation.
@@ -127,7 +127,7 @@ struct Read {
 /// An advance that was made, or would be.
 #[derive(Serialize)]
 struct Advanced {
-    /// The last number before, or an upper bound of it.
+    /// The last number before the advance, or an upper bound of it.
     #[serde(serialize_with = "digits")]
     from: u64,
     exactness: &'static str,
@@ -188,7 +188,7 @@ pub async fn advance(args: AdvanceArgs, output: &Output) -> anyhow::Result<Exit>
         Ok(current) => {
             let read = Read::from(current);
             let advanced = Advanced { from: read.value, exactness: read.exactness, to, dry_run };
-            // The service decides on a user that is there, or past it: nothing would be raised.
+            // If the user is at the number or past it, nothing would be raised, and the service decides.
             let raises = !current.exact || current.value < to;
             let asks = raises && !dry_run && !yes;
             if asks && !confirmed(&advanced.question(uid))? {
@@ -206,7 +206,7 @@ pub async fn advance(args: AdvanceArgs, output: &Output) -> anyhow::Result<Exit>
     end
 }
 
-/// Fails as the advance would, as far as a read foresees it: numbers never go back.
+/// Fails like the advance if a read shows that the user is past the number, because numbers never go back.
 fn check_past(uid: u64, current: Current, to: u64) -> Result<(), Failure> {
     if current.exact && current.value > to {
         let message = format!("uid {uid} is at {}, past {to} ({})", current.value, Reason::AlreadyPast);
@@ -222,7 +222,7 @@ impl Advanced {
 
     fn question(&self, uid: u64) -> String {
         let bound = if self.exactness == EXACT { "" } else { "at most " };
-        format!("raise uid {uid} from {bound}{} to {}, for good", self.from, self.to)
+        format!("raise uid {uid} from {bound}{} to {}, permanently", self.from, self.to)
     }
 
     fn text(&self, uid: u64) -> String {
@@ -231,9 +231,9 @@ impl Advanced {
             (true, ..) => format!("nothing to do: uid {uid} is at {to}"),
             (false, true, true) => format!("uid {uid} would be raised from {from} to {to}"),
             (false, true, false) => {
-                format!("uid {uid} would be raised to {to}, unless it is past that: it is at {from} at most")
+                format!("uid {uid} would be raised to {to}, unless it is past that; it is at {from} at most")
             }
-            (false, false, _) => format!("uid {uid} is at {to}, or above by other calls"),
+            (false, false, _) => format!("uid {uid} is at {to}, or above it because of other calls"),
         }
     }
 }

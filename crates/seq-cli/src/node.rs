@@ -1,7 +1,7 @@
-//! The command `node`: the allocators of a set as a whole.
+//! The command `node`: lists, drains and undrains the allocators of a set.
 //!
-//! Draining is replicated state of the set: it continues when the command is interrupted, and repeating the command
-//! shows its progress.
+//! A drain is replicated state of the set, so it continues when the command is interrupted. Repeating the command shows
+//! its progress.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub enum NodeCommand {
                             Exit codes: 0 listed, 2 a wrong file or address, 3 the store has no majority, 4 no node \
                             responded, 7 not done within --timeout.")]
     List(ListArgs),
-    /// Hands over all sections of an allocator while requests are served, and gives it none until it is undrained.
+    /// Hands over all sections of an allocator while requests are served; it gets no sections until it is undrained.
     Drain(DrainArgs),
     /// Lets a drained allocator own sections again; it gets its share back by planned handovers.
     Undrain(UndrainArgs),
@@ -58,14 +58,14 @@ pub struct DrainArgs {
     target: SetAddress,
     #[command(flatten)]
     confirm: ConfirmedPlanArgs,
-    /// Time limit until the allocator owns nothing.
+    /// Time limit until the allocator owns no section.
     #[arg(long, value_name = "TIME", alias = "timeout-s", default_value = "10m", value_parser = time)]
     timeout: Duration,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr node undrain a2\n  seqsvr node undrain a2 --dry-run\n\n\
-                        Exit codes: 0 it may own sections, 1 refused, 2 a wrong file or address, 3 the store has no \
+                        Exit codes: 0 the allocator may own sections, 1 refused, 2 a wrong file or address, 3 the store has no \
                         majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 not done within --timeout.")]
 pub struct UndrainArgs {
     /// Name of the allocator.
@@ -79,7 +79,7 @@ pub struct UndrainArgs {
     timeout: TimeoutArgs,
 }
 
-/// The outcome of a drain or its opposite.
+/// The outcome of a drain or an undrain.
 #[derive(Serialize)]
 struct Outcome<'a> {
     set: &'a str,
@@ -87,10 +87,10 @@ struct Outcome<'a> {
     drained: bool,
     dry_run: bool,
     changed: bool,
-    /// Sections that were, or would be, handed over.
+    /// Number of sections that were handed over, or would be.
     sections: u32,
     seconds: f64,
-    /// The fingerprint of the plan; none where there was nothing to do.
+    /// The fingerprint of the plan; absent if there was nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }
@@ -128,7 +128,7 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
     let list = client.nodes().await?;
     let (set, node) = (list.set, args.node.as_str());
     let was_drained = list.nodes.iter().any(|state| state.name == node && state.drained);
-    // A refusal comes before the confirmation.
+    // The dry run lets a refusal come before the confirmation.
     let foreseen = client.drain(node, true, &[], Mode::Show).await?;
     let (sections, plan) = (foreseen.sections, Fingerprint(foreseen.fingerprint));
     let dry_run = args.confirm.plan.dry_run;
@@ -150,7 +150,7 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Ok);
     }
-    // A drain that is under way is only watched.
+    // A drain that is already in progress is only watched.
     if !output.is_json() && (dry_run || !was_drained) {
         output
             .line(format_args!("{} sections of set {set} would be moved away from {node}", grouped(sections.into())))?;
@@ -211,7 +211,7 @@ async fn undrain(args: &UndrainArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Waits until a node owns nothing, with a progress bar on a terminal.
+/// Waits until a node owns no section, with a progress bar on a terminal.
 pub(crate) async fn wait_drained(
     client: &mut StoreClient,
     node: &str,

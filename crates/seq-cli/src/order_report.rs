@@ -1,4 +1,4 @@
-//! The verdict on a history: whether the order held, as text and as JSON.
+//! The verdict on the order of a history, as text and as JSON.
 
 use std::io;
 
@@ -7,16 +7,16 @@ use seq_core::Uid;
 use seq_order::{Checker, Fault, Tally, User, Violation};
 use serde::Serialize;
 
-/// Whether the order held, and the violations.
+/// The verdict on the order, with the violations.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
     uids_watched: usize,
     decreases: u64,
     duplicates: u64,
     chain_breaks: u64,
-    /// Missing numbers in a run that allows none.
+    /// Number of missing numbers in a run that allows no gaps.
     gaps: u64,
-    /// Refused items in a run that allows none.
+    /// Number of refused items in a run that allows no refusals.
     unserved: u64,
     malformed: u64,
     foreign_prevs: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Verdict {
     violations: Vec<Broken>,
 }
 
-/// One violation, with the values to find it in logs.
+/// A violation, with the values by which it is found in logs.
 #[derive(Debug, Serialize)]
 struct Broken {
     fault: &'static str,
@@ -41,8 +41,8 @@ struct Broken {
 }
 
 impl Verdict {
-    /// Evaluates a history in which `uid` names the users. With `exclusive` no other client used these uids: a `prev`
-    /// that no reply contained breaks the chain.
+    /// Evaluates a history in which `uid` names the users. With `exclusive`, no other client used these uids, so a `prev`
+    /// that no response contained breaks the chain.
     pub(crate) fn new(checker: &Checker, uid: impl Fn(User) -> Uid, exclusive: bool) -> Verdict {
         let mut tally = checker.tally();
         if exclusive {
@@ -80,7 +80,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the order held.
+    /// Returns whether the order held.
     pub(crate) fn pass(&self) -> bool {
         self.pass
     }

@@ -35,42 +35,42 @@ const TICK: Duration = Duration::from_millis(250);
 #[command(
     after_help = "Examples:\n  seqsvr replay messages.csv.gz\n  seqsvr replay messages.csv --limit 1000 -o json\n  \
                         zstdcat messages.csv.zst | seqsvr replay -\n\n\
-                        Exit codes: 0 every message was sent and the order held, 1 not so, 2 a wrong file or address, 4 no \
+                        Exit codes: 0 every message was sent and the order held, 1 otherwise, 2 a wrong file or address, 4 no \
                         node responded, 7 the deadline of connecting passed, 130 interrupted, and the order held."
 )]
 pub struct ReplayArgs {
-    /// The trace: CSV with the header second,group,sender, plain or gzip; - for standard input.
+    /// The trace, as CSV with the header second,group,sender, plain or gzip; - for standard input.
     file: PathBuf,
     #[command(flatten)]
     target: Target,
-    /// Messages in flight at a time.
+    /// Number of messages in flight at a time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     concurrency: u16,
     /// Connections to each node.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     connections: u8,
-    /// Time limit of one call; items without a number then are retried.
+    /// Time limit of one call, after which items without a number are retried.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     timeout: Duration,
-    /// How long a message is retried before the replay gives up; long enough for a restart of the cluster.
+    /// Time for which a message is retried before the replay gives up, long enough for a restart of the cluster.
     #[arg(long, value_name = "TIME", alias = "timeout-s", default_value = "60s", value_parser = time)]
     patience: Duration,
-    /// Speed: max, or a factor of the recorded time, as 10 for ten times as fast.
+    /// Speed of the replay: max, or a factor of the recorded time, as 10 for ten times as fast.
     #[arg(long, value_name = "FACTOR", default_value = "max", value_parser = speed)]
     speed: Speed,
-    /// Send only the first N messages.
+    /// Sends only the first N messages.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// High-water marks that join runs: the largest number of every uid is read from this file, if it exists, and
-    /// written to it at the end.
+    /// File of high-water marks that joins several runs: the largest number of every uid is read from the file, if it
+    /// exists, and written to it at the end.
     #[arg(long, value_name = "FILE")]
     floors: Option<PathBuf>,
-    /// No other client uses these uids: a previous number that this run did not allocate is a violation, too.
+    /// States that no other client uses these uids, so a previous number that this run did not allocate is a violation.
     #[arg(long)]
     exclusive: bool,
 }
 
-/// Speed of the replay; `None` is as fast as replies come.
+/// Speed of the replay; `None` means as fast as responses arrive.
 #[derive(Clone, Copy, Debug)]
 struct Speed(Option<f64>);
 
@@ -78,7 +78,7 @@ fn speed(text: &str) -> Result<Speed, String> {
     match text.trim_end_matches('x').parse::<f64>() {
         _ if text == "max" => Ok(Speed(None)),
         Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(Speed(Some(factor))),
-        _ => Err("neither \"max\" nor a factor above 0".to_owned()),
+        _ => Err("it must be \"max\" or a factor above 0".to_owned()),
     }
 }
 
@@ -90,7 +90,7 @@ pub async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
         Some(file) => high_water::load(file).map_err(|error| usage(error.into()))?,
         None => HighWaterMarks::new(),
     };
-    // Opened before the run, so that a path that cannot be written fails first.
+    // The file is opened before the run, so that a path that cannot be written fails early.
     let replacement =
         args.floors.as_deref().map(|file| Replacement::create(file).map_err(|error| cannot_write(file, error)));
     let replacement = replacement.transpose().map_err(usage)?;
@@ -110,7 +110,7 @@ pub async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
         prefix: String::new(),
         connections: usize::from(args.connections),
         deadline: args.timeout,
-        // A message is one call: no group is larger.
+        // A message is one call, and no group is larger than a call allows.
         batch: MAX_ITEMS,
         coalesce: true,
     };
@@ -136,8 +136,8 @@ fn cannot_write(file: &Path, error: std::io::Error) -> anyhow::Error {
     anyhow::Error::from(error).context(format!("cannot write {}", file.display()))
 }
 
-/// Runs the replay with its progress bar and the polls of the raises; a signal ends it early, and a second one the
-/// process. Returns whether one did.
+/// Runs the replay with its progress bar and the polls of the raises. A signal ends the replay early, and a second
+/// signal ends the process. Returns whether a signal ended the replay.
 async fn watch(
     drive: &Drive<'_, AnyTransport>,
     raises: &mut RaiseWatch,
@@ -170,7 +170,8 @@ async fn watch(
     interrupted
 }
 
-/// The high-water marks after a run: those of the run for the trace's uids, the loaded ones for all others.
+/// Returns the high-water marks after a run. The uids of the trace have the marks of the run, all other uids have the
+/// loaded marks.
 fn joined(mut floors: HighWaterMarks, trace: &Trace, checker: &Checker) -> HighWaterMarks {
     floors.extend(trace.users().map(|(user, uid)| (uid, Seq(checker.floor(user)))).filter(|(_, floor)| floor.0 > 0));
     floors

@@ -1,4 +1,4 @@
-//! The command `section`: where sections are, which allocators own them, and which are to.
+//! The command `section`: lists and shows sections with their sets and owners, moves sections, and pauses balancing.
 
 use std::time::{Duration, Instant};
 
@@ -20,11 +20,11 @@ mod writes;
 /// The commands for sections.
 #[derive(Debug, Subcommand)]
 pub enum SectionCommand {
-    /// Lists the sections that a set has or had.
+    /// Lists the sections that a set has or has had.
     List(ListArgs),
     /// Shows a section, by its index or by a uid.
     Show(ShowArgs),
-    /// Hands sections over to an allocator, where they stay for as long as it can own them.
+    /// Hands sections over to an allocator, which keeps them for as long as it can own them.
     Move(moves::MoveArgs),
     /// Pauses or resumes handovers that only even the load, or shows whether they are paused.
     Balance(balance::BalanceArgs),
@@ -35,29 +35,29 @@ pub enum SectionCommand {
                         3_000_000..4_000_000\n  \
                         seqsvr section list im-b --owner a1 -o json | jq '.items[].first_section'\n  \
                         seqsvr section list --top-writes 10\n\n\
-                        Sections that were never in the set are left out, unless --state never names them.\n\n\
+                        Sections that were never in the set are left out, unless --state never requests them.\n\n\
                         Exit codes: 0 listed, 1 there is no such set, 2 a wrong range, file or address, 3 the store \
                         has no set or no majority, 4 no node responded, 7 not done within --timeout.")]
 pub struct ListArgs {
-    /// Name or id of the set; without it, the set of the node that responds.
+    /// Name or id of the set; by default the set of the node that responds.
     #[arg(value_name = "SET")]
     of: Option<String>,
     #[command(flatten)]
     selection: Selection,
-    /// Only sections in this state.
+    /// Lists only sections in this state.
     #[arg(long, value_enum, value_name = "STATE")]
     state: Option<StateArg>,
-    /// Only sections that this allocator owns.
+    /// Lists only sections that this allocator owns.
     #[arg(long, value_name = "NODE", conflicts_with = "summarize")]
     owner: Option<String>,
-    /// Neighbouring sections in the same state as one line.
+    /// Shows neighbouring sections in the same state as one line.
     #[arg(long)]
     summarize: bool,
-    /// Only the N sections whose ceilings rise most within --interval: those with the most section writes.
+    /// Lists only the N sections with the most section writes, whose ceilings rise most within --interval.
     #[arg(long, value_name = "N", conflicts_with = "summarize",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     top_writes: Option<u32>,
-    /// For how long ceilings are observed, in seconds.
+    /// Time for which ceilings are observed.
     #[arg(long, value_name = "TIME", alias = "interval-s", default_value = "10s", requires = "top_writes", value_parser = time)]
     interval: Duration,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub struct ListArgs {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).args(["section", "uid"]),
           after_help = "Examples:\n  seqsvr section show 30\n  seqsvr section show --uid 3_000_042\n\n\
-                        A section that is in another set is shown as that set's store has it.\n\n\
+                        A section that is in another set is shown from the record of that set's store.\n\n\
                         Exit codes: 0 shown, 2 a wrong section, file or address, 3 the store has no set or no \
                         majority, 4 no node responded, 7 not done within --timeout.")]
 pub struct ShowArgs {
@@ -88,15 +88,15 @@ pub struct ShowArgs {
 /// A state to filter by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum StateArg {
-    /// It was never in the set.
+    /// The section was never in the set.
     Never,
-    /// It is in the set.
+    /// The section is in the set.
     Resident,
-    /// It departed to another set, which has not confirmed it.
+    /// The section departed to another set, which has not confirmed the arrival.
     Departed,
-    /// It departed to another set, which has it.
+    /// The section departed to another set, and has arrived there.
     Arrived,
-    /// The set was restored from a backup; it is not known yet where the section is.
+    /// The set was restored from a backup, and does not know yet which set has the section.
     Quarantined,
 }
 
@@ -125,7 +125,7 @@ pub(crate) struct SectionView {
     set: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     owner: String,
-    /// The allocator that an operator moved it to.
+    /// The allocator to which an operator moved the section.
     #[serde(skip_serializing_if = "String::is_empty")]
     moved_to: String,
     #[serde(serialize_with = "digits", skip_serializing_if = "is_zero")]
@@ -182,7 +182,7 @@ pub fn run(command: SectionCommand, output: &Output) -> anyhow::Result<Exit> {
     })
 }
 
-/// All records that a request is about, up to a section: page after page.
+/// Requests the records of sections up to a section, page by page.
 pub(crate) async fn fetch(
     store: &mut StoreClient,
     mut request: ListSectionsRequest,
@@ -227,7 +227,7 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The records that the arguments select, as the store has them now.
+/// Returns the present records of the sections that the arguments select.
 async fn select(args: &ListArgs, client: &mut SetClient, layout: &Sections) -> anyhow::Result<Vec<SectionInfo>> {
     let runs = layout.runs(&args.selection)?;
     let mut records = Vec::new();
@@ -250,7 +250,7 @@ async fn select(args: &ListArgs, client: &mut SetClient, layout: &Sections) -> a
     Ok(records)
 }
 
-/// The part of a record that is inside of `first..end`.
+/// Returns the part of a record that is inside `first..end`.
 fn cut(mut record: SectionInfo, layout: &Sections, first: u64, end: u64) -> Option<SectionInfo> {
     let range = record.range.as_mut()?;
     let (start, past) = (u64::from(range.first_section), u64::from(range.first_section) + u64::from(range.sections));
@@ -285,7 +285,7 @@ fn table(records: &[SectionInfo]) -> Table {
     table
 }
 
-/// The owner of a section, and whether an operator moved it.
+/// Returns the owner of a section, and whether an operator moved the section.
 fn owner(record: &SectionInfo) -> String {
     let owner = if record.owner.is_empty() { "-" } else { &record.owner };
     match record.moved_to.as_str() {
@@ -295,7 +295,7 @@ fn owner(record: &SectionInfo) -> String {
     }
 }
 
-/// Summarized records: without owners and ceilings.
+/// Returns a table of summarized records, without owners and ceilings.
 pub(crate) fn summary(records: &[SectionInfo]) -> Table {
     let mut table = Table::new(&["sections", "count", "uids", "state", "set", "migration"]).right(&[1]);
     for record in records {
@@ -319,13 +319,13 @@ async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
     let section = match (args.section, args.uid) {
         (Some(section), _) if u64::from(section) < layout.count() => section,
         (Some(section), _) => {
-            let message = format!("section {section} is outside of 0..{}", layout.count());
+            let message = format!("section {section} is outside 0..{}", layout.count());
             return Err(Failure::new(Exit::Usage, message).into());
         }
         (None, Some(uid)) => layout.of_uid(uid)?,
         (None, None) => return Err(Failure::new(Exit::Usage, "name a SECTION or a --uid".to_owned()).into()),
     };
-    // The directory names the set, whose log has the record.
+    // The directory names the set whose log has the record.
     let mut client = cluster.into_own();
     let mut record = one(&mut client.store, section).await?;
     if record.state() != SectionState::Resident && !record.set.is_empty() && record.set != own.name {
@@ -346,7 +346,7 @@ async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The record of one section.
+/// Requests the record of one section.
 async fn one(store: &mut StoreClient, section: u32) -> anyhow::Result<SectionInfo> {
     let request = ListSectionsRequest { first_section: section, limit: 1, summarize: false };
     let response = store.sections(request).await?;

@@ -20,12 +20,12 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr services --addr http://127.0.0.1:7201\n\n\
-                        Exit codes: 0 listed, 1 the server cannot list them, 2 the address is no gRPC port, 4 no response, \
+                        Exit codes: 0 listed, 1 the server cannot list its services, 2 the address is not a gRPC port, 4 no response, \
                         7 the deadline passed.")]
 pub struct ServicesArgs {
     #[command(flatten)]
     target: Target,
-    /// Time limit of the response of each address.
+    /// Time limit of the response from each address.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     timeout: Duration,
 }

@@ -1,7 +1,7 @@
 //! The command `set`: the sets of a cluster, and the migrations of sections between them.
 //!
-//! Each change is planned by the stores first, shown, confirmed, and made as a compare-and-set: what the plan rests on
-//! is compared where it is applied.
+//! The stores plan each change. A command shows the plan, and once it is confirmed, requests the change as a
+//! compare-and-set: the preconditions of the plan are compared where the change is applied.
 
 use clap::Subcommand;
 use seq_command::exit::Exit;
@@ -22,21 +22,21 @@ pub enum SetCommand {
     Init(define::InitArgs),
     /// Defines a further set of a cluster, without sections.
     Create(define::CreateArgs),
-    /// Defines the sets of set files where they are not defined, and compares them with the files where they are.
+    /// Defines the sets of set files that are not defined yet, and compares defined sets with their files.
     Apply(define::ApplyArgs),
     /// Lists the sets of the cluster.
     List(list::ListArgs),
-    /// Shows a set: its sections, nodes and migrations.
+    /// Shows a set with its sections, nodes and migrations.
     Show(list::ShowArgs),
     /// Migrates a part of a set's sections into another set.
     Split(migrate::SplitArgs),
-    /// Migrates all sections of a set into another one, and closes it.
+    /// Migrates all sections of a set into another set, and closes the empty set.
     Merge(migrate::MergeArgs),
-    /// Migrates sections of a set into another one.
+    /// Migrates sections of a set into another set.
     Migrate(migrate::MigrateArgs),
-    /// Closes a set that has no sections, for good.
+    /// Closes a set that has no sections, permanently.
     Close(close::CloseArgs),
-    /// Removes a set that does not exist from those that another one knows.
+    /// Removes a set that does not exist from the sets that another set knows.
     Forget(forget::ForgetArgs),
 }
 

@@ -1,4 +1,4 @@
-//! The command `sim`: runs many seeds of the simulator, replays one, or measures the detection of planted bugs.
+//! The command `sim`: runs many seeds of the simulator, replays a seed, or measures the detection of planted bugs.
 //!
 //! A seed determines every event of a run, on any machine.
 
@@ -13,10 +13,10 @@ use seq_kit::cores;
 use seq_sim::{Bug, Coverage, Run, Situation};
 use serde::Serialize;
 
-/// Searches for each planted bug.
+/// Number of searches for each planted bug.
 const HUNTS: u64 = 5;
 
-/// Distance between the first seeds of two searches: more than one search ever takes.
+/// Distance between the first seeds of two searches, larger than the number of seeds of any search.
 const HUNT_STRIDE: u64 = 1_000_000;
 
 /// The figures of a progress bar.
@@ -28,22 +28,22 @@ pub enum SimCommand {
     /// Runs many seeds; stops at a violation and shrinks its faults.
     #[command(after_help = "Examples:\n  seqsvr sim run\n  seqsvr sim run --seeds 10000 --from 200 -o json\n  \
                             seqsvr sim run --sets 2\n\n\
-                            Exit codes: 0 no promise was broken, 1 one was.")]
+                            Exit codes: 0 no promise was broken, 1 a promise was broken.")]
     Run(RunArgs),
-    /// Replays one seed and prints its events.
+    /// Replays a seed and prints its events.
     #[command(after_help = "Examples:\n  seqsvr sim replay --seed 17\n  seqsvr sim replay --seed 17 --faults 3,5\n  \
                             seqsvr sim replay --seed 102 --bug expiry-from-answer\n\n\
-                            Exit codes: 0 no promise was broken, 1 one was.")]
+                            Exit codes: 0 no promise was broken, 1 a promise was broken.")]
     Replay(ReplayArgs),
-    /// Measures how many seeds it takes to find each planted bug; exit 1 if one is not found.
+    /// Measures the number of seeds until each planted bug is found; exit 1 if a bug is not found.
     #[command(after_help = "Example:\n  seqsvr sim bugs --most 10000\n\n\
-                            Exit codes: 0 every search found its bug, 1 one did not.")]
+                            Exit codes: 0 every search found its bug, 1 a search did not find its bug.")]
     Bugs(BugsArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// How many seeds.
+    /// Number of seeds.
     #[arg(long, value_name = "N", default_value_t = 200)]
     seeds: u64,
     /// The first seed.
@@ -52,20 +52,20 @@ pub struct RunArgs {
     /// Sets of each world: 1, 2 with migrations between them and restores of both, or 3 with restores upon restores.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3))]
     sets: u32,
-    /// Threads; 0: one for each core.
+    /// Number of threads; 0: one for each core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     jobs: usize,
 }
 
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// The seed.
+    /// The seed to replay.
     #[arg(long, value_name = "SEED")]
     seed: u64,
-    /// Sets of the world: 1 to 3. A planted bug between sets has 2, one of restores 3.
+    /// Sets of the world, 1 to 3. A planted bug between sets needs 2, a planted bug of restores needs 3.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3))]
     sets: u32,
-    /// Numbers of the faults to inject, as 3,17,40; without it, all faults of the seed.
+    /// Numbers of the faults to inject, as 3,17,40; by default all faults of the seed.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     faults: Option<Vec<usize>>,
     /// A planted bug, by its name in `seqsvr sim bugs`.
@@ -78,7 +78,7 @@ pub struct BugsArgs {
     /// Limit on the seeds of one search.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     most: u64,
-    /// Search for this bug only; repeat it for more.
+    /// Searches only for this bug; repeat the flag for more.
     #[arg(long = "bug", value_name = "BUG", value_parser = bug)]
     bugs: Vec<Bug>,
 }
@@ -247,7 +247,7 @@ fn replay(args: ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
 struct Hunted {
     bug: &'static str,
     about: &'static str,
-    /// Seeds of each search, ascending, without those that did not find it.
+    /// Number of seeds of each successful search, ascending.
     seeds: Vec<u64>,
     median: Option<u64>,
     missed: u64,

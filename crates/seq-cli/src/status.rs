@@ -1,9 +1,9 @@
-//! The command `status`: requests the status of the seed nodes and of the nodes they list, and shows each set.
+//! The command `status`: requests the status of the seed nodes and of the nodes that they list, and shows each set.
 //!
-//! From addresses it goes on to the other sets of the cluster, of which AllocSvrs and proxies have the addresses; a set
-//! file is of one set, and only that one is shown.
+//! If seeds are addresses, the command also queries the other sets of the cluster, whose addresses AllocSvrs and proxies
+//! have. If the seeds are from a set file, only the set of the file is shown.
 //!
-//! A section is served while its owner has a lease that has not expired. A node that does not respond is shown; a
+//! A section is served while its owner has a lease that has not expired. A node that does not respond is shown, but a
 //! member that was removed from its store does not count as missing.
 
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ use sample::Sample;
 use verdict::State;
 use view::View;
 
-/// Limit on the nodes queried: bounds the effect of a wrong response.
+/// Limit on the queried nodes, which bounds the effect of a wrong response.
 const MAX_NODES: usize = 4_096;
 
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ const MAX_NODES: usize = 4_096;
                         Numbers and raises count from the start of each process; `up` is the time since then. A certificate that expires within 14 days is a \
                         warning in the verdict.\n\n\
                         Exit codes: 0 all sections are served and all nodes respond, with leases and valid \
-                        certificates, 3 not so (see --fail-on), 4 no node \
+                        certificates, 3 otherwise (see --fail-on), 4 no node \
                         responded.")]
 pub struct StatusArgs {
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub struct StatusArgs {
     #[arg(long, value_name = "S", num_args = 0..=1, default_missing_value = "2",
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     watch: Option<u64>,
-    /// The mildest state that is exit code 3.
+    /// The mildest state with exit code 3.
     #[arg(long, value_enum, value_name = "STATE", default_value_t = FailOn::Degraded)]
     fail_on: FailOn,
 }
@@ -63,7 +63,7 @@ pub struct StatusArgs {
 /// A state of a set that is a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
-    /// All sections are served, and a node does not respond, has no lease, or has an expired certificate.
+    /// All sections are served, but a node does not respond, has no lease, or has an expired certificate.
     Degraded,
     /// Some sections are not served.
     Unserved,
@@ -82,7 +82,7 @@ impl FailOn {
     }
 }
 
-/// The error of a node that no client accepts.
+/// The error of a node whose certificate no client accepts.
 const EXPIRED: &str = "its certificate has expired: `seqsvr cert rotate`";
 
 /// The response of one node, or the error.
@@ -116,7 +116,7 @@ pub async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exit> {
                 print(&view, output)?;
                 before = Some((now, view));
             }
-            // The wrong port stays wrong; a cluster may come back.
+            // A wrong port stays wrong, but a cluster may come back.
             Err(failure) if failure.exit() == Exit::Usage => return Err(failure.into()),
             Err(failure) => report_error(&failure),
         }
@@ -127,7 +127,10 @@ fn print(view: &View, output: &Output) -> std::io::Result<()> {
     if output.is_json() { output.json(view) } else { output.text(&view.render(output.is_wide())) }
 }
 
-/// Queries all nodes once. Fails if none responds, and at an address that is no node's.
+/// Queries all nodes once.
+///
+/// # Errors
+/// No node responds, or an address belongs to no node.
 async fn sample(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Duration) -> Result<View, Failure> {
     let limit = Instant::now() + timeout;
     let addrs: BTreeSet<String> = seeds.iter().map(|seed| seed.addr.clone()).collect();
@@ -151,8 +154,8 @@ async fn sample(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Duration) 
     Ok(View::new(&sample, seeds, seq_command::utc::now()))
 }
 
-/// Queries the seeds, then every node that a response lists and that was not queried yet; with `all_sets` those of the
-/// other sets as well.
+/// Queries the seeds, then every node that a response lists and that was not queried yet; with `all_sets` also the nodes
+/// of the other sets.
 async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout: Duration) -> Sample {
     let mut sample = Sample::default();
     let mut next = seeds;
@@ -173,14 +176,14 @@ async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout
     sample
 }
 
-/// The answers of one node.
+/// The responses of a node to a query.
 struct Answer {
     status: StatusResult,
     routes: Option<Routes>,
     clock: Option<ClockOffset>,
 }
 
-/// Requests one node's status, and of an AllocSvr or a proxy the routes, which have addresses of other nodes.
+/// Requests the status of a node, and the routes of an AllocSvr or a proxy, which have addresses of other nodes.
 async fn query(pool: &Pool, addr: &str, timeout: Duration) -> Answer {
     let failed = |error: String| Answer { status: Err(error), routes: None, clock: None };
     let channel = match pool.get(addr) {

@@ -19,11 +19,11 @@ use upgrade::UpgradeArgs;
 pub enum StoreCommand {
     /// Lists the members as their leader sees them.
     Members(MembersArgs),
-    /// Makes stores members: each gets the log first, then a vote.
+    /// Makes stores members; each gets the log first, then a vote.
     Add(AddArgs),
-    /// Takes members out for good.
+    /// Removes members permanently.
     Remove(RemoveArgs),
-    /// Puts a new member in the place of one, in one change.
+    /// Replaces a member by a new member, in one change.
     Replace(ReplaceArgs),
     /// Transfers the leadership to a member.
     Lead(LeadArgs),

@@ -107,8 +107,7 @@ impl Sections {
         }
         for sections in &selection.sections {
             if sections.end > self.count() {
-                let message =
-                    format!("sections {}..{} are outside of 0..{}", sections.start, sections.end, self.count());
+                let message = format!("sections {}..{} are outside 0..{}", sections.start, sections.end, self.count());
                 return Err(Failure::new(Exit::Usage, message).into());
             }
             ranges.push(sections.clone());
@@ -208,7 +207,7 @@ mod tests {
         assert_eq!(refused(&["4-5"], &[]), "it is not a range as in 0..1_000_000");
         assert_eq!(refused(&["200..450"], &[]), "uid 450 is inside of section 3, 400..500: a section is never divided");
         assert_eq!(refused(&["0..200"], &[]), "uid 0 is outside of the uids 100..1050");
-        assert_eq!(refused(&[], &["9..11"]), "sections 9..11 are outside of 0..10");
+        assert_eq!(refused(&[], &["9..11"]), "sections 9..11 are outside 0..10");
         assert_eq!(refused(&["200..500"], &["3..7"]), "sections 3..4 are named twice");
     }
 

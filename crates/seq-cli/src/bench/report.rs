@@ -26,7 +26,7 @@ pub(crate) struct Report {
     distribution: Distribution,
     uids: u32,
     seed: u64,
-    /// Whether Ctrl-C ended it early: the figures are those of a shorter run.
+    /// Whether Ctrl-C ended the run early, so that the figures cover a shorter run.
     interrupted: bool,
     seconds: f64,
     calls: u64,
@@ -41,14 +41,14 @@ pub(crate) struct Report {
     unsent: u64,
     longest_unanswered_ms: u64,
     latency: Percentiles,
-    /// Warm-up included.
+    /// Raises of ceilings, warm-up included; `None` if no allocator responded.
     ceiling_raises: Option<u64>,
-    /// CPU time of the cluster's processes for each number, warm-up included; `None` if no allocator reported it, or
-    /// there was no number.
+    /// CPU time of the cluster's processes for each number, warm-up included; `None` if no allocator reported its CPU
+    /// time, or no number was allocated.
     cpu_us_per_number: Option<f64>,
-    /// Incarnations of allocators that began during the run: their counters began anew.
+    /// Number of incarnations of allocators that began during the run, with new counters.
     restarts: u64,
-    /// Absent without `--check`.
+    /// Result of the check of the order; absent without `--check`.
     order: Option<Verdict>,
     /// The results of the thresholds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -104,7 +104,7 @@ impl Report {
         Ok(())
     }
 
-    /// Prints it on stdout.
+    /// Prints the report on stdout.
     pub(crate) fn print(&self, output: &Output) -> std::io::Result<()> {
         if output.is_json() {
             return output.json(self);
@@ -135,7 +135,7 @@ impl Report {
             Some(raises) => {
                 let unsure = match self.restarts {
                     0 => "",
-                    _ => "; at least: allocators were restarted",
+                    _ => " at least, because allocators were restarted",
                 };
                 output.line(format_args!("ceiling raises  {}, warm-up included{unsure}", grouped(raises)))?;
             }
@@ -158,14 +158,15 @@ impl Report {
         Ok(())
     }
 
-    /// Whether failed calls fail the run: unless a threshold on them decides, or the run was interrupted.
+    /// Returns whether failed calls fail the run, which they do unless a threshold on them decides or the run was
+    /// interrupted.
     fn has_failed(&self) -> bool {
         let is_judged = self.expected.iter().any(|verdict| verdict.figure() == "failed");
         self.failed > 0 && !is_judged && !self.interrupted
     }
 
-    /// Ok if numbers were allocated, no call failed, the order held if it was checked, and every threshold was met. An
-    /// interrupted run is only checked for the order.
+    /// Returns Ok if numbers were allocated, no call failed, the order held if it was checked, and every threshold was
+    /// met. In an interrupted run only the order counts.
     pub(crate) fn exit(&self) -> Exit {
         let order = self.order.as_ref().is_none_or(Verdict::pass);
         let expected = self.expected.iter().all(thresholds::Verdict::pass);
@@ -178,13 +179,13 @@ impl Report {
     }
 }
 
-/// Why the CPU time of a number is not known.
+/// Returns why the CPU time of a number is unknown.
 fn why_unknown(ceiling_raises: Option<u64>, numbers: u64, restarts: u64) -> &'static str {
     match (ceiling_raises, numbers, restarts) {
         (None, ..) => "no allocator responded",
         (_, 0, _) => "no number was allocated",
         (.., 0) => "an allocator did not respond before and after the run",
-        _ => "allocators were restarted during the run, and their counters with them",
+        _ => "allocators were restarted during the run, which resets their counters",
     }
 }
 
@@ -196,7 +197,7 @@ mod tests {
     fn an_unknown_figure_has_its_cause() {
         assert_eq!(why_unknown(None, 0, 0), "no allocator responded");
         assert_eq!(why_unknown(Some(3), 0, 2), "no number was allocated");
-        let restarted = "allocators were restarted during the run, and their counters with them";
+        let restarted = "allocators were restarted during the run, which resets their counters";
         assert_eq!(why_unknown(Some(3), 9, 2), restarted);
         assert!(why_unknown(Some(3), 9, 0).contains("did not respond"));
     }

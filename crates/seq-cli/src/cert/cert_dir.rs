@@ -1,7 +1,7 @@
 //! The directory of an authority.
 //!
-//! `ca.key` has the key and the bundle, so both change at once; `ca.crt` is the bundle again, for those who may not
-//! have the key. It is written behind `ca.key`, and by the next command where that did not happen.
+//! `ca.key` has the key and the bundle, so both change at once. `ca.crt` is a copy of the bundle, for processes that may
+//! not have the key. It is written after `ca.key`; if a crash prevents that, the next command writes it.
 
 use std::fs::Permissions;
 use std::io;
@@ -17,20 +17,20 @@ use seq_command::exit::{Exit, Failure};
 use seq_command::{utc, whole_file};
 use zeroize::Zeroizing;
 
-/// The certificates to trust.
+/// File with the certificates to trust.
 const BUNDLE: &str = "ca.crt";
 
-/// The authority: its key, and the bundle.
+/// File with the key of the authority, and the bundle.
 const KEY: &str = "ca.key";
 
-/// The list of revocations.
+/// File with the list of revocations.
 pub(super) const REVOCATIONS: &str = "crl.pem";
 
 /// A directory with an authority.
 pub(super) struct CertDir(PathBuf);
 
 impl CertDir {
-    /// Makes the directory where there is none, and an authority in it.
+    /// Makes an authority in a directory, which is created if it does not exist.
     pub(super) fn create(path: &Path, cluster: &str, validity: Duration) -> anyhow::Result<CertDir> {
         let dir = CertDir(path.to_owned());
         let authority = Authority::create(cluster, validity, utc::now()).map_err(usage)?;
@@ -47,7 +47,7 @@ impl CertDir {
         Ok(dir)
     }
 
-    /// The directory, which has an authority.
+    /// Opens a directory that has an authority.
     pub(super) fn open(path: &Path) -> anyhow::Result<CertDir> {
         if !CertDir::is_one(path) {
             let what = format!("{} has no certificate authority", path.display());
@@ -57,7 +57,7 @@ impl CertDir {
         Ok(CertDir(path.to_owned()))
     }
 
-    /// Whether a directory has an authority.
+    /// Returns whether a directory has an authority.
     pub(super) fn is_one(path: &Path) -> bool {
         path.join(KEY).exists()
     }
@@ -66,7 +66,7 @@ impl CertDir {
         self.0.join(BUNDLE)
     }
 
-    /// The authority with its key.
+    /// Reads the authority with its key.
     pub(super) fn authority(&self) -> anyhow::Result<Authority> {
         let key = self.0.join(KEY);
         let authority = Authority::from_pem(&Zeroizing::new(read(&key)?));
@@ -75,7 +75,7 @@ impl CertDir {
         Ok(authority)
     }
 
-    /// Puts a new authority before the present one.
+    /// Makes a new authority, and puts it before the present authority in the bundle.
     pub(super) fn succeed(&self, validity: Duration) -> anyhow::Result<Authority> {
         let next = self.authority()?.succeed(validity, utc::now()).map_err(usage)?;
         let key = self.0.join(KEY);
@@ -84,7 +84,7 @@ impl CertDir {
         Ok(next)
     }
 
-    /// Writes the bundle, where it is not there yet. Everybody may read it.
+    /// Writes the bundle unless the file already has it. Every user of the machine may read the file.
     fn publish(&self, authority: &Authority) -> anyhow::Result<()> {
         let path = self.bundle_path();
         if std::fs::read_to_string(&path).is_ok_and(|present| present == authority.bundle()) {
@@ -95,13 +95,14 @@ impl CertDir {
         Ok(written.map_err(|error| unwritable(&path, &error))?)
     }
 
-    /// The file of a holder's certificate.
+    /// Returns the path of a holder's certificate.
     pub(super) fn path_of(&self, identity: &Identity) -> PathBuf {
         // Names of sets and nodes have no dots, so no two holders share a file.
         self.0.join(format!("{}.pem", identity.short().replace('/', ".")))
     }
 
-    /// Makes a certificate and writes it behind its key, in the place of a former one. Returns when it expires.
+    /// Makes a certificate and writes it after its key, in place of a former certificate. Returns the time at which it
+    /// expires.
     pub(super) fn issue(&self, authority: &Authority, request: &Request, path: &Path) -> anyhow::Result<SystemTime> {
         let now = utc::now();
         let issued = authority.issue(request, now).map_err(usage)?;
@@ -110,14 +111,14 @@ impl CertDir {
         Ok(now + request.validity)
     }
 
-    /// The certificates in the directory, by file name.
+    /// Reads the certificates in the directory, in order of their file names.
     pub(super) fn certificates(&self) -> anyhow::Result<Vec<(PathBuf, Certificate)>> {
         let mut files = pem_files(&self.0)?;
         files.retain(|file| file.file_name().is_none_or(|name| name != REVOCATIONS));
         files.into_iter().map(|file| certificate(&file).map(|certificate| (file, certificate))).collect()
     }
 
-    /// Adds to the list of revocations.
+    /// Adds serials to the list of revocations, and returns the path of the list.
     pub(super) fn revoke(&self, serials: &[String]) -> anyhow::Result<PathBuf> {
         let path = self.0.join(REVOCATIONS);
         let former = path.exists().then(|| read(&path)).transpose()?;
@@ -127,7 +128,7 @@ impl CertDir {
     }
 }
 
-/// The files of a directory whose names end in `.pem`, in order.
+/// Returns the files of a directory whose names end in `.pem`, in order of their names.
 pub(super) fn pem_files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let unreadable =
         |error: &io::Error| Failure::new(Exit::Usage, format!("{}: cannot be read: {error}", dir.display()));
@@ -146,7 +147,7 @@ pub(super) fn certificate(file: &Path) -> anyhow::Result<Certificate> {
     Ok(read.map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", file.display())))?)
 }
 
-/// When the authority of a directory expires; `None` where the directory has no bundle.
+/// Returns the time at which the authority of a directory expires; `None` if the directory has no bundle.
 pub(super) fn authority_not_after(dir: &Path) -> anyhow::Result<Option<SystemTime>> {
     let path = dir.join(BUNDLE);
     if !path.exists() {
@@ -156,7 +157,7 @@ pub(super) fn authority_not_after(dir: &Path) -> anyhow::Result<Option<SystemTim
     Ok(at.map(Some).map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", path.display())))?)
 }
 
-/// The serials that are revoked by the list in a directory, if it has one.
+/// Returns the serials that the list of revocations in a directory revokes; none if there is no list.
 pub(super) fn revocations(dir: &Path) -> anyhow::Result<Vec<String>> {
     let path = dir.join(REVOCATIONS);
     if !path.exists() {

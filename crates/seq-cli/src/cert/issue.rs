@@ -12,10 +12,10 @@ use seq_core::set_spec::SetSpec;
 
 use super::{CertDir, days, print};
 
-/// The operator that a set file's certificates come with.
+/// The operator that gets a certificate together with the nodes of a set file.
 const OPERATOR: &str = "admin";
 
-/// How long an authority is valid that is made beside its first certificates.
+/// Validity in days of an authority that is made together with its first certificates.
 const AUTHORITY_DAYS: u32 = 3_650;
 
 #[derive(Debug, Args)]
@@ -23,21 +23,21 @@ const AUTHORITY_DAYS: u32 = 3_650;
     after_help = "Examples:\n  seqsvr cert issue --set sets/three-node.toml      an authority, all nodes, an operator\n  \
                         seqsvr cert issue client/backend operator/alice   of the directory's cluster\n  \
                         seqsvr cert issue proxy/p1 --host p1.example.org\n\n\
-                        Certificates that are there already stay as they are: `seqsvr cert rotate` renews them.\n\n\
+                        Existing certificates stay unchanged; `seqsvr cert rotate` renews them.\n\n\
                         Exit codes: 0 made, 1 a file cannot be written, 2 a wrong holder, host or set file, or no authority."
 )]
 pub struct IssueArgs {
     /// Holders: client/NAME, operator/NAME, metrics/NAME, proxy/NAME, store/SET/NODE, alloc/SET/NODE.
     #[arg(value_name = "HOLDER", required_unless_present = "sets")]
     holders: Vec<String>,
-    /// Set files, or directories of them: certificates for each node, and for operator/admin.
+    /// Set files, or directories of them. Each node gets a certificate, and so does operator/admin.
     #[arg(long = "set", value_name = "FILE|DIR")]
     sets: Vec<PathBuf>,
-    /// DNS names and IP addresses that clients dial the named holders as. Nodes of set files have those of their
+    /// DNS names and IP addresses at which clients dial the named holders. Nodes of set files get the hosts of their
     /// addresses.
     #[arg(long = "host", value_name = "HOST", requires = "holders")]
     hosts: Vec<String>,
-    /// How long the certificates are valid.
+    /// Validity of the certificates.
     #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=18_250))]
     days: u32,
 }
@@ -79,7 +79,7 @@ pub(super) fn run(args: &IssueArgs, output: &Output) -> anyhow::Result<Exit> {
     print(output, &written)
 }
 
-/// The sets of one cluster, with its name.
+/// Reads the sets of one cluster, each with the name of the cluster.
 fn sets(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, SetSpec)>> {
     let (files, problems) = set_file::load_all(paths);
     if !problems.is_empty() {
@@ -89,16 +89,18 @@ fn sets(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, SetSpec)>> {
     if let [(one, first), ..] = &*sets
         && let Some((other, set)) = sets.iter().find(|(cluster, _)| cluster != one)
     {
-        let what =
-            format!("{} is of cluster {one}, {} of {other}: an authority is one cluster's", first.name, set.name);
+        let what = format!(
+            "{} is of cluster {one} and {} of {other}, but an authority belongs to one cluster",
+            first.name, set.name
+        );
         return Err(Failure::new(Exit::Usage, what)
-            .hint("name the files of one cluster, and another --certs for the next")
+            .hint("name the files of one cluster, and pass another --certs for another cluster")
             .into());
     }
     Ok(sets)
 }
 
-/// The nodes of a set, each with the hosts of its addresses.
+/// Returns the identities of the nodes of a set, each with the hosts of its addresses.
 fn nodes(cluster: &str, set: &SetSpec) -> anyhow::Result<Vec<(Identity, Vec<String>)>> {
     let stores = set.stores.iter().map(|store| {
         let addrs = [&store.addr, &store.raft, &store.http].into_iter().chain(&store.admin);

@@ -15,15 +15,15 @@ use super::cert_dir::{REVOCATIONS, authority_not_after, certificate, pem_files, 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  seqsvr cert show\n  seqsvr cert show /etc/seqsvr/node.pem -o json | jq '.items[].days_left'\n\n\
-                        Exit codes: 0 shown, 2 a file is no certificate of a cluster, 3 one has expired or is revoked."
+                        Exit codes: 0 shown, 2 a file is not a certificate of a cluster, 3 a certificate has expired or is revoked."
 )]
 pub struct ShowArgs {
-    /// Files; without one, those of --certs.
+    /// Files with certificates; without any, the files of --certs.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
-/// One certificate.
+/// A certificate, as `cert show` prints it.
 #[derive(Serialize)]
 struct View {
     file: String,
@@ -39,7 +39,7 @@ struct View {
     sha256: String,
 }
 
-/// The certificates, and their authority.
+/// The certificates, and the time at which their authority expires.
 #[derive(Serialize)]
 struct Shown {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,23 +1,23 @@
-//! The meaning of a finding of `doctor`: pure.
+//! The judgement of the findings of `doctor`, as pure functions.
 
 use std::fmt::Display;
 
 use seq_command::output::grouped;
 use serde::Serialize;
 
-/// Days before the end of a certificate from which a warning is due.
+/// Number of days before the end of a certificate at which warnings begin.
 const CERTIFICATE_DAYS: u64 = 14;
 
-/// Files that a process needs to start, and from which on it does not warn (`docs/operations.md`).
+/// Open files that a process needs to start, and open files from which on there is no warning (`docs/operations.md`).
 const FILES: [u64; 2] = [512, 4_096];
 
-/// Least space of a store: its log and a few snapshots.
+/// Least free space of a store in bytes, enough for its log and a few snapshots.
 const LEAST_FREE: u64 = 1 << 30;
 
-/// The mode bits that let group and others write: a store takes them from its directory.
+/// The mode bits that let group and others write. A store removes them from its directory at its start.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// How bad a finding is, from the best.
+/// Severity of a finding, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Level {
@@ -44,7 +44,7 @@ pub(super) struct Finding {
     pub(super) check: &'static str,
     pub(super) of: String,
     pub(super) text: String,
-    /// Where to look, or which command helps.
+    /// The place to look at, or the command that helps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next: Option<String>,
 }
@@ -63,7 +63,7 @@ impl Finding {
     }
 }
 
-/// Judges the limit of open files; `None`: there is none.
+/// Judges the limit of open files; `None` means that there is no limit.
 pub(super) fn files(most: Option<u64>) -> Finding {
     let (check, of, next) = ("open files", "this machine", "LimitNOFILE of the unit, or `ulimit -Hn`");
     match most {
@@ -74,7 +74,7 @@ pub(super) fn files(most: Option<u64>) -> Finding {
     }
 }
 
-/// Judges the certificate of a node by the days that it has left, or why it cannot be used.
+/// Judges the certificate of a node by the days that it has left, or by the reason why it cannot be used.
 pub(super) fn certificate(holder: &str, left: Result<Option<u64>, String>) -> Finding {
     match left {
         Ok(Some(days)) if days < CERTIFICATE_DAYS => {
@@ -97,20 +97,20 @@ pub(super) fn disk(dir: &str, is_full: bool, mode: Option<u32>, free: u64, size:
         "{} MiB of {} MiB are free; {}",
         grouped(free >> 20),
         grouped(size >> 20),
-        if is_full { "it has data" } else { "empty, or not made yet" }
+        if is_full { "the directory has data" } else { "the directory is empty or does not exist yet" }
     );
     match mode {
         Some(mode) if mode & OTHERS_WRITE != 0 => {
-            let what = format!("others than its owner may write it (mode {:04o})", mode & 0o7777);
-            Finding::warning("disk", dir, what, "nothing: the store closes it to them at its start")
+            let what = format!("users other than its owner may write to it (mode {:04o})", mode & 0o7777);
+            Finding::warning("disk", dir, what, "nothing: the store corrects the mode at its start")
         }
-        _ if free < LEAST_FREE => Finding::problem("disk", dir, text, "more space: a store needs a GiB at least"),
+        _ if free < LEAST_FREE => Finding::problem("disk", dir, text, "more space: a store needs at least 1 GiB"),
         _ if free < size / 10 => Finding::warning("disk", dir, text, "less than a tenth is free"),
         _ => Finding::ok("disk", dir, text),
     }
 }
 
-/// The last line of the page.
+/// Returns the last line of the page.
 pub(super) fn verdict(problems: usize, warnings: usize, checks: &str) -> String {
     match (problems, warnings) {
         (0, 0) => format!("ok: {checks} checks"),

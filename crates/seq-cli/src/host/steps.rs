@@ -1,5 +1,4 @@
-//! What is done to a set before the processes of one host stop: decided from the store's lists of members and
-//! allocators.
+//! The changes of a set before the processes of one host stop, decided from the store's lists of members and allocators.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +10,7 @@ use seq_proto::v1::{ListMembersResponse, ListNodesResponse, MemberState, NodeSta
 use serde::Serialize;
 
 /// The part of one set in the drain of a host. Invariant: once it is carried out, the processes of the host can stop at
-/// the same time, and no section is without an owner, nor the store without a majority.
+/// the same time, while every section has an owner and the store has a majority.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct SetPlan {
     pub(super) set: String,
@@ -19,9 +18,9 @@ pub(super) struct SetPlan {
     stores: Vec<u64>,
     /// The host's allocators that are not drained, or still own sections.
     pub(super) allocs: Vec<AllocPlan>,
-    /// The store that is to lead instead of one of the host.
+    /// The store that is to lead instead of a store of the host.
     pub(super) leader: Option<u64>,
-    /// What its transfer rests on.
+    /// Preconditions of the transfer to the new leader.
     #[serde(skip)]
     pub(super) leader_plan: Fingerprint,
 }
@@ -30,23 +29,23 @@ pub(super) struct SetPlan {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct AllocPlan {
     pub(super) name: String,
-    /// Sections that it owns.
+    /// Number of sections that the allocator owns.
     pub(super) sections: u32,
-    /// Whether its drain is under way already.
+    /// Whether its drain is already in progress.
     #[serde(skip)]
     pub(super) is_drained: bool,
-    /// What its drain rests on.
+    /// Preconditions of the drain.
     #[serde(skip)]
     pub(super) plan: Fingerprint,
 }
 
-/// The host of an address, `host:port`.
+/// Returns the host of an address `host:port`.
 pub(super) fn host_of(addr: &str) -> &str {
     let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// The hosts of a set's nodes.
+/// Returns the hosts of a set's nodes.
 pub(super) fn hosts<'a>(members: &'a ListMembersResponse, nodes: &'a ListNodesResponse) -> BTreeSet<&'a str> {
     let stores = members.members.iter().map(|member| host_of(&member.addr));
     stores.chain(nodes.nodes.iter().map(|node| host_of(&node.addr))).collect()
@@ -71,7 +70,7 @@ impl SetPlan {
             return Err(no_majority(host, &set, ready.len(), voters));
         }
         let leads = here.iter().any(|store| store.id == members.leader);
-        // The nearest of those with the whole log; a round trip of 0 is unknown.
+        // The nearest of the stores with the whole log is first. A round trip of 0 is unknown, and sorts last.
         ready.sort_by_key(|store| (store.lag, store.round_trip_us.wrapping_sub(1), store.id));
         let leader = ready.first().map(|store| store.id).filter(|_| leads);
 
@@ -96,17 +95,17 @@ impl SetPlan {
         })
     }
 
-    /// The names of the allocators that are to be drained, together.
+    /// Returns the names of the allocators that are to be drained together.
     pub(super) fn names(&self) -> Vec<String> {
         self.allocs.iter().map(|alloc| alloc.name.clone()).collect()
     }
 
-    /// Whether nothing is to be done.
+    /// Returns whether no step is left.
     pub(super) fn is_done(&self) -> bool {
         self.allocs.is_empty() && self.leader.is_none()
     }
 
-    /// What is to be done, in words.
+    /// Returns the text of the steps.
     pub(super) fn steps(&self) -> String {
         let moved = self.allocs.iter();
         let moved = moved.map(|alloc| format!("{} sections of {} move", grouped(alloc.sections.into()), alloc.name));
@@ -129,7 +128,7 @@ fn last_nodes(host: &str, set: &str) -> Failure {
     let message = format!("no allocator of another host could own the sections of set {set} ({})", Reason::LastNode);
     Failure::new(Exit::Failed, message)
         .reason(Reason::LastNode.to_string())
-        .hint(format!("start or undrain one that is not on {host} first"))
+        .hint(format!("start or undrain an allocator that is not on {host} first"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `id decode`: what an id states of itself.
+//! The command `id decode`: shows the parts of an id.
 
 use std::io::{BufRead, stdin};
 
@@ -15,7 +15,7 @@ use super::shape_args::ShapeArgs;
 /// 2006-01-01T00:00:00Z: no system that made ids of these shapes is older.
 const FIRST_MS: u64 = 1_136_073_600_000;
 const DAY_MS: u64 = 86_400_000;
-/// The largest number that is exact in a double, as all smaller ones are.
+/// The largest number up to which a double represents every number exactly.
 const EXACT_IN_DOUBLE: u64 = (1 << 53) - 1;
 
 #[derive(Debug, Args)]
@@ -23,27 +23,27 @@ const EXACT_IN_DOUBLE: u64 = (1 << 53) - 1;
                         seqsvr id decode 1541815603606036480    (by each shape that gives a time from 2006 to now)\n  \
                         seqsvr id decode 5e576ba988846945965b4a41    (an ObjectId; UUIDs likewise)\n  \
                         cut -d, -f1 orders.csv | seqsvr id decode --shape instagram -\n\n\
-                        It needs no cluster. A value that may have been rounded by a double, as all numbers of JavaScript are, gets a note.\n\n\
-                        Exit codes: 0 decoded, 1 the shape has no such id, or no shape gives it a time, 2 it is no id.")]
+                        The command needs no cluster. If a double may have rounded a value, as JavaScript does, a note states it.\n\n\
+                        Exit codes: 0 decoded, 1 the shape has no such id, or no shape gives it a time, 2 the text is not an id.")]
 pub struct DecodeArgs {
-    /// The ids, in decimal; ObjectIds and UUIDs as they are written. `-` reads them from stdin, one in a line.
+    /// The ids in decimal, or ObjectIds and UUIDs in their usual form. `-` reads them from stdin, one per line.
     #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
     ids: Vec<String>,
     #[command(flatten)]
     shape: ShapeArgs,
 }
 
-/// An id with all that is read from it.
+/// An id, with all its readings.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Decoded {
     id: String,
     readings: Vec<Reading>,
-    /// Remarks, as that the value may be rounded.
+    /// Remarks, for example that the value may be rounded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
 
-/// The parts of an id by one shape.
+/// A reading: the parts of an id by one shape.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Reading {
     shape: &'static str,
@@ -51,7 +51,7 @@ struct Reading {
     time: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lane: Option<u32>,
-    /// Of the lane, or of another system's id.
+    /// Fields of the lane, or of another system's id.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     fields: serde_json::Map<String, serde_json::Value>,
     /// The number in the unit of time.
@@ -86,7 +86,7 @@ pub(super) fn run(args: &DecodeArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Reads an id by a shape, or by each that gives it a time. Errors begin with the place.
+/// Reads an id by a shape, or by every shape that gives it a plausible time. Errors begin with the place.
 fn decode(text: &str, shape: Option<&Preset>, place: &str) -> Result<Decoded, Failure> {
     if let Some(foreign) = foreign::parse(text) {
         return Ok(Decoded { id: text.to_owned(), readings: vec![Reading::of_foreign(foreign)], notes: Vec::new() });
@@ -119,7 +119,8 @@ fn plausible(id: Id, now_ms: u64) -> Vec<Reading> {
     PRESETS.iter().filter(is_plausible).filter_map(|preset| Reading::of(preset, id)).collect()
 }
 
-/// Returns a remark where a double may have rounded the number: it is a double, or the shortest decimal text of one.
+/// Returns a remark if a double may have rounded the number, because the number is a double or the shortest decimal text
+/// of a double.
 fn rounded(id: Id) -> Option<String> {
     let double = id.get() as f64;
     if id.get() <= EXACT_IN_DOUBLE {
@@ -136,7 +137,7 @@ fn rounded(id: Id) -> Option<String> {
 }
 
 impl Reading {
-    /// `None` where the shape has no such id.
+    /// Returns the reading of an id by a shape; `None` if the shape has no such id.
     fn of(preset: &Preset, id: Id) -> Option<Reading> {
         let Parts { lane, value, timed } = preset.shape.parts(id)?;
         let fields = preset.fields_of(lane).map(|(name, number)| (name.to_owned(), number.into()));

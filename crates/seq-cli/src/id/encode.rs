@@ -1,4 +1,4 @@
-//! `id encode`: the first id of a time.
+//! The command `id encode`: makes the first id of a given time.
 
 use clap::Args;
 use seq_command::exit::{Exit, Failure};
@@ -13,7 +13,7 @@ use super::shape_args::ShapeArgs;
     after_help = "Examples:\n  seqsvr id encode --shape snowflake --time 2022-06-28T16:07:40.105Z --lane 378\n  \
                         seqsvr id encode --shape snowflake --time 2026-01-01    (ids of 2026 are not below it)\n  \
                         seqsvr id encode --bits 41/10/12 --epoch 2026-01-01 --time 2026-11-26 --lane 5\n\n\
-                        It needs no cluster, and allocates nothing: the id may exist already.\n\n\
+                        The command needs no cluster and allocates nothing, so the id may exist already.\n\n\
                         Exit codes: 0 done, 2 the shape has no such time, lane or sequence number."
 )]
 pub struct EncodeArgs {
@@ -22,7 +22,7 @@ pub struct EncodeArgs {
     /// The time, as 2022-06-28T16:07:40.105Z or 2026-01-01, in UTC.
     #[arg(long, value_name = "TIME", value_parser = utc::parse_ms)]
     time: u64,
-    /// The lane: worker or shard.
+    /// The lane, such as a worker or a shard.
     #[arg(long, value_name = "N", default_value_t = 0)]
     lane: u32,
     /// The sequence number in the unit of time.
@@ -45,8 +45,8 @@ pub(super) fn run(args: &EncodeArgs, output: &Output) -> anyhow::Result<Exit> {
     };
     let Some(tick) = timed.tick(time) else {
         let [epoch, last] = [timed.epoch_ms, timed.end_ms().unwrap_or(u64::MAX)].map(utc::text_with_ms);
-        return Err(usage(format!("{} is not in the times of the shape", utc::text_with_ms(time)))
-            .hint(format!("they are {epoch} to {last}"))
+        return Err(usage(format!("{} is outside the times of the shape", utc::text_with_ms(time)))
+            .hint(format!("its times are {epoch} to {last}"))
             .into());
     };
     for (what, given, most) in
@@ -56,7 +56,7 @@ pub(super) fn run(args: &EncodeArgs, output: &Output) -> anyhow::Result<Exit> {
             return Err(usage(format!("the {what} {given} is not 0 to {most}")).into());
         }
     }
-    // Time 0, lane 0 and number 0 would be id 0, and no counter gives out value 0.
+    // Time 0, lane 0 and number 0 would be id 0, but no counter allocates the value 0.
     let id = shape.id(lane, tick + seq).map_err(|_| usage("the first id of a lane is of sequence number 1"))?;
     if output.is_json() {
         output.json(&IdView { id: id.get() })?

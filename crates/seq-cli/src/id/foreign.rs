@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use seq_command::utc;
 
-/// The parts of such an id.
+/// The parts of an ObjectId or a UUID.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Foreign {
     pub(super) shape: &'static str,
-    /// `None`: the id has no time.
+    /// Time of the id; `None` if it has no time.
     pub(super) time: Option<String>,
     pub(super) fields: Vec<(&'static str, String)>,
 }
@@ -18,7 +18,8 @@ pub(super) fn parse(text: &str) -> Option<Foreign> {
     object_id(text).or_else(|| uuid(text))
 }
 
-/// Four bytes of seconds, five of a random number of the process, and three of a counter.
+/// Returns the parts of an ObjectId: four bytes of seconds, five bytes of a random number of the process, and three
+/// bytes of a counter.
 fn object_id(text: &str) -> Option<Foreign> {
     if text.len() != 24 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;

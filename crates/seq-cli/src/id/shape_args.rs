@@ -13,19 +13,19 @@ pub(super) struct ShapeArgs {
     /// A shape without a name: bits of time, lane and sequence number, from the highest to the lowest.
     #[arg(long, value_name = "TIME/LANE/SEQ", value_parser = bits, requires = "epoch")]
     bits: Option<[u8; 3]>,
-    /// With --bits: time 0, as 2026-01-01 or 2026-01-01T00:00:00Z.
+    /// Time 0 of the shape of --bits, as 2026-01-01 or 2026-01-01T00:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = utc::parse_ms, requires = "bits")]
     epoch: Option<u64>,
-    /// With --bits: the unit of time, as 1ms, 10ms or 1s.
+    /// Unit of time of the shape of --bits, as 1ms, 10ms or 1s.
     #[arg(long, value_name = "TIME", value_parser = unit_ms, default_value = "1ms")]
     unit: u32,
 }
 
 impl ShapeArgs {
-    /// Returns the shape; `None` where none was given.
+    /// Returns the shape; `None` if no shape was given.
     ///
     /// # Errors
-    /// The shape that the bits state cannot be used.
+    /// The bits do not form a usable shape.
     pub(super) fn find(&self) -> Result<Option<Preset>, Failure> {
         let (Some([time_bits, lane_bits, seq_bits]), Some(epoch_ms)) = (self.bits, self.epoch) else {
             return Ok(self.shape.copied());
@@ -40,7 +40,7 @@ impl ShapeArgs {
 
 fn named(name: &str) -> Result<&'static Preset, String> {
     let names = || PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
-    preset(name).ok_or_else(|| format!("the shapes are {}; --bits describes another one", names()))
+    preset(name).ok_or_else(|| format!("the shapes are {}; --bits describes another shape", names()))
 }
 
 fn bits(text: &str) -> Result<[u8; 3], String> {

@@ -1,4 +1,4 @@
-//! `id shapes`: the shapes that have a name.
+//! The command `id shapes`: lists the named shapes.
 
 use seq_command::exit::Exit;
 use seq_command::output::{Output, Table, digits, grouped};
@@ -13,14 +13,14 @@ struct ShapeView {
     layout: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     unit_ms: Option<u32>,
-    /// Time 0.
+    /// Time 0 of the shape.
     #[serde(skip_serializing_if = "Option::is_none")]
     epoch: Option<String>,
     /// The last time with ids.
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<String>,
     lanes: u32,
-    /// Most ids of a lane in a second.
+    /// Maximum number of ids of a lane in a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     ids_per_second: Option<f64>,
     #[serde(serialize_with = "digits")]

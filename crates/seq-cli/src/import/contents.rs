@@ -1,4 +1,4 @@
-//! The contents of a source: its records, and the facts that the plan and the report state.
+//! The contents of a source: its records, and the facts that plan and report show.
 
 use seq_command::output::grouped;
 use serde::Serialize;
@@ -14,21 +14,21 @@ pub(super) enum Kind {
     RedisCluster,
 }
 
-/// The records that were read, as the plan and the report state them.
+/// Facts about the records that were read, for the plan and the report.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Facts {
     pub(super) kind: Kind,
-    /// The file, or the servers that were read: each a master.
+    /// The file that was read, or the masters.
     pub(super) servers: Vec<String>,
-    /// Counters that were found, skipped and gone ones included.
+    /// Number of counters that were found, including the skipped and the gone counters.
     pub(super) found: u64,
-    /// Keys that expired or were deleted between their listing and their reading.
+    /// Number of keys that expired or were deleted between their listing and their reading.
     pub(super) gone: u64,
-    /// Records that are none, which `--skip-invalid` leaves out.
+    /// Number of invalid records, which `--skip-invalid` leaves out.
     pub(super) skipped: u64,
 }
 
-/// All records of a source, with what proves that they are all.
+/// All records of a source, with the facts that prove their completeness.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) records: Records,
@@ -36,7 +36,7 @@ pub(super) struct Contents {
 }
 
 impl Facts {
-    /// Describes the records that were read, in a line.
+    /// Returns a line of text about the records that were read.
     pub(super) fn line(&self) -> String {
         let Facts { kind, servers, found, gone, skipped } = self;
         let (what, records) = match kind {
@@ -47,7 +47,7 @@ impl Facts {
             }
         };
         let mut line = format!("source: {what}; {} {records}", grouped(*found));
-        for (count, what) in [(*gone, "gone meanwhile"), (*skipped, "invalid and skipped")] {
+        for (count, what) in [(*gone, "gone before they were read"), (*skipped, "invalid and skipped")] {
             if count > 0 {
                 line.push_str(&format!(", {} {what}", grouped(count)));
             }

@@ -17,10 +17,10 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The first line of a CSV file.
 pub(crate) const HEADER: &str = "uid,value";
 
-/// The longest line that a record needs, and room for spaces: a longer one is no record.
+/// Maximum length of a line in bytes: the longest record, and room for spaces.
 const MAX_LINE_BYTES: u64 = 1_024;
 
-/// The format of a file.
+/// The format of a file of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// Lines of a user and a number behind the header `uid,value`.
@@ -30,7 +30,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format of a file by its name.
+    /// Returns the format of a file by its name.
     pub(super) fn of(path: &Path) -> Option<Format> {
         let name = path.file_name()?.to_str()?;
         match name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')?.1 {
@@ -41,7 +41,7 @@ impl Format {
     }
 }
 
-/// A line of JSON; other keys are ignored.
+/// A line of JSON. Unknown keys are ignored.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(borrow)]
@@ -53,7 +53,7 @@ struct Line<'a> {
 /// Reads a whole file into a draft.
 ///
 /// # Errors
-/// It cannot be read, or the flaws of its lines.
+/// The file cannot be read, or lines of it are flawed.
 pub(super) fn read(path: &Path, format: Format, mut draft: Draft) -> Result<Records, Failure> {
     let name = path.display();
     let cannot = |error: io::Error| Failure::new(Exit::Usage, format!("{name}: cannot be read: {error}"));
@@ -86,7 +86,7 @@ pub(super) fn read(path: &Path, format: Format, mut draft: Draft) -> Result<Reco
                 Some([uid, value]) => draft.add(number, at, uid, value),
                 _ => draft.refuse(at, format_args!("{line:?} is not a uid and a value")),
             },
-            // An array is read as the fields in their order, which nobody stated.
+            // The parser would read an array as the fields in their order, which is not part of the format.
             Format::Jsonl if !line.starts_with('{') => {
                 draft.refuse(at, format_args!("{line:?} is not an object with uid and value"));
             }
@@ -105,7 +105,7 @@ pub(super) fn read(path: &Path, format: Format, mut draft: Draft) -> Result<Reco
     draft.finish(|line| format!("{name}:{line}"))
 }
 
-/// Splits a line of CSV, in which fields may be quoted (RFC 4180); `None` if it is no such line. No record has a field
+/// Splits a line of CSV, in which fields may be quoted (RFC 4180); `None` if the line is malformed. No record has a field
 /// of several lines, so a quote that is left open is a flaw of its line.
 fn fields(line: &str) -> Option<Vec<String>> {
     if !line.contains('"') {
@@ -117,7 +117,7 @@ fn fields(line: &str) -> Option<Vec<String>> {
     Some(record.iter().map(|field| field.trim().to_owned()).collect())
 }
 
-/// A file's content; `-` is standard input.
+/// Opens a file to read; `-` is standard input.
 fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let file: Box<dyn Read> = if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
     let mut reader = BufReader::with_capacity(1 << 16, file);
@@ -146,7 +146,7 @@ mod tests {
         let csv = b"uid,value\r\n2,20\r\n\r\n1, 10\n";
         let records = Ok(vec![(1, 10), (2, 20)]);
         assert_eq!(read_text(csv, Format::Csv), records);
-        // As RFC 4180 has it: what MySQL and pandas write.
+        // MySQL and pandas write this form of RFC 4180.
         let quoted = b"\xef\xbb\xbf\"uid\",\"value\"\r\n\"2\",20\r\n\"1\", 10\n";
         assert_eq!(read_text(quoted, Format::Csv), records);
         let json = br#"{"uid":"2","value":20,"note":"x"}

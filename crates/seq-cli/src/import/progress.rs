@@ -1,8 +1,8 @@
-//! How far an import has come, in a file, so that one that was interrupted is resumed.
+//! The progress of an import, kept in a file so that an interrupted import can be resumed.
 //!
 //! **Invariant:** every user up to `after` is at the number that the source had then, or above. The file is replaced as
-//! a whole, so it is of one moment. It is of a source, whose numbers go on while its system serves: users are passed
-//! over only where the digest proves that theirs are the same.
+//! a whole, so its fields belong to one moment. The numbers of the source rise while its system serves, so users are
+//! skipped only if the digest proves that their numbers have not changed.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::records::{Records, RecordsDigest};
 
-/// The format of the file.
+/// Version of the file's format.
 const FORMAT: u32 = 2;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ struct Stored {
     source: String,
     /// SHA-256 of the records up to `after`, in hex.
     done: String,
-    /// The last user of those that are done, ascending; absent before the first.
+    /// The last finished user in ascending order; absent before the first.
     after: Option<u64>,
 }
 
@@ -34,16 +34,16 @@ pub(super) struct Progress<'a> {
     records: &'a Records,
     digest: RecordsDigest,
     stored: Stored,
-    /// Whether the numbers of the source have changed since.
+    /// Whether the numbers of the source have changed since the file was written.
     moved_on: bool,
 }
 
 impl<'a> Progress<'a> {
-    /// Returns the progress of a source in a file; none where the file does not exist, or where the source has other
-    /// numbers now.
+    /// Opens the progress of a source in a file. The progress begins anew if the file does not exist, or if the numbers of
+    /// the source have changed.
     ///
     /// # Errors
-    /// The file cannot be read or is not of this kind, or it is of another source.
+    /// The file cannot be read or written, is not a file of progress, or belongs to another source.
     pub(super) fn open(path: &Path, source: &str, records: &'a Records) -> Result<Progress<'a>, Failure> {
         let failure = |what: String| Failure::new(Exit::Usage, format!("{}: {what}", path.display()));
         let digest = RecordsDigest::default();
@@ -80,17 +80,17 @@ impl<'a> Progress<'a> {
         Ok(progress)
     }
 
-    /// The last user that is done.
+    /// Returns the last finished user.
     pub(super) fn after(&self) -> Option<u64> {
         self.stored.after
     }
 
-    /// Whether the file has a progress that does not hold any more.
+    /// Returns whether the file had a progress that is no longer valid.
     pub(super) fn moved_on(&self) -> bool {
         self.moved_on
     }
 
-    /// All users up to this one are done.
+    /// Records that all users up to `after` are finished.
     pub(super) fn advance(&mut self, after: u64) -> Result<(), Failure> {
         self.digest.extend(self.records.list(), self.records.up_to(after));
         self.stored.done = self.digest.hex();

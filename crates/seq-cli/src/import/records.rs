@@ -7,30 +7,30 @@ use seq_command::output::note;
 use seq_core::limits::MAX_ADVANCE;
 use sha2::{Digest, Sha256};
 
-/// Records of one import: they are kept in memory, 24 bytes each.
+/// Maximum number of records of one import. They are kept in memory, 24 bytes each.
 pub(super) const MAX_RECORDS: usize = 100_000_000;
 
-/// Limit on the flaws that are shown.
+/// Maximum number of flaws that are shown.
 pub(super) const FLAWS_SHOWN: usize = 20;
 
-/// The number that a user is to be at, at least.
+/// The least number that a user is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Record {
     pub(super) uid: u64,
     pub(super) value: u64,
-    /// Place in the source, from 1: the line of a file, the position among the keys of a server.
+    /// Place in the source, from 1: the line of a file, or the position among the keys of a server.
     pub(super) place: u64,
 }
 
-/// The records of a source. Invariant: ascending by uid, each once, no value above [`MAX_ADVANCE`].
+/// The records of a source. Invariant: they ascend by uid, no uid occurs twice, and no value is above [`MAX_ADVANCE`].
 #[derive(Debug)]
 pub(super) struct Records {
     list: Vec<Record>,
-    /// Records that were none, and are left out.
+    /// Number of invalid records that were left out.
     skipped: u64,
 }
 
-/// Records of which some may be wrong.
+/// Records of a source, some of which may be invalid.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     list: Vec<Record>,
@@ -39,7 +39,7 @@ pub(super) struct Draft {
     skips_invalid: bool,
 }
 
-/// What is wrong with a source, in its order; only the first few are kept.
+/// The flaws of a source, in its order. Only the first [`FLAWS_SHOWN`] are kept.
 #[derive(Debug, Default)]
 struct Flaws {
     first: Vec<String>,
@@ -54,7 +54,7 @@ impl Flaws {
         }
     }
 
-    /// The flaws, a line each, and how many more there are.
+    /// Returns a line for each flaw, and the number of further flaws.
     fn lines(&self) -> impl Iterator<Item = String> {
         let more = self.count - self.first.len() as u64;
         self.first.iter().cloned().chain((more > 0).then(|| format!("{more} more")))
@@ -62,12 +62,12 @@ impl Flaws {
 }
 
 impl Draft {
-    /// Returns a draft without records; with `skips_invalid` it leaves out invalid ones.
+    /// Returns a draft without records; with `skips_invalid` it leaves out invalid records.
     pub(super) fn new(skips_invalid: bool) -> Draft {
         Draft { skips_invalid, ..Draft::default() }
     }
 
-    /// Adds a record as its text has it. `at` names its place for a reader.
+    /// Adds a record from its text. `at` names its place for a reader.
     pub(super) fn add(&mut self, place: u64, at: impl fmt::Display, uid: &str, value: &str) {
         match (number("uid", uid, u64::MAX), number("value", value, MAX_ADVANCE)) {
             (Ok(uid), Ok(value)) => self.list.push(Record { uid, value, place }),
@@ -75,27 +75,27 @@ impl Draft {
         }
     }
 
-    /// Adds what is no record.
+    /// Adds a flaw instead of a record.
     pub(super) fn refuse(&mut self, at: impl fmt::Display, flaw: impl fmt::Display) {
         self.flaws.add(at, flaw);
     }
 
-    /// Whether there are as many records as an import takes.
+    /// Returns whether the draft has the maximum number of records.
     pub(super) fn is_full(&self) -> bool {
         self.list.len() >= MAX_RECORDS
     }
 
-    /// Has the last record of each uid only: for a source that may list one more than once.
+    /// Keeps only the last record of each uid, for a source that may list a uid more than once.
     pub(super) fn keep_last(&mut self) {
         self.list.sort_unstable_by_key(|record| (record.uid, std::cmp::Reverse(record.place)));
         self.list.dedup_by_key(|record| record.uid);
     }
 
-    /// The records, if all of them are valid or may be left out. `at` names a place. A uid with two numbers is always
-    /// wrong.
+    /// Returns the records if all of them are valid, or if invalid records may be left out. `at` names a place. A uid with
+    /// two numbers is always an error.
     ///
     /// # Errors
-    /// The first flaws, each with its place, and how many more there are.
+    /// There are flaws; the error lists the first flaws with their places, and the number of further flaws.
     pub(super) fn finish(mut self, at: impl Fn(u64) -> String) -> Result<Records, Failure> {
         self.list.sort_unstable();
         let mut skipped = 0;
@@ -106,7 +106,7 @@ impl Draft {
         }
         for pair in self.list.windows(2).filter(|pair| pair[0].uid == pair[1].uid) {
             let (first, second) = (pair[0].place.min(pair[1].place), pair[0].place.max(pair[1].place));
-            self.flaws.add(at(second), format!("uid {} is in {} as well", pair[0].uid, at(first)));
+            self.flaws.add(at(second), format!("uid {} is also in {}", pair[0].uid, at(first)));
         }
         if self.flaws.count == 0 {
             return Ok(Records { list: self.list, skipped });
@@ -122,22 +122,22 @@ impl Records {
         &self.list
     }
 
-    /// Returns how many records were left out.
+    /// Returns the number of records that were left out.
     pub(super) fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Returns how many records have uids up to one.
+    /// Returns the number of records whose uids are at most `uid`.
     pub(super) fn up_to(&self, uid: u64) -> usize {
         self.list.partition_point(|record| record.uid <= uid)
     }
 }
 
-/// The digest of uids and values in order: the same for one content, wherever it is from.
+/// The digest of uids and values in order. It depends on the content alone, not on its source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecordsDigest {
     hash: Sha256,
-    /// Records that it has.
+    /// Number of records in the digest.
     count: usize,
 }
 
@@ -157,7 +157,7 @@ impl RecordsDigest {
     }
 }
 
-/// A number of plain digits, up to a limit.
+/// Parses a number of plain digits, up to a limit.
 fn number(what: &str, text: &str, most: u64) -> Result<u64, String> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -214,7 +214,7 @@ mod tests {
         let kept = records(&[("1", "5"), ("alice", "1"), ("2", "x")]).unwrap();
         assert_eq!((kept.list().len(), kept.skipped()), (1, 2));
         let refused = records(&[("alice", "1"), ("2", "1"), ("2", "3")]).unwrap_err();
-        assert_eq!(refused.to_string(), "f:4: uid 2 is in f:3 as well");
+        assert_eq!(refused.to_string(), "f:4: uid 2 is also in f:3");
     }
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "f:2: value -5 is negative\nf:3: uid \"x\" is not a number\nf:4: value 4611686018427387905 is above 4611686018427387903\n\
-             f:5: value \"\" is not a number\nf:9: value \"1.5\" is not a number\nf:8: uid 4 is in f:7 as well"
+             f:5: value \"\" is not a number\nf:9: value \"1.5\" is not a number\nf:8: uid 4 is also in f:7"
         );
     }
 

@@ -1,7 +1,7 @@
 //! Records of Redis servers: the counters under keys of a prefix and a uid, of one master or of all masters of a
 //! cluster.
 //!
-//! A scan is taken for complete if each server was, before and after it, the same master of the same slots.
+//! A scan counts as complete if each server was the same master of the same slots before and after the scan.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,19 +23,20 @@ mod layout;
 
 use layout::{Layout, Server};
 
-/// Keys that one SCAN looks at, and that are read at a time: short enough not to hold other callers of the server up.
+/// Number of keys that one SCAN looks at and that are read at a time, small enough not to delay the server's other
+/// callers.
 const KEYS_AT_ONCE: usize = 1_000;
 
-/// TLS of rediss://: the authorities that are trusted, and the certificate that is presented.
+/// TLS for rediss://: the authorities to trust, and the certificate to present.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct TlsArgs {
-    /// The authorities to trust for rediss://, as PEM; without it, the authorities of this machine.
+    /// The authorities to trust for rediss://, as PEM; without the flag, the authorities of this machine.
     #[arg(long, value_name = "FILE")]
     from_ca: Option<PathBuf>,
-    /// A certificate for a server of rediss:// that asks for one, as PEM.
+    /// The certificate to present to a server of rediss:// that requires a certificate, as PEM.
     #[arg(long, value_name = "FILE", requires = "from_key")]
     from_cert: Option<PathBuf>,
-    /// The key of that certificate.
+    /// The private key of that certificate, as PEM.
     #[arg(long, value_name = "FILE", requires = "from_cert")]
     from_key: Option<PathBuf>,
 }
@@ -51,19 +52,19 @@ pub(super) struct RedisSource {
     timeout: Duration,
 }
 
-/// A server that is read.
+/// A connection to a server whose keys are read.
 struct Link {
     addr: String,
     connection: MultiplexedConnection,
 }
 
-/// The sum of the keys of all servers.
+/// A scan of the keys of all servers.
 struct Scan<'a> {
     draft: Draft,
     prefix: &'a str,
-    /// Keys of the prefix that were listed.
+    /// Number of keys of the prefix that were listed.
     place: u64,
-    /// Keys that were gone when they were read.
+    /// Number of keys that were gone when they were read.
     gone: u64,
 }
 
@@ -76,7 +77,7 @@ pub(super) fn prefix(pattern: &str) -> Result<String, String> {
     prefix.map(str::to_owned).ok_or_else(|| "it must be a prefix and `*`, as seq:*".to_owned())
 }
 
-/// A source without the user and the password of its URL, for messages.
+/// Returns a source without the user and the password of its URL, for messages.
 pub(super) fn shown(source: &str) -> String {
     let hidden = source.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
     hidden.map_or_else(|| source.to_owned(), |(scheme, host)| format!("{scheme}://{host}"))
@@ -107,19 +108,19 @@ impl RedisSource {
             _ => None,
         };
         if !has_tls && (root_cert.is_some() || client_tls.is_some()) {
-            let what = format!("{shown}: certificates are given, and redis:// has no TLS");
+            let what = format!("{shown}: certificates are given, but redis:// has no TLS");
             return Err(Failure::new(Exit::Usage, what).hint("write rediss://"));
         }
         let tls = has_tls.then_some(TlsCertificates { client_tls, root_cert });
         Ok(RedisSource { shown, info, tls, prefix: prefix.to_owned(), timeout })
     }
 
-    /// Names the source: the same for each import from it.
+    /// Returns the name of the source, which is the same for each import from it.
     pub(super) fn identity(&self) -> String {
         format!("{} {}*", self.shown, self.prefix)
     }
 
-    /// Reads all counters of the prefix. A counter that changes meanwhile is read at some moment.
+    /// Reads all counters of the prefix. A counter that changes during the scan is read at an unspecified moment.
     ///
     /// # Errors
     /// A server does not respond, refuses or cannot prove that it has all keys; no key matches; or a key of the prefix
@@ -133,7 +134,7 @@ impl RedisSource {
             (Kind::RedisCluster, servers, keys)
         } else {
             if let Some(master) = &server.master {
-                let what = format!("{} is a replica of {master}: what it lacks cannot be known", first.addr);
+                let what = format!("{} is a replica of {master}, and may lack keys of its master", first.addr);
                 let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
                 return Err(Failure::new(Exit::Usage, what).hint(format!("--from {scheme}://{master}")));
             }
@@ -150,7 +151,10 @@ impl RedisSource {
             } else {
                 format!("{}: no key matches {:?}", self.shown, self.pattern())
             };
-            let hint = format!("the database has {} keys; --match 'PREFIX*', and /N behind the port", grouped(keys));
+            let hint = format!(
+                "the database has {} keys: check --match 'PREFIX*', and the database /N behind the port",
+                grouped(keys)
+            );
             return Err(Failure::new(Exit::Usage, what).hint(hint));
         }
         // SCAN may return a key more than once.
@@ -165,7 +169,7 @@ impl RedisSource {
         format!("{}*", self.prefix)
     }
 
-    /// Reads the keys of every master of a cluster; returns their addresses and how many keys they have.
+    /// Reads the keys of every master of a cluster; returns the addresses of the masters and the number of their keys.
     async fn read_cluster(
         &self,
         mut first: Link,
@@ -203,7 +207,7 @@ impl RedisSource {
         Ok((masters.into_iter().map(|link| link.addr).collect(), keys))
     }
 
-    /// Checks that a master sees the cluster as it was seen before.
+    /// Checks that a master still reports the same layout of the cluster.
     async fn is_whole(&self, link: &mut Link, layout: &Layout) -> Result<Server, Failure> {
         let server = link.server().await?;
         if server.master.is_some() {
@@ -249,7 +253,7 @@ impl Link {
         layout::server(&info).map_err(|flaw| Failure::new(Exit::Usage, format!("{}: {flaw}", self.addr)))
     }
 
-    /// Returns how many keys the database has.
+    /// Returns the number of keys in the database.
     async fn count(&mut self) -> Result<u64, Failure> {
         self.query(&cmd("DBSIZE")).await
     }
@@ -299,9 +303,9 @@ impl Scan<'_> {
         self.place += 1;
         let uid = key.strip_prefix(self.prefix).unwrap_or_default();
         match value {
-            // It expired, or was deleted, since it was listed.
+            // The key expired or was deleted after it was listed.
             Ok(Value::Nil) => self.gone += 1,
-            // "07" is another key than "7", and the same uid.
+            // "07" and "7" are different keys of the same uid.
             Ok(_) if uid.len() > 1 && uid.starts_with('0') => self.draft.refuse(key, "the uid has a leading zero"),
             Ok(Value::BulkString(value)) => self.draft.add(self.place, key, uid, &String::from_utf8_lossy(&value)),
             Ok(other) => self.draft.refuse(key, format_args!("{other:?} is not a counter")),
@@ -316,7 +320,7 @@ fn usage(what: &str, error: &RedisError) -> Failure {
     Failure::new(Exit::Usage, format!("{what}: {error}"))
 }
 
-/// The failure of a server that does not respond, or refuses.
+/// Returns the failure for a server that does not respond or refuses.
 fn failed(what: &str, error: &RedisError) -> Failure {
     let failure = Failure::new(Exit::CannotConnect, format!("{what}: {error}"));
     match error.code() {
@@ -329,7 +333,7 @@ fn failed(what: &str, error: &RedisError) -> Failure {
 }
 
 fn changed(addr: &str, how: &str) -> Failure {
-    Failure::new(Exit::Unhealthy, format!("{addr}: {how} while it was read: keys may be missing"))
+    Failure::new(Exit::Unhealthy, format!("{addr}: {how} while it was read, so keys may be missing"))
         .hint("nothing was changed; repeat the command")
 }
 

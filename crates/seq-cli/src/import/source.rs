@@ -1,8 +1,9 @@
-//! The source of an import, and what proves that it was read whole.
+//! The source of an import, and the proof that it was read completely.
 //!
-//! **Invariant:** contents are handed out only with the proof that nothing of the source is missing: every master of a
-//! cluster was read, no replica stood in for its master, a file ended where its writer ended it, and there is something
-//! to import at all. An import of less would report success, and numbers would begin below those of the former system.
+//! **Invariant:** contents are returned only with the proof that nothing of the source is missing: every master of a
+//! cluster was read, no replica was read instead of its master, a file ended where its writer ended it, and there is at
+//! least one record. Otherwise an incomplete import would report success, and numbers would begin below the numbers of
+//! the former system.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use super::file::{self, Format};
 use super::redis::{self, RedisSource};
 use super::{ImportArgs, records::Draft};
 
-/// Where the records come from.
+/// The source of the records.
 #[derive(Debug)]
 pub(super) enum Source {
     Redis(Box<RedisSource>),
@@ -25,7 +26,7 @@ impl Source {
     /// Returns the source that the arguments name.
     ///
     /// # Errors
-    /// The URL or the certificates are wrong, or the name of a file states no format.
+    /// The URL or the certificates are wrong, or the format of a file is not clear from its name.
     pub(super) fn new(args: &ImportArgs) -> Result<Source, Failure> {
         if let Some((scheme @ ("redis" | "rediss"), _)) = args.from.split_once("://") {
             let timeout = args.timeout;
@@ -33,20 +34,20 @@ impl Source {
                 .map(|source| Source::Redis(Box::new(source)));
         }
         if let Some((scheme, _)) = args.from.split_once("://") {
-            let what = format!("{}: sources with {scheme}:// are not understood", redis::shown(&args.from));
+            let what = format!("{}: a source cannot have the scheme {scheme}://", redis::shown(&args.from));
             return Err(
                 Failure::new(Exit::Usage, what).hint("redis://host:port, rediss://host:port with TLS, or a file")
             );
         }
         let path = Path::new(&args.from);
         let format = args.format.or_else(|| Format::of(path)).ok_or_else(|| {
-            Failure::new(Exit::Usage, format!("the name of {:?} states no format", args.from))
-                .hint("--format csv, or jsonl")
+            Failure::new(Exit::Usage, format!("the name {:?} does not show the format of the file", args.from))
+                .hint("pass --format csv or --format jsonl")
         })?;
         Ok(Source::File { path: path.to_owned(), format })
     }
 
-    /// Names the source without its password: the same for each import from it.
+    /// Returns the name of the source without its password. It is the same for each import from the source.
     pub(super) fn identity(&self) -> String {
         match self {
             Source::Redis(source) => source.identity(),
@@ -60,7 +61,7 @@ impl Source {
     /// Reads the whole source.
     ///
     /// # Errors
-    /// It cannot be read, is not complete, has no record, or the flaws of its records.
+    /// The source cannot be read, is not complete, has no record, or has flawed records.
     pub(super) async fn read(&self, skip_invalid: bool, bar: &ProgressBar) -> Result<Contents, Failure> {
         let draft = Draft::new(skip_invalid);
         let contents = match self {

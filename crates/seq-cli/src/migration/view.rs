@@ -5,21 +5,21 @@ use seq_command::utc;
 use seq_proto::v1::{MigrationPhase, MigrationStatus, SectionRange};
 use serde::Serialize;
 
-/// How far a migration is, in one word for every command.
+/// The phase of a migration, in one word for every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Phase {
     /// Sections depart.
     Open,
-    /// An operator paused it.
+    /// An operator paused the migration.
     Paused,
-    /// All sections have arrived; it can be completed, or rolled back.
+    /// All sections have arrived; the migration can be completed or rolled back.
     Arrived,
     /// Sections return.
     RollingBack,
     /// All sections have returned.
     RolledBack,
-    /// All sections stay where they arrived, for good.
+    /// All sections stay permanently where they arrived.
     Completed,
 }
 
@@ -36,7 +36,7 @@ impl Phase {
         }
     }
 
-    /// The word in a column.
+    /// Returns the word for the phase in a table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Phase::Open => "open",
@@ -48,13 +48,13 @@ impl Phase {
         }
     }
 
-    /// Whether sections are still to depart, or to return.
+    /// Returns whether sections are still to depart or to return.
     pub(crate) fn moves(self) -> bool {
         matches!(self, Phase::Open | Phase::Paused | Phase::RollingBack)
     }
 }
 
-/// Sections that are where the migration brings them: arrived, or returned by a rollback.
+/// Returns the number of sections that have arrived, or that a rollback has returned.
 pub(crate) fn done(migration: &MigrationStatus) -> u32 {
     match Phase::of(migration) {
         Phase::RollingBack | Phase::RolledBack => migration.sections.saturating_sub(migration.departed),
@@ -62,26 +62,26 @@ pub(crate) fn done(migration: &MigrationStatus) -> u32 {
     }
 }
 
-/// Estimated seconds to the end; `None` while nothing moves.
+/// Returns the estimated seconds to the end; `None` while no section moves.
 pub(crate) fn eta_seconds(migration: &MigrationStatus) -> Option<u64> {
     let left = migration.sections.saturating_sub(done(migration));
     let rate = migration.sections_per_second;
-    // Below one section in a quarter of an hour an estimate has no meaning.
+    // An estimate from less than one section in a quarter of an hour has no meaning.
     (rate > 0.001).then(|| (f64::from(left) / rate).ceil() as u64)
 }
 
-/// Speed and time left: `50.0/s  ETA 13 s`.
+/// Returns the speed and the time left, as `50.0/s  ETA 13 s`.
 pub(crate) fn speed(migration: &MigrationStatus) -> String {
     let eta = eta_seconds(migration).map_or_else(|| "-".to_owned(), duration);
     format!("{:.1}/s  ETA {eta}", migration.sections_per_second)
 }
 
-/// A time of the audit log as text; `None` where it is not known.
+/// Returns a time as text; `None` if it is unknown.
 pub(crate) fn time(unix_ms: u64) -> Option<String> {
     (unix_ms > 0).then(|| utc::text_of_ms(unix_ms))
 }
 
-/// Pauses of sections, and why nothing moves.
+/// Returns the pauses of sections, and the reason why no section moves.
 pub(crate) fn details(migration: &MigrationStatus) -> String {
     let millis = |us: u64| format!("{:.1} ms", us as f64 / 1_000.0);
     let mut text = if migration.pause_max_us == 0 {
@@ -97,7 +97,7 @@ pub(crate) fn details(migration: &MigrationStatus) -> String {
     text
 }
 
-/// `42 s`, `3 min` or `2 h`.
+/// Returns a duration as `42 s`, `3 min` or `2 h`.
 fn duration(seconds: u64) -> String {
     match seconds {
         0..=119 => format!("{seconds} s"),
@@ -127,15 +127,16 @@ pub(crate) struct MigrationView {
     pause_p50_us: u64,
     pause_p99_us: u64,
     pause_max_us: u64,
-    /// Why nothing moves, where that is so.
+    /// Reason why no section moves; absent if sections move.
     #[serde(skip_serializing_if = "String::is_empty")]
     stuck: String,
-    /// When an operator started it, and completed it or rolled it back, in UTC; absent where that is not known.
+    /// Time in UTC at which an operator started the migration; like the time at which it was completed or rolled back,
+    /// absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     started: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<String>,
-    /// Whether it is the return of a migration that was rolled back.
+    /// Whether the migration is the return of another migration that was rolled back.
     is_return: bool,
     runs: Vec<RunView>,
 }

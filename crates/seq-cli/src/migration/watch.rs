@@ -1,6 +1,6 @@
-//! Watches a migration until its sections are where it brings them.
+//! The watch of a migration until its sections have arrived or returned.
 //!
-//! The migration is state of the store: it continues when the command ends, and a store without a leader for a while
+//! The migration is state of the store, so it continues when the command ends. A store that has no leader for a while
 //! only delays the next line.
 
 use std::io::IsTerminal;
@@ -18,19 +18,19 @@ use super::view::{MigrationView, Phase, details, done, speed};
 /// Interval of requests while a progress bar is drawn.
 const BAR_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Interval of lines where there is no bar.
+/// Interval of lines if there is no bar.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How a command watches.
+/// Options of a watch.
 pub(crate) struct WatchOptions {
-    /// When it stops waiting; `None`: never.
+    /// Time after which the watch ends; `None` means never.
     pub(crate) timeout: Option<Duration>,
     /// The flags that name the cluster in another command.
     pub(crate) flags: String,
 }
 
-/// Watches a migration, with a bar on a terminal and a line a second elsewhere, until nothing moves any more: all
-/// sections have arrived, or returned. Returns its last status.
+/// Watches a migration, with a bar on a terminal and a line every second elsewhere, until all sections have arrived or
+/// returned. Returns the last status.
 pub(crate) async fn watch(
     store: &mut StoreClient,
     id: u64,
@@ -79,13 +79,13 @@ pub(crate) async fn watch(
     }
 }
 
-/// Whether the store may respond later: it has no leader now, or no member responds.
+/// Returns whether the store may respond later, because it has no leader now or no member responds.
 fn is_transient(error: &anyhow::Error) -> bool {
     let exit = error.downcast_ref::<Failure>().map(Failure::exit);
     matches!(exit, Some(Exit::Unhealthy | Exit::CannotConnect | Exit::Deadline))
 }
 
-/// The command that watches a migration.
+/// Returns the command that watches a migration.
 pub(crate) fn command(id: u64, flags: &str) -> String {
     format!("seqsvr migration watch {id}{flags}")
 }
@@ -96,8 +96,8 @@ fn detached(id: u64, last: Option<&MigrationStatus>, options: &WatchOptions) -> 
 }
 
 fn timed_out(id: u64, timeout: Duration, last: Option<&MigrationStatus>, options: &WatchOptions) -> Failure {
-    let message = format!("migration {id} is still under way after {timeout:?}{}", progress(last));
-    let hint = format!("it continues at the store: `{}` watches it again", command(id, &options.flags));
+    let message = format!("migration {id} is still in progress after {timeout:?}{}", progress(last));
+    let hint = format!("the migration continues at the store: `{}` watches it again", command(id, &options.flags));
     Failure::new(Exit::Deadline, message).hint(hint)
 }
 
@@ -105,7 +105,7 @@ fn progress(last: Option<&MigrationStatus>) -> String {
     last.map_or_else(String::new, |migration| format!("; {}", line(migration)))
 }
 
-/// The state of a migration in one line.
+/// Returns the state of a migration in one line.
 pub(crate) fn line(migration: &MigrationStatus) -> String {
     let (sections, phase) = (grouped(migration.sections.into()), Phase::of(migration));
     let counts = format!("{}/{sections} {}", grouped(done(migration).into()), phase.name());
@@ -116,7 +116,7 @@ pub(crate) fn line(migration: &MigrationStatus) -> String {
     }
 }
 
-/// What is drawn or printed.
+/// The output of a watch: a bar, lines, or JSON.
 struct Display<'a> {
     output: &'a Output,
     bar: Option<ProgressBar>,
@@ -130,11 +130,11 @@ impl Display<'_> {
         if !draws {
             return self.output.line(line(migration));
         }
-        // Two lines: figures that fit beside a bar, and under it what is cut at the width of the terminal.
+        // The first line has the bar with short figures, the second line has the text that is cut at the terminal's width.
         let bar = self.bar.get_or_insert_with(|| {
             self.output.progress_bar(migration.sections.into(), "{human_pos}/{human_len}  {prefix}\n{wide_msg}")
         });
-        // The position last: the others draw as well.
+        // The position is set last, because setting the other parts draws the bar too.
         bar.set_message(format!("(Ctrl-C detaches){}", details(migration)));
         let phase = Phase::of(migration);
         bar.set_prefix(match phase {
@@ -146,7 +146,7 @@ impl Display<'_> {
         Ok(())
     }
 
-    /// Shows that the store does not respond now.
+    /// Shows that the store does not respond at the moment.
     fn retry(&self, error: &anyhow::Error) {
         let text = format!("no response, trying again: {error:#}");
         match &self.bar {

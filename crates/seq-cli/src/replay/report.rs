@@ -16,7 +16,7 @@ use crate::order_report::Verdict;
 /// The results of a replay.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// Whether Ctrl-C ended it early.
+    /// Whether Ctrl-C ended the replay early.
     interrupted: bool,
     messages: u64,
     allocations: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Summarizes a replay. With `exclusive`, a `prev` that no reply contained is a chain break.
+    /// Summarizes a replay. With `exclusive`, a `prev` that no response contained is a chain break.
     pub(crate) fn new(
         trace: &Trace,
         state: &State,
@@ -74,7 +74,7 @@ impl Report {
         }
     }
 
-    /// Prints it on stdout.
+    /// Prints the report on stdout.
     pub(crate) fn print(&self, output: &Output) -> std::io::Result<()> {
         if output.is_json() {
             return output.json(self);
@@ -106,7 +106,7 @@ impl Report {
             (Some(raises), None) => grouped(raises),
             (Some(raises), Some(each)) => format!("{}  {} numbers each", grouped(raises), grouped(each as u64)),
         };
-        // Nodes are polled, so raises between the last poll and a restart may be missing.
+        // Raises between the last poll of a node and its restart may be missing.
         let unsure = if self.restarts > 0 { "  (or more: allocators restarted)" } else { "" };
         output.line(format_args!("ceiling raises  {raises}{unsure}"))?;
         self.verdict.print(output)?;
@@ -116,7 +116,7 @@ impl Report {
         }
     }
 
-    /// Ok only if every message was sent and the order held.
+    /// Returns Ok only if every message was sent and the order held.
     pub(crate) fn exit(&self) -> Exit {
         match (self.verdict.pass() && self.gave_up.is_none(), self.interrupted) {
             (false, _) => Exit::Failed,

@@ -1,4 +1,4 @@
-//! `section balance`: whether sections are handed over only to even the load.
+//! The command `section balance`: pauses and resumes the handovers that only even the load.
 
 use clap::{ArgGroup, Args};
 use seq_command::exit::Exit;
@@ -13,14 +13,14 @@ use serde::Serialize;
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("change").args(["pause", "resume"]),
           after_help = "Examples:\n  seqsvr section balance --pause\n  seqsvr section balance --resume\n  seqsvr section balance\n\n\
-                        While it is paused, sections of failed and drained allocators are still given to others, and \
+                        While balancing is paused, other allocators still get the sections of failed and drained ones, and \
                         `seqsvr section move` works. The pause outlasts changes of the store's leader: `seqsvr status` \
                         shows it until it is ended with --resume.\n\n\
                         Exit codes: 0 shown or changed, 1 refused (OLD_FORMAT), 2 a wrong file or address, 3 the store \
                         has no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 not done \
                         within --timeout.")]
 pub struct BalanceArgs {
-    /// Hands no section over only to even the load, until it is resumed.
+    /// Pauses handovers that only even the load, until they are resumed.
     #[arg(long)]
     pause: bool,
     /// Ends a pause.
@@ -34,18 +34,18 @@ pub struct BalanceArgs {
     timeout: TimeoutArgs,
 }
 
-/// The outcome.
+/// The outcome of the command.
 #[derive(Serialize)]
 struct Outcome<'a> {
     set: &'a str,
     /// Whether balancing is paused at the end of the command.
     paused: bool,
-    /// Of the pause that there is, or was before.
+    /// Principal of the present pause, or of the pause before the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused_by: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     paused_at: Option<String>,
-    /// Sections that balancing is to hand over now, or when it is resumed.
+    /// Number of sections that balancing is to hand over now, or after it is resumed.
     sections: u32,
     dry_run: bool,
     changed: bool,
@@ -67,7 +67,7 @@ pub(super) async fn run(args: &BalanceArgs, output: &Output) -> anyhow::Result<E
             let made = client.pause_balancing(args.pause, Mode::Make(plan)).await?;
             shown.changed = made.changed;
             if args.pause {
-                // Of this pause.
+                // The request again, because the report is of this pause.
                 shown.before = client.pause_balancing(true, Mode::Show).await?.before;
             }
         }
@@ -112,7 +112,7 @@ pub(super) async fn run(args: &BalanceArgs, output: &Output) -> anyhow::Result<E
     Ok(Exit::Ok)
 }
 
-/// A pause, for people.
+/// Returns the text of a pause.
 pub(crate) fn paused(pause: &BalancingPause) -> String {
     format!("paused by {} since {}", pause.principal, utc::text_of_ms(pause.since_unix_ms))
 }

@@ -1,6 +1,6 @@
-//! `section move`: sections that an operator wants at an allocator.
+//! The command `section move`: hands sections over to an allocator that an operator chooses.
 //!
-//! A move is replicated state of the set: it continues when the command is interrupted, and repeating the command shows
+//! A move is replicated state of the set, so it continues when the command is interrupted. Repeating the command shows
 //! its progress.
 
 use std::time::{Duration, Instant};
@@ -25,11 +25,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
           after_help = "Examples:\n  seqsvr section move 3 7 --to a2 --dry-run\n  \
                         seqsvr section move 3 7 --to a2 --wait\n  \
                         seqsvr section move 3 --to a2 --yes --wait -o json    (in scripts)\n  \
-                        seqsvr section move 3 7 --balanced    (places them as all others again)\n\n\
+                        seqsvr section move 3 7 --balanced    (lets balancing place them again)\n\n\
                         The sections stay at the allocator for as long as it can own them. If it fails or is drained, \
-                        others own them, and they return when it does. Requests are served throughout, and no number \
-                        is skipped. `seqsvr section list` shows them.\n\n\
-                        Exit codes: 0 the sections are to be there, with --wait they are, 1 refused (UNFIT_TARGET, \
+                        other allocators own them, and the sections return when it does. Requests are served throughout, \
+                        and no number is skipped. `seqsvr section list` shows the moved sections.\n\n\
+                        Exit codes: 0 the move is recorded, with --wait the allocator owns the sections, 1 refused (UNFIT_TARGET, \
                         NOT_RESIDENT, OLD_FORMAT), 2 a wrong section, file or address, or no terminal to confirm on, 3 \
                         the store has no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 \
                         declined, 7 still under way after --timeout, 130 interrupted.")]
@@ -40,7 +40,7 @@ pub struct MoveArgs {
     /// Name of the allocator that is to own them.
     #[arg(long, value_name = "NODE")]
     to: Option<String>,
-    /// Ends earlier moves of the sections: balancing places them again.
+    /// Ends earlier moves of the sections, so that balancing places them again.
     #[arg(long)]
     balanced: bool,
     /// Watches until the allocator owns all of them.
@@ -55,18 +55,18 @@ pub struct MoveArgs {
     timeout: Duration,
 }
 
-/// The outcome.
+/// The outcome of the command.
 #[derive(Serialize)]
 struct Outcome<'a> {
     set: &'a str,
-    /// Absent: balancing places the sections.
+    /// The target; absent if balancing places the sections.
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<&'a str>,
     dry_run: bool,
     changed: bool,
-    /// The sections as they were before.
+    /// The sections, in their state before the move.
     sections: Vec<SectionOutcome<'a>>,
-    /// Sections that another allocator owns, at the end of the command.
+    /// Number of sections that another allocator owns at the end of the command.
     to_move: usize,
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ impl MoveArgs {
         self.to.as_deref().unwrap_or_default()
     }
 
-    /// How many of the sections another allocator owns.
+    /// Returns the number of sections that another allocator owns.
     fn elsewhere(&self, sections: &[MovedSection]) -> usize {
         let is_elsewhere = |section: &&MovedSection| self.to.as_ref().is_some_and(|to| section.owner != *to);
         sections.iter().filter(is_elsewhere).count()
@@ -96,7 +96,7 @@ impl MoveArgs {
 pub(super) async fn run(args: &MoveArgs, output: &Output) -> anyhow::Result<Exit> {
     let mut client = args.target.client(args.timeout)?;
     let set = client.nodes().await?.set;
-    // A refusal comes before the confirmation.
+    // The dry run lets a refusal come before the confirmation.
     let foreseen = client.move_sections(&args.sections, args.node(), Mode::Show).await?;
     let plan = Fingerprint(foreseen.fingerprint);
     let is_made = foreseen.sections.iter().all(|section| section.moved_to == args.node());

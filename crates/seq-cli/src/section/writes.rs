@@ -1,4 +1,4 @@
-//! Where section writes happen: the sections whose ceilings rose most between two listings.
+//! The sections with the most section writes, whose ceilings rose most between two listings.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use super::SectionView;
 pub(super) struct Risen {
     #[serde(flatten)]
     section: SectionView,
-    /// How far the ceiling rose while it was observed.
+    /// Amount by which the ceiling rose while it was observed.
     #[serde(serialize_with = "digits")]
     raised: u64,
     raised_per_second: f64,
 }
 
-/// The `count` sections whose ceilings rose most, the first one most; those at rest are left out. `after` was listed
-/// `elapsed` later than `before`.
+/// Returns the `count` sections whose ceilings rose most, in descending order, without sections at rest. `after` was
+/// listed `elapsed` later than `before`.
 pub(super) fn top(before: &[SectionInfo], after: Vec<SectionInfo>, count: usize, elapsed: Duration) -> Vec<Risen> {
     let first_section = |record: &SectionInfo| record.range.unwrap_or_default().first_section;
     let ceilings: HashMap<u32, u64> = before.iter().map(|record| (first_section(record), record.ceiling)).collect();
     let risen = |record: SectionInfo| {
-        // A section that arrived meanwhile brought its ceiling along.
+        // A section that arrived between the listings brought its ceiling along, so it has no rise.
         let raised = record.ceiling.saturating_sub(*ceilings.get(&first_section(&record))?);
         let raised_per_second = (raised as f64 / elapsed.as_secs_f64()).round();
         (raised > 0).then(|| Risen { section: SectionView::new(&record), raised, raised_per_second })

@@ -1,6 +1,6 @@
-//! The command `set close`: a set without sections takes none any more, for good.
+//! The command `set close`: closes a set without sections, which then never takes sections again.
 //!
-//! The set is closed once every other set has recorded that: until then sections could be on their way to it.
+//! The set is closed once every other set has recorded that it closes. Until then, sections could be on their way to it.
 
 use std::time::{Duration, Instant};
 
@@ -22,12 +22,12 @@ use crate::cluster_client::{Cluster, SetClient};
 /// Interval of requests while other sets have not recorded that the set closes.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long a command waits for the other sets; they exchange messages every two seconds.
+/// Time for which a command waits for the other sets, which exchange messages every two seconds.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr set close im-b --addr http://127.0.0.1:7301\n\n\
-                        A set that has sections is refused: `seqsvr set merge` moves them first. When the set is \
+                        A set that has sections cannot be closed: `seqsvr set merge` moves them first. When the set is \
                         closed, stop its processes; its data may be deleted.\n\n\
                         Exit codes: 0 closed, 1 refused, 2 a wrong file or address, or no terminal to confirm on, 3 \
                         the store has no set or no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not all sets have \
@@ -60,7 +60,7 @@ pub(crate) async fn close(args: &CloseArgs, output: &Output) -> anyhow::Result<E
         if set.store.can_show(args.confirm.plan).await? {
             plan = Fingerprint(set.store.close_set(&name, Mode::Show).await?.fingerprint);
         }
-        let what = format!("close set {name} for good");
+        let what = format!("close set {name} permanently");
         let dry_run = args.confirm.plan.dry_run;
         if dry_run || !output.is_json() {
             plan::print_dry_run(&what, Some(plan), output)?;
@@ -81,12 +81,12 @@ pub(crate) async fn close(args: &CloseArgs, output: &Output) -> anyhow::Result<E
 struct Closed<'a> {
     set: &'a str,
     state: &'static str,
-    /// The fingerprint of the plan; none where the set was closing already.
+    /// The fingerprint of the plan; absent if the set was already closing.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }
 
-/// Closes a set without sections, if its plan is still this one, and waits until all other sets have recorded it.
+/// Closes a set without sections if the plan has not changed, and waits until all other sets have recorded the close.
 pub(super) async fn drained(
     mut set: SetClient,
     plan: Fingerprint,

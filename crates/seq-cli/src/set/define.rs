@@ -1,7 +1,7 @@
 //! The commands that define sets: `set init`, `set create` and `set apply`.
 //!
-//! Starting a process never defines a set whose file has `genesis = "init"` or `"create"`: two sets that begin with the
-//! same sections would allocate the same numbers.
+//! The start of a process never defines a set whose file has `genesis = "init"` or `"create"`, because two sets that
+//! begin with the same sections would allocate the same numbers.
 
 use std::path::PathBuf;
 
@@ -26,8 +26,8 @@ use super::settle;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example, once the stores of the file are running:\n  seqsvr set init --set sets/two/a.toml\n\n\
-                        The file has `genesis = \"init\"`. A cluster has one such set; the others are created.\n\n\
-                        Exit codes: 0 defined, 1 refused, as a set that is defined (SET_EXISTS), 2 a wrong file, or no \
+                        The file has `genesis = \"init\"`. A cluster has one such set; all other sets are created.\n\n\
+                        Exit codes: 0 defined, 1 refused, as for a set that is defined (SET_EXISTS), 2 a wrong file, or no \
                         terminal to confirm on, 3 the store has no majority, 4 no node responded, 6 declined, 7 not \
                         done within --timeout."
 )]
@@ -48,14 +48,14 @@ pub struct InitArgs {
                         seqsvr set create --set sets/two/b.toml --join 127.0.0.1:7601\n\n\
                         The file has `genesis = \"create\"` and the uids and the section size of the cluster. The set \
                         begins without sections; `seqsvr set split` migrates some into it.\n\n\
-                        Exit codes: 0 defined, 1 refused, as a set that is defined (SET_EXISTS) or a name that is \
+                        Exit codes: 0 defined, 1 refused, as for a set that is defined (SET_EXISTS) or a name that is \
                         taken, 2 a wrong file, or no terminal to confirm on, 3 a store has no set or no majority, 4 \
                         no node responded, 6 declined, 7 not done within --timeout.")]
 pub struct CreateArgs {
     /// The set file.
     #[arg(long, value_name = "FILE")]
     set: PathBuf,
-    /// Address of a store of the cluster to join, as host:port; repeat it for more.
+    /// Address of a store of the cluster to join, as host:port; repeat the flag for more.
     #[arg(long, value_name = "ADDR", value_parser = node_url)]
     join: Vec<String>,
     /// Set file of a set of the cluster to join.
@@ -69,9 +69,9 @@ pub struct CreateArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr set apply sets/two/ --dry-run\n  seqsvr set apply sets/two/ --yes\n\n\
-                        A set is defined by the `genesis` of its file: \"init\" ones first, and the others in the \
-                        cluster of the first set of the files. A set that is defined is never changed: what differs \
-                        from its file is listed.\n\n\
+                        Sets are defined by the `genesis` of their files: sets with \"init\" first, and all other sets in \
+                        the cluster of the first set of the files. A defined set is never changed; its differences from \
+                        its file are listed.\n\n\
                         Exit codes: 0 all sets are as in their files, 1 refused, 2 a wrong file, or a set that \
                         differs from its file, or no terminal to confirm on, 3 a store has no majority, 4 no node \
                         responded, 6 declined, 7 not done within --timeout.")]
@@ -93,10 +93,10 @@ struct Outcome {
     /// Whether the set was defined by this command, or joined to its cluster, or would be.
     changed: bool,
     dry_run: bool,
-    /// The set, where it is defined.
+    /// The set; absent if it is not defined.
     #[serde(skip_serializing_if = "Option::is_none")]
     stored: Option<SetView>,
-    /// What differs from the file.
+    /// Differences between the set and its file.
     differences: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn create(args: &CreateArgs, output: &Output) -> anyhow::Result
     define(&file, join, args.confirm, args.timeout, output).await
 }
 
-/// Defines one set, which must not be defined yet.
+/// Defines a set, which must not be defined yet.
 async fn define(
     file: &SetFile,
     join: Vec<String>,
@@ -126,7 +126,7 @@ async fn define(
 ) -> anyhow::Result<Exit> {
     let mut store = client(file, timeout);
     let stored = store.sets().await?;
-    // A set that is defined is refused by its store, in the same words as by a race with another command.
+    // The store refuses a set that is already defined, in the same words as in a race with another command.
     if stored.is_none() {
         if !join.is_empty() {
             check_cluster(file, &join, timeout).await?;
@@ -167,7 +167,7 @@ pub(crate) async fn apply(args: &ApplyArgs, output: &Output) -> anyhow::Result<E
         let mut store = client(file, args.timeout);
         match store.sets().await? {
             Some(sets) => {
-                // A creation that was interrupted behind the definition is repeated to its end.
+                // A creation that was interrupted after the definition is repeated to its end.
                 let is_alone = file.spec.genesis == Genesis::Create && sets.len() == 1;
                 let join = if is_alone { join_of(file, &files).unwrap_or_default() } else { Vec::new() };
                 let outcome = Outcome::new(file, !join.is_empty(), args.confirm.dry_run, Some(&sets[0]));
@@ -206,14 +206,14 @@ pub(crate) async fn apply(args: &ApplyArgs, output: &Output) -> anyhow::Result<E
         output.json_items(&outcomes.iter().map(|(outcome, _)| outcome).collect::<Vec<_>>())?;
     }
     if differs {
-        // JSON has the differences already.
-        report_error(&"a set that is defined differs from its file; nothing was changed");
+        // The JSON output already has the differences.
+        report_error(&"a defined set differs from its file; nothing was changed");
         return Ok(Exit::Usage);
     }
     Ok(Exit::Ok)
 }
 
-/// Prints what is defined, what would be, and what differs. JSON is printed at the end.
+/// Prints the defined sets, the sets that would be defined, and the differences. JSON is printed at the end.
 fn show(files: &[SetFile], outcomes: &[(Outcome, Vec<String>)], output: &Output) -> std::io::Result<()> {
     if output.is_json() {
         return Ok(());
@@ -249,23 +249,24 @@ fn addrs_of(file: &SetFile) -> Vec<String> {
     file.spec.stores.iter().map(|store| store.addr.clone()).collect()
 }
 
-/// The stores of another set of the files, whose cluster a set joins; none for a first set.
+/// Returns the stores of another set of the files, whose cluster a set joins; none for a first set.
 fn join_of(file: &SetFile, files: &[SetFile]) -> anyhow::Result<Vec<String>> {
     if file.spec.genesis != Genesis::Create {
         return Ok(Vec::new());
     }
     let first = files.iter().find(|other| other.spec.genesis != Genesis::Create);
     let first = first.ok_or_else(|| {
-        let message = format!("set {} joins a cluster, and none of the files is of its first set", file.spec.name);
+        let message =
+            format!("set {} joins a cluster, but none of the files is of the first set of the cluster", file.spec.name);
         Failure::new(Exit::Usage, message)
             .hint("name the file with genesis = \"init\" too, or run `seqsvr set create --join`")
     })?;
     Ok(addrs_of(first))
 }
 
-/// The failure for a set that its store defines by itself, and has not yet.
+/// Returns the failure for a set that its store defines by itself, but has not defined yet.
 fn not_started(file: &SetFile) -> Failure {
-    let message = format!("set {} is not defined yet: the first leader of its store does it", file.spec.name);
+    let message = format!("set {} is not defined yet: the first leader of its store defines it", file.spec.name);
     Failure::new(Exit::Unhealthy, message).hint("start its stores")
 }
 
@@ -289,7 +290,7 @@ fn check_genesis(file: &SetFile, needed: Genesis) -> anyhow::Result<()> {
     Err(Failure::new(Exit::Usage, message).hint(hint).into())
 }
 
-/// Compares a file with the cluster that its set is to join: its layout, and the names that are taken.
+/// Checks the layout and the name of a set against the cluster that the set is to join.
 async fn check_cluster(file: &SetFile, join: &[String], timeout: TimeoutArgs) -> anyhow::Result<()> {
     let Some(sets) = StoreClient::at("", join, timeout.duration()).sets().await? else {
         let message = format!("the store of the cluster to join, {}, has no set yet", join.join(", "));
@@ -302,13 +303,13 @@ async fn check_cluster(file: &SetFile, join: &[String], timeout: TimeoutArgs) ->
     }
     if let Some(taken) = sets.iter().find(|set| set.name == file.spec.name) {
         let reason = Reason::SetNameTaken;
-        let message = format!("set {} exists in the cluster already, {} ({reason})", taken.name, state(taken));
+        let message = format!("set {} already exists in the cluster, {} ({reason})", taken.name, state(taken));
         return Err(Failure::new(Exit::Failed, message).reason(reason.name()).hint("choose another name").into());
     }
     Ok(())
 }
 
-/// What differs between the layout in a file and that of a set.
+/// Returns the differences between the layout in a file and the layout of a set.
 fn layout_differences(file: &SetFile, set: &SetInfo) -> Vec<String> {
     let mut differences = Vec::new();
     let (uids, stored) = (&file.spec.uids, set.uid_start..set.uid_end);
@@ -325,7 +326,7 @@ fn layout_differences(file: &SetFile, set: &SetInfo) -> Vec<String> {
     differences
 }
 
-/// What differs between a file and its set as it is stored.
+/// Returns the differences between a file and its set in the store.
 fn differences(file: &SetFile, set: &SetInfo) -> Vec<String> {
     let mut differences = Vec::new();
     if file.spec.name != set.name {
@@ -333,10 +334,10 @@ fn differences(file: &SetFile, set: &SetInfo) -> Vec<String> {
     }
     differences.extend(layout_differences(file, set));
     for store in file.spec.stores.iter().filter(|store| !set.stores.contains(&store.addr)) {
-        differences.push(format!("store {} at {} is no member; `seqsvr store add` makes it one", store.id, store.addr));
+        differences.push(format!("store {} at {} is not a member; `seqsvr store add` adds it", store.id, store.addr));
     }
     for addr in set.stores.iter().filter(|addr| !file.spec.stores.iter().any(|store| store.addr == **addr)) {
-        differences.push(format!("the member at {addr} is not in the file; `seqsvr store remove` takes it out"));
+        differences.push(format!("the member at {addr} is not in the file; `seqsvr store remove` removes it"));
     }
     differences
 }
@@ -354,7 +355,7 @@ impl Outcome {
     }
 }
 
-/// What defining a set does, for the confirmation.
+/// Returns the text of a set's definition, for the confirmation.
 fn plan_text(file: &SetFile, join: &[String]) -> String {
     let spec = &file.spec;
     let sections = spec.validate().expect("the set was validated when it was read").sections();
@@ -366,7 +367,7 @@ fn plan_text(file: &SetFile, join: &[String]) -> String {
         grouped(spec.section_size.into())
     );
     match join {
-        [] => format!("define set {} as the first one of cluster {:?}, with all {uids}", spec.name, file.cluster()),
+        [] => format!("define set {} as the first set of cluster {:?}, with all {uids}", spec.name, file.cluster()),
         join => {
             format!("define set {} without sections, in the cluster of {}, with {uids}", spec.name, join.join(", "))
         }

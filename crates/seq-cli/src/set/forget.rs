@@ -13,9 +13,9 @@ use crate::cluster_client::Cluster;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr set forget im-x --in im-a --addr http://127.0.0.1:7301\n\n\
-                        For a set that does not exist, or of which wrong facts are known: repeat it for each set that \
-                        `seqsvr set list` shows it in. A set that exists is learned again from its own store within seconds. \
-                        Refused while a section is on its way to the set, or a migration to it is open.\n\n\
+                        The command is for a set that does not exist, or of which wrong facts are known. Repeat it for each set in \
+                        which `seqsvr set list` shows the set. A set that exists is learned again from its own store within \
+                        seconds. The command is refused while a section is on its way to the set, or a migration to it is open.\n\n\
                         Exit codes: 0 forgotten, 1 refused, 2 a wrong file or address, or no terminal to confirm on, 3 \
                         the store has no set or no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 \
                         declined.")]
@@ -23,7 +23,7 @@ pub struct ForgetArgs {
     /// Name or id of the set to forget.
     #[arg(value_name = "SET")]
     name: String,
-    /// The set that forgets it.
+    /// The set that is to forget it.
     #[arg(long = "in", value_name = "SET")]
     within: String,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub struct ForgetArgs {
     timeout: TimeoutArgs,
 }
 
-/// The outcome.
+/// The outcome of the command.
 #[derive(Serialize)]
 struct Forgotten<'a> {
     set: &'a str,
@@ -49,7 +49,7 @@ pub(crate) async fn forget(args: &ForgetArgs, output: &Output) -> anyhow::Result
     let other = set.find(&args.name)?;
     let (id, other) = (other.id, other.name.clone());
     if other == own {
-        let message = format!("set {own} does not forget itself ({})", Reason::OwnSet);
+        let message = format!("set {own} cannot forget itself ({})", Reason::OwnSet);
         return Err(Failure::new(Exit::Failed, message).reason(Reason::OwnSet.name()).into());
     }
     let plan = Fingerprint(set.store.forget_set(&own, id, Mode::Show).await?.fingerprint);
@@ -69,8 +69,9 @@ pub(crate) async fn forget(args: &ForgetArgs, output: &Output) -> anyhow::Result
     if output.is_json() {
         output.json(&Forgotten { set: &own, forgotten: &other, id: id.to_string(), plan: plan.to_string() })?;
     } else {
-        output
-            .line(format_args!("set {own} has forgotten set {other}; one that exists is learned again from itself"))?;
+        output.line(format_args!(
+            "set {own} has forgotten set {other}; if the set exists, it is learned again from its own store"
+        ))?;
     }
     Ok(Exit::Ok)
 }

@@ -31,7 +31,7 @@ pub struct ListArgs {
                         Exit codes: 0 shown, 1 there is no such set, 2 a wrong file or address, 3 the store has no \
                         set or no majority, 4 no node responded, 7 not done within --timeout.")]
 pub struct ShowArgs {
-    /// Name or id of the set; without it, the set of the node that responds.
+    /// Name or id of the set; by default the set of the node that responds.
     #[arg(value_name = "SET")]
     name: Option<String>,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(super) struct SetView {
     id: u64,
     state: &'static str,
     sections: u32,
-    /// Count of restores.
+    /// Number of restores that the lineage of the set counts.
     restores: u64,
     #[serde(serialize_with = "digits")]
     lineage: u64,
@@ -61,13 +61,13 @@ pub(super) struct SetView {
     section_size: u32,
     stores: Vec<String>,
     allocs: Vec<String>,
-    /// Time since the store of another set responded to this one's leader.
+    /// Time since the store of the set last responded to the leader of the set that lists it.
     #[serde(skip_serializing_if = "Option::is_none")]
     responded_ms: Option<u64>,
 }
 
 impl SetView {
-    /// Whether sections can be migrated into the set.
+    /// Returns whether sections can be migrated into the set.
     pub(super) fn is_open(&self) -> bool {
         self.state == "open"
     }
@@ -91,7 +91,7 @@ impl SetView {
     }
 }
 
-/// The state of a set in one word.
+/// Returns the state of a set in one word.
 pub(super) fn state(set: &SetInfo) -> &'static str {
     match set.state() {
         SetState::Unspecified => "unknown",
@@ -136,7 +136,7 @@ pub(crate) async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exi
     Ok(Exit::Ok)
 }
 
-/// When a set last responded to the set that lists it.
+/// Returns the time since a set last responded to the set that lists it, as text.
 fn responded(set: &SetInfo, is_own: bool) -> String {
     match set.responded_ms {
         _ if is_own => "-".to_owned(),
@@ -160,7 +160,7 @@ pub(crate) async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exi
         && let set = cluster.find(name)?
         && set.state() == SetState::Closed
     {
-        // Its processes need not run: it is shown as the other sets know it.
+        // The processes of a closed set need not run, so the set is shown as the other sets know it.
         return print(set, &[], &[], output);
     }
     let mut client = match &args.name {

@@ -1,7 +1,7 @@
-//! The commands `set split`, `set merge` and `set migrate`: sections of a set into another one.
+//! The commands `set split`, `set merge` and `set migrate`, which migrate sections of a set into another set.
 //!
-//! The leader of the set that the sections leave makes the plan, and requests its half from the other set. The plan is
-//! started only if everything that it rests on still holds.
+//! The leader of the set that the sections leave makes the plan, and requests the other half of it from the target set.
+//! The plan is started only if its preconditions still hold.
 
 use std::time::Duration;
 
@@ -29,15 +29,16 @@ use crate::section;
           after_help = "Examples:\n  seqsvr set split im-a --at 5_000_000 --into im-b --dry-run\n  \
                         seqsvr set split im-a --at 5_000_000 --into im-b --rate 50/s --wait\n  \
                         seqsvr set split im-a --uids 3_000_000..4_000_000 --into im-b --plan 9f3c0a77d1e25b48\n\n\
-                        The other set is defined first: `seqsvr set create`. Requests are served throughout, and no \
-                        number is skipped. The sections stay in the other set for good once `seqsvr migration \
-                        complete` is run; until then `seqsvr migration rollback` returns them.\n\n\
-                        Exit codes: 0 started, with --wait all have arrived, 1 refused, or the plan has problems, 2 a \
+                        Define the other set first, with `seqsvr set create`. Requests are served throughout, and no \
+                        number is skipped. After `seqsvr migration complete` the sections stay permanently in the other \
+                        set; until then `seqsvr migration rollback` returns them.\n\n\
+                        Exit codes: 0 started, with --wait all sections have arrived, 1 refused, or the plan has problems, 2 a \
                         wrong range, file or address, or no terminal to confirm on, 3 a store has no set or no \
                         majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not \
                         done within --timeout, 130 interrupted.")]
 pub struct SplitArgs {
-    /// The first uid to migrate, with which a section begins: from there to the end of the set's sections around it.
+    /// The first uid to migrate, with which a section must begin; the migration extends to the end of the set's sections
+    /// around it.
     #[arg(long, value_name = "UID", value_parser = uid, conflicts_with_all = ["uids", "sections"])]
     at: Option<u64>,
     #[command(flatten)]
@@ -53,8 +54,8 @@ pub struct SplitArgs {
 #[command(
     after_help = "Examples:\n  seqsvr set merge im-b --into im-a --dry-run\n  seqsvr set merge im-b --into im-a \
                         --yes\n\n\
-                        It watches the migration, completes it and closes the set. If it is interrupted, repeat it: it \
-                        continues where it stopped.\n\n\
+                        The command watches the migration, completes it and closes the set. If it is interrupted, repeat it to \
+                        continue.\n\n\
                         Exit codes: 0 the set is closed, with --keep-open all sections have arrived, 1 refused, or \
                         the plan has problems, 2 a wrong file or address, or no terminal to confirm on, 3 a store has \
                         no set or no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 \
@@ -73,7 +74,7 @@ pub struct MergeArgs {
           after_help = "Examples:\n  seqsvr set migrate im-a --sections 30..40 --into im-b --wait\n  \
                         seqsvr set migrate im-a --uids 0..1_000_000 --uids 5_000_000..6_000_000 --into im-b\n  \
                         seqsvr set migrate im-a --all --into im-b\n\n\
-                        Exit codes: as `seqsvr set split`: 0 started, with --wait all have arrived, 1 refused, or the \
+                        Exit codes, as for `seqsvr set split`: 0 started, with --wait all sections have arrived, 1 refused, or the \
                         plan has problems, 2 a wrong range, file or address, or no terminal to confirm on, 3 a store \
                         has no set or no majority, 4 no node responded, 5 the plan is stale and nothing was changed, \
                         6 declined, 7 not done within --timeout, 130 interrupted.")]
@@ -90,13 +91,13 @@ pub struct MigrateArgs {
     common: CommonArgs,
 }
 
-/// What every migration needs.
+/// The arguments of every migration.
 #[derive(Debug, Args)]
 struct CommonArgs {
     /// Name or id of the set that the sections leave.
     #[arg(value_name = "SET")]
     from: String,
-    /// Name or id of the set that they go to.
+    /// Name or id of the set to which the sections go.
     #[arg(long, value_name = "SET")]
     into: String,
     #[command(flatten)]
@@ -109,28 +110,28 @@ struct CommonArgs {
     timeout: TimeoutArgs,
 }
 
-/// Which sections a command migrates.
+/// The sections that a command migrates.
 enum What {
-    /// From the section that begins at a uid to the end of the resident ones around it.
+    /// The sections from the section that begins at a uid to the end of the resident sections around it.
     From(u64),
     Selected(Selection),
     All,
 }
 
-/// How a started migration ends the command.
+/// The behaviour of the command after a migration has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// It continues at the stores.
+    /// The command returns, and the migration continues at the stores.
     Return,
-    /// The command watches it.
+    /// The command watches the migration.
     Watch,
-    /// The command watches it, completes it and closes the set.
+    /// The command watches the migration, completes it and closes the set.
     Close,
 }
 
 impl Then {
     fn text(self, from: &str) -> Option<String> {
-        (self == Then::Close).then(|| format!("completes the migration and closes set {from}, both for good"))
+        (self == Then::Close).then(|| format!("completes the migration and closes set {from}, both permanently"))
     }
 }
 
@@ -150,7 +151,7 @@ pub(crate) async fn merge(args: MergeArgs, output: &Output) -> anyhow::Result<Ex
     if common.confirm.plan.dry_run {
         return run("merge", common, What::All, then, output).await;
     }
-    // A merge that was interrupted has a migration under way, or one to complete, or a set to close.
+    // An interrupted merge has a migration that is in progress or to be completed, or a set to close.
     let mut set = common.connect().await?;
     let to = set.find(&common.into)?.id;
     let migrations = set.store.migrations(None).await?;
@@ -162,7 +163,7 @@ pub(crate) async fn merge(args: MergeArgs, output: &Output) -> anyhow::Result<Ex
     match begun {
         Some(begun) if begun.sections.saturating_sub(begun.departed) == set.info().sections => {
             if !output.is_json() {
-                output.line(format_args!("migration {} has begun already: {}", begun.id, watch::line(begun)))?;
+                output.line(format_args!("migration {} has already begun: {}", begun.id, watch::line(begun)))?;
             }
             end(set, begun.id, common, then, output).await
         }
@@ -236,7 +237,7 @@ async fn run(
     if then == Then::Return { Ok(Exit::Ok) } else { end(set, migration.id, args, then, output).await }
 }
 
-/// The runs of sections that the request names, and whether it is about all.
+/// Returns the runs of sections that the request names, and whether it names all sections.
 async fn runs_of(set: &mut SetClient, what: What) -> anyhow::Result<(Vec<SectionRange>, bool)> {
     let layout = Sections::of(set.info())?;
     match what {
@@ -272,7 +273,7 @@ async fn end(mut set: SetClient, id: u64, args: &CommonArgs, then: Then, output:
     let migration = set.store.complete(id).await?;
     if !output.is_json() {
         let sections = sections_text(migration.sections);
-        output.line(format_args!("migration {id} is completed: {sections} in set {} for good", migration.to))?;
+        output.line(format_args!("migration {id} is completed: {sections} permanently in set {}", migration.to))?;
     }
     close::drained(set, Fingerprint::NONE, &options.flags, output).await
 }

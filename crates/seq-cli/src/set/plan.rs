@@ -10,14 +10,14 @@ use serde::Serialize;
 
 use crate::migration::view::MigrationView;
 
-/// Pace of a migration for which the command names none: that of the store.
+/// Default pace of a migration, equal to the default of the store.
 const DEFAULT_RATE: u32 = 200;
 const DEFAULT_MAX_PAUSE_MS: u32 = 100;
 
-/// Runs that are listed in plain output; `-o wide` and JSON have all of them.
+/// Maximum number of runs in plain output; `-o wide` and JSON list all runs.
 const RUNS_SHOWN: usize = 8;
 
-/// A plan with what a check of both sets found. As JSON it is the result of the command.
+/// A plan with the findings of a check of both sets. As JSON it is the result of the command.
 #[derive(Serialize)]
 pub(super) struct PlanView {
     operation: &'static str,
@@ -25,7 +25,7 @@ pub(super) struct PlanView {
     /// Id of the plan, and of the migration once it is started.
     #[serde(serialize_with = "digits")]
     id: u64,
-    /// Hash of what the plan rests on, in hexadecimal digits, for `--plan`; none where problems prevent it.
+    /// Hash of the plan's preconditions in hexadecimal digits, for `--plan`; absent if problems prevent the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     fingerprint: Option<String>,
     from: SideView,
@@ -34,18 +34,18 @@ pub(super) struct PlanView {
     sections: u32,
     #[serde(serialize_with = "digits")]
     uids: u64,
-    /// Sections without an owner: they depart without exact values.
+    /// Number of sections without an owner, which depart without exact values.
     unowned: u32,
-    /// AllocSvrs of the target that can own sections.
+    /// Number of AllocSvrs of the target that can own sections.
     target_allocs: u32,
-    /// AllocSvrs of them that respond to this command and have a lease.
+    /// Number of these AllocSvrs that respond to this command and have a lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     target_allocs_leased: Option<u32>,
-    /// Most log entries in the set that the sections leave; there are fewer in the other one.
+    /// Maximum number of log entries in the set that the sections leave; the other set has fewer.
     writes: u64,
-    /// Estimated duration.
+    /// Estimated duration in seconds.
     seconds: u64,
-    /// Sections a second.
+    /// Sections per second.
     rate: u32,
     max_pause_ms: u32,
     warnings: Vec<String>,
@@ -55,13 +55,13 @@ pub(super) struct PlanView {
     pub(super) migration: Option<MigrationView>,
 }
 
-/// One of the sets, with its sections before and after.
+/// One of the two sets, with the numbers of its sections before and after.
 #[derive(Serialize)]
 struct SideView {
     name: String,
     #[serde(serialize_with = "digits")]
     id: u64,
-    /// Count of restores.
+    /// Number of restores that the lineage of the set counts.
     restores: u64,
     sections: u32,
     sections_after: u32,
@@ -79,7 +79,7 @@ struct RunView {
     text: String,
 }
 
-/// Restores from a backup that a lineage counts.
+/// Returns the number of restores from a backup that a lineage counts.
 pub(crate) fn restores(lineage: u64) -> u64 {
     lineage >> 32
 }
@@ -141,8 +141,8 @@ impl PlanView {
         })
     }
 
-    /// Notes how many AllocSvrs of the target respond with a lease: the store counts one that was lost as live until
-    /// its lease is over.
+    /// Records the number of AllocSvrs of the target that respond with a lease, because the store counts a lost AllocSvr
+    /// as live until its lease ends.
     pub(super) fn count_leased(&mut self, leased: u32) {
         self.target_allocs_leased = Some(leased.min(self.target_allocs));
         if leased < self.target_allocs {
@@ -158,12 +158,12 @@ impl PlanView {
         &self.problems
     }
 
-    /// What the command would do, for the confirmation.
+    /// Returns the effect of the command as text, for the confirmation.
     pub(super) fn effect(&self) -> String {
         format!("migrate {} from set {} to set {}", sections_text(self.sections), self.from.name, self.to.name)
     }
 
-    /// The plan as text. `then` is what the command does after the migration.
+    /// Returns the plan as text. `then` describes the steps of the command after the migration.
     pub(super) fn render(&self, wide: bool, then: Option<&str>) -> String {
         let mut text = String::new();
         let mut sets = Table::new(&["set", "sections", "after", "restores"]).right(&[1, 2, 3]);

@@ -1,5 +1,5 @@
-//! Waits until the sets of a cluster know of a change: they exchange messages every two seconds, and the next command
-//! of an operator may go to any of them.
+//! Waits until the sets of a cluster know of a change. They exchange messages every two seconds, and the next command of
+//! an operator may go to any of them.
 
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,19 @@ use seq_command::set_file::SetFile;
 use seq_command::store_client::StoreClient;
 use seq_proto::v1::{SetInfo, SetState};
 
-/// Interval of requests.
+/// Interval between requests to a set.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long a closed set is waited for at each other set, which may not respond.
+/// Time to wait for each other set, which may not respond, to know that a set is closed.
 const CLOSED_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the first of these sets that a list lacks.
+/// Returns the first of `names` that a list of sets lacks.
 fn missing<'a>(sets: &[SetInfo], names: &'a [String]) -> Option<&'a str> {
     let lacks = |name: &&String| !sets.iter().any(|set| set.name == **name);
     names.iter().find(lacks).map(String::as_str)
 }
 
-/// Whether a list has a set as something else than closed.
+/// Returns whether a list has a set in another state than closed.
 fn is_open(sets: &[SetInfo], name: &str) -> bool {
     sets.iter().any(|set| set.name == name && set.state() != SetState::Closed)
 }
@@ -29,7 +29,7 @@ fn is_open(sets: &[SetInfo], name: &str) -> bool {
 /// Waits until the stores of these files know all of these sets.
 ///
 /// # Errors
-/// [`Exit::Deadline`]: a store does not, in time.
+/// [`Exit::Deadline`]: a store does not know all sets in time.
 pub(super) async fn until_known(
     files: &[&SetFile],
     names: &[String],
@@ -43,7 +43,7 @@ pub(super) async fn until_known(
 /// Waits until these stores, each with its name, know all of these sets.
 ///
 /// # Errors
-/// [`Exit::Deadline`]: a store does not, in time.
+/// [`Exit::Deadline`]: a store does not know all sets in time.
 pub(super) async fn until_all_know(
     stores: Vec<(String, StoreClient)>,
     names: &[String],
@@ -59,8 +59,8 @@ pub(super) async fn until_all_know(
             let Some(name) = missing(&sets, names) else { break };
             if since.elapsed() > timeout {
                 line.finish_and_clear();
-                let message = format!("set {name} is defined, and {of} does not know it within {timeout:?}");
-                let hint = "their stores exchange messages every two seconds: `seqsvr set list` shows what a set knows";
+                let message = format!("set {name} is defined, but {of} did not know it within {timeout:?}");
+                let hint = "their stores exchange messages every two seconds: `seqsvr set list` shows the sets that a set knows";
                 return Err(Failure::new(Exit::Deadline, message).hint(hint).into());
             }
             line.set_message(format!("waiting until {of} knows set {name}"));
@@ -72,8 +72,8 @@ pub(super) async fn until_all_know(
     Ok(())
 }
 
-/// Waits until the other sets have a set as closed. One that does not respond is named, and not waited for: the set is
-/// closed whatever it knows.
+/// Waits until the other sets know that a set is closed. Names a set that does not respond without waiting for it,
+/// because the set is closed in any case.
 pub(super) async fn until_closed(others: &[SetInfo], name: &str, output: &Output) {
     let line = output.progress_line();
     for other in others.iter().filter(|other| other.state() == SetState::Open && !other.stores.is_empty()) {
@@ -89,7 +89,7 @@ pub(super) async fn until_closed(others: &[SetInfo], name: &str, output: &Output
                 Ok(_) => break,
                 Err(error) => {
                     note(format_args!(
-                        "whether set {} knows that set {name} is closed is not known: {error:#}",
+                        "set {} did not report whether it knows that set {name} is closed: {error:#}",
                         other.name
                     ));
                     break;

@@ -12,11 +12,11 @@ use super::StatusResult;
 /// Responses of nodes, and the nodes and sets that they name.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
-    /// By address.
+    /// Responses or errors of nodes, by address.
     pub(super) responses: BTreeMap<String, StatusResult>,
-    /// Sets of the cluster that others name, by name.
+    /// Sets of the cluster that responses name, by name.
     pub(super) sets: BTreeMap<String, NamedSet>,
-    /// Set and role of nodes that others name, by address.
+    /// Set and role of nodes that responses name, by address.
     pub(super) nodes: BTreeMap<String, (String, NodeRole)>,
     /// Clocks of nodes that respond, by address.
     pub(super) clocks: BTreeMap<String, ClockOffset>,
@@ -25,9 +25,9 @@ pub(super) struct Sample {
 /// A set as another set knows it.
 #[derive(Debug, Default)]
 pub(super) struct NamedSet {
-    /// Whether it is closed for good.
+    /// Whether the set is closed.
     pub(super) closed: bool,
-    /// Uids of the layout; empty where they are not known.
+    /// Uids of the layout; empty if they are unknown.
     pub(super) uids: (u64, u64),
 }
 
@@ -45,7 +45,7 @@ impl Sample {
             Some(Role::Alloc(alloc)) => {
                 alloc.store_addrs.iter().for_each(|addr| self.add(addr, set, NodeRole::Store));
             }
-            // A proxy: it has routes and nothing else.
+            // A proxy has routes, but no role.
             None => {}
         }
     }
@@ -72,7 +72,8 @@ impl Sample {
         self.nodes.entry(addr.to_owned()).or_insert_with(|| (set.to_owned(), role));
     }
 
-    /// Addresses that were named and not asked yet. Closed sets are not asked: their machines may be gone.
+    /// Returns the addresses that were named and not queried yet. Closed sets are not queried, because their machines may
+    /// be gone.
     pub(super) fn unasked(&self) -> BTreeSet<String> {
         let closed = |set: &String| self.sets.get(set).is_some_and(|set| set.closed);
         let unasked =
@@ -80,8 +81,9 @@ impl Sample {
         self.nodes.iter().filter(unasked).map(|(addr, _)| addr.clone()).collect()
     }
 
-    /// Nodes whose clocks differ by more than a second from the middle of all, by address, with the milliseconds that
-    /// they are ahead. A clock of this machine that is wrong differs from all alike.
+    /// Returns the nodes whose clocks differ by more than a second from the median of all nodes, by address, with the
+    /// milliseconds that they are ahead. A wrong clock of this machine has no effect, because it differs equally from all
+    /// clocks.
     pub(super) fn clocks_off(&self) -> BTreeMap<&str, i64> {
         let middle = clock_offset::middle(self.clocks.values().map(|clock| clock.ahead_ms));
         let Some(middle) = middle else { return BTreeMap::new() };

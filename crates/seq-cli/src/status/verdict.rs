@@ -1,8 +1,8 @@
 //! The state of a set in one sentence: whether its sections are served, whether its store can commit, and what to do
 //! next.
 //!
-//! [`CONDITIONS`] is the table of all verdicts, the worst first; the first that holds is the verdict on a set.
-//! [`REMARKS`] are lines behind a verdict, which do not change it. Both are functions of [`Facts`] alone.
+//! [`CONDITIONS`] is the table of all verdicts, the worst first. The first condition that holds is the verdict on a set.
+//! [`REMARKS`] are appended to a verdict and do not change it. Both are functions of [`Facts`] alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,103 +20,106 @@ pub(super) use remarks::REMARKS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
-    /// An allocator has detected that the store lost committed entries: numbers may be allocated twice.
+    /// An allocator has detected that the store lost committed entries, so numbers may be allocated twice.
     RolledBack,
-    /// Two processes respond as the same store, or stores of two sets under one name: one of the two is a copy.
+    /// Two processes respond as the same store, or stores of two sets respond under one name, so one of the two is a copy.
     Cloned,
-    /// Stores of the set are of several lineages: they were restored otherwise, and may allocate the same numbers.
+    /// Stores of the set have different lineages, because they were restored differently, and may allocate the same
+    /// numbers.
     Split,
-    /// Members of the store have different states behind the same entry of its log.
+    /// Members of the store have different states after the same entry of its log.
     Differs,
     /// Sections are in no set of the cluster.
     Unplaced,
-    /// The store has no majority of its voters: nothing can be committed, and leases expire.
+    /// The store has no majority of its voters, so nothing can be committed, and leases expire.
     NoQuorum,
-    /// A majority of the voters responds, and has elected no leader yet.
+    /// A majority of the voters responds, but has elected no leader yet.
     Election,
     /// The store has no set yet.
     Undefined,
     /// The set was restored from a backup and serves nothing yet.
     Quarantined,
-    /// The store has a quorum, and some sections are not served.
+    /// The store has a quorum, but some sections are not served.
     Unserved,
-    /// All sections are served, and a node does not respond, has no lease, or has an expired certificate, or a disk is
-    /// about full.
+    /// All sections are served, but a node does not respond, has no lease, or has an expired certificate, or a disk is
+    /// nearly full.
     Degraded,
     /// All sections are served and all nodes respond.
     Ok,
-    /// The set is closed for good: its processes need not run.
+    /// The set is closed, so its processes need not run.
     Closed,
 }
 
 /// A condition of a set.
 pub(super) struct Condition {
-    /// The state that it is.
+    /// The state of a set for which the condition holds.
     pub(super) state: State,
-    /// Its name in the table of `docs/operations.md`.
+    /// The name of the condition in the table of `docs/operations.md`.
     pub(super) name: &'static str,
-    /// Whether it holds, where none before it does.
+    /// Returns whether the condition holds, given that no condition before it holds.
     pub(super) holds: fn(&Facts) -> bool,
-    /// The sentence.
+    /// Returns the sentence of the verdict.
     pub(super) text: fn(&Facts) -> String,
 }
 
-/// Addresses of nodes by name; a node without a known name has its address as name and none beside.
+/// Addresses of nodes by name. A node without a known name has its address as the name, and no addresses.
 pub(super) type Nodes = BTreeMap<String, BTreeSet<String>>;
 
 /// The input of the verdict, from the responses of the nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    /// Whether the set, or another one that knows it, states that it is closed.
+    /// Whether the set, or another set that knows it, states that it is closed.
     pub(super) closed: bool,
-    /// Nodes of the set that respond.
+    /// Number of nodes of the set that respond.
     pub(super) responding: usize,
     /// Every voter by name, and whether it responded under any address; empty if no store responded.
     pub(super) voters: Vec<(String, bool)>,
-    /// Stores that respond and list no members: the store was never formed.
+    /// Stores that respond and list no members, because the store was never formed.
     pub(super) unformed: Vec<String>,
     /// Whether a responding store sees a majority.
     pub(super) quorum: bool,
-    /// Milliseconds since a responding store last saw one; 0 if unknown.
+    /// Milliseconds since a responding store last saw a majority; 0 if unknown.
     pub(super) quorum_lost_ms: u64,
     /// Milliseconds since the first of the responding stores started.
     pub(super) store_uptime_ms: u64,
     /// Whether a responding store has the set's definition.
     pub(super) defined: bool,
-    /// Why the set was restored and serves nothing yet; empty if it is not in quarantine.
+    /// Reason why the restored set serves nothing yet; empty if it is not in quarantine.
     pub(super) quarantine: String,
-    /// Sections of the set, delayed ones included; `None` if no store responded.
+    /// Number of sections of the set, including delayed sections; `None` if no store responded.
     pub(super) sections: Option<u32>,
-    /// Sections whose owner has a lease that has not expired.
+    /// Number of sections whose owner has a lease that has not expired.
     pub(super) served: u32,
-    /// Sections that departed to another set and have not arrived for a while, and the milliseconds of the longest.
+    /// Number of sections that departed to another set and have not arrived for a while; the next field has the longest
+    /// delay in milliseconds.
     pub(super) delayed: u32,
     pub(super) delayed_ms: u64,
-    /// Allocators that serve nothing because the store lost entries, by name, with what showed it.
+    /// Allocators that serve nothing because the store lost entries, by name, with the evidence.
     pub(super) halted: Vec<(String, String)>,
     /// Allocators that callers cannot reach, by name, with the cause and the next step.
     pub(super) withdrawn: Vec<(String, String)>,
-    /// Allocators that another one does not reach at their addresses for callers: each with the name of that other one.
+    /// Allocators that another allocator does not reach at their addresses for callers, each with the name of that other
+    /// allocator.
     pub(super) unreached: Vec<(String, String)>,
-    /// Allocators that respond.
+    /// Names of allocators that respond.
     pub(super) present: Vec<String>,
-    /// Evidence in the store that committed entries are gone; empty without.
+    /// Evidence in the store that committed entries are gone; empty if there is none.
     pub(super) entries_lost: String,
     /// Stores that respond more than once, each time as another process.
     pub(super) copies: Nodes,
     /// Ids of the set, by the stores that respond with them.
     pub(super) set_ids: BTreeMap<u64, Vec<String>>,
-    /// Members of the store whose states differ; empty where none do.
+    /// Text about members of the store whose states differ; empty if all are equal.
     pub(super) difference: String,
-    /// The lineages that stores respond with, and the names of those stores.
+    /// The lineages with which stores respond, and the names of these stores.
     pub(super) lineages: BTreeMap<u64, Vec<String>>,
-    /// Allocators that respond.
+    /// Number of allocators that respond.
     pub(super) allocs: usize,
     /// Allocators without a lease, by name.
     pub(super) unleased: Vec<String>,
     /// Milliseconds left of the longest lease; 0 if there is none.
     pub(super) lease_left_ms: u64,
-    /// Milliseconds since the last lease expired; 0 if one is held, or none ever was.
+    /// Milliseconds since the last lease expired; 0 if an allocator holds a lease, or no allocator ever held one.
     pub(super) lease_ended_ms: u64,
     /// Stores that respond under no address.
     pub(super) silent_stores: Nodes,
@@ -124,28 +127,28 @@ pub(super) struct Facts {
     pub(super) silent_allocs: Nodes,
     /// Highest count of a restore that a store knows, of any set of the cluster.
     pub(super) restores: u32,
-    /// The count of the lineage that the set began by itself; 0 where it did not.
+    /// The count of the lineage that the set began by itself; 0 if it did not begin a lineage.
     pub(super) begun: u32,
     /// Nodes by the expiry of their certificates.
     pub(super) expiry: Expiry,
-    /// Stores with their disks: bytes that are left, and bytes of the file system.
+    /// Stores with the free bytes and the size in bytes of their file systems.
     pub(super) disks: Vec<(String, u64, u64)>,
     /// Nodes whose clocks differ from most others, with the milliseconds that they are ahead.
     pub(super) clocks: Vec<(String, i64)>,
-    /// The pause of balancing; empty without one.
+    /// The pause of balancing; empty if balancing is not paused.
     pub(super) paused: String,
-    /// Sections that operators moved to an allocator.
+    /// Number of sections that operators moved to an allocator.
     pub(super) moved: u32,
-    /// Allocators that operators drained, with the sections that are left.
+    /// Allocators that operators drained, with the number of their remaining sections.
     pub(super) drained: Vec<(String, u32)>,
     /// Nodes that respond, by version and revision of the program.
     pub(super) releases: BTreeMap<String, Vec<String>>,
-    /// Allocators whose leases expired in the last ten minutes, with how often.
+    /// Allocators whose leases expired in the last ten minutes, with the number of expiries.
     pub(super) lapses: Vec<(String, u32)>,
 }
 
 impl Facts {
-    /// The condition that holds.
+    /// Returns the first condition that holds.
     pub(super) fn condition(&self) -> &'static Condition {
         CONDITIONS.iter().find(|condition| (condition.holds)(self)).expect("the last condition always holds")
     }
@@ -154,14 +157,15 @@ impl Facts {
         self.condition().state
     }
 
-    /// The verdict as a sentence, with the remarks.
+    /// Returns the verdict as a sentence, with the remarks.
     pub(super) fn text(&self) -> String {
         let verdict = (self.condition().text)(self);
         let remarks = REMARKS.iter().filter_map(|remark| (remark.text)(self));
         std::iter::once(verdict).chain(remarks).collect::<Vec<_>>().join("; ")
     }
 
-    /// Stores that do not respond, also voters without a known address; without those whose certificates have expired.
+    /// Returns the stores that do not respond, including voters without a known address, and excluding stores whose
+    /// certificates have expired.
     fn missing_stores(&self) -> Vec<String> {
         let silent =
             |(name, _): &&(String, bool)| !self.silent_stores.contains_key(name) && !self.expiry.is_cause(name);
@@ -169,7 +173,7 @@ impl Facts {
         listed(&self.silent_stores).chain(unknown).collect()
     }
 
-    /// Voters that respond, and all of them.
+    /// Returns the number of voters that respond, and the number of all voters.
     fn voters_responding(&self) -> (usize, usize) {
         (self.voters.iter().filter(|(_, responds)| *responds).count(), self.voters.len())
     }
@@ -191,7 +195,7 @@ impl Facts {
     }
 }
 
-/// Nodes with their addresses: `s1 (h:1)`.
+/// Returns nodes with their addresses, as `s1 (h:1)`.
 fn listed(nodes: &Nodes) -> impl Iterator<Item = String> {
     nodes.iter().map(|(name, addrs)| {
         let addrs = addrs.iter().map(String::as_str).collect::<Vec<_>>().join(", ");

@@ -23,27 +23,28 @@ use certificate::CertificateView;
 pub(super) use certificate::Expiry;
 use set_view::{Registered, SetView};
 
-/// The merged responses; sets and nodes sorted by name.
+/// The merged responses, with sets and nodes sorted by name.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct View {
     /// Whether every set is served and every listed node responded.
     pub(super) healthy: bool,
     /// The verdict of the worst set.
     verdict: String,
-    /// Sections of the layout that are in no set, and on their way to none, where all sets responded.
+    /// Number of sections of the layout that are neither in a set nor on their way to a set; counted if all sets
+    /// responded.
     pub(super) sections_unplaced: u32,
     sections_of_layout: u32,
     sets: Vec<SetView>,
     stores: Vec<StoreView>,
     allocs: Vec<AllocView>,
-    /// Proxies among the queried nodes; they are of no set.
+    /// Proxies among the queried nodes, which belong to no set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     proxies: Vec<ProxyView>,
     unreachable: Vec<Unreachable>,
-    /// Addresses that the user named, of nodes that no set knows and that do not respond.
+    /// Addresses that the user named where no node responds, and that no set knows.
     #[serde(skip)]
     unknown: Vec<String>,
-    /// Of the proxies.
+    /// Expiry of the certificates of the proxies.
     #[serde(skip)]
     expiry: Expiry,
 }
@@ -55,7 +56,7 @@ struct StoreView {
     addr: String,
     id: u64,
     leader: bool,
-    /// Whether it sees a majority, and since when not.
+    /// Whether the store sees a majority.
     quorum: bool,
     quorum_lost_ms: u64,
     max_round_trip_ms: u64,
@@ -121,8 +122,8 @@ impl View {
     /// Builds the view from the responses of all queried nodes. `seeds` are the nodes that the user named; `now`
     /// decides which certificates have expired.
     ///
-    /// The identity of a node comes first, its address second: a node that responds at another address than the lists
-    /// have is there, and one process that responds at two addresses is one.
+    /// The identity of a node precedes its address: a node that responds at another address than the listed address is
+    /// present, and a process that responds at two addresses is one node.
     pub(super) fn new(sample: &Sample, seeds: &[Node], now: SystemTime) -> View {
         let mut view = View::default();
         let mut sets: BTreeMap<&str, SetView> = BTreeMap::new();
@@ -130,11 +131,11 @@ impl View {
         for (addr, response) in &sample.responses {
             let Ok(response) = response else { continue };
             if response.instance != 0 && !seen.insert((response.instance, &response.node)) {
-                // The same process under another address.
+                // The same process has already responded under another address.
                 continue;
             }
             let certificate = CertificateView::of(response, now);
-            // A proxy is of no set.
+            // A proxy belongs to no set.
             let Some(role) = &response.role else {
                 view.expiry.add(&response.node, certificate.as_ref());
                 view.proxies.push(ProxyView::new(addr, response, certificate));
@@ -206,7 +207,7 @@ impl View {
         }
     }
 
-    /// The verdict on all sets together: the verdict on the worst set.
+    /// Sets the verdict on all sets to the verdict on the worst set.
     fn conclude(&mut self) {
         let is_well = |set: &SetView| matches!(set.state, Some(State::Ok | State::Closed));
         self.healthy = self.sections_unplaced == 0
@@ -221,7 +222,7 @@ impl View {
         self.verdict.extend(self.expiry.warning().map(|warning| format!("; {warning}")));
     }
 
-    /// The verdict on the cluster if sections are in no set.
+    /// Returns the verdict on the cluster if sections are in no set.
     fn unplaced(&self) -> Option<String> {
         (self.sections_unplaced > 0).then(|| {
             format!(
@@ -232,14 +233,14 @@ impl View {
         })
     }
 
-    /// Addresses that the user named, where no node responds and of which no set knows.
+    /// Returns a text about addresses that the user named where no node responds, and that no set knows.
     fn unknown_nodes(&self) -> Option<String> {
         let addrs = self.unknown.join(", ");
-        (!addrs.is_empty()).then(|| format!("no response of {addrs}, which no set lists; next: look at the address"))
+        (!addrs.is_empty()).then(|| format!("no response from {addrs}, which no set lists; next: check the address"))
     }
 
-    /// Whether responses that are of different moments may explain the verdict: a section was given to another owner
-    /// between them.
+    /// Returns whether responses of different moments may explain the verdict, because a section may have changed its
+    /// owner between them.
     pub(super) fn may_be_of_two_moments(&self) -> bool {
         let unexplained = |set: &SetView| {
             let facts = &set.facts;
@@ -250,15 +251,16 @@ impl View {
         self.sections_unplaced > 0 || self.sets.iter().any(unexplained)
     }
 
-    /// The state of the worst set, of the layout, or of the proxies: one with an expired certificate is degraded.
+    /// Returns the state of the worst set, of the layout, or of the proxies. A proxy with an expired certificate counts
+    /// as degraded.
     pub(super) fn worst(&self) -> State {
         let worst = self.sets.iter().filter_map(|set| set.state).min().unwrap_or(State::NoQuorum);
         let worst = if self.sections_unplaced > 0 { worst.min(State::Unplaced) } else { worst };
         if self.expiry.has_expired() || !self.unknown.is_empty() { worst.min(State::Degraded) } else { worst }
     }
 
-    /// Adds up the sections of all sets against the layout, where the responses are of all of them. Sections on their
-    /// way count as missing while some are in no set, and as arrived otherwise, also where their set does not know it
+    /// Compares the sum of the sections of all sets with the layout, if all sets responded. If some sections are in no
+    /// set, sections on their way count as missing. Otherwise they count as arrived, even if their set does not know it
     /// yet.
     fn add_up(&mut self) {
         let complete = |set: &&SetView| set.is_known() && set.facts.quorum && set.facts.quarantine.is_empty();
@@ -278,7 +280,7 @@ impl View {
         }
     }
 
-    /// Adds the rates since an earlier sample. A node that restarted meanwhile counts from its restart.
+    /// Adds the rates since an earlier sample. A node that restarted since then counts from its restart.
     pub(super) fn add_rates(&mut self, before: &View, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
         for set in &mut self.sets {
@@ -309,7 +311,8 @@ impl ProxyView {
 }
 
 impl AllocView {
-    /// The state of an allocator that responds. The section count is its own: the record is behind during a drain.
+    /// Returns the state of an allocator that responds. Its own section count is used, because the record is behind
+    /// during a drain.
     fn state_of(&self, record: Option<&Registered>) -> AllocState {
         let (drained, leaving) = record.map_or((false, false), |record| (record.drained, record.leaving));
         match AllocState::of_live(drained, leaving, self.sections) {

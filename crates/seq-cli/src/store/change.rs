@@ -1,7 +1,7 @@
 //! The commands that list and change the members of a store.
 //!
-//! Each is a few idempotent requests to the leader: an interrupted command is completed by repeating it. The leader
-//! decides what is allowed; the order of the requests here makes a refusal come before any change.
+//! Each command sends a few idempotent requests to the leader, so repeating an interrupted command completes it. The
+//! leader decides which changes are allowed; the order of the requests here makes a refusal come before any change.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::wait;
 
-/// The smallest number of voters that survives the loss of one.
+/// The smallest number of voters that survives the loss of a voter.
 const SAFE_VOTERS: usize = 3;
 
 /// A set whose file has the addresses of the new members.
@@ -36,7 +36,7 @@ struct Described {
 /// Options of a change of voters.
 #[derive(Debug, Args)]
 struct ChangeOptions {
-    /// Allows an even number of voters, which survive no more failures than one fewer.
+    /// Allows an even number of voters, which survives no more failures than one voter fewer.
     #[arg(long)]
     allow_even: bool,
 }
@@ -58,7 +58,7 @@ pub struct MembersArgs {
                         seqsvr store --set five.toml --id 4 --data /var/lib/seqsvr/s4 --join   (and 5)\n  \
                         seqsvr store add 4 5 --set five.toml --dry-run\n  \
                         seqsvr store add 4 5 --set five.toml\n\n\
-                        A member that was added has used its id for good, even if it never voted.\n\n\
+                        A member that was added has used its id permanently, even if it never voted.\n\n\
                         Exit codes: 0 the voters are as requested, 1 refused, 2 a wrong file or address, 3 the store has \
                         no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 7 a new member has not caught up within --timeout, 130 \
                         interrupted.")]
@@ -80,12 +80,12 @@ pub struct AddArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples, from five members to three:\n  seqsvr store remove 4 5 --set sets/five.toml\n  \
                         seqsvr store remove 4 5 --set sets/five.toml --yes    (in scripts)\n\n\
-                        A removed member never comes back: its id is retired. A change after which a majority of the voters would not respond is always refused.\n\n\
+                        A removed member never comes back, because its id is retired. A change after which a majority of the voters would not respond is always refused.\n\n\
                         Exit codes: 0 the voters are as requested, 1 refused, 2 a wrong file or address, or no terminal to \
                         confirm on, 3 the store has no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not done within \
                         --timeout.")]
 pub struct RemoveArgs {
-    /// Ids of the members to take out.
+    /// Ids of the members to remove.
     #[arg(value_name = "ID", required = true)]
     ids: Vec<u64>,
     #[command(flatten)]
@@ -94,7 +94,8 @@ pub struct RemoveArgs {
     options: ChangeOptions,
     #[command(flatten)]
     confirm: ConfirmedPlanArgs,
-    /// Allows fewer than three voters: with two a failure stops the set, with one a lost disk loses it.
+    /// Allows fewer than three voters. With two voters, one failure stops the set; with one voter, a lost disk loses the
+    /// set.
     #[arg(long)]
     below_three: bool,
     #[command(flatten)]
@@ -106,8 +107,8 @@ pub struct RemoveArgs {
                         seqsvr store --set new.toml --id 4 --data /var/lib/seqsvr/s4 --join\n  \
                         seqsvr store replace 3 4 --set new.toml\n  \
                         seqsvr store replace 3 4 --set new.toml --yes    (in scripts)\n\n\
-                        The member that is replaced never comes back: its id is retired. \
-                        A member that was added has used its id for good, even if it never voted.\n\n\
+                        The replaced member never comes back, because its id is retired. \
+                        A member that was added has used its id permanently, even if it never voted.\n\n\
                         Exit codes: 0 the voters are as requested, 1 refused, 2 a wrong file or address, or no terminal to confirm on, 3 the store has \
                         no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 the new member has not caught up within --timeout, 130 \
                         interrupted.")]
@@ -150,12 +151,12 @@ pub struct LeadArgs {
 #[derive(Serialize)]
 struct Changed {
     set: String,
-    /// Whether anything was changed, or would be.
+    /// Whether the voters were changed, or would be.
     changed: bool,
     dry_run: bool,
     voters: Vec<u64>,
     leader: u64,
-    /// The fingerprint of the plan; none where there was nothing to do.
+    /// The fingerprint of the plan; absent if there was nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }
@@ -167,7 +168,7 @@ pub(super) async fn members(args: &MembersArgs, output: &Output) -> anyhow::Resu
     } else {
         output.table(&table(&list, output.is_wide()))?;
         if list.changing {
-            output.line("a change of voters is under way")?;
+            output.line("a change of voters is in progress")?;
         }
         if let Some(to) = readable_by_all(&list).filter(|to| *to > list.format) {
             let format = list.format;
@@ -200,8 +201,8 @@ pub(super) async fn replace(args: ReplaceArgs, output: &Output) -> anyhow::Resul
     let list = client.list().await?;
     let votes = |id| list.members.iter().any(|member| member.id == id && member.voter);
     if votes(args.old) && votes(args.new) {
-        let message = format!("store {} votes already, beside store {}", args.new, args.old);
-        let hint = format!("`seqsvr store remove {}` takes it out without a new one", args.old);
+        let message = format!("store {} already votes, together with store {}", args.new, args.old);
+        let hint = format!("`seqsvr store remove {}` removes it without a new member", args.old);
         return Err(Failure::new(Exit::Failed, message).hint(hint).into());
     }
     let request = args.options.request(vec![args.new], vec![args.old]);
@@ -221,8 +222,11 @@ pub(super) async fn remove(args: RemoveArgs, output: &Output) -> anyhow::Result<
         return Ok(Exit::Ok);
     };
     let ids = request.remove.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-    let what =
-        format!("take store {ids} out of set {} for good, from {before} voters to {}", list.set, foreseen.voters.len());
+    let what = format!(
+        "remove store {ids} from set {} permanently, from {before} voters to {}",
+        list.set,
+        foreseen.voters.len()
+    );
     if !args.confirm.confirmed(&what)? {
         return Ok(Exit::Declined);
     }
@@ -258,7 +262,7 @@ pub(super) async fn lead(args: &LeadArgs, output: &Output) -> anyhow::Result<Exi
     Ok(Exit::Ok)
 }
 
-/// Adds members and removes others in one change of voters, and asks before it where members leave.
+/// Adds members and removes members in one change of voters. Asks for a confirmation if members leave.
 async fn add_and_remove(
     client: &mut StoreClient,
     new: Vec<NewMember>,
@@ -279,7 +283,7 @@ async fn add_and_remove(
         let ids = |ids: &[u64]| ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
         let (old, new, set) = (ids(&request.remove), ids(&request.add), &list.set);
         if !confirm
-            .confirmed(&format!("take store {old} out of set {set} for good, and put store {new} in its place"))?
+            .confirmed(&format!("remove store {old} from set {set} permanently, and put store {new} in its place"))?
         {
             return Ok(Exit::Declined);
         }
@@ -293,8 +297,8 @@ async fn add_and_remove(
     Ok(Exit::Ok)
 }
 
-/// Shows the plan of a change of voters; returns it if the change is to go on. Where the voters are as requested
-/// already, there is nothing to plan. `asks`: the command asks before it goes on.
+/// Shows the plan of a change of voters; returns it if the change is to continue. If the voters are already as
+/// requested, there is no plan. `asks` is set if the command asks for a confirmation.
 fn show(
     list: &ListMembersResponse,
     request: &ChangeVotersRequest,
@@ -317,14 +321,14 @@ fn show(
     Ok(if args.dry_run { None } else { Some(plan) })
 }
 
-/// Whether the members are as a change requests.
+/// Returns whether the members are as a change requests.
 fn is_made(list: &ListMembersResponse, request: &ChangeVotersRequest) -> bool {
     let member = |id: &u64| list.members.iter().find(|member| member.id == *id);
     let votes = |id: &u64| member(id).is_some_and(|member| member.voter);
     request.add.iter().all(votes) && request.remove.iter().all(|id| member(id).is_none())
 }
 
-/// What a change of voters has come to, or would.
+/// The outcome of a change of voters, or of its dry run.
 struct Outcome {
     voters: Vec<u64>,
     changed: bool,
@@ -360,12 +364,11 @@ fn check_count(before: usize, after: usize, below_three: bool) -> anyhow::Result
     let message = format!(
         "{after} of {before} voters would be left: one more failure stops the set or loses its data (BELOW_THREE)"
     );
-    let hint =
-        "`seqsvr store replace OLD NEW` puts a new member in the place of one; --below-three overrides this check";
+    let hint = "`seqsvr store replace OLD NEW` replaces a member by a new member; --below-three overrides this check";
     Err(Failure::new(Exit::Failed, message).hint(hint).into())
 }
 
-/// A new member from the set file.
+/// Returns a new member from the set file.
 fn described(set: &SetFile, id: u64) -> anyhow::Result<NewMember> {
     let Some(store) = set.spec.stores.iter().find(|store| store.id == id) else {
         let message = format!("{}: set {} has no store with id {id}", set.path.display(), set.spec.name);
@@ -419,7 +422,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The newest format that every member reads, where each has reported one.
+/// Returns the newest format that every member reads; `None` if a member has not reported its newest format.
 fn readable_by_all(list: &ListMembersResponse) -> Option<u32> {
     list.members.iter().map(|member| member.newest_format).min()
 }

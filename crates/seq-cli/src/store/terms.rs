@@ -1,7 +1,7 @@
 //! The command `store terms`: shows the lease terms of a set, or changes them.
 //!
-//! They are replicated, because promise 2 depends on them: all members of the store use the same lease wait, whatever
-//! their settings are.
+//! The terms are replicated, because promise 2 depends on them: all members of the store use the same lease wait, even if
+//! their settings differ.
 
 use clap::Args;
 use seq_command::exit::Exit;
@@ -15,11 +15,11 @@ use serde::Serialize;
 #[command(after_help = "Examples:\n  seqsvr store terms --set sets/three-node.toml\n  \
                   seqsvr store terms --lease-wait-ms 4000 --dry-run --set sets/three-node.toml\n  \
                   seqsvr store terms --lease-wait-ms 4000 --set sets/three-node.toml\n\n\
-                  After a change, set store.lease_wait_ms of every member to the same value: a member that starts with another value exits.\n\n\
+                  After a change, set store.lease_wait_ms of every member to the same value, because a member that starts with another value exits.\n\n\
                   Exit codes: 0 shown or changed, 1 refused, 2 a wrong file or address, 3 the store has no majority, 4 no \
                   node responded, 5 the plan is stale and nothing was changed, 7 not done within --timeout.")]
 pub struct TermsArgs {
-    /// How long an allocator may be silent before its sections are taken over; without it nothing is changed.
+    /// Time for which an allocator may be silent before its sections are taken over; without the flag, nothing is changed.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     lease_wait_ms: Option<u64>,
     #[command(flatten)]
@@ -37,7 +37,7 @@ struct InForce {
     lease_wait_ms: u64,
     changed: bool,
     dry_run: bool,
-    /// The fingerprint of the plan; none where nothing was to be changed.
+    /// The fingerprint of the plan; absent if there was nothing to change.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! The command `store upgrade`: raises the format in which a store writes its log and state.
 //!
-//! A release writes the former one's format until then, so members are replaced one by one and can go back. The leader
-//! decides: every member must have reported that it reads the next format.
+//! Until then, a release writes the format of the former release, so members can be upgraded one by one and can go back.
+//! The leader decides, and requires that every member has reported that it reads the next format.
 
 use clap::Args;
 use seq_command::exit::Exit;
@@ -16,9 +16,9 @@ use serde::Serialize;
 #[command(after_help = "Examples, once every store runs the new release:\n  \
                         seqsvr store upgrade --dry-run --set sets/three-node.toml\n  \
                         seqsvr store upgrade --yes --set sets/three-node.toml\n\n\
-                        Before it, each member can go back to the former release. After it, that release refuses to start on the data. With \
-                        `store.auto_upgrade = true` the leader does so by itself.\n\n\
-                        Exit codes: 0 the format is the newest one of the leader's release, 1 refused, 2 a wrong file or address, or no \
+                        Before the upgrade, each member can go back to the former release. Afterwards, that release refuses to start on the \
+                        data. With `store.auto_upgrade = true` the leader upgrades by itself.\n\n\
+                        Exit codes: 0 the format is the newest format of the leader's release, 1 refused, 2 a wrong file or address, or no \
                         terminal to confirm on, 3 the store has no majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not done within \
                         --timeout.")]
 pub struct UpgradeArgs {
@@ -30,7 +30,7 @@ pub struct UpgradeArgs {
     timeout: TimeoutArgs,
 }
 
-/// The outcome.
+/// The outcome of the command.
 #[derive(Serialize)]
 struct Upgraded {
     set: String,
@@ -39,7 +39,7 @@ struct Upgraded {
     dry_run: bool,
     changed: bool,
     members: Vec<MemberFormat>,
-    /// The fingerprint of the plan; none where there was nothing to do.
+    /// The fingerprint of the plan; absent if there was nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }
@@ -70,7 +70,7 @@ pub(super) async fn run(args: &UpgradeArgs, output: &Output) -> anyhow::Result<E
         return Ok(Exit::Ok);
     }
     let what =
-        format!("raise the format of set {} from {from} to {to}, so that the release before cannot return", list.set);
+        format!("raise the format of set {} from {from} to {to}, so that the former release cannot return", list.set);
     if !args.confirm.confirmed(&what)? {
         return Ok(Exit::Declined);
     }
@@ -98,7 +98,7 @@ fn report(
         return Ok(Exit::Ok);
     }
     output.line(match (from == to, dry_run) {
-        (true, _) => format!("nothing to do: set {set} writes format {to}, the newest one of its leader's release"),
+        (true, _) => format!("nothing to do: set {set} writes format {to}, the newest format of its leader's release"),
         (false, true) => format!("set {set} would write format {to} in place of {from}; every member reads it"),
         (false, false) => format!("set {set} writes format {to} in place of {from}"),
     })?;

@@ -174,11 +174,11 @@ fn what_is_no_id_or_no_shape_is_named() {
     check(
         &["id", "decode", "12", "--shape", "snowflakes"],
         expect![[r#"
-        error: invalid value 'snowflakes' for '--shape <NAME>': the shapes are snowflake, leaf, instagram, js53, counter; --bits describes another one
+            error: invalid value 'snowflakes' for '--shape <NAME>': the shapes are snowflake, leaf, instagram, js53, counter; --bits describes another shape
 
-        For more information, try '--help'.
-        exit 2
-    "#]],
+            For more information, try '--help'.
+            exit 2
+        "#]],
     );
     check(
         &["id", "decode", "9223372036854775807", "--shape", "js53"],
@@ -208,10 +208,10 @@ fn what_is_no_id_or_no_shape_is_named() {
     check(
         &["id", "encode", "--shape", "js53", "--time", "2020-01-01"],
         expect![[r#"
-        error: 2020-01-01T00:00:00.000Z is not in the times of the shape
-        hint: they are 2026-01-01T00:00:00.000Z to 2094-01-19T03:14:07.999Z
-        exit 2
-    "#]],
+            error: 2020-01-01T00:00:00.000Z is outside the times of the shape
+            hint: its times are 2026-01-01T00:00:00.000Z to 2094-01-19T03:14:07.999Z
+            exit 2
+        "#]],
     );
     check(
         &["id", "encode", "--shape", "js53", "--time", "2026-02-30"],

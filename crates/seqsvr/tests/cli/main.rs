@@ -109,10 +109,11 @@ fn the_help_is_a_page() {
             Usage: seqsvr next [OPTIONS] <UID>...
 
             Arguments:
-              <UID>...  The users. One that is named twice gets two numbers
+              <UID>...  The users. A user that is named twice gets two numbers
 
             Options:
-              -n, --count <N>       How many numbers for each user; of several the first and the last are printed [default: 1]
+              -n, --count <N>       Count of numbers for each user; of several numbers, the first and the last are printed [default:
+                                    1]
                   --set <FILE>      The set file: the command starts from its allocators [env: SEQSVR_SET=]
                   --addr <URL>      Address of a node, as http://host:port, or https:// for TLS; repeat it for more nodes to start
                                     from [default: http://127.0.0.1:7100] [env: SEQSVR_ADDR=]
@@ -129,9 +130,9 @@ fn the_help_is_a_page() {
               seqsvr next 42 43 44       one number each, behind its user
               seqsvr next 42 -o json | jq -r '.items[].value'
 
-            Exit codes: 0 allocated, 1 refused, 2 a user outside of the sets, 3 refused for now, 4 no node responded, 7 the deadline
-            passed, 8 some users were refused and others not. An error states whether numbers may have been consumed: they are a
-            gap, never a duplicate.
+            Exit codes: 0 allocated, 1 refused, 2 a user outside the sets, 3 refused for now, 4 no node responded, 7 the deadline
+            passed, 8 some users were refused, but not all. An error states whether numbers may have been consumed: they are a gap,
+            never a duplicate.
             exit 0
         "#]],
     );
@@ -145,9 +146,9 @@ fn the_help_is_a_page() {
 
             Commands:
               members  Lists the members as their leader sees them
-              add      Makes stores members: each gets the log first, then a vote
-              remove   Takes members out for good
-              replace  Puts a new member in the place of one, in one change
+              add      Makes stores members; each gets the log first, then a vote
+              remove   Removes members permanently
+              replace  Replaces a member by a new member, in one change
               lead     Transfers the leadership to a member
               terms    Shows the set's lease terms, or changes them
               upgrade  Raises the format of the log and the state, after all members run a new release
@@ -155,13 +156,13 @@ fn the_help_is_a_page() {
 
             Options:
                   --set <FILE>           The set file
-                  --id <N>               Which of the set's stores this process is
-                  --data <DIR>           Directory of this member's data; it belongs to this id for good
+                  --id <N>               Id of this store in the set file
+                  --data <DIR>           Directory of this member's data; it belongs permanently to this id
                   --join                 Waits until `store add` or `store replace` makes it a member; never forms a new store
                   --form                 Forms a new store from an empty directory, unless another store of the set already has data
                   --config <FILE>        Settings file; `seqsvr config sample` prints one [env: SEQSVR_CONFIG=]
-                  --log-filter <FILTER>  What to log, as in "info,seq_store=debug" [key: log.filter]
-                  --log-format <FORMAT>  How log lines look on stderr: plain or json [key: log.format]
+                  --log-filter <FILTER>  Log filter, as in "info,seq_store=debug" [key: log.filter]
+                  --log-format <FORMAT>  Format of log lines on stderr: plain or json [key: log.format]
               -h, --help                 Print help (see more with '--help')
 
             Options of every command:
@@ -198,10 +199,10 @@ fn a_reason_is_explained_and_an_unknown_one_suggests_the_nearest() {
     check(
         &["explain", "UNSERVD"],
         expect![[r#"
-        error: UNSERVD is no reason; the nearest is UNSERVED
-        hint: `seqsvr explain` lists all
-        exit 2
-    "#]],
+            error: UNSERVD is no reason; the nearest is UNSERVED
+            hint: `seqsvr explain` lists all reasons
+            exit 2
+        "#]],
     );
     check(
         &["explain", "NO_MAJORITY", "UNREACHABLE", "-o", "json"],
@@ -382,7 +383,7 @@ fn wrong_usage_is_exit_2() {
 fn a_revocation_states_when_connections_end() {
     let help = run(Path::new("."), &["cert", "revoke", "--help"], &[]);
     let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("They end connections of the holder that are open within 2 s."), "{help}");
+    assert!(words.contains("and end open connections of the holder within 2 s."), "{help}");
 }
 
 #[test]

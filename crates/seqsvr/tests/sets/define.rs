@@ -17,18 +17,18 @@ fn the_first_set_is_defined_once() {
         &cluster,
         &["set", "init", "--set", &file, "--dry-run"],
         expect![[r#"
-        this would define set im-a as the first one of cluster "shop", with all uids 0..10,000,000 in 100 sections of 100,000
-        exit 0
-    "#]],
+            this would define set im-a as the first set of cluster "shop", with all uids 0..10,000,000 in 100 sections of 100,000
+            exit 0
+        "#]],
     );
     check(
         &cluster,
         &["set", "init", "--set", &file],
         expect![[r#"
-        error: this would define set im-a as the first one of cluster "shop", with all uids 0..10,000,000 in 100 sections of 100,000, and there is no terminal to confirm it on
-        hint: pass --yes
-        exit 2
-    "#]],
+            error: this would define set im-a as the first set of cluster "shop", with all uids 0..10,000,000 in 100 sections of 100,000, and there is no terminal to confirm it on
+            hint: pass --yes
+            exit 2
+        "#]],
     );
     check(
         &cluster,
@@ -91,11 +91,11 @@ fn a_further_set_is_created_in_a_cluster() {
         &cluster,
         &[&create[..], &["--yes", "-o", "json"]].concat(),
         expect![[r#"
-        {"error":{"reason":"SET_NAME_TAKEN","message":"set im-b exists in the cluster already, open (SET_NAME_TAKEN)","hint":"choose another name","exit":1}}
-        error: set im-b exists in the cluster already, open (SET_NAME_TAKEN)
-        hint: choose another name
-        exit 1
-    "#]],
+            {"error":{"reason":"SET_NAME_TAKEN","message":"set im-b already exists in the cluster, open (SET_NAME_TAKEN)","hint":"choose another name","exit":1}}
+            error: set im-b already exists in the cluster, open (SET_NAME_TAKEN)
+            hint: choose another name
+            exit 1
+        "#]],
     );
     cluster.a.lock().sets[0].name = "im-a".to_owned();
     assert!(cluster.b.lock().changes.is_empty());
@@ -131,10 +131,10 @@ fn set_files_are_applied_where_sets_are_missing_and_compared_where_they_are_not(
         &cluster,
         &["set", "apply", &b],
         expect![[r#"
-        error: set im-b joins a cluster, and none of the files is of its first set
-        hint: name the file with genesis = "init" too, or run `seqsvr set create --join`
-        exit 2
-    "#]],
+            error: set im-b joins a cluster, but none of the files is of the first set of the cluster
+            hint: name the file with genesis = "init" too, or run `seqsvr set create --join`
+            exit 2
+        "#]],
     );
     assert!(cluster.b.lock().changes.is_empty());
     check(
@@ -154,8 +154,8 @@ fn set_files_are_applied_where_sets_are_missing_and_compared_where_they_are_not(
         &cluster,
         &["set", "apply", &a, "-o", "json"],
         expect![[r#"
-            {"items":[{"set":"im-a","file":"im-a.toml","changed":false,"dry_run":false,"stored":{"name":"im-a","id":"97000291","state":"open","sections":100,"restores":0,"lineage":"7","layout_id":"4711","uid_start":"0","uid_end":"10000000","section_size":50000,"stores":["10.0.0.1:7301"],"allocs":["im-a.example:7100","im-a.example:7101"]},"differences":["section_size 100000 is 50000 in set im-a","store 1 at A1 is no member; `seqsvr store add` makes it one","the member at 10.0.0.1:7301 is not in the file; `seqsvr store remove` takes it out"]}]}
-            error: a set that is defined differs from its file; nothing was changed
+            {"items":[{"set":"im-a","file":"im-a.toml","changed":false,"dry_run":false,"stored":{"name":"im-a","id":"97000291","state":"open","sections":100,"restores":0,"lineage":"7","layout_id":"4711","uid_start":"0","uid_end":"10000000","section_size":50000,"stores":["10.0.0.1:7301"],"allocs":["im-a.example:7100","im-a.example:7101"]},"differences":["section_size 100000 is 50000 in set im-a","store 1 at A1 is not a member; `seqsvr store add` adds it","the member at 10.0.0.1:7301 is not in the file; `seqsvr store remove` removes it"]}]}
+            error: a defined set differs from its file; nothing was changed
             exit 2
         "#]],
     );
@@ -163,12 +163,12 @@ fn set_files_are_applied_where_sets_are_missing_and_compared_where_they_are_not(
         &cluster,
         &["set", "apply", &a, "--yes"],
         expect![[r#"
-        set im-a: im-a.toml: section_size 100000 is 50000 in set im-a
-        set im-a: im-a.toml: store 1 at A1 is no member; `seqsvr store add` makes it one
-        set im-a: im-a.toml: the member at 10.0.0.1:7301 is not in the file; `seqsvr store remove` takes it out
-        error: a set that is defined differs from its file; nothing was changed
-        exit 2
-    "#]],
+            set im-a: im-a.toml: section_size 100000 is 50000 in set im-a
+            set im-a: im-a.toml: store 1 at A1 is not a member; `seqsvr store add` adds it
+            set im-a: im-a.toml: the member at 10.0.0.1:7301 is not in the file; `seqsvr store remove` removes it
+            error: a defined set differs from its file; nothing was changed
+            exit 2
+        "#]],
     );
     // A command does not define a set that its store defines.
     cluster.a.lock().sets.clear();
@@ -177,10 +177,10 @@ fn set_files_are_applied_where_sets_are_missing_and_compared_where_they_are_not(
         &cluster,
         &["set", "apply", &own, "--yes"],
         expect![[r#"
-        error: set im-a is not defined yet: the first leader of its store does it
-        hint: start its stores
-        exit 3
-    "#]],
+            error: set im-a is not defined yet: the first leader of its store defines it
+            hint: start its stores
+            exit 3
+        "#]],
     );
     assert!(cluster.a.lock().changes.is_empty());
 }

@@ -213,9 +213,9 @@ fn a_section_is_shown_as_the_set_that_has_it_has_it() {
         &cluster,
         &["section", "show", "100"],
         expect![[r#"
-        error: section 100 is outside of 0..100
-        exit 2
-    "#]],
+            error: section 100 is outside 0..100
+            exit 2
+        "#]],
     );
     check(
         &cluster,

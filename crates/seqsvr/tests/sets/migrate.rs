@@ -153,7 +153,7 @@ fn what_cannot_be_is_named_and_nothing_is_changed() {
         "sections 3..4 are named twice",
         2,
     );
-    refused(&[&split[..], &["--sections", "99..101"]].concat(), "sections 99..101 are outside of 0..100", 2);
+    refused(&[&split[..], &["--sections", "99..101"]].concat(), "sections 99..101 are outside 0..100", 2);
     refused(&split, "required arguments", 2);
     refused(&["split", "im-c", "--into", "im-b", "--at", "0"], "no set \"im-c\" is known to set im-a (UNKNOWN_SET)", 1);
     refused(&["split", "im-a", "--into", "im-c", "--at", "0"], "no set \"im-c\" is known to set im-a (UNKNOWN_SET)", 1);
@@ -195,7 +195,7 @@ fn a_merge_migrates_all_completes_and_closes() {
             target       allocators that can own sections: 2
             time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
             log entries  up to 202 in set im-a
-            then         completes the migration and closes set im-a, both for good
+            then         completes the migration and closes set im-a, both permanently
             warning      0 of the 2 allocators of set "im-b" that can own sections respond here with a lease: sections for the others wait, or are not served; start them, or plan again in a few seconds
             plan         990a142869733be4
             exit 0
@@ -226,13 +226,13 @@ fn a_merge_migrates_all_completes_and_closes() {
             target       allocators that can own sections: 2
             time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
             log entries  up to 202 in set im-a
-            then         completes the migration and closes set im-a, both for good
+            then         completes the migration and closes set im-a, both permanently
             warning      0 of the 2 allocators of set "im-b" that can own sections respond here with a lease: sections for the others wait, or are not served; start them, or plan again in a few seconds
             plan         990a142869733be4
             migration 12345 has started: 100 sections from set im-a to set im-b
             30/100 open  10.0/s  ETA 7 s  pause p50 4.1 ms  p99 24.0 ms  max 88.3 ms
             100/100 arrived  pause p50 4.1 ms  p99 24.0 ms  max 88.3 ms
-            migration 12345 is completed: 100 sections in set im-b for good
+            migration 12345 is completed: 100 sections permanently in set im-b
             set im-a is closed: its processes can be stopped
             exit 0
         "#]],
@@ -252,7 +252,7 @@ fn an_interrupted_merge_continues() {
         a.migrations = vec![arrived.clone()];
     }
     let continued = cluster.run(&merge);
-    assert!(continued.starts_with("migration 12345 has begun already: 100/100 arrived"), "{continued}");
+    assert!(continued.starts_with("migration 12345 has already begun: 100/100 arrived"), "{continued}");
     assert_eq!(changes(&cluster), ["complete 12345", "close im-a"]);
     // The migration is completed, but the set is not closed.
     cluster.a.lock().migrations[0].phase = MigrationPhase::Completed.into();
@@ -268,9 +268,9 @@ fn an_empty_set_is_closed() {
         &cluster,
         &close,
         expect![[r#"
-            this would close set im-b for good
+            this would close set im-b permanently
             plan: 0c105e5e70000001
-            error: this would close set im-b for good, and there is no terminal to confirm it on
+            error: this would close set im-b permanently, and there is no terminal to confirm it on
             hint: pass --yes
             exit 2
         "#]],
@@ -279,7 +279,7 @@ fn an_empty_set_is_closed() {
         &cluster,
         &[&close[..], &["--dry-run"]].concat(),
         expect![[r#"
-            this would close set im-b for good
+            this would close set im-b permanently
             plan: 0c105e5e70000001
             exit 0
         "#]],
@@ -339,9 +339,9 @@ fn a_set_is_forgotten_by_the_plan_that_was_shown() {
         &cluster,
         &["set", "forget", "im-a", "--in", "im-a"],
         expect![[r#"
-        error: set im-a does not forget itself (OWN_SET)
-        exit 1
-    "#]],
+            error: set im-a cannot forget itself (OWN_SET)
+            exit 1
+        "#]],
     );
 }
 
@@ -353,25 +353,25 @@ fn a_set_is_closed_only_by_the_plan_that_was_shown() {
         &cluster,
         &close(&["--dry-run"]),
         expect![[r#"
-        this would close set im-b for good
-        plan: 0c105e5e70000001
-        exit 0
-    "#]],
+            this would close set im-b permanently
+            plan: 0c105e5e70000001
+            exit 0
+        "#]],
     );
     check(
         &cluster,
         &close(&["--dry-run", "-o", "json"]),
         expect![[r#"
-        {"dry_run":true,"would":"close set im-b for good","plan":"0c105e5e70000001"}
-        exit 0
-    "#]],
+            {"dry_run":true,"would":"close set im-b permanently","plan":"0c105e5e70000001"}
+            exit 0
+        "#]],
     );
     // The plan of another command, and no plan.
     check(
         &cluster,
         &close(&["--plan", "990a142869733be4"]),
         expect![[r#"
-            this would close set im-b for good
+            this would close set im-b permanently
             plan: 0c105e5e70000001
             error: the plan 990a142869733be4 is stale, or of another change: the plan of this change is 0c105e5e70000001 now (STALE_PLAN)
             hint: nothing was changed: --dry-run shows the plan as it would be now
@@ -393,12 +393,12 @@ fn a_set_is_closed_only_by_the_plan_that_was_shown() {
         &cluster,
         &close(&["--yes"]),
         expect![[r#"
-        this would close set im-b for good
-        plan: 0c105e5e70000001
-        error: a section has arrived since (STALE_PLAN)
-        hint: the change was not made: run the command again for a new plan
-        exit 5
-    "#]],
+            this would close set im-b permanently
+            plan: 0c105e5e70000001
+            error: a section has arrived since (STALE_PLAN)
+            hint: the change was not made: run the command again for a new plan
+            exit 5
+        "#]],
     );
     assert_eq!(cluster.b.lock().changes, [""; 0]);
     cluster.b.lock().turns_stale = false;
@@ -434,10 +434,10 @@ fn a_store_of_an_older_release_is_sent_no_dry_run_that_it_would_carry_out() {
         &cluster,
         &close(&["--yes"]),
         expect![[r#"
-        this would close set im-b for good
-        set im-b is closed: its processes can be stopped
-        exit 0
-    "#]],
+            this would close set im-b permanently
+            set im-b is closed: its processes can be stopped
+            exit 0
+        "#]],
     );
     assert_eq!(cluster.b.lock().changes, ["close im-b"]);
 }

@@ -68,12 +68,12 @@ fn watching_ends_at_its_time_limit_and_at_a_signal() {
         &cluster,
         &["migration", "watch", "--timeout-s", "1"],
         expect![[r#"
-        0/40 open  0.0/s  ETA -
-        0/40 open  0.0/s  ETA -
-        error: migration 12345 is still under way after 1s; 0/40 open  0.0/s  ETA -
-        hint: it continues at the store: `seqsvr migration watch 12345 --addr http://A2` watches it again
-        exit 7
-    "#]],
+            0/40 open  0.0/s  ETA -
+            0/40 open  0.0/s  ETA -
+            error: migration 12345 is still in progress after 1s; 0/40 open  0.0/s  ETA -
+            hint: the migration continues at the store: `seqsvr migration watch 12345 --addr http://A2` watches it again
+            exit 7
+        "#]],
     );
     let addr = format!("http://{}", cluster.addrs[0]);
     let mut child = cluster.spawn(&["migration", "watch", "12345", "--addr", &addr]);
@@ -105,11 +105,11 @@ fn a_migration_is_named_by_its_first_digits() {
         &cluster,
         &["migration", "pause", "m-12"],
         expect![[r#"
-        error: invalid value 'm-12' for '<ID>': an id of a migration has decimal digits
+            error: invalid value 'm-12' for '<ID>': the id of a migration has decimal digits
 
-        For more information, try '--help'.
-        exit 2
-    "#]],
+            For more information, try '--help'.
+            exit 2
+        "#]],
     );
     let other = MigrationStatus { id: 12_399, ..migration(MigrationPhase::Open, 0, 0) };
     cluster.a.lock().migrations.push(other);
@@ -125,10 +125,10 @@ fn a_migration_is_named_by_its_first_digits() {
         &cluster,
         &["migration", "watch"],
         expect![[r#"
-        error: 2 migrations are under way
-        hint: name one of 12345, 12399
-        exit 2
-    "#]],
+            error: 2 migrations are in progress
+            hint: name one of 12345, 12399
+            exit 2
+        "#]],
     );
     assert_eq!(changes(&cluster), [""; 0]);
     let paused = cluster.run(&["migration", "pause", "1234"]);
@@ -193,9 +193,9 @@ fn a_migration_is_paused_resumed_rolled_back_and_completed() {
         &cluster,
         &["migration", "complete", "12345", "--dry-run"],
         expect![[r#"
-        this would keep 40 sections of migration 12345 in set im-b for good
-        exit 0
-    "#]],
+            this would keep 40 sections of migration 12345 permanently in set im-b
+            exit 0
+        "#]],
     );
     check(
         &cluster,
@@ -227,8 +227,8 @@ fn a_migration_of_a_closing_set_is_not_returned() {
         &cluster,
         &["migration", "rollback", "12345", "--dry-run"],
         expect![[r#"
-        this would end migration 12345 with 14 sections in set im-b for good, because set im-a is closing and takes none back
-        exit 0
-    "#]],
+            this would end migration 12345 with 14 sections permanently in set im-b, because set im-a is closing and takes none back
+            exit 0
+        "#]],
     );
 }

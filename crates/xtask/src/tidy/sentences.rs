@@ -16,7 +16,6 @@ const CLEAN: Limits = [5, 5, 2];
 const RATCHET: &[(&str, Limits)] = &[
     ("crates/seq-sim", [78, 77, 26]),
     ("crates/seq-store", [14, 7, 4]),
-    ("crates/seq-cli", [31, 45, 8]),
     ("crates/seq-command", [31, 54, 6]),
     ("tests/fuzz", [5, 111, 2]),
     ("tests/model", [19, 62, 11]),

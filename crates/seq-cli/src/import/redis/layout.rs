@@ -1,20 +1,20 @@
-//! What servers of Redis state of themselves: role and mode, and the masters of a cluster with their slots. Pure.
+//! The statements of Redis servers about themselves: role and mode, and the masters of a cluster with their slots. Pure.
 
 use std::collections::BTreeMap;
 
 use redis::InfoDict;
 
-/// Slots of every Redis Cluster.
+/// Number of slots of every Redis Cluster.
 const SLOTS: usize = 16_384;
 
-/// Statements of a server about itself, by INFO.
+/// The statements of a server about itself, from INFO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
-    /// Whether it is a node of a cluster.
+    /// Whether the server is a node of a cluster.
     pub(super) is_cluster: bool,
-    /// The master of a replica; `None` of a master.
+    /// The master of a replica; `None` for a master.
     pub(super) master: Option<String>,
-    /// The number of its process: another one after a restart.
+    /// The id of the process, which changes with a restart.
     pub(super) run_id: String,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Master {
 /// The masters of a cluster; each slot has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// In order of their ids.
+    /// The masters, in order of their ids.
     pub(super) masters: Vec<Master>,
     /// Index of the master of each slot.
     owners: Vec<u16>,
@@ -38,45 +38,48 @@ pub(super) struct Layout {
 /// Reads the response to INFO.
 ///
 /// # Errors
-/// The server is none that has keys, or does not state whether it is complete.
+/// The server has no keys of its own, or does not state whether it has all of them.
 pub(super) fn server(info: &InfoDict) -> Result<Server, String> {
     let text = |key: &str| info.get::<String>(key).unwrap_or_default();
     if text("loading") == "1" || text("async_loading") == "1" {
-        return Err("it is loading its keys from disk: repeat the command when it has them all".to_owned());
+        return Err("the server is loading its keys from disk: repeat the command when it has all keys".to_owned());
     }
     let mode = text("redis_mode");
     if mode == "sentinel" {
-        return Err("it is a sentinel, which has no keys: name the master that it watches".to_owned());
+        return Err("the server is a sentinel, which has no keys: name the master that it watches".to_owned());
     }
     let master = match &*text("role") {
         "master" => None,
         "slave" | "replica" => Some(format!("{}:{}", text("master_host"), text("master_port"))),
-        other => return Err(format!("INFO states role {other:?}: whether the server has all keys cannot be known")),
+        other => return Err(format!("INFO states role {other:?}, so it is unknown whether the server has all keys")),
     };
     let is_cluster = mode == "cluster" || text("cluster_enabled") == "1";
     Ok(Server { is_cluster, master, run_id: text("run_id") })
 }
 
-/// Reads the response of a node to CLUSTER NODES; `asked` is the host that was asked, whose own address may be empty.
+/// Reads the response of a node to CLUSTER NODES. `asked` is the host of this node, whose own address may be empty in
+/// the response.
 ///
 /// # Errors
-/// A slot has no master, is on its way to another, or its master is failing: keys would be missing.
+/// A slot has no master, is on its way to another master, or its master is failing, so keys would be missing.
 pub(super) fn layout(nodes: &str, asked: &str, prefers_names: bool) -> Result<Layout, String> {
     let mut owned: BTreeMap<Master, Vec<(usize, usize)>> = BTreeMap::new();
     for line in nodes.lines().filter(|line| !line.is_empty()) {
         let fields: Vec<&str> = line.split(' ').collect();
-        let bad = || format!("CLUSTER NODES has the line {line:?}, which is not understood");
+        let bad = || format!("CLUSTER NODES has the line {line:?}, which cannot be parsed");
         let [id, addr, flags, _, _, _, _, _, slots @ ..] = &*fields else { return Err(bad()) };
         if slots.is_empty() || !flags.split(',').any(|flag| flag == "master") {
             continue;
         }
         let (host, port) = address(addr, asked, prefers_names).ok_or_else(bad)?;
         if flags.contains("fail") || flags.contains("noaddr") {
-            return Err(format!("its master {host}:{port} is {flags}: the keys of its slots cannot be read"));
+            return Err(format!("the master {host}:{port} is {flags}, so the keys of its slots cannot be read"));
         }
         if let Some(moving) = slots.iter().find(|slot| slot.starts_with('[')) {
             let slot = moving.trim_start_matches('[').split('-').next().unwrap_or_default();
-            return Err(format!("slot {slot} of {host}:{port} is on its way to another node: repeat when it is there"));
+            return Err(format!(
+                "slot {slot} of {host}:{port} is on its way to another node: repeat the command when it has arrived"
+            ));
         }
         let ranges = slots.iter().map(|text| {
             let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -92,13 +95,15 @@ pub(super) fn layout(nodes: &str, asked: &str, prefers_names: bool) -> Result<La
     }
     let without = owners.iter().filter(|owner| owner.is_none()).count();
     if let Some(first) = owners.iter().position(Option::is_none) {
-        return Err(format!("{without} of {SLOTS} slots have no master, slot {first} first: the cluster is not whole"));
+        return Err(format!(
+            "{without} of {SLOTS} slots have no master, slot {first} first: the cluster is not complete"
+        ));
     }
     Ok(Layout { masters: owned.into_keys().collect(), owners: owners.into_iter().flatten().collect() })
 }
 
 impl Layout {
-    /// Whether another view has the same masters, by id, with the same slots.
+    /// Returns whether another view has the same masters, by id, with the same slots.
     pub(super) fn is_same(&self, other: &Layout) -> bool {
         let ids = |layout: &Layout| layout.masters.iter().map(|master| master.id.clone()).collect::<Vec<_>>();
         ids(self) == ids(other) && self.owners == other.owners
@@ -144,8 +149,8 @@ ee :0@0 master,noaddr - 0 1 9 disconnected
         let replica = info("role:slave\r\nmaster_host:10.0.0.8\r\nmaster_port:6379\r\n").unwrap();
         assert_eq!(replica.master.as_deref(), Some("10.0.0.8:6379"));
         for (lines, flaw) in [
-            ("role:master\r\nloading:1\r\n", "it is loading"),
-            ("redis_mode:sentinel\r\n", "it is a sentinel"),
+            ("role:master\r\nloading:1\r\n", "the server is loading"),
+            ("redis_mode:sentinel\r\n", "the server is a sentinel"),
             ("", "INFO states role \"\""),
         ] {
             assert!(info(lines).unwrap_err().starts_with(flaw), "{lines}");
@@ -169,7 +174,7 @@ ee :0@0 master,noaddr - 0 1 9 disconnected
         for (from, to, flaw) in [
             (" 5461-10922", " 5462-10922", "1 of 16384 slots have no master, slot 5461 first"),
             ("5461-10922", "5461-10922 [93->-cc]", "slot 93 of 10.0.0.2:7002 is on its way"),
-            ("host-2 master", "host-2 master,fail?", "its master 10.0.0.2:7002 is master,fail?"),
+            ("host-2 master", "host-2 master,fail?", "the master 10.0.0.2:7002 is master,fail?"),
             ("5461-10922", "5461-19999", "CLUSTER NODES has the line"),
         ] {
             let error = layout(&NODES.replace(from, to), "asked", false).unwrap_err();

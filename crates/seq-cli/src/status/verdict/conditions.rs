@@ -1,14 +1,14 @@
-//! The table of conditions: each with its state, when it holds, and its sentence.
+//! The table of conditions, each with its state, its predicate and its sentence.
 
 use super::{Condition, Facts, Nodes, State, age, listed};
 
-/// How long a majority that responds may have no leader: longer than an election takes with any timeouts.
+/// Time for which a responding majority may have no leader, in milliseconds: longer than an election with any timeouts.
 const ELECTION_MS: u64 = 10_000;
 
-/// The share of a disk below which the store on it is about to end: one hundredth.
+/// Divisor of a disk's size: a store whose disk has less than one hundredth left is about to end.
 pub(super) const DISK_FULL: u64 = 100;
 
-/// The conditions, the worst first: the verdict is the first that holds.
+/// The conditions, the worst first. The verdict is the first condition that holds.
 pub(in crate::status) const CONDITIONS: [Condition; 20] = [
     Condition { state: State::Closed, name: "closed", holds: |facts| facts.closed, text: closed },
     Condition {
@@ -190,7 +190,7 @@ fn elects(facts: &Facts) -> bool {
     !facts.quorum && since < ELECTION_MS
 }
 
-/// The beginning of a verdict on a store without a leader.
+/// Returns the beginning of a verdict on a store without a leader.
 fn without_leader(facts: &Facts, word: &str) -> String {
     let mut text = format!("{word}: {}", facts.voters());
     if facts.quorum_lost_ms > 0 {
@@ -305,7 +305,7 @@ fn degraded(facts: &Facts) -> String {
     text
 }
 
-/// The names of nodes, for a command.
+/// Returns the names of nodes, for a command.
 fn names(nodes: &Nodes) -> String {
     nodes.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
 }

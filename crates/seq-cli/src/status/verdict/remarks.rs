@@ -1,17 +1,17 @@
-//! Remarks behind a verdict: they do not change the state of a set.
+//! Remarks that are appended to a verdict and do not change the state of a set.
 
 use super::conditions::DISK_FULL;
 use super::{Facts, age};
 
-/// A disk is remarked on when less than a tenth of it is left.
+/// Divisor of a disk's size: a disk with less than a tenth left gets a remark.
 const DISK_LOW: u64 = 10;
 
 /// A remark.
 pub(in crate::status) struct Remark {
-    /// Its name in the table of `docs/operations.md`.
+    /// The name of the remark in the table of `docs/operations.md`.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test compares the documentation"))]
     pub(in crate::status) name: &'static str,
-    /// The text, where there is something to remark.
+    /// Returns the text of the remark, if it applies.
     pub(super) text: fn(&Facts) -> Option<String>,
 }
 
@@ -47,7 +47,7 @@ fn drained(facts: &Facts) -> Option<String> {
     (!drained.is_empty()).then(|| drained.join("; "))
 }
 
-/// Nodes of several releases, as during an upgrade.
+/// Returns a remark if nodes of several releases run, as during an upgrade.
 fn releases(facts: &Facts) -> Option<String> {
     let text = |(release, nodes): (&String, &Vec<String>)| format!("{release} on {}", nodes.join(", "));
     let releases: Vec<String> = facts.releases.iter().map(text).collect();
@@ -67,7 +67,8 @@ fn moved(facts: &Facts) -> Option<String> {
     }
 }
 
-/// Nodes that respond here, and not to other nodes. A node that does not run is reported as such.
+/// Returns a remark on nodes that respond to this command, but not to other nodes. A node that does not run is reported
+/// elsewhere.
 fn unreached(facts: &Facts) -> Option<String> {
     let by = |name: &String| {
         let by = facts.unreached.iter().filter(|(unreached, _)| unreached == name);

@@ -1,4 +1,4 @@
-//! Every condition and every remark: its state, the exit code of the command, and its words.
+//! Tests of every condition and every remark: its state, the exit code of the command, and its text.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::status::FailOn;
 
 const DOCUMENT: &str = include_str!("../../../../../docs/operations.md");
 
-/// A set of three stores and two allocators to which nothing has happened.
+/// Returns a healthy set of three stores and two allocators.
 fn well() -> Facts {
     Facts {
         responding: 5,
@@ -34,7 +34,7 @@ fn nodes<const N: usize>(nodes: [(&str, &str); N]) -> Nodes {
     nodes.map(node).into_iter().collect()
 }
 
-/// A store that has lost its leader.
+/// Returns the facts of a store that has lost its leader.
 fn leaderless(respond: [bool; 3], lost_ms: u64) -> Facts {
     Facts { voters: voters(respond), quorum: false, quorum_lost_ms: lost_ms, ..well() }
 }
@@ -52,12 +52,12 @@ fn with(change: impl FnOnce(&mut Facts)) -> Facts {
     facts
 }
 
-/// Every staged condition by its name.
+/// Returns every staged condition by its name.
 fn staged() -> Vec<(&'static str, Facts)> {
     [staged_stores(), staged_sections()].concat()
 }
 
-/// Conditions of the store and of the set as a whole.
+/// Returns the staged conditions of the store and of the set as a whole.
 fn staged_stores() -> Vec<(&'static str, Facts)> {
     let s1 = |addrs| nodes([("s1", addrs)]);
     vec![
@@ -115,7 +115,7 @@ fn staged_stores() -> Vec<(&'static str, Facts)> {
     ]
 }
 
-/// Conditions of a set whose store has a majority and that is served as far as its allocators serve it.
+/// Returns the staged conditions of a set whose store has a majority, so that only the allocators decide.
 fn staged_sections() -> Vec<(&'static str, Facts)> {
     let s1 = |addrs| nodes([("s1", addrs)]);
     let a2 = || nodes([("a2", "h:8")]);
@@ -144,14 +144,14 @@ fn staged_sections() -> Vec<(&'static str, Facts)> {
     ]
 }
 
-/// Two nodes that others do not reach, and one that does not run.
+/// Stages two nodes that other nodes do not reach, and a node that does not run.
 fn unreached(facts: &mut Facts) {
     facts.present = ["a1", "a2", "a3"].map(String::from).into();
     let pairs = [("a3", "a1"), ("a9", "a1"), ("a3", "a2"), ("a1", "a3")];
     facts.unreached = pairs.map(|(name, by)| (name.to_owned(), by.to_owned())).into();
 }
 
-/// Every staged remark by its name; that of certificates has a test of its own.
+/// Returns every staged remark by its name. The remark on certificates has its own test.
 fn remarked() -> Vec<(&'static str, Facts)> {
     vec![
         ("restores", with(|facts| facts.restores = 3)),
@@ -255,7 +255,7 @@ fn every_condition_is_staged_and_documented() {
     assert!(CONDITIONS[1..].is_sorted_by_key(|condition| severity(condition.state)), "the worst is first");
 }
 
-/// Groups of conditions that exclude each other are one.
+/// Maps states that exclude each other to one severity.
 fn severity(state: State) -> State {
     if state == State::Election { State::NoQuorum } else { state }
 }

@@ -1,4 +1,4 @@
-//! Nodes that do not respond: their identities, and whether they are missing.
+//! Nodes that do not respond, with their identities and the possible reasons.
 
 use std::collections::BTreeMap;
 
@@ -13,38 +13,38 @@ pub(super) struct Unreachable {
     pub(super) addr: String,
     /// Name of the node, if a response or the set file has it.
     pub(super) name: Option<String>,
-    /// Name of its set, if a response has it.
+    /// Name of the node's set, if a response has it.
     pub(super) set: Option<String>,
-    /// Why it may not respond.
+    /// Reason why the node may not respond.
     pub(super) state: Absence,
     pub(super) removed: bool,
-    /// Milliseconds since it last acknowledged the leader of the store, if that is known.
+    /// Milliseconds since the node last acknowledged the leader of the store, if known.
     pub(super) silent_ms: Option<u64>,
     pub(super) why: String,
 }
 
-/// Why a node may not respond.
+/// Reason why a node may not respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Absence {
-    /// It is missing.
+    /// The node is missing.
     Silent,
-    /// Its certificate has expired.
+    /// The certificate of the node has expired.
     Expired,
-    /// An operator drained it before it ended.
+    /// An operator drained the node before it ended.
     Stopped,
-    /// Its set's store does not list it any more.
+    /// The store of the node's set no longer lists the node.
     Removed,
-    /// It responds at another address.
+    /// The node responds at another address.
     Moved,
-    /// Its set is closed.
+    /// The set of the node is closed.
     Closed,
-    /// No set knows it.
+    /// No set knows the node.
     Unknown,
 }
 
 impl Absence {
-    /// The word in a column.
+    /// Returns the word for the reason in a table.
     pub(super) fn name(self) -> &'static str {
         match self {
             Absence::Silent => "silent",
@@ -67,7 +67,7 @@ pub(super) struct Absent {
 }
 
 impl Absent {
-    /// Finds out which node has an address; `seed` is set if the user named it.
+    /// Returns the node that has an address. `seed` is set if the user named it.
     pub(super) fn of(addr: &str, seed: Option<&Node>, sample: &Sample, sets: &BTreeMap<&str, SetView>) -> Absent {
         let listed = sets.iter().find_map(|(set, view)| Some(((*set).to_owned(), view.node_at(addr)?)));
         let is_listed = listed.is_some();
@@ -88,9 +88,9 @@ impl Absent {
                 Absence::Moved
             }
             (Some(view), Some(NodeRole::Alloc), Some(name)) if view.is_stopped(name) => Absence::Stopped,
-            // An allocator of a set file that has not registered was never started.
+            // An allocator of a set file that has not registered was never started, so it is missing.
             (Some(_), Some(NodeRole::Alloc), Some(_)) => Absence::Silent,
-            // The list of a store with a majority is the newest one.
+            // The list of a store with a majority is the newest list.
             (Some(view), ..) if !is_listed && view.facts.quorum && !view.lists(name.as_deref()) => Absence::Removed,
             _ => Absence::Silent,
         };

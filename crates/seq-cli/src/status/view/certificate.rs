@@ -7,7 +7,7 @@ use serde::Serialize;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Remaining validity below which the verdict warns: two weeks leave time for a rotation by hand.
+/// Remaining validity below which the verdict warns. Two weeks leave time for a rotation by hand.
 const WARN_BELOW: Duration = Duration::from_secs(14 * 86_400);
 
 /// The last second of the year 9999, the largest time with a text.
@@ -33,7 +33,7 @@ pub(super) enum Validity {
 }
 
 impl CertificateView {
-    /// The certificate in a response; `None` for a node without TLS, or of a version without the field.
+    /// Returns the certificate in a response; `None` if the node has no TLS, or a version without the field.
     pub(super) fn of(response: &StatusResponse, now: SystemTime) -> Option<CertificateView> {
         let not_after = response.certificate_not_after?.min(LAST_SECOND);
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(not_after);
@@ -54,7 +54,7 @@ pub(in crate::status) struct Expiry {
 }
 
 impl Expiry {
-    /// Counts the certificate of a node in, where it has one.
+    /// Adds the certificate of a node, if it has one.
     pub(super) fn add(&mut self, node: &str, certificate: Option<&CertificateView>) {
         let Some(certificate) = certificate else { return };
         match (certificate.state, certificate.days_left) {
@@ -66,12 +66,12 @@ impl Expiry {
         }
     }
 
-    /// Counts a node in that does not respond because its certificate has expired.
+    /// Adds a node that does not respond because its certificate has expired.
     pub(in crate::status) fn add_expired(&mut self, node: &str) {
         self.expired.push(node.to_owned());
     }
 
-    /// Whether a node does not respond because its certificate has expired.
+    /// Returns whether a node does not respond because its certificate has expired.
     pub(in crate::status) fn is_cause(&self, node: &str) -> bool {
         self.expired.iter().any(|expired| expired == node)
     }

@@ -1,4 +1,4 @@
-//! One set: the merged responses of its nodes.
+//! The view of one set, merged from the responses of its nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +17,8 @@ use crate::migration::view::MigrationView;
 use crate::section::balance;
 use crate::status::verdict::{Facts, State};
 
-/// Shortest uptime of a node of which a statement of peers counts: they check it three times, every five seconds, so a
-/// statement about a younger process is about the process before it.
+/// Shortest uptime of a node at which the statements of its peers count. They check a node three times, every five
+/// seconds, so a statement about a younger process is about the process before it.
 pub(super) const UNREACHED_AFTER_MS: u64 = 10_000;
 
 #[derive(Debug, Default, Serialize)]
@@ -29,32 +29,32 @@ pub(super) struct SetView {
     #[serde(serialize_with = "digits")]
     pub(super) uid_end: u64,
     pub(super) section_size: u32,
-    /// 0 for a set without sections, or if no store responded.
+    /// Number of sections; 0 for a set without sections, or if no store responded.
     pub(super) sections: u32,
-    /// Sections whose owner has a lease.
+    /// Number of sections whose owner has a lease.
     pub(super) sections_served: u32,
     /// Highest count of a restore that the set's log knows, of any set.
     pub(super) restores: u32,
-    /// Sections that departed to another set and have not arrived for a second or longer.
+    /// Number of sections that departed to another set and have not arrived for a second or longer.
     pub(super) sections_delayed: u32,
-    /// The pause of balancing.
+    /// The pause of balancing; absent if balancing is not paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) balancing_paused: Option<Pause>,
-    /// Sections that operators moved to an allocator.
+    /// Number of sections that operators moved to an allocator.
     pub(super) sections_moved: u32,
-    /// A word of [`State`].
+    /// The state of the set, as the verdict has it.
     pub(super) state: Option<State>,
-    /// The condition of the verdict, as `docs/operations.md` names it.
+    /// The name of the condition in `docs/operations.md` that decided the verdict.
     pub(super) condition: &'static str,
     pub(super) verdict: String,
     pub(super) stores: usize,
     pub(super) allocs: usize,
     pub(super) route_version: u64,
-    /// Since the allocators started.
+    /// Number of allocations since the allocators started.
     pub(super) allocations: u64,
-    /// Since the allocators started.
+    /// Number of raises since the allocators started.
     pub(super) raises: u64,
-    /// Between this sample and the one before, with `--watch`.
+    /// Rates between the previous sample and this sample, with `--watch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) numbers_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,19 +64,19 @@ pub(super) struct SetView {
     pub(super) on_their_way: u32,
     #[serde(skip)]
     pub(super) layout_sections: u32,
-    /// Sets of the cluster that its store knows, itself included.
+    /// Sets of the cluster that the set's store knows, including the set itself.
     #[serde(skip)]
     pub(super) open_sets: u32,
-    /// Migrations that began in this set and are not over.
+    /// Open migrations that began in this set.
     pub(super) migrations: Vec<MigrationView>,
     #[serde(skip)]
     pub(super) moves: Vec<MigrationStatus>,
     #[serde(skip)]
     pub(super) facts: Facts,
-    /// The members as listed by the most up-to-date store, with its rank.
+    /// The members from the list of the most up-to-date store, with the rank of that store.
     #[serde(skip)]
     pub(super) members: Option<((bool, u64, u64), Vec<Voter>)>,
-    /// The allocators by name, as listed by the same store.
+    /// The allocators by name, from the list of the same store.
     #[serde(skip)]
     pub(super) registered: BTreeMap<String, Registered>,
     /// Addresses of the nodes that respond, by role and name.
@@ -112,12 +112,12 @@ pub(super) struct Registered {
     pub(super) drained: bool,
     pub(super) leaving: bool,
     pub(super) sections: u32,
-    /// Whether it responds, and has a lease.
+    /// Whether the allocator responds and has a lease.
     pub(super) is_leased: bool,
 }
 
 impl SetView {
-    /// Whether a store of the set responded.
+    /// Returns whether a store of the set responded.
     pub(super) fn is_known(&self) -> bool {
         self.stores > 0
     }
@@ -126,25 +126,25 @@ impl SetView {
         self.members.iter().flat_map(|(_, members)| members).find(|member| is_it(member))
     }
 
-    /// Role and name of the node at an address, as the set's store knows it.
+    /// Returns role and name of the node at an address, as the set's store knows it.
     pub(super) fn node_at(&self, addr: &str) -> Option<(NodeRole, String)> {
         let store = self.member(|member| member.addr == addr).map(|member| (NodeRole::Store, member.name.clone()));
         let registered = || self.registered.iter().find(|(_, alloc)| alloc.addr == addr);
         store.or_else(|| registered().map(|(name, _)| (NodeRole::Alloc, name.clone())))
     }
 
-    /// Whether the store lists a node of this name.
+    /// Returns whether the store lists a node with a name.
     pub(super) fn lists(&self, name: Option<&str>) -> bool {
         name.is_some_and(|name| self.member(|member| member.name == name).is_some())
     }
 
-    /// Milliseconds since a store last acknowledged the leader, if that is known.
+    /// Returns the milliseconds since a store last acknowledged the leader, if known.
     pub(super) fn silent_ms(&self, role: Option<NodeRole>, name: &str) -> Option<u64> {
         let member = self.member(|member| role == Some(NodeRole::Store) && member.name == name);
         member.map(|member| member.silent_ms).filter(|silent| *silent > 0)
     }
 
-    /// Whether an operator drained an allocator before it stopped: its absence is no fault.
+    /// Returns whether an operator drained an allocator before it stopped, so that its absence is no fault.
     pub(super) fn is_stopped(&self, name: &str) -> bool {
         let record = self.registered.get(name).filter(|alloc| alloc.drained);
         record.is_some_and(|alloc| {
@@ -152,7 +152,7 @@ impl SetView {
         })
     }
 
-    /// Notes that a node responds under no address.
+    /// Records that a node responds under no address.
     pub(super) fn miss(&mut self, role: NodeRole, name: Option<&str>, addr: &str) {
         let nodes = match role {
             NodeRole::Store => &mut self.facts.silent_stores,
@@ -162,7 +162,7 @@ impl SetView {
         addrs.extend(name.map(|_| addr.to_owned()));
     }
 
-    /// Adds what follows from all responses of the set.
+    /// Adds the facts that follow from all responses of the set.
     pub(super) fn counted(mut self, name: &str) -> SetView {
         let responds = |member: &Voter| self.responding.contains_key(&(NodeRole::Store, member.name.clone()));
         let voters = self.members.iter().flat_map(|(_, members)| members).filter(|member| member.voter);
@@ -178,7 +178,7 @@ impl SetView {
     pub(super) fn judge(&mut self) {
         self.sections_delayed = self.facts.delayed;
         let all = self.sections + self.facts.delayed;
-        // The allocators count at other moments than the store, which has given them no more than these.
+        // The allocators count at other moments than the store, but own at most the sections that the store gave them.
         let granted: u32 = self.registered.values().filter(|alloc| alloc.is_leased).map(|alloc| alloc.sections).sum();
         if self.is_known() {
             let most = if self.registered.is_empty() { self.sections } else { granted.min(self.sections) };
@@ -203,7 +203,7 @@ impl SetView {
         }
         self.route_version = self.route_version.max(store.route_version);
         let leads = store.leader == store.id && store.id != 0;
-        // The leader of a majority is authoritative; otherwise the store with the newest log.
+        // The leader of a majority is authoritative. If there is none, the store with the newest log is.
         let rank = (leads && store.quorum, store.term, store.last_log_index);
         if self.members.as_ref().is_none_or(|(known, _)| rank > *known) && !store.members.is_empty() {
             let member = |member: &StoreMember| Voter {
@@ -247,12 +247,12 @@ impl SetView {
         }
     }
 
-    /// Notes the statements of a store about the set.
+    /// Records the statements of a store about the set.
     fn note(&mut self, response: &StatusResponse, store: &StoreStatus, leads: bool) {
-        // A follower with a leader counts: the leader may be unreachable only from here.
+        // A follower with a leader counts, because the leader may be unreachable only from this machine.
         self.facts.quorum |= store.quorum;
         if store.quorum {
-            // The leader knows the awaited sets.
+            // Only the leader knows for which sets the quarantine waits.
             if leads || self.facts.quarantine.is_empty() {
                 self.facts.quarantine.clone_from(&store.quarantine);
             }
@@ -330,7 +330,7 @@ impl SetView {
             set: response.set.clone(),
             name: response.node.clone(),
             addr: addr.to_owned(),
-            // Of the record in the store, once all responses are merged.
+            // The record in the store decides the state, once all responses are merged.
             state: AllocState::Serves,
             incarnation: alloc.incarnation,
             sections: alloc.sections,

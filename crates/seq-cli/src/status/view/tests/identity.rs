@@ -150,7 +150,7 @@ fn an_address_that_no_set_knows_is_no_sets_fault_and_no_success() {
     let view = View::new(&sample(responses), &[Node::at("x:1")], now());
     assert_eq!((view.sets[0].state, view.worst(), view.healthy), (Some(State::Ok), State::Degraded, false));
     assert!(
-        view.render(false).ends_with("unknown: no response of x:1, which no set lists; next: look at the address\n")
+        view.render(false).ends_with("unknown: no response from x:1, which no set lists; next: check the address\n")
     );
 }
 
