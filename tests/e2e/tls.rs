@@ -372,7 +372,7 @@ fn a_server_does_not_start_without_its_own_certificate() {
         assert!(printed.contains(what), "{printed}");
     };
     let on_network = format!("plaintext = true\n{}", original.replace(&place.host.to_string(), "10.0.0.1"));
-    refuse(&on_network, "others can reach 10.0.0.1:7301");
+    refuse(&on_network, "other machines can read and change the traffic of 10.0.0.1:7301");
     refuse(&format!("plaintext_on_network = true\n{original}"), "no effect without plaintext = true");
     fs::write(&file, format!("plaintext_on_network = true\n{on_network}")).unwrap();
     assert!(seqsvr(&["config", "check", &file.display().to_string()]).status.success());

@@ -71,7 +71,7 @@ fn find(given: &str) -> Result<Entry, Failure> {
     }
     let near = |entry: &Entry| strsim::normalized_levenshtein(entry.reason, &name);
     let nearest = all().max_by(|one, other| near(one).total_cmp(&near(other))).expect("there are reasons");
-    let message = format!("{given} is no reason; the nearest is {}", nearest.reason);
+    let message = format!("{given} is not a reason; the nearest is {}", nearest.reason);
     Err(Failure::new(Exit::Usage, message).hint("`seqsvr explain` lists all reasons"))
 }
 
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn an_unknown_reason_suggests_the_nearest() {
         let error = find("UNSERVD").unwrap_err();
-        assert_eq!(error.to_string(), "UNSERVD is no reason; the nearest is UNSERVED");
+        assert_eq!(error.to_string(), "UNSERVD is not a reason; the nearest is UNSERVED");
     }
 
     #[test]

@@ -291,7 +291,7 @@ pub(crate) fn report(migration: &MigrationStatus, flags: &str, output: &Output) 
     let sections = sections_text(migration.sections);
     output.line(match Phase::of(migration) {
         Phase::RolledBack => format!("migration {id} is rolled back: all sections are in set {from} again"),
-        Phase::Completed => format!("migration {id} is completed: {sections} permanently in set {to}"),
+        Phase::Completed => format!("migration {id} is completed: {sections} stay in set {to} permanently"),
         _ => format!(
             "migration {id} has arrived: {sections} in set {to}{}\n  \
              `seqsvr migration complete {id}{flags}` keeps them there\n  \

@@ -1,4 +1,4 @@
-//! Migrations that a restore ends: migrations of the restored set that were open in its backup.
+//! Migrations that a restore ends, because they were open in the backup of the restored set.
 
 use seq_core::state::{Phase, Scope, State};
 use serde::Serialize;
@@ -14,8 +14,8 @@ pub struct EndedMigration {
     /// The other set.
     to: String,
     sections: u32,
-    /// `rolled_back`: what arrived there returns by itself; or `completed`: a way back, whose sections stay where they
-    /// are.
+    /// `rolled_back` if the arrived sections return by themselves, or `completed` for a migration that was itself a
+    /// return, whose sections stay where they are.
     becomes: &'static str,
 }
 
@@ -34,12 +34,15 @@ pub fn ended_migrations(state: &State) -> Vec<EndedMigration> {
 }
 
 impl EndedMigration {
-    /// Describes what becomes of it, in a line.
+    /// Returns a line about the end of the migration.
     pub fn text(&self) -> String {
         let EndedMigration { id, to, sections, becomes } = self;
         match *becomes {
-            "completed" => format!("{id} from set {to} ends: what returned stays"),
-            _ => format!("{id} of {} to set {to} is rolled back: what arrived there returns", sections_text(*sections)),
+            "completed" => format!("{id} from set {to} ends: sections that returned stay"),
+            _ => format!(
+                "{id} of {} to set {to} is rolled back: sections that arrived there return",
+                sections_text(*sections)
+            ),
         }
     }
 }
@@ -69,8 +72,8 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "10 of 7 sections to set 2 is rolled back: what arrived there returns",
-                "12 from set 2 ends: what returned stays"
+                "10 of 7 sections to set 2 is rolled back: sections that arrived there return",
+                "12 from set 2 ends: sections that returned stay"
             ]
         );
     }

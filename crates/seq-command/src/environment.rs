@@ -1,41 +1,41 @@
-//! Environment variables of the process, beside those that arguments name (clap reads them by `env = "..."`).
+//! Environment variables of the process, except variables of arguments, which clap reads by `env = "..."`.
 //!
-//! Invariant: nothing else in the product reads the environment; `cargo xtask tidy` checks it.
+//! Invariant: no other code of the product reads the environment; `cargo xtask tidy` checks it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
-/// The variables that are UTF-8: no settings key has another name or takes another value.
+/// Returns the variables that are UTF-8, because no settings key has another name or takes another value.
 pub fn utf8_variables() -> impl Iterator<Item = (String, String)> {
     env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Whether a variable is set and empty, which counts as unset.
+/// Returns whether a variable is set and empty, which counts as unset.
 pub fn is_empty(name: &OsStr) -> bool {
     env::var_os(name).is_some_and(|value| value.is_empty())
 }
 
-/// Whether the user wants no colours, or the terminal has none.
+/// Returns whether the user wants no colours, or the terminal has none.
 pub fn refuses_color() -> bool {
     env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// The socket of the supervisor that started the process, where it has one (`sd_notify(3)`).
+/// Returns the socket of the supervisor that started the process, if there is one (`sd_notify(3)`).
 pub fn notify_socket() -> Option<OsString> {
     env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty())
 }
 
-/// The timeout of the supervisor's watchdog for this process, where it has one (`sd_watchdog_enabled(3)`).
+/// Returns the timeout of the supervisor's watchdog for this process, if there is one (`sd_watchdog_enabled(3)`).
 pub fn watchdog() -> Option<Duration> {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let is_other = number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id()));
     number("WATCHDOG_USEC").filter(|us| *us > 0 && !is_other).map(Duration::from_micros)
 }
 
-/// Whether a shell finds `program` in directory `dir` of the PATH.
+/// Returns whether the PATH contains the directory `dir`, so that a shell finds the programs in it.
 pub fn is_on_path(dir: &Path) -> bool {
     env::var_os("PATH").is_some_and(|dirs| env::split_paths(&dirs).any(|on_path| on_path == dir))
 }

@@ -20,7 +20,7 @@ pub struct ProblemView {
     /// The key, with the indexes of the file: `alloc[1].addr`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The problem alone, without file, line and key.
+    /// The description of the problem, without file, line and key.
     pub what: String,
     /// The whole message, as plain output prints it.
     pub text: String,
@@ -29,28 +29,28 @@ pub struct ProblemView {
 /// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Done.
+    /// The command succeeded.
     Ok = 0,
     /// The command failed, or a check did not hold.
     Failed = 1,
     /// The command line or a file is wrong; nothing was changed.
     Usage = 2,
-    /// A node responded and is unhealthy.
+    /// A node responded, but is unhealthy.
     Unhealthy = 3,
     /// No node responded.
     CannotConnect = 4,
-    /// What a plan rests on has changed since it was made; nothing was changed.
+    /// The preconditions of a plan have changed since it was made; nothing was changed.
     StalePlan = 5,
     /// The user declined.
     Declined = 6,
     /// The deadline passed; the work may continue on the server.
     Deadline = 7,
-    /// Some items succeeded and some failed.
+    /// Some items succeeded, and some failed.
     Partial = 8,
-    /// A server's configuration is wrong; no socket was opened. Distinct from [`Exit::Usage`], so a supervisor can
-    /// refrain from restarting it.
+    /// The configuration of a server is wrong; no socket was opened. The code differs from [`Exit::Usage`], so that a
+    /// supervisor can refrain from restarting the server.
     Config = 64,
-    /// This store member was removed and its id is retired: it must not be restarted.
+    /// The member of the store was removed and its id is retired, so it must not be restarted.
     Removed = 65,
     /// Another process took over this AllocSvr's name and serves in its place.
     Evicted = 66,
@@ -59,7 +59,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Every exit code, as the documentation lists them.
+    /// All exit codes, in the order of the documentation.
     pub const ALL: [Exit; 13] = [
         Exit::Ok,
         Exit::Failed,
@@ -90,19 +90,19 @@ pub struct Failure {
     message: String,
     hint: Option<String>,
     reason: Option<String>,
-    /// Each problem of the files that are wrong.
+    /// All problems of the wrong files.
     problems: Vec<ProblemView>,
-    /// Whether the JSON that the command printed states it already.
+    /// Whether the JSON that the command printed already states the error.
     in_result: bool,
 }
 
 impl Failure {
-    /// A failure without a hint. The message is a fragment that starts in lower case.
+    /// Creates a failure without a hint. The message is a fragment that starts in lower case.
     pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
         Failure { exit, message: message.into(), hint: None, reason: None, problems: Vec::new(), in_result: false }
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub fn exit(&self) -> Exit {
         self.exit
     }
@@ -113,25 +113,25 @@ impl Failure {
         self
     }
 
-    /// Marks a failure that the result of the command states: no object of its own is printed for it.
+    /// Marks a failure that the result of the command already states, so that no separate object is printed for it.
     pub fn in_result(mut self) -> Failure {
         self.in_result = true;
         self
     }
 
-    /// Names the reason, in capitals as in `docs/reference/reasons.md`; the message has it too.
+    /// Sets the reason, in capitals as in `docs/reference/reasons.md`; the message also has it.
     pub fn reason(mut self, reason: impl Into<String>) -> Failure {
         self.reason = Some(reason.into());
         self
     }
 
-    /// Lists the problems that the message joins, for programs.
+    /// Sets the list of the problems that the message joins, for programs.
     pub fn problems(mut self, problems: Vec<ProblemView>) -> Failure {
         self.problems = problems;
         self
     }
 
-    /// Adds a hint: what the user can do.
+    /// Adds a hint about the next step of the user.
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
@@ -146,8 +146,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Prints an error with its causes on one line and its hint on the next, and as one JSON object if the command prints
-/// JSON; returns the exit code.
+/// Prints an error with its causes on one line and its hint on the next line, and as one JSON object if the command
+/// prints JSON; returns the exit code.
 pub fn report(error: &anyhow::Error, output: &Output) -> Exit {
     // A bare I/O error comes only from stdout.
     let stdout = error.downcast_ref::<std::io::Error>();
@@ -166,7 +166,7 @@ pub fn report(error: &anyhow::Error, output: &Output) -> Exit {
     failure.exit
 }
 
-/// An error as a JSON object.
+/// The JSON object of an error.
 #[derive(Serialize)]
 struct ErrorView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,14 +174,14 @@ struct ErrorView<'a> {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
-    /// Of files, each with its file, line and key where it has them.
+    /// Problems of files, each with its file, line and key if it has them.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     problems: &'a [ProblemView],
     exit: u8,
 }
 
-/// Prints the error of a command as one JSON object with `error`, if the command prints JSON: the last line, behind a
-/// result where the command has got that far; none where the result states it. A program reads either.
+/// Prints the error of a command as one JSON object with `error`, if the command prints JSON. The object is the last
+/// line, after a result if the command has printed one. It is omitted if the result already states the error.
 pub fn print_json(error: &anyhow::Error, output: &Output) {
     #[derive(Serialize)]
     struct Refused<'a> {
@@ -202,7 +202,7 @@ pub fn print_json(error: &anyhow::Error, output: &Output) {
     let _ = output.json(&Refused { error });
 }
 
-/// Prints an error in the style of clap's.
+/// Prints an error in the style of clap's errors.
 pub fn report_error(error: &dyn fmt::Display) {
     note(format_args!("{} {error}", heading("error:", Color::Red)));
 }

@@ -1,4 +1,4 @@
-//! What every command of the program uses: exit codes and errors, output, the set file, credentials, signals, and
+//! Shared parts of all commands of the program: exit codes and errors, output, the set file, credentials, signals, and
 //! clients of the store.
 
 pub mod ended_migrations;
@@ -21,7 +21,8 @@ pub mod utc;
 pub mod version;
 pub mod whole_file;
 
-/// Makes the runtime of a client: one thread, which costs half the CPU time of several for each call.
+/// Makes the runtime of a client. It has one thread, which costs half the CPU time per call of a runtime with several
+/// threads.
 ///
 /// # Errors
 /// The system refuses the runtime its resources.

@@ -1,4 +1,4 @@
-//! What commands print: results on stdout, everything else on stderr.
+//! The output of commands: results on stdout, everything else on stderr.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -13,13 +13,13 @@ use crate::environment;
 /// The format of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// For people: aligned columns, one value a line.
+    /// For people: aligned columns, or one value per line.
     #[default]
     Plain,
     /// For programs: one JSON object. Uids, sequence numbers and epochs are strings, because many JSON parsers round
     /// numbers above 2^53; counts and measurements are numbers.
     Json,
-    /// As plain, with less common columns.
+    /// Like plain, with less common columns.
     Wide,
 }
 
@@ -35,22 +35,23 @@ impl Output {
         Output { format }
     }
 
-    /// Whether a command prints one JSON object.
+    /// Returns whether a command prints one JSON object.
     pub fn is_json(&self) -> bool {
         self.format == Format::Json
     }
 
-    /// Whether tables have their less common columns.
+    /// Returns whether tables have their less common columns.
     pub fn is_wide(&self) -> bool {
         self.format == Format::Wide
     }
 
-    /// A progress bar as wide as the terminal, with `figures` after the bar; hidden where stderr is no terminal.
+    /// Returns a progress bar as wide as the terminal, with `figures` after the bar; hidden if stderr is not a terminal.
     pub fn progress_bar(&self, length: u64, figures: &str) -> ProgressBar {
         progress(Some(length), &format!("[{{wide_bar}}] {figures}"))
     }
 
-    /// A progress line with a message that is cut at the width of the terminal; hidden where stderr is no terminal.
+    /// Returns a progress line with a message that is cut at the width of the terminal; hidden if stderr is not a
+    /// terminal.
     pub fn progress_line(&self) -> ProgressBar {
         progress(None, "{spinner} {elapsed:>4}  {wide_msg}")
     }
@@ -58,7 +59,7 @@ impl Output {
     /// Prints one line of a result.
     ///
     /// # Errors
-    /// When stdout cannot be written, for example a closed pipe.
+    /// Stdout cannot be written, for example because the pipe is closed.
     pub fn line(&self, line: impl Display) -> io::Result<()> {
         self.text(&format!("{line}\n"))
     }
@@ -66,16 +67,16 @@ impl Output {
     /// Prints text that includes its line ends.
     ///
     /// # Errors
-    /// When stdout cannot be written.
+    /// Stdout cannot be written.
     pub fn text(&self, text: &str) -> io::Result<()> {
         io::stdout().lock().write_all(printable(text).as_bytes())
     }
 
-    /// Begins a new page of a repeated display: clears a terminal. Elsewhere pages are separated by an empty line, and
-    /// JSON objects are lines of their own.
+    /// Begins a new page of a repeated display. Clears a terminal, and separates pages elsewhere by an empty line. JSON
+    /// objects need no separator, because each is a line.
     ///
     /// # Errors
-    /// When stdout cannot be written.
+    /// Stdout cannot be written.
     pub fn clear_screen(&self) -> io::Result<()> {
         match (self.is_json(), io::stdout().is_terminal()) {
             (true, _) => Ok(()),
@@ -87,15 +88,15 @@ impl Output {
     /// Prints a table.
     ///
     /// # Errors
-    /// When stdout cannot be written.
+    /// Stdout cannot be written.
     pub fn table(&self, table: &Table) -> io::Result<()> {
         self.text(&table.render())
     }
 
-    /// Prints a list as a JSON object with `items`: the shape does not depend on the count, and keys can be added.
+    /// Prints a list as a JSON object with `items`, so that the shape does not depend on the count, and keys can be added.
     ///
     /// # Errors
-    /// When stdout cannot be written.
+    /// Stdout cannot be written.
     pub fn json_items(&self, items: &[impl Serialize]) -> io::Result<()> {
         #[derive(Serialize)]
         struct List<'a, T> {
@@ -104,10 +105,10 @@ impl Output {
         self.json(&List { items })
     }
 
-    /// Prints one JSON object on its own line and flushes it: a program may be waiting for it.
+    /// Prints one JSON object on its own line and flushes it, because a program may be waiting for it.
     ///
     /// # Errors
-    /// When stdout cannot be written.
+    /// Stdout cannot be written.
     pub fn json(&self, value: &impl Serialize) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         serde_json::to_writer(&mut stdout, value)?;
@@ -122,13 +123,13 @@ fn progress(length: Option<u64>, template: &str) -> ProgressBar {
     ProgressBar::with_draw_target(length, target).with_style(style)
 }
 
-/// Prints a line to stderr, apart from the results. Ignores a closed stderr.
+/// Prints a line to stderr, separate from the results. Ignores a closed stderr.
 pub fn note(line: impl Display) {
     let _ = io::stderr().lock().write_all(printable(&format!("{line}\n")).as_bytes());
 }
 
-/// Returns text with its control characters escaped, for it may be of another node or file: a terminal would obey them.
-/// Line ends, tabs and the colours of [`heading`] stay.
+/// Returns text with its control characters escaped, because the text may come from another node or a file, and a
+/// terminal would obey them. Line ends, tabs and the colours of [`heading`] stay.
 fn printable(text: &str) -> Cow<'_, str> {
     let is_unsafe = |char: char| {
         let turns = matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -155,7 +156,7 @@ fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// What [`colored`] writes around a word.
+/// The control sequences that [`colored`] writes around a word.
 const COLORS: [&str; 5] = ["\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"];
 
 /// The colour of a label on a terminal.
@@ -169,7 +170,7 @@ pub enum Color {
     Yellow = 33,
 }
 
-/// A label such as `error:` for a line on stderr, in clap's colours where stderr is a colour terminal.
+/// Returns a label such as `error:` for a line on stderr, in clap's colours if stderr is a colour terminal.
 pub fn heading(word: &str, color: Color) -> String {
     if takes_color() { colored(word, color) } else { word.to_owned() }
 }
@@ -178,24 +179,24 @@ fn colored(word: &str, color: Color) -> String {
     format!("\x1b[1m\x1b[{}m{word}\x1b[0m", color as u8)
 }
 
-/// Whether stderr is a terminal, and neither `NO_COLOR` nor `TERM=dumb` is set.
+/// Returns whether stderr is a terminal, and neither `NO_COLOR` nor `TERM=dumb` is set.
 fn takes_color() -> bool {
     io::stderr().is_terminal() && !environment::refuses_color()
 }
 
-/// Serialises a 64-bit number as proto3 JSON does: as a string of its digits.
+/// Serialises a 64-bit number as a string of its digits, as proto3 JSON does.
 pub fn digits<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(number)
 }
 
-/// Columns aligned by spaces only, for `awk` and `cut`.
+/// A table whose columns are aligned by spaces only, for `awk` and `cut`.
 #[derive(Debug)]
 pub struct Table {
     table: comfy_table::Table,
 }
 
 impl Table {
-    /// A table with a header row; an empty `heading` means none.
+    /// Creates a table with a header row, or without one if `heading` is empty.
     pub fn new(heading: &[&str]) -> Table {
         let mut table = comfy_table::Table::new();
         table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -217,11 +218,11 @@ impl Table {
 
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        // A line end would forge a row.
+        // A line end in a cell would forge a row.
         self.table.add_row(cells.into_iter().map(|cell| cell.replace('\n', "\\n")));
     }
 
-    /// The table as text.
+    /// Returns the table as text.
     pub fn render(&self) -> String {
         let mut text = String::new();
         for line in self.table.lines() {
@@ -233,7 +234,7 @@ impl Table {
     }
 }
 
-/// Formats a number with thousands separators: 1,000,000.
+/// Formats a number with thousands separators, as 1,000,000.
 pub fn grouped(number: u64) -> String {
     indicatif::HumanCount(number).to_string()
 }

@@ -1,15 +1,15 @@
-//! Panic hook: a violated invariant aborts the process, because a wrong number is worse than a restart.
+//! The panic hook. A violated invariant aborts the process, because a wrong number is worse than a restart.
 
 use std::backtrace::Backtrace;
 
-/// Installs a hook that logs a panic on any thread and aborts the process. For server roles: if only the panicking task
-/// or thread ended, the others would keep serving from a state that has failed an assertion.
+/// Installs a hook that logs a panic on any thread and aborts the process. Servers need it: if only the panicking task or
+/// thread ended, all other threads would keep serving from a state that has failed an assertion.
 pub fn abort_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let thread = std::thread::current();
         let backtrace = Backtrace::force_capture();
         tracing::error!(thread = thread.name().unwrap_or("unnamed"), %backtrace, "{info}");
-        // Also to stderr: the logger may be filtered or not set up yet.
+        // The panic also goes to stderr, because the logger may be filtered or not set up yet.
         eprintln!("aborting: {info}");
         std::process::abort();
     }));

@@ -1,10 +1,11 @@
-//! Plans of changes, as commands take and print them.
+//! Plans of changes: their arguments, confirmations and output.
 //!
-//! A command requests a dry run first: the store's leader returns what would be done, and a fingerprint of what that
-//! rests on. The change is sent with the same fingerprint, and made only if it is still that one.
+//! A command first requests a dry run. The store's leader returns the effects of the change, and a fingerprint of its
+//! preconditions. The command sends the change with this fingerprint, and the leader makes it only if the fingerprint
+//! has not changed.
 //!
-//! **Invariant:** a change that was shown is the one that is made, or none is: between the dry run and the change
-//! another operator may have made one.
+//! **Invariant:** the change that is made is the change that was shown. Otherwise no change is made, because another
+//! operator may have made a change between the dry run and the request.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -16,50 +17,50 @@ use serde::Serialize;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 
-/// Which plan a change needs.
+/// The plan that a change requires.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct PlanArgs {
-    /// Changes nothing; shows what would be done, and the fingerprint of that plan.
+    /// Changes nothing; shows the plan of the change and its fingerprint.
     #[arg(long)]
     pub dry_run: bool,
-    /// Makes the change only if its plan has this fingerprint, as a dry run prints it; without a confirmation.
+    /// Makes the change without a confirmation, but only if its plan has this fingerprint, which a dry run prints.
     #[arg(long = "plan", value_name = "FINGERPRINT", conflicts_with = "dry_run")]
     pub required: Option<Fingerprint>,
 }
 
-/// Which plan a change needs, and whether it is confirmed.
+/// The plan that a change requires, and its confirmation.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ConfirmedPlanArgs {
     /// Skips the confirmation.
     #[arg(long)]
     yes: bool,
-    /// The plan that the change needs.
+    /// The plan that the change requires.
     #[command(flatten)]
     pub plan: PlanArgs,
 }
 
-/// Whether a change without a fingerprint is confirmed, or only shown.
+/// The confirmation of a change without a fingerprint, or its dry run.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ConfirmArgs {
     /// Skips the confirmation.
     #[arg(long)]
     pub yes: bool,
-    /// Changes nothing; shows what would be done.
+    /// Changes nothing; shows the effects of the change.
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// How a change is requested.
+/// The form of the request for a change.
 #[derive(Clone, Copy, Debug)]
 pub enum Mode {
-    /// As a dry run.
+    /// A dry run.
     Show,
-    /// To be made, if its plan is this one, or whatever the plan is with [`Fingerprint::NONE`].
+    /// A change that is made if its plan has this fingerprint, or with any plan for [`Fingerprint::NONE`].
     Make(Fingerprint),
 }
 
 impl Mode {
-    /// The fields `dry_run` and `plan` of a request.
+    /// Returns the fields `dry_run` and `plan` of a request.
     pub fn fields(self) -> (bool, u64) {
         match self {
             Mode::Show => (true, Fingerprint::NONE.0),
@@ -69,10 +70,10 @@ impl Mode {
 }
 
 impl PlanArgs {
-    /// Refuses a plan that is not the required one.
+    /// Checks that a plan is the required plan.
     ///
     /// # Errors
-    /// `STALE_PLAN`.
+    /// `STALE_PLAN` if it is another plan.
     pub fn check(self, now: Fingerprint) -> Result<(), Failure> {
         let Some(required) = self.required else { return Ok(()) };
         if now == Fingerprint::NONE {
@@ -81,20 +82,20 @@ impl PlanArgs {
         required.check(now).map_err(|stale| {
             Failure::new(Exit::StalePlan, format!("{stale} ({})", Reason::StalePlan))
                 .reason(Reason::StalePlan.name())
-                .hint("nothing was changed: --dry-run shows the plan as it would be now")
+                .hint("nothing was changed: --dry-run shows the present plan")
         })
     }
 }
 
 impl ConfirmedPlanArgs {
-    /// Whether the change is confirmed: by `--yes`, by the plan that it requires, or at a prompt.
+    /// Returns whether the change is confirmed, by `--yes`, by the plan that it requires, or at a prompt.
     pub fn confirmed(self, what: &str) -> anyhow::Result<bool> {
         Ok(self.yes || self.plan.required.is_some() || confirmed(what)?)
     }
 }
 
 impl ConfirmArgs {
-    /// Whether the change is made: prints what a dry run would do, prompts without `--yes`.
+    /// Returns whether the change is to be made. Prints the effects of a dry run, and prompts without `--yes`.
     pub fn proceeds(self, what: &str, output: &Output) -> anyhow::Result<Result<(), Exit>> {
         if !self.dry_run {
             return Ok(if self.yes || confirmed(what)? { Ok(()) } else { Err(Exit::Declined) });
@@ -104,7 +105,7 @@ impl ConfirmArgs {
     }
 }
 
-/// Prints what a change would do, as the whole result of a command.
+/// Prints the effects of a dry run as the whole result of a command.
 pub fn print_dry_run(what: &str, plan: Option<Fingerprint>, output: &Output) -> io::Result<()> {
     #[derive(Serialize)]
     struct DryRun<'a> {
@@ -120,7 +121,7 @@ pub fn print_dry_run(what: &str, plan: Option<Fingerprint>, output: &Output) -> 
     plan.map_or(Ok(()), |plan| print(plan, output))
 }
 
-/// Prints the fingerprint of a plan below what the plan does. JSON has it as a key.
+/// Prints the fingerprint of a plan below its effects. JSON has it as a key.
 pub fn print(plan: Fingerprint, output: &Output) -> io::Result<()> {
     match digits(plan) {
         Some(digits) if !output.is_json() => output.line(format_args!("plan: {digits}")),
@@ -128,12 +129,15 @@ pub fn print(plan: Fingerprint, output: &Output) -> io::Result<()> {
     }
 }
 
-/// The key `plan` of a result; none where the store compares no plans.
+/// Returns the key `plan` of a result; none if the store compares no plans.
 pub fn digits(plan: Fingerprint) -> Option<String> {
     (plan != Fingerprint::NONE).then(|| plan.to_string())
 }
 
-/// Prompts for confirmation; an error where stdin is no terminal.
+/// Prompts for confirmation.
+///
+/// # Errors
+/// Stdin is not a terminal.
 pub fn confirmed(what: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
         let message = format!("this would {what}, and there is no terminal to confirm it on");
@@ -146,8 +150,10 @@ pub fn confirmed(what: &str) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Prompts for the name of the set, unless it is `given`. An error where it is another one, or where stdin is no
-/// terminal.
+/// Prompts for the name of the set, unless it is `given`.
+///
+/// # Errors
+/// The given name is another name, or stdin is not a terminal.
 pub fn confirm_set(set: &str, given: Option<&str>, what: &str) -> anyhow::Result<bool> {
     if let Some(given) = given {
         if given == set {
@@ -167,7 +173,7 @@ pub fn confirm_set(set: &str, given: Option<&str>, what: &str) -> anyhow::Result
     Ok(answer.trim() == set)
 }
 
-/// Returns the failure where the release of the leader compares no plans.
+/// Returns the failure for a leader whose release compares no plans.
 pub fn no_plans() -> Failure {
     Failure::new(Exit::Failed, "the leader of the store runs a release that compares no plans")
         .hint("nothing was changed: upgrade the stores, or repeat the command without --dry-run and --plan")

@@ -1,7 +1,7 @@
-//! Identifies what listens at an address that did not respond as a command expects: a user who named the wrong port of
-//! a node gets its name instead of the transport's error.
+//! Identifies the server at an address that did not respond as a command expects, so that a user who named the wrong port
+//! of a node gets the kind of the port instead of the transport's error.
 //!
-//! **Invariant:** the probes change nothing: a status request, `GET /livez` and `PING`.
+//! **Invariant:** the probes change nothing. They are a status request, `GET /livez` and `PING`.
 
 use std::time::{Duration, Instant};
 
@@ -17,16 +17,16 @@ use tonic::{Code, Status};
 use crate::exit::{Exit, Failure};
 use crate::security;
 
-/// Timeout of one probe: the address has just responded to something else, or refused it.
+/// Timeout of one probe, short because the address has just responded to another request, or refused it.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Limit on the bytes of a probe's reply that are read: its first line.
+/// Limit on the bytes that are read of the response to a probe, enough for its first line.
 const REPLY_BYTES: usize = 256;
 
-/// A request that any HTTP port responds to.
+/// A request to which any HTTP port responds.
 const PROBE: &[u8] = b"GET /livez HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n";
 
-/// What listens at an address.
+/// Kind of the server at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortKind {
     /// The port of an AllocSvr or a proxy for callers.
@@ -46,9 +46,9 @@ pub enum PortKind {
     Metrics,
     /// A port that speaks the Redis protocol.
     Redis,
-    /// A port with TLS, reached without it.
+    /// A port with TLS, dialled without TLS.
     Tls,
-    /// A port without TLS, reached with it.
+    /// A port without TLS, dialled with TLS.
     Plaintext,
     /// A port with TLS that refuses the certificate of this command, with the name of the alert.
     Refuses {
@@ -74,14 +74,15 @@ pub enum Needed {
     Redis,
 }
 
-/// As [`identify`], within a time limit of the command: a process that hangs responds to no probe either.
+/// Identifies the server as [`identify`] does, within a time limit of the command, because a process that hangs responds
+/// to no probe either.
 pub async fn identify_until(addr: &str, limit: Instant) -> Option<PortKind> {
     tokio::time::timeout_at(limit.into(), identify(addr)).await.ok()?
 }
 
-/// Identifies what listens at `host:port`; `None` if nothing does, or it does not respond in time.
+/// Identifies the server at `host:port`; `None` if there is none, or it does not respond in time.
 pub async fn identify(addr: &str) -> Option<PortKind> {
-    // Held until the response: a pool that is dropped closes its connections.
+    // The pool is held until the response, because a dropped pool closes its connections.
     let pool = security::pool();
     let mut admin = StatusServiceClient::new(pool.get(addr).ok()?);
     let status = match tokio::time::timeout(PROBE_TIMEOUT, admin.status(StatusRequest {})).await.ok()? {
@@ -101,7 +102,7 @@ pub async fn identify(addr: &str) -> Option<PortKind> {
     };
     match (security::is_tls(), speaks_tls(addr).await) {
         (true, Some(false)) => return Some(PortKind::Plaintext),
-        // What it has behind the handshake is not known.
+        // The service behind the handshake is unknown.
         (true, _) => return refusal(addr).await,
         (false, Some(true)) => return Some(PortKind::Tls),
         (false, _) => {}
@@ -117,7 +118,7 @@ pub async fn identify(addr: &str) -> Option<PortKind> {
     (status.code() == Code::Unimplemented).then_some(PortKind::Grpc)
 }
 
-/// Whether the service of callers is registered.
+/// Returns whether the service for callers is registered.
 async fn has_sequences(pool: &Pool, addr: &str) -> bool {
     let Ok(channel) = pool.get(addr) else { return false };
     let mut node = SequenceServiceClient::new(channel);
@@ -126,41 +127,41 @@ async fn has_sequences(pool: &Pool, addr: &str) -> bool {
     !matches!(response, Ok(Err(status)) if status.code() == Code::Unimplemented)
 }
 
-/// Whether a server at `host:port` replies to `PING` as Redis does, with or without a password.
+/// Returns whether a server at `host:port` responds to `PING` as Redis does, with or without a password.
 pub async fn speaks_redis(addr: &str) -> bool {
     let reply = exchange(&security::without_token(), addr, b"PING\r\n").await.unwrap_or_default();
     reply.starts_with(b"+PONG") || reply.starts_with(b"-NOAUTH")
 }
 
-/// Whether a server at `host:port` has TLS; `None` where it does not respond. A server that has it refuses other bytes
+/// Returns whether a server at `host:port` has TLS; `None` if it does not respond. A server with TLS refuses other bytes
 /// with an alert (RFC 8446, section 6: content type 21, legacy version 3.x).
 pub async fn speaks_tls(addr: &str) -> Option<bool> {
     let reply = exchange(&Access::default(), addr, PROBE).await?;
     Some(matches!(*reply, [21, 3, ..]))
 }
 
-/// Returns the refusal of this command's certificate by the server at `host:port`; `None` where it accepts the
-/// connection, or there is no TLS.
+/// Returns the refusal of this command's certificate by the server at `host:port`; `None` if the server accepts the
+/// connection or has no TLS.
 pub async fn refusal(addr: &str) -> Option<PortKind> {
     if !security::is_tls() {
         return None;
     }
     let probe = async {
         let mut stream = security::without_token().connect(addr, None).await?;
-        // Nothing is sent, so an accepted connection stays silent until the time of the probe is over.
+        // The probe sends nothing, so an accepted connection stays silent until the timeout of the probe.
         stream.read(&mut [0]).await
     };
     let outcome = tokio::time::timeout(PROBE_TIMEOUT, probe).await.ok()?;
     seq_auth::alert(&outcome.err()?).map(|alert| PortKind::Refuses { alert })
 }
 
-/// Whether the peer broke the connection because it does not speak HTTP/2.
+/// Returns whether the peer broke the connection because it does not speak HTTP/2.
 fn is_no_http2(status: &Status) -> bool {
     let text = Chain(status).to_string();
     text.contains("http2 error") || text.contains("h2 protocol error")
 }
 
-/// Sends bytes and returns the first bytes of the reply.
+/// Sends bytes and returns the first bytes of the response.
 async fn exchange(access: &Access, addr: &str, request: &[u8]) -> Option<Vec<u8>> {
     let exchange = async {
         let mut stream = access.connect(addr, None).await.ok()?;
@@ -175,7 +176,7 @@ async fn exchange(access: &Access, addr: &str, request: &[u8]) -> Option<Vec<u8>
 }
 
 impl PortKind {
-    /// What is wrong with the address, as a sentence without it; `None` if it is a port that the command can use.
+    /// Returns a predicate of the address that explains why the command cannot use it; `None` if it can.
     pub fn mismatch(&self, needed: Needed) -> Option<String> {
         Some(match (self, needed) {
             (PortKind::Alloc | PortKind::AllocPeers | PortKind::Store { .. }, Needed::Node)
@@ -195,7 +196,7 @@ impl PortKind {
         })
     }
 
-    /// The failure of a command at an address that has the wrong port.
+    /// Returns the failure of a command at an address with the wrong port; `None` if the command can use the port.
     pub fn failure(&self, addr: &str, needed: Needed) -> Option<Failure> {
         let hint = match (self, needed) {
             (PortKind::Store { allocs, .. }, Needed::Alloc) if !allocs.is_empty() => {

@@ -1,44 +1,45 @@
-//! CPU time, open-file limit and memory of this process.
+//! The CPU time, the open-file limit and the memory of this process.
 
 use std::time::Duration;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// CPU time of all threads of the process since its start.
+/// Returns the CPU time of all threads of the process since its start.
 #[must_use]
 pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// [`cpu_time`] in whole microseconds, as in `StatusResponse`.
+/// Returns [`cpu_time`] in whole microseconds, as in `StatusResponse`.
 #[must_use]
 pub fn cpu_us() -> u64 {
     u64::try_from(cpu_time().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Draws the random number of a start of a node, not 0: `instance` of its status.
+/// Draws the random number, not 0, that identifies a start of a node: `instance` of its status.
 #[must_use]
 pub fn draw_instance() -> u64 {
     fastrand::u64(1..)
 }
 
-/// Keeps the memory of this process, with its keys and numbers, out of core dumps, and from other processes of its
-/// user: they can attach no debugger. A limit of core files alone would not hold where the kernel pipes them to a
+/// Keeps the memory of this process, with its keys and numbers, out of core dumps, and prevents other processes of its
+/// user from attaching a debugger. A limit of core files alone would have no effect if the kernel pipes them to a
 /// program.
 ///
 /// # Errors
-/// When the system refuses.
+/// The system refuses the call.
 pub fn hide_memory() -> std::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into)
 }
 
-/// Smallest open-file limit that a server starts with: its own files, connections to other nodes, its metrics port, and
-/// a few clients.
+/// Smallest open-file limit with which a server starts: enough for its own files, connections to other nodes, its
+/// metrics port, and a few clients.
 pub const MIN_FILES: u64 = 512;
 
-/// Open-file limit below which a server logs a warning: a thousand clients with a few connections each do not fit.
+/// Open-file limit below which a server logs a warning, because a thousand clients with a few connections each do not
+/// fit.
 pub const GOOD_FILES: u64 = 4_096;
 
 /// The open-file limit of the process is too low.
@@ -51,11 +52,11 @@ pub struct TooFewFiles {
     pub most: u64,
 }
 
-/// Raises the open-file limit of the process from the soft to the hard limit, and returns it. Otherwise connections,
-/// data and snapshots would share the usual soft limit of 1,024.
+/// Raises the open-file limit of the process from the soft to the hard limit, and returns the new limit. Otherwise
+/// connections, data and snapshots would share the usual soft limit of 1,024.
 ///
 /// # Errors
-/// [`TooFewFiles`] when it stays below [`MIN_FILES`].
+/// [`TooFewFiles`] if the limit stays below [`MIN_FILES`].
 pub fn raise_file_limit() -> Result<u64, TooFewFiles> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // `None` means unlimited.

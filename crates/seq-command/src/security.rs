@@ -1,7 +1,7 @@
-//! TLS of this process: a server's own certificate, or the one that a command shows to servers.
+//! TLS of this process: the certificate of a server, or the certificate that a command shows to servers.
 //!
-//! Which of a cluster's connections are secured is stated once: by its set file, or by the scheme of the address that a
-//! command is given. A command speaks to one cluster, so what its first address states is kept for the process.
+//! Either all connections of a cluster are secured or none is, as its set file states, or the scheme of the address that
+//! a command is given. A command speaks to one cluster, so the scheme of its first address applies to the process.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::set_file::SetFile;
 /// The heading of the options that every command has.
 pub const OF_EVERY_COMMAND: &str = "Options of every command";
 
-/// Which certificate this process has.
+/// The certificate of this process.
 #[derive(Clone, Args)]
 pub struct CertificateArgs {
     /// The directory with the certificates, as `seqsvr cert` writes them.
@@ -33,12 +33,12 @@ pub struct CertificateArgs {
         env = "SEQSVR_CERTS"
     )]
     certs: PathBuf,
-    /// Whose certificate a command shows to servers.
+    /// Holder of the certificate that a command shows to servers.
     #[arg(long, value_name = "ROLE/NAME", global = true, display_order = 902, help_heading = OF_EVERY_COMMAND, hide_short_help = true,
           default_value = "operator/admin", env = "SEQSVR_IDENTITY", value_parser = holder)]
     identity: String,
-    /// Token of a tenant; a command that sends one shows no certificate. Prefer the variable: others see a command
-    /// line.
+    /// Token of a tenant; a command that sends a token shows no certificate. Prefer the variable, because other users see
+    /// a command line.
     #[arg(
         long,
         value_name = "TOKEN",
@@ -59,13 +59,13 @@ impl fmt::Debug for CertificateArgs {
 }
 
 fn holder(text: &str) -> Result<String, String> {
-    // Any cluster's: the directory has only one.
+    // The name of the cluster does not matter, because the directory has the certificates of only one cluster.
     Identity::in_cluster("any", text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 static ARGS: OnceLock<CertificateArgs> = OnceLock::new();
 
-/// What this command makes connections with; `None` once it is known to speak to a cluster without TLS.
+/// The trust for connections of this command; `None` once the command is known to speak to a cluster without TLS.
 static SHOWN: OnceLock<Option<Trust>> = OnceLock::new();
 
 /// Keeps the arguments of the process. Called once, before any command runs.
@@ -77,25 +77,25 @@ fn args() -> &'static CertificateArgs {
     ARGS.get().expect("the command line is read first")
 }
 
-/// The directory with the certificates.
+/// Returns the directory with the certificates.
 pub fn dir() -> &'static Path {
     &args().certs
 }
 
-/// Whose certificate this command shows, as `operator/admin`.
+/// Returns the holder of the certificate that this command shows, as `operator/admin`.
 pub fn identity() -> &'static str {
     &args().identity
 }
 
-/// Variables with which another process of this program shows the same certificate.
+/// Returns the environment variables with which another process of this program shows the same certificate.
 pub fn variables() -> [(&'static str, &'static std::ffi::OsStr); 2] {
     [("SEQSVR_CERTS", dir().as_os_str()), ("SEQSVR_IDENTITY", args().identity.as_ref())]
 }
 
-/// Reads the credentials that a command shows, where the cluster needs them.
+/// Reads the credentials that a command shows, if the cluster needs them.
 ///
 /// # Errors
-/// They are missing or damaged, or an earlier address of this command had the other scheme.
+/// The credentials are missing or damaged, or an earlier address of this command had the other scheme.
 pub fn use_tls(secure: bool) -> Result<(), Failure> {
     let shown = match SHOWN.get() {
         Some(shown) => shown.as_ref(),
@@ -119,11 +119,11 @@ pub fn use_tls(secure: bool) -> Result<(), Failure> {
     Err(Failure::new(Exit::Usage, what).hint("write https:// before all of them, or http://"))
 }
 
-/// What this command makes its connections with, and the token that its requests carry. Without an earlier [`use_tls`]
-/// they have no TLS, and a later one fails.
+/// Returns the trust of this command's connections, and the token of its requests. Without an earlier [`use_tls`] the
+/// connections have no TLS, and a later [`use_tls`] for TLS fails.
 ///
 /// # Errors
-/// The token is none.
+/// The token is malformed.
 pub fn access() -> Result<Access, Failure> {
     let token = ARGS.get().and_then(|args| args.token.as_deref()).filter(|token| !token.is_empty());
     let bearer = token.map(Bearer::new).transpose();
@@ -131,34 +131,34 @@ pub fn access() -> Result<Access, Failure> {
     Ok(Access { bearer, ..without_token() })
 }
 
-/// Returns the flag or the variable that gave the token: its value, a secret, is in no message.
+/// Returns the flag or the variable that gave the token. Its value is secret, so messages name the origin instead.
 fn origin_of_token() -> &'static str {
     let is_flag =
         |word: std::ffi::OsString| word.to_str().is_some_and(|word| word == "--token" || word.starts_with("--token="));
     if std::env::args_os().any(is_flag) { "--token" } else { "$SEQSVR_TOKEN" }
 }
 
-/// What this command makes its connections with, for requests that carry no token.
+/// Returns the trust of this command's connections, for requests without a token.
 pub fn without_token() -> Access {
     Access { trust: SHOWN.get_or_init(|| None).clone(), bearer: None }
 }
 
-/// Makes the connections of this command, as [`access`] does.
+/// Returns the dial of this command's connections.
 pub fn dial() -> Dial {
     without_token().dial()
 }
 
-/// Whether this command's connections are over TLS.
+/// Returns whether this command's connections use TLS.
 pub fn is_tls() -> bool {
     matches!(SHOWN.get(), Some(Some(_)))
 }
 
-/// A pool of this command, with one connection to each node.
+/// Returns a pool of this command's connections, one to each node.
 pub fn pool() -> Pool {
     Pool::with_dial(1, dial())
 }
 
-/// The credentials of a set's node; `None` for a set without TLS.
+/// Reads the credentials of a set's node; `None` for a set without TLS.
 pub fn of_node(set: &SetFile, role: Role, node: &str) -> Result<Option<Credentials>, Failure> {
     if !set.is_secure() {
         return Ok(None);
@@ -172,7 +172,7 @@ pub fn of_node(set: &SetFile, role: Role, node: &str) -> Result<Option<Credentia
     of(&identity, &hint).map(Some)
 }
 
-/// The credentials of a proxy.
+/// Reads the credentials of a proxy.
 pub fn of_proxy(name: &str) -> Result<Credentials, Failure> {
     let files = Files::in_dir(dir(), &format!("{}/{name}", Role::Proxy));
     load(files, Exit::Config, &format!("`seqsvr cert issue {}/{name} --host HOST` makes them", Role::Proxy))
@@ -199,9 +199,8 @@ fn load(files: Files, exit: Exit, hint: &str) -> Result<Credentials, Failure> {
     }
     if now < certificate.not_before {
         let what = format!("{path}: the certificate is not valid before {}", crate::utc::text(certificate.not_before));
-        return Err(
-            Failure::new(exit, what).hint("is the clock of this machine right? `seqsvr cert issue` makes new ones")
-        );
+        return Err(Failure::new(exit, what)
+            .hint("is the clock of this machine right? `seqsvr cert issue` makes new certificates"));
     }
     Ok(credentials)
 }
@@ -210,12 +209,12 @@ fn unusable(error: &CredentialsError, exit: Exit, hint: &str) -> Failure {
     Failure::new(exit, error.to_string()).hint(hint)
 }
 
-/// TLS of a port that takes connections with certificates only.
+/// Returns the TLS of a port that accepts only connections with certificates.
 pub fn certified(credentials: Option<&Credentials>, node: &str) -> Option<Tls> {
     tls(credentials, ClientCertificate::Required, node)
 }
 
-/// TLS of a port that probes reach as well, which have no certificate.
+/// Returns the TLS of a port that also accepts connections without certificates, such as probes.
 pub fn open(credentials: Option<&Credentials>, node: &str) -> Option<Tls> {
     tls(credentials, ClientCertificate::Optional, node)
 }

@@ -1,7 +1,7 @@
-//! Which sections a command is about: uids or sections of the command line as runs of sections.
+//! The sections that a command selects: uids or sections of the command line, as runs of sections.
 //!
-//! **Invariant:** a run covers exactly what was named: uids that do not begin or end with a section are refused with
-//! the nearest ones that do.
+//! **Invariant:** a run covers exactly the named sections. Uids that do not begin or end with a section are refused, and
+//! the error names the nearest uids that do.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -15,18 +15,18 @@ use crate::output::grouped;
 /// Ranges of uids or of sections.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Selection {
-    /// Uids, as in 3_000_000..4_000_000, the end exclusive; they begin and end with a section. Repeat it for more
+    /// Uids, as in 3_000_000..4_000_000, the end exclusive; they begin and end with a section. Repeat the flag for more
     /// ranges.
     #[arg(long, value_name = "A..B", value_parser = range, value_delimiter = ',')]
     pub uids: Vec<Range<u64>>,
-    /// Sections by index, as in 30..40, the end exclusive. Repeat it for more ranges.
+    /// Sections by index, as in 30..40, the end exclusive. Repeat the flag for more ranges.
     #[arg(long, value_name = "A..B", value_parser = range, value_delimiter = ',')]
     pub sections: Vec<Range<u64>>,
 }
 
-/// Reads "0..1_000_000", the end exclusive.
+/// Parses a range such as "0..1_000_000", the end exclusive.
 pub fn range(text: &str) -> Result<Range<u64>, String> {
-    let wrong = || "it is not a range as in 0..1_000_000".to_owned();
+    let wrong = || "it must be a range such as 0..1_000_000".to_owned();
     let (start, end) = text.split_once("..").ok_or_else(wrong)?;
     let range = uid(start).map_err(|_| wrong())?..uid(end).map_err(|_| wrong())?;
     if range.start >= range.end {
@@ -35,9 +35,9 @@ pub fn range(text: &str) -> Result<Range<u64>, String> {
     Ok(range)
 }
 
-/// Reads "1_000_000".
+/// Parses a uid such as "1_000_000".
 pub fn uid(text: &str) -> Result<u64, String> {
-    text.trim().replace('_', "").parse().map_err(|_| "it is not a whole number".to_owned())
+    text.trim().replace('_', "").parse().map_err(|_| "it must be a whole number".to_owned())
 }
 
 /// The sections of a set's layout.
@@ -49,7 +49,7 @@ pub struct Sections {
 }
 
 impl Sections {
-    /// The layout of a set as its store describes it.
+    /// Returns the layout of a set, as its store describes it.
     pub fn of(set: &SetInfo) -> anyhow::Result<Sections> {
         let SetInfo { uid_start: start, uid_end: end, section_size, .. } = *set;
         let size = u64::from(section_size);
@@ -59,12 +59,12 @@ impl Sections {
         })
     }
 
-    /// Number of sections.
+    /// Returns the number of sections.
     pub fn count(&self) -> u64 {
         (self.end - self.start).div_ceil(self.size)
     }
 
-    /// The section of a uid.
+    /// Returns the section of a uid.
     pub fn of_uid(&self, uid: u64) -> anyhow::Result<u32> {
         if !(self.start..self.end).contains(&uid) {
             let message = format!("uid {uid} is outside of the uids {}..{}", self.start, self.end);
@@ -73,14 +73,14 @@ impl Sections {
         Ok(index((uid - self.start) / self.size))
     }
 
-    /// The uids of a run of sections.
+    /// Returns the uids of a run of sections.
     pub fn uids(&self, run: &SectionRange) -> Range<u64> {
         let at = |section: u64| (self.start + section * self.size).min(self.end);
         let first = u64::from(run.first_section);
         at(first)..at(first + u64::from(run.sections))
     }
 
-    /// The section that begins at a uid, or one past the last section at the end of the uids.
+    /// Returns the section that begins at a uid, or the number of sections for the end of the uids.
     fn boundary(&self, uid: u64) -> anyhow::Result<u64> {
         if !(self.start..=self.end).contains(&uid) {
             let message = format!("uid {uid} is outside of the uids {}..{}", self.start, self.end);
@@ -95,11 +95,12 @@ impl Sections {
             return Ok(section);
         }
         let above = (below + self.size).min(self.end);
-        let message = format!("uid {uid} is inside of section {section}, {below}..{above}: a section is never divided");
+        let message =
+            format!("uid {uid} is inside section {section}, {below}..{above}, but a section is never divided");
         Err(Failure::new(Exit::Usage, message).hint(format!("the nearest uids are {below} and {above}")).into())
     }
 
-    /// The runs of a selection, in order.
+    /// Returns the runs of a selection, in order.
     pub fn runs(&self, selection: &Selection) -> anyhow::Result<Vec<SectionRange>> {
         let mut ranges = Vec::new();
         for uids in &selection.uids {
@@ -128,7 +129,7 @@ impl Sections {
         Ok(runs.into_iter().map(|run| run_of(&run)).collect())
     }
 
-    /// The run from the section that begins at `uid` to the end of the resident ones around it.
+    /// Returns the run from the section that begins at `uid` to the end of the resident sections around it.
     pub fn run_from(&self, uid: u64, set: &str, records: &[SectionInfo]) -> anyhow::Result<Vec<SectionRange>> {
         self.of_uid(uid)?;
         let first = self.boundary(uid)?;
@@ -141,7 +142,7 @@ impl Sections {
             }
         }
         if end == first {
-            let message = format!("section {first}, where uid {uid} is, is not in set {set}");
+            let message = format!("section {first} with uid {uid} is not in set {set}");
             return Err(Failure::new(Exit::Usage, message)
                 .hint("`seqsvr section list --summarize` shows where the sections are")
                 .into());
@@ -158,17 +159,17 @@ fn run_of(range: &Range<u64>) -> SectionRange {
     SectionRange { first_section: index(range.start), sections: index(range.end - range.start) }
 }
 
-/// A range with thousands separators: 3,000,000..4,000,000.
+/// Returns a range with thousands separators, as 3,000,000..4,000,000.
 pub fn range_text(range: &Range<u64>) -> impl Display + use<> {
     format!("{}..{}", grouped(range.start), grouped(range.end))
 }
 
-/// A number of sections: `1 section`, `1,000 sections`.
+/// Returns a number of sections as text: `1 section`, `1,000 sections`.
 pub fn sections_text(count: u32) -> String {
     format!("{} section{}", grouped(count.into()), if count == 1 { "" } else { "s" })
 }
 
-/// The indexes of a run, as 30..40.
+/// Returns the indexes of a run, as 30..40.
 pub fn run_text(run: &SectionRange) -> String {
     let first = u64::from(run.first_section);
     range_text(&(first..first + u64::from(run.sections))).to_string()
@@ -204,8 +205,11 @@ mod tests {
         let refused = |uids: &[&str], sections: &[&str]| runs(uids, sections).unwrap_err();
         assert_eq!(refused(&["400..200"], &[]), "it is reversed");
         assert_eq!(refused(&["4..4"], &[]), "it is empty");
-        assert_eq!(refused(&["4-5"], &[]), "it is not a range as in 0..1_000_000");
-        assert_eq!(refused(&["200..450"], &[]), "uid 450 is inside of section 3, 400..500: a section is never divided");
+        assert_eq!(refused(&["4-5"], &[]), "it must be a range such as 0..1_000_000");
+        assert_eq!(
+            refused(&["200..450"], &[]),
+            "uid 450 is inside section 3, 400..500, but a section is never divided"
+        );
         assert_eq!(refused(&["0..200"], &[]), "uid 0 is outside of the uids 100..1050");
         assert_eq!(refused(&[], &["9..11"]), "sections 9..11 are outside 0..10");
         assert_eq!(refused(&["200..500"], &["3..7"]), "sections 3..4 are named twice");
@@ -230,8 +234,8 @@ mod tests {
         };
         assert_eq!(run(200), Ok("1..3".to_owned()));
         assert_eq!(run(500), Ok("4..9".to_owned()), "neighbouring runs are one");
-        assert_eq!(run(400), Err("section 3, where uid 400 is, is not in set im-a".to_owned()));
-        assert_eq!(run(1_000), Err("section 9, where uid 1000 is, is not in set im-a".to_owned()));
+        assert_eq!(run(400), Err("section 3 with uid 400 is not in set im-a".to_owned()));
+        assert_eq!(run(1_000), Err("section 9 with uid 1000 is not in set im-a".to_owned()));
         assert_eq!(run(1_050), Err("uid 1050 is outside of the uids 100..1050".to_owned()));
     }
 }

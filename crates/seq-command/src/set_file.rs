@@ -1,6 +1,6 @@
 //! Set files: TOML that becomes a [`SetSpec`], or errors with file, line, key and reason.
 //!
-//! Every problem of every file is reported at once. Nothing here opens a socket.
+//! All problems of all files are reported together. This module opens no socket.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,20 +26,21 @@ pub const DEV: &str = include_str!("../../../sets/dev.toml");
 /// The second set of `seqsvr dev --sets 2`.
 pub const DEV_B: &str = include_str!("../../../sets/dev-b.toml");
 
-/// Directories below a directory whose files are read: as deep as a tree of clusters is kept, and a link to a directory
-/// above ends.
+/// Depth to which directories below a directory are read: enough for a tree of clusters, and the end of a link to a
+/// directory above.
 const MAX_DEPTH: usize = 3;
 
 /// A parsed set file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetFile {
-    /// The file, as it was given.
+    /// Path of the file, as it was given.
     pub path: PathBuf,
     /// The set, its layout and its nodes.
     pub spec: SetSpec,
-    /// The key `cluster`, or else the name: sets with the same value form one cluster, see [`check_sets`].
+    /// The key `cluster`, or the name of the set without it. Sets with the same value form one cluster, see
+    /// [`check_sets`].
     cluster: String,
-    /// Whether the ports of its nodes have TLS: they do unless the key `plaintext` says otherwise.
+    /// Whether the ports of the set's nodes have TLS, which they do unless the key `plaintext` is set.
     secure: bool,
     index: Index,
 }
@@ -55,17 +56,17 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A file that cannot be read.
+    /// Returns the problem of a file that cannot be read.
     pub fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
         at_file(path, format!("cannot be read: {}", without_os_error(&error.to_string())))
     }
 
-    /// A flaw of a file's text.
+    /// Returns the problem of a flaw in a file's text.
     pub fn in_file(path: &Path, flaw: Flaw) -> Problem {
         Problem { path: path.to_owned(), line: Some(flaw.line), key: flaw.key, what: flaw.what }
     }
 
-    /// Returns its file, line, key and reason, for programs.
+    /// Returns the file, line, key and reason of the problem, for programs.
     pub fn view(&self) -> ProblemView {
         ProblemView {
             file: Some(self.path.display().to_string()),
@@ -98,8 +99,8 @@ pub fn read(path: &Path) -> anyhow::Result<SetFile> {
     Ok(load(path).map_err(|problems| failure(Exit::Usage, &problems))?)
 }
 
-/// As [`load`], for a server: one error for all problems, with the exit code that stops a supervisor from restarting
-/// it.
+/// Reads and checks a set file for a server, like [`load`]. All problems are one error, whose exit code stops a supervisor
+/// from restarting the server.
 pub fn load_for_server(path: &Path) -> Result<SetFile, Failure> {
     load(path).map_err(|problems| failure(Exit::Config, &problems))
 }
@@ -109,19 +110,19 @@ pub fn failure(exit: Exit, problems: &[Problem]) -> Failure {
     Failure::new(exit, lines(problems)).problems(problems.iter().map(Problem::view).collect())
 }
 
-/// Joins problems into the text of one error, below each other.
+/// Joins problems into the text of one error, each on its own line.
 pub fn lines(problems: &[Problem]) -> String {
     problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n       ")
 }
 
-/// Reads set files, and those in directories, and checks the sets against each other. Returns the valid sets and every
+/// Reads set files and directories of set files, and checks the sets against each other. Returns the valid sets and every
 /// problem.
 pub fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
     let mut sets = Vec::new();
     let mut problems = Vec::new();
     for path in paths {
         match files_of(path, MAX_DEPTH) {
-            Ok(files) if files.is_empty() => problems.push(at_file(path, "holds no .toml file".to_owned())),
+            Ok(files) if files.is_empty() => problems.push(at_file(path, "the directory has no .toml file".to_owned())),
             Ok(files) => {
                 for file in files {
                     match load(&file) {
@@ -147,8 +148,9 @@ fn check_clusters(sets: &[SetFile]) -> Vec<Problem> {
     for sets in clusters.into_values() {
         problems.extend(sets.iter().filter(|set| set.secure != sets[0].secure).map(|set| {
             let other = &sets[0].spec.name;
-            let reason =
-                format!("plaintext: set {other} of the cluster has the other value: its nodes dial each other");
+            let reason = format!(
+                "plaintext: set {other} of the cluster has the other value, but the nodes of a cluster dial each other"
+            );
             at_file(&set.path, reason)
         }));
         let specs: Vec<SetSpec> = sets.iter().map(|set| set.spec.clone()).collect();
@@ -160,7 +162,7 @@ fn check_clusters(sets: &[SetFile]) -> Vec<Problem> {
     problems
 }
 
-/// The file itself, or the .toml files of a directory and then those of its directories, in order of name.
+/// Returns the file itself, or the .toml files of a directory followed by the files of its directories, in order of name.
 fn files_of(path: &Path, depth: usize) -> std::io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -183,17 +185,17 @@ fn files_of(path: &Path, depth: usize) -> std::io::Result<Vec<PathBuf>> {
 }
 
 impl SetFile {
-    /// Name of the set's cluster: members of the store refuse peers and data of any other.
+    /// Returns the name of the set's cluster. Members of the store refuse peers and data of any other cluster.
     pub fn cluster(&self) -> String {
         self.cluster.clone()
     }
 
-    /// Whether the ports of its nodes have TLS.
+    /// Returns whether the ports of the set's nodes have TLS.
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// The ports of all nodes, with the names of their nodes.
+    /// Returns the ports of all nodes, each with the name of its node.
     pub fn ports(&self) -> impl Iterator<Item = (&str, PortSpec<'_>)> {
         let stores = self.spec.stores.iter().flat_map(|store| store.ports().map(|port| (&*store.name, port)));
         stores.chain(self.spec.allocs.iter().flat_map(|alloc| alloc.ports().map(|port| (&*alloc.name, port))))
@@ -227,7 +229,8 @@ pub fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
     Ok(SetFile { path: path.to_owned(), cluster, spec, secure: !content.plaintext, index })
 }
 
-/// Checks the values of a file. A key that has none is no further problem, nor one that lacks for it.
+/// Checks the values of a file. A key whose value could not be read causes no further problem, and neither does a value
+/// that is missing because of it.
 fn spec_problems(path: &Path, spec: &SetSpec, index: &Index, content: &Content) -> Vec<Problem> {
     let reader = &content.reader;
     let has_value = |key: &str| !reader.has_failed(&index.in_file(key));
@@ -254,30 +257,30 @@ fn plaintext_problem(path: &Path, spec: &SetSpec, index: &Index, content: &Conte
         Problem { path, line, key: Some(key.to_owned()), what: format!("{key}: {reason}") }
     };
     if !content.plaintext {
-        let reason = "it has no effect without plaintext = true".to_owned();
+        let reason = "the key has no effect without plaintext = true".to_owned();
         let is_alone = content.plaintext_on_network && !content.reader.has_failed("plaintext");
         return is_alone.then(|| problem("plaintext_on_network", reason));
     }
     let ports = spec.stores.iter().flat_map(StoreSpec::ports).chain(spec.allocs.iter().flat_map(AllocSpec::ports));
     let addrs = ports.flat_map(|port| port.addr.into_iter().chain(port.listen));
     let may_be_reached = content.plaintext_on_network || content.reader.has_failed("plaintext_on_network");
-    // An address with a flaw of its own is not known.
+    // An address with a flaw of its own is skipped, because its host is unknown.
     let mut known = addrs.filter(|addr| !addr.is_empty());
     let reachable = known.find(|addr| !is_loopback(addr)).filter(|_| !may_be_reached)?;
     let reason = format!(
-        "others can reach {reachable}, and read and change what is sent: remove the key, or add \
+        "other machines can read and change the traffic of {reachable}: remove the key, or add \
          plaintext_on_network = true"
     );
     Some(problem("plaintext", reason))
 }
 
-/// Whether only this machine reaches an address.
+/// Returns whether only this machine reaches an address.
 pub fn is_loopback(addr: &str) -> bool {
     let host = host(addr);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The host of "host:port", without the brackets of an IPv6 address.
+/// Returns the host of "host:port", without the brackets of an IPv6 address.
 pub fn host(addr: &str) -> &str {
     let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
     host.trim_start_matches('[').trim_end_matches(']')

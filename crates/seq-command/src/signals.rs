@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM: the first ends the process in order, the second at once. SIGHUP has a server read its settings
-//! again, and ends a process of a terminal that is closed.
+//! Signals. The first SIGINT or SIGTERM ends the process in order, the second ends it at once. At SIGHUP a server reads
+//! its settings again, and a process whose terminal is closed ends.
 
 use std::io;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use tokio::time::Instant;
 /// Exit code after a second signal; the code that a shell reports for SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// Signals within this time of one are its duplicates: `timeout` and wrappers that forward signals send them to
-/// the process and to its group. Shorter than the time between two presses of Ctrl-C.
+/// Time within which a further signal is a duplicate, because `timeout` and wrappers that forward signals send them to
+/// the process and to its group. It is shorter than the time between two presses of Ctrl-C.
 const REPEAT_WINDOW: Duration = Duration::from_millis(100);
 
 /// The signals that end a process, without duplicates.
@@ -30,13 +30,13 @@ impl Interrupts {
     /// Handles SIGINT and SIGTERM from now on.
     ///
     /// # Errors
-    /// When the system refuses the handlers.
+    /// The system refuses the handlers.
     pub fn new() -> io::Result<Interrupts> {
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         Ok(Interrupts { interrupt, terminate, last: None })
     }
 
-    /// The name of the next signal; duplicates of the one before are skipped. Cancel safe.
+    /// Waits for the next signal that is not a duplicate, and returns its name. Cancel safe.
     pub async fn next(&mut self) -> &'static str {
         loop {
             let name = tokio::select! {
@@ -51,10 +51,10 @@ impl Interrupts {
     }
 }
 
-/// Handles SIGHUP from now on: it ends no process any more.
+/// Handles SIGHUP from now on, so that the signal no longer ends the process.
 ///
 /// # Errors
-/// When the system refuses the handler.
+/// The system refuses the handler.
 pub fn hangups() -> io::Result<Signal> {
     signal(SignalKind::hangup())
 }
@@ -64,30 +64,30 @@ pub fn exit_at_once() -> ! {
     std::process::exit(EXIT_INTERRUPTED)
 }
 
-/// A wait that a signal ends. Clones are the same.
+/// A wait that a signal ends. Clones share the wait.
 #[derive(Clone, Debug, Default)]
 pub struct Wait(Arc<Mutex<Option<oneshot::Sender<()>>>>);
 
 impl Wait {
-    /// Completes at the next signal, which then has no other effect.
+    /// Waits until the next signal, which then has no other effect.
     pub async fn until_signal(&self) {
         let (ended, end) = oneshot::channel();
         *self.0.lock() = Some(ended);
         let _ = end.await;
     }
 
-    /// Ends the wait; returns whether there was one.
+    /// Ends the wait; returns whether a caller was waiting.
     fn end(&self) -> bool {
         self.0.lock().take().is_some_and(|wait| wait.send(()).is_ok())
     }
 }
 
-/// Cancels `process` at the first signal, of which `hangups` may be another kind. Exits at the second signal, which is
-/// SIGINT or SIGTERM, or at the third where the second ended the wait. The handler runs on the current runtime, in the
-/// group `signals`, which must be shut down last: the second signal ends a shutdown that hangs.
+/// Cancels `process` at the first signal, which may also be one of `hangups`. Exits at the second signal, which is SIGINT
+/// or SIGTERM, or at the third if the second ended the wait. The handler runs on the current runtime, in the group
+/// `signals`, which must be shut down last, because the second signal ends a shutdown that hangs.
 ///
 /// # Errors
-/// When the system refuses the handlers.
+/// The system refuses the handlers.
 pub fn watch(process: &TaskGroup, wait: &Wait, signals: &TaskGroup, mut hangups: Option<Signal>) -> io::Result<()> {
     let mut interrupts = Interrupts::new()?;
     let (process, wait, end) = (process.clone(), wait.clone(), signals.token());
@@ -99,7 +99,7 @@ pub fn watch(process: &TaskGroup, wait: &Wait, signals: &TaskGroup, mut hangups:
             }
         };
         let name = tokio::select! {
-            // A hangup never counts as the second signal, so of two signals that arrive together the other comes first.
+            // A hangup never counts as the second signal, so if both kinds arrive together, the other signal comes first.
             biased;
             name = interrupts.next() => name,
             _ = hangup => {
@@ -111,7 +111,7 @@ pub fn watch(process: &TaskGroup, wait: &Wait, signals: &TaskGroup, mut hangups:
         process.cancel();
         let mut name = interrupts.next().await;
         if wait.end() {
-            tracing::info!(signal = name, "serving on no longer; the next signal exits at once");
+            tracing::info!(signal = name, "the wait for load balancers ends; the next signal exits at once");
             name = interrupts.next().await;
         }
         tracing::warn!(signal = name, "exiting at once");
@@ -123,16 +123,16 @@ pub fn watch(process: &TaskGroup, wait: &Wait, signals: &TaskGroup, mut hangups:
     Ok(())
 }
 
-/// Handles SIGHUP from now on as the end of the terminal; `None` under `nohup`, which has it ignored.
+/// Handles SIGHUP from now on as the end of the terminal; `None` under `nohup`, which makes a process ignore it.
 ///
 /// # Errors
-/// When the system refuses the handler.
+/// The system refuses the handler.
 pub fn closed_terminal() -> io::Result<Option<Signal>> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if ignores_hangup(&status) { Ok(None) } else { hangups().map(Some) }
 }
 
-/// Whether a process ignores SIGHUP, by its `/proc/self/status`: bit 0 of a mask in hexadecimal digits.
+/// Returns whether a process ignores SIGHUP, which is bit 0 of a mask in hexadecimal digits in its `/proc/self/status`.
 fn ignores_hangup(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)

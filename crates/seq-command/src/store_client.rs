@@ -1,11 +1,12 @@
-//! Client of a store: finds an admin port from any address of the set and sends it requests, which the leader handles.
+//! The client of a store: finds an admin port from any address of the set, and sends requests to it, which the leader
+//! handles.
 //!
-//! Every request is idempotent. A member that does not lead forwards to the one that does. Any other port of the set
-//! returns the addresses of its admin ports; a member that does not respond is skipped. A refusal that is neither
+//! Every request is idempotent. A member that does not lead forwards the request to the leader. Any other port of the set
+//! returns the addresses of the set's admin ports. A member that does not respond is skipped. A refusal that is neither
 //! transient nor about the leader is final.
 //!
-//! **Invariant:** no command outlasts its own deadline, whatever hangs; a command that needs a majority the store does
-//! not have ends at once with NO_MAJORITY.
+//! **Invariant:** no command outlasts its own deadline, even if a node hangs. A command that needs a majority ends at
+//! once with NO_MAJORITY if the store has none.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -38,16 +39,16 @@ use crate::time_limit::time;
 mod changes;
 mod sets;
 
-/// Bound on the search for a leader while members respond: several elections, and a leader transfer in progress.
+/// Limit on the search for a leader while members respond: several elections, and a leader transfer in progress.
 const LEADER_SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long all responding members may report no leader: longer than an election. After that there is no majority.
+/// Time for which all responding members may report no leader, longer than an election. After it, there is no majority.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Bound on the search while no member responds: a starting store responds within it.
+/// Limit on the search while no member responds. A starting store responds within it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Timeout of a read request. A member that hangs must not block the command: the next one is tried.
+/// Timeout of a read request. After it the next member is tried, so that a member that hangs does not block the command.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Timeout of a change: it waits for two log entries, and a leader transfer may precede it.
@@ -59,12 +60,12 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// Seed addresses of a set.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Addrs {
-    /// Address of a node of the set to start from, as http://host:port; repeat it for more.
+    /// Address of a node of the set to start from, as http://host:port; repeat the flag for more.
     #[arg(long = "addr", value_name = "URL", env = "SEQSVR_ADDR", value_delimiter = ',', value_parser = node_url)]
     pub addrs: Vec<String>,
 }
 
-/// A set, named by its file or by an address.
+/// A set that is named by its file or by an address.
 #[derive(Debug, clap::Args)]
 pub struct SetAddress {
     /// The set file, which has the addresses of its nodes.
@@ -75,7 +76,7 @@ pub struct SetAddress {
 }
 
 impl SetAddress {
-    /// Whether the nodes are those of a set file.
+    /// Returns whether the nodes are from a set file.
     pub fn is_set_file(&self) -> bool {
         self.set.is_some()
     }
@@ -84,15 +85,15 @@ impl SetAddress {
 /// A node that the command line names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name, where a set file has it.
+    /// Name of the node, if a set file has it.
     pub name: Option<String>,
-    /// Its gRPC port, as `host:port`.
+    /// Address of the gRPC port, as `host:port`.
     pub addr: String,
-    /// Its port for metrics and probes, where a set file has it.
+    /// Address of the port for metrics and probes, if a set file has it.
     pub http: Option<String>,
-    /// Its Redis port, where a set file has it.
+    /// Address of the Redis port, if a set file has it.
     pub redis: Option<String>,
-    /// Its set and its role there, where a set file has them.
+    /// Name of the set and role of the node in it, if a set file has them.
     pub of: Option<(String, NodeRole)>,
 }
 
@@ -106,13 +107,13 @@ pub enum NodeRole {
 }
 
 impl Node {
-    /// A node of which only the address is known.
+    /// Returns a node of which only the address is known.
     pub fn at(addr: &str) -> Node {
         Node { name: None, addr: addr.to_owned(), http: None, redis: None, of: None }
     }
 }
 
-/// The nodes of a set file.
+/// Returns the nodes of a set file.
 pub fn nodes_of(set: &SetFile) -> impl Iterator<Item = Node> {
     let stores = set.spec.stores.iter().map(|store| Node {
         name: Some(store.name.clone()),
@@ -131,7 +132,8 @@ pub fn nodes_of(set: &SetFile) -> impl Iterator<Item = Node> {
 }
 
 impl SetAddress {
-    /// The nodes of the set file and the given addresses, or else the first allocator of a development cluster.
+    /// Returns the nodes of the set file and the given addresses, or by default the first allocator of a development
+    /// cluster.
     pub fn nodes(&self) -> anyhow::Result<Vec<Node>> {
         let set = self.set.as_deref().map(load_set).transpose()?;
         let mut nodes: Vec<Node> = set.iter().flat_map(nodes_of).collect();
@@ -149,13 +151,13 @@ impl SetAddress {
         Ok(nodes)
     }
 
-    /// The flags that name the same set in another command, each after a space.
+    /// Returns the flags that name the same set in another command, each after a space.
     pub fn flags(&self) -> String {
         let set = self.set.iter().map(|set| format!(" --set {}", set.display()));
         set.chain(self.addrs.addrs.iter().map(|addr| format!(" --addr {addr}"))).collect()
     }
 
-    /// A client of the set's leader, for a command that may take up to `timeout`.
+    /// Returns a client of the set's leader, for a command that may take up to `timeout`.
     pub fn client(&self, timeout: Duration) -> anyhow::Result<StoreClient> {
         let set = self.set.as_deref().map(load_set).transpose()?;
         target::use_scheme_of(&self.addrs.addrs)?;
@@ -172,7 +174,7 @@ pub struct TimeoutArgs {
 }
 
 impl TimeoutArgs {
-    /// The default, for commands that have a time limit of another kind.
+    /// The default limit, for commands that have a time limit of another kind.
     pub const DEFAULT: Duration = Duration::from_secs(20);
 
     /// Returns the time limit.
@@ -184,12 +186,12 @@ impl TimeoutArgs {
 /// Sends requests to the leader of a store.
 pub struct StoreClient {
     pool: Pool,
-    /// Known addresses, tried in turn from `next`.
+    /// Known addresses, which are tried in turn from `next`.
     known: Vec<String>,
     next: usize,
     /// Name of the set, once it is known.
     set: String,
-    /// Whether the leader compares plans, once it has stated that.
+    /// Whether the leader compares plans; `None` until the leader has stated it.
     plans: Option<bool>,
     since: Instant,
     /// Time limit of the command.
@@ -199,16 +201,16 @@ pub struct StoreClient {
 /// Responses about the leader since a member last named one.
 #[derive(Default)]
 struct Search {
-    /// When a member first reported no leader.
+    /// Time at which a member first reported no leader.
     leaderless_since: Option<Instant>,
     leaderless: BTreeSet<usize>,
     silent: BTreeSet<usize>,
-    /// Ports of other kinds: they return the addresses of admin ports.
+    /// Ports of other kinds, which return the addresses of admin ports.
     others: BTreeSet<usize>,
 }
 
 impl Search {
-    /// Whether none of the `known` addresses has reported a leader for longer than an election takes.
+    /// Returns whether none of the `known` addresses has reported a leader for longer than an election takes.
     fn is_over(&self, known: usize) -> bool {
         let tried = &(&self.leaderless | &self.silent) | &self.others;
         tried.len() >= known && self.leaderless_since.is_some_and(|since| since.elapsed() >= ELECTION_TIMEOUT)
@@ -216,7 +218,7 @@ impl Search {
 }
 
 impl StoreClient {
-    /// A client of the stores of a set file and of the given addresses, or else of the development cluster.
+    /// Returns a client of the stores of a set file and of the given addresses, or by default of the development cluster.
     pub fn new(set: Option<&SetFile>, addrs: &Addrs, timeout: Duration) -> StoreClient {
         let stores = set.map(admin_addrs).unwrap_or_default().into_iter();
         let mut known: Vec<String> = stores.chain(addrs.addrs.iter().map(|addr| host_port(addr).to_owned())).collect();
@@ -227,7 +229,7 @@ impl StoreClient {
         StoreClient { pool: security::pool(), known, next: 0, set, plans: None, since: Instant::now(), timeout }
     }
 
-    /// A client of the stores of a set file, whose set need not be defined yet.
+    /// Returns a client of the stores of a set file, whose set need not be defined yet.
     pub fn of_file(set: &SetFile, timeout: Duration) -> StoreClient {
         let known = admin_addrs(set);
         StoreClient {
@@ -241,13 +243,13 @@ impl StoreClient {
         }
     }
 
-    /// A client of the store of a set, by addresses of its admin ports or any others.
+    /// Returns a client of the store of a set, by addresses of its admin ports or of any other ports.
     pub fn at(set: &str, stores: &[String], timeout: Duration) -> StoreClient {
         let (known, set) = (stores.to_vec(), set.to_owned());
         StoreClient { pool: security::pool(), known, next: 0, set, plans: None, since: Instant::now(), timeout }
     }
 
-    /// Lists the members. Takes the set's name from the response where no file gave it.
+    /// Lists the members. Takes the set's name from the response if no file gave it.
     pub async fn list(&mut self) -> anyhow::Result<ListMembersResponse> {
         let list =
             self.call(READ_TIMEOUT, async |to| StoreAdmin::new(to).list_members(ListMembersRequest {}).await).await?;
@@ -256,7 +258,8 @@ impl StoreClient {
         Ok(list)
     }
 
-    /// Whether the leader compares plans. An older one carries out a dry run whose field it does not know.
+    /// Requests whether the leader compares plans. An older leader would make the change of a dry run, because it does not
+    /// know the field.
     pub async fn compares_plans(&mut self) -> anyhow::Result<bool> {
         match self.plans {
             Some(plans) => Ok(plans),
@@ -275,14 +278,14 @@ impl StoreClient {
         Ok(())
     }
 
-    /// Lists the AllocSvrs. Takes the set's name from the response where no file gave it.
+    /// Lists the AllocSvrs. Takes the set's name from the response if no file gave it.
     pub async fn nodes(&mut self) -> anyhow::Result<ListNodesResponse> {
         let list = self.call(READ_TIMEOUT, async |to| NodeAdmin::new(to).list_nodes(ListNodesRequest {}).await).await?;
         self.learn_set(&list.set)?;
         Ok(list)
     }
 
-    /// Requests the events of the audit log that are kept, and whether operations are recorded.
+    /// Requests the events that the audit log still has, and whether operations are recorded.
     pub async fn events(&mut self) -> anyhow::Result<(Vec<AuditEvent>, bool)> {
         let mut events: Vec<AuditEvent> = Vec::new();
         loop {
@@ -310,7 +313,7 @@ impl StoreClient {
         self.since = Instant::now();
     }
 
-    /// The time left for the command.
+    /// Returns the time left for the command.
     fn left(&self) -> Duration {
         self.timeout.saturating_sub(self.since.elapsed())
     }
@@ -338,17 +341,17 @@ impl StoreClient {
                     if status::metadata(&status, key::LEADER).is_some() {
                         search = Search::default();
                     }
-                    // It forwards the next attempt, or another member does.
+                    // The member forwards the next attempt, or another member does.
                     self.next_member();
                 }
-                // A follower that reaches no leader has lost it, or is cut off from it.
+                // A follower that reaches no leader has lost its leader, or is cut off from the leader.
                 (Some(reason), _) if *reason == Reason::NoLeader || *reason == Reason::LeaderUnreachable => {
                     search.leaderless.insert(place);
                     search.leaderless_since.get_or_insert_with(Instant::now);
                     self.next_member();
                 }
                 (None, Code::Unimplemented) => {
-                    // A port of another kind.
+                    // The address is a port of another kind.
                     let is_first = search.others.insert(place);
                     if is_first && let Some(failure) = wrong_port(&addr, &status).await {
                         return Err(failure.into());
@@ -358,7 +361,7 @@ impl StoreClient {
                         return Err(no_admin_port(&addr).into());
                     }
                 }
-                // The leader has decided: the same request would be refused, and recorded, again.
+                // The leader has decided. The same request would be refused and recorded again.
                 (Some(reason), _) if *reason == Reason::MemberNotReached => {
                     return Err(refused(reason, &status).into());
                 }
@@ -372,7 +375,7 @@ impl StoreClient {
                 }
                 (Some(reason), _) => return Err(refused(reason, &status).into()),
             }
-            // A pause that leaves no time for another attempt is not made.
+            // There is no time for another attempt after a pause.
             if self.left() <= RETRY_INTERVAL {
                 return Err(timed_out(self.timeout, &addr, &status).into());
             }
@@ -391,8 +394,8 @@ impl StoreClient {
         self.next = (self.next + 1) % self.known.len();
     }
 
-    /// Adds the admin ports that a node states, and selects the first new one. Returns whether it states any, or does
-    /// not respond.
+    /// Adds the admin ports that a node states, and selects the first new port. Returns whether the node states any, or
+    /// does not respond.
     async fn learn_admin_ports(&mut self, channel: Channel) -> bool {
         let known = self.known.len();
         let mut node = StatusServiceClient::new(channel);
@@ -413,11 +416,11 @@ impl StoreClient {
     }
 }
 
-/// The admin ports of a set file, or where it has none, the ports that may state others.
+/// Returns the admin ports of a set file, or if there are none, the ports that may state admin ports.
 fn admin_addrs(set: &SetFile) -> Vec<String> {
     let stores = &set.spec.stores;
     let mut admins: Vec<String> = stores.iter().filter_map(|store| store.admin.clone()).collect();
-    // On machines of their own, all may have the same address on loopback.
+    // The admin ports of different machines may have the same address on loopback.
     admins.dedup();
     if admins.is_empty() { stores.iter().map(|store| store.addr.clone()).collect() } else { admins }
 }
@@ -429,7 +432,7 @@ fn timed<T>(request: T, limit: Duration) -> Request<T> {
     request
 }
 
-/// A refusal as a failure of the command, with a hint.
+/// Returns a refusal as a failure of the command, with a hint.
 fn refused(reason: &str, status: &Status) -> Failure {
     let known = Reason::parse(reason);
     let exit = match known {
@@ -453,11 +456,11 @@ fn refused(reason: &str, status: &Status) -> Failure {
     }
 }
 
-/// The hint for a store without a majority.
+/// Hint for a store without a majority.
 const START_SILENT_MEMBERS: &str =
     "restart the silent members, `seqsvr status` lists them; a change of members needs a majority that responds";
 
-/// The failure for an address that is no gRPC port of a node, as the response shows.
+/// Returns the failure for an address that is not a gRPC port of a node; `None` if it is.
 async fn wrong_port(addr: &str, status: &Status) -> Option<Failure> {
     if status.code() == Code::DeadlineExceeded {
         return None;
@@ -466,7 +469,7 @@ async fn wrong_port(addr: &str, status: &Status) -> Option<Failure> {
 }
 
 fn no_admin_port(addr: &str) -> Failure {
-    let message = format!("{addr} is no admin port, and states none of its set");
+    let message = format!("{addr} is not an admin port, and states no admin port of its set");
     Failure::new(Exit::Usage, message).hint(
         "`admin` of a [[store]] in the set file gives the store one; with TLS, a node states it to operators only",
     )

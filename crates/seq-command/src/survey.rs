@@ -1,5 +1,5 @@
-//! Responses of the nodes of a set, for commands: whether it is alive, and which ceilings its allocators know. All
-//! nodes are asked at once; a node that does not respond is named and not waited for.
+//! Surveys of the nodes of a set: whether the set is alive, and the ceilings that its allocators know. All nodes are
+//! queried at the same time; a node that does not respond in time is reported.
 
 use std::time::Duration;
 
@@ -15,29 +15,29 @@ use crate::exit::{Exit, Failure};
 use crate::security;
 use crate::set_file::SetFile;
 
-/// Timeout of one request: a node in the same network responds in a fraction of it.
+/// Timeout of one request. A node in the same network responds in a fraction of it.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Most pages of ceilings that one node is asked for: more than the largest set has.
+/// Maximum number of pages of ceilings that are requested from a node, more than the largest set has.
 const MAX_PAGES: usize = 1_000;
 
-/// A store of the set file, as it responds.
+/// A store of the set file that responds.
 pub struct StoreState {
-    /// Its name.
+    /// Name of the store.
     pub name: String,
-    /// Whether it sees a majority of the set.
+    /// Whether the store sees a majority of the set.
     pub alive: bool,
 }
 
-/// The ceilings that one allocator knows, or why it does not respond.
+/// The ceilings that an allocator knows, or the reason why it does not report them.
 pub struct Ceilings {
-    /// Its name.
+    /// Name of the allocator.
     pub name: String,
-    /// The ceilings of all sections that it owns, or an error.
+    /// The ceilings of all sections that the allocator owns, or an error.
     pub outcome: Result<Vec<SectionCeiling>, String>,
 }
 
-/// The stores of a set that respond.
+/// Returns the stores of a set that respond.
 pub async fn stores(set: &SetFile) -> Vec<StoreState> {
     let pool = security::pool();
     let ask = async |name: &str, addr: &str| {
@@ -65,7 +65,7 @@ pub async fn leased(set: &str, allocs: &[String]) -> u32 {
     join_all(allocs.iter().map(ask)).await.into_iter().flatten().count() as u32
 }
 
-/// Refuses a set of which a store sees a majority: it lost nothing that a copy could bring back.
+/// Refuses a set of which a store sees a majority, because it has lost nothing that a copy could bring back.
 pub fn refuse_alive(set: &SetFile, stores: &[StoreState]) -> Result<(), Failure> {
     let Some(alive) = stores.iter().find(|store| store.alive) else { return Ok(()) };
     let message = format!("set {} is alive: its store {} sees a majority", set.spec.name, alive.name);
@@ -74,7 +74,7 @@ pub fn refuse_alive(set: &SetFile, stores: &[StoreState]) -> Result<(), Failure>
     Err(Failure::new(Exit::Failed, message).hint(hint))
 }
 
-/// The ceilings of all allocators of a set.
+/// Requests the ceilings of all allocators of a set.
 pub async fn ceilings(set: &SetFile) -> Vec<Ceilings> {
     let pool = security::pool();
     let ask = async |name: &str, addr: &str| {
@@ -93,7 +93,7 @@ async fn ceilings_of(pool: &Pool, addr: &str, set: &str) -> Result<Vec<SectionCe
         let response = tokio::time::timeout(TIMEOUT, request).await.map_err(late).and_then(|response| response);
         let page = response.map_err(|status| Chain(&status).to_string())?.into_inner();
         if page.set != set {
-            return Err(format!("it is of set {:?}", page.set));
+            return Err(format!("the node is of set {:?}", page.set));
         }
         ceilings.extend(page.ceilings);
         match page.next_section {

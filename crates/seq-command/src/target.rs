@@ -25,16 +25,16 @@ pub const DEFAULT_ADDR: &str = "http://127.0.0.1:7100";
 /// Addresses of the cluster.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Target {
-    /// The set file: the command starts from its allocators.
+    /// The set file, from whose allocators the command starts.
     #[arg(long, value_name = "FILE", env = "SEQSVR_SET")]
     set: Option<PathBuf>,
-    /// Address of a node, as http://host:port, or https:// for TLS; repeat it for more nodes to start from
+    /// Address of a node, as http://host:port, or https:// for TLS; repeat the flag for more nodes to start from
     /// [default: http://127.0.0.1:7100]
     #[arg(long = "addr", value_name = "URL", env = "SEQSVR_ADDR", value_delimiter = ',', value_parser = node_url)]
     addrs: Vec<String>,
 }
 
-/// Reads a set file for a client command, whose connections are secured as it states from here on.
+/// Reads a set file for a client command. From then on the command's connections have TLS if the file states it.
 pub fn load_set(path: &Path) -> anyhow::Result<SetFile> {
     let set = set_file::read(path)?;
     security::use_tls(set.is_secure())?;
@@ -42,7 +42,7 @@ pub fn load_set(path: &Path) -> anyhow::Result<SetFile> {
 }
 
 impl Target {
-    /// The addresses; connections made from here on have TLS where these have https://.
+    /// Returns the addresses. From then on the command's connections have TLS if the addresses have https://.
     pub fn addrs(&self) -> anyhow::Result<Vec<String>> {
         let mut addrs = self.addrs.clone();
         if let Some(path) = &self.set {
@@ -71,7 +71,7 @@ impl Target {
     }
 }
 
-/// Secures this command's connections by the schemes of its addresses; an address without one has no TLS.
+/// Secures this command's connections by the schemes of its addresses. An address without a scheme has no TLS.
 pub fn use_scheme_of(addrs: &[String]) -> Result<(), Failure> {
     addrs.iter().try_for_each(|addr| security::use_tls(addr.starts_with("https://")))
 }
@@ -92,9 +92,13 @@ pub fn node_url(text: &str) -> Result<String, String> {
     let addr = match text.split_once("://") {
         None => text,
         Some(("http" | "https", rest)) => rest.strip_suffix('/').unwrap_or(rest),
-        Some(_) => return Err("only http:// and https:// are understood".to_owned()),
+        Some(_) => return Err("only http:// and https:// are allowed".to_owned()),
     };
-    if is_address(addr) { Ok(text.to_owned()) } else { Err("it is not of the form http://host:port".to_owned()) }
+    if is_address(addr) {
+        Ok(text.to_owned())
+    } else {
+        Err("the address must have the form http://host:port".to_owned())
+    }
 }
 
 async fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
@@ -107,11 +111,11 @@ async fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
             let what = format!("{addr} refused this command: {reason}: {}", source.message());
             Failure::new(Exit::Failed, what).hint(format!("`seqsvr explain {reason}`"))
         }
-        // `Cancelled` is how the transport reports its own timeout.
+        // The transport reports its own timeout as `Cancelled`.
         ConnectError::Unreachable { addr, source }
             if matches!(source.code(), Code::DeadlineExceeded | Code::Cancelled) =>
         {
-            // The transport dials again and again where a server ends each connection because of the certificate.
+            // The transport dials again and again if a server ends each connection because of the certificate.
             let refusal = port_kind::refusal(addr).await;
             refusal.and_then(|kind| kind.failure(addr, Needed::Alloc)).unwrap_or_else(|| {
                 Failure::new(Exit::Deadline, format!("no response from {addr} within the deadline of {deadline:?}"))
@@ -144,8 +148,8 @@ pub async fn open(endpoint: Endpoint, options: &EndpointOptions, workers: usize)
     }
 }
 
-/// Refuses an address that is known to have another port: each call to it would fail. Servers that are not known are
-/// loaded as they are, and the SDK checks its seeds itself.
+/// Refuses an address that is known to have a port of another kind, because each call to it would fail. Unknown servers
+/// are not refused, and the SDK checks its seeds itself.
 async fn check_ports(endpoint: Endpoint, options: &EndpointOptions) -> Result<(), Failure> {
     let (addrs, needed): (Vec<&str>, Needed) = match endpoint {
         Endpoint::Sdk => return Ok(()),
@@ -179,10 +183,10 @@ mod tests {
             assert_eq!(node_url(good).as_deref(), Ok(good));
         }
         for bad in ["", "h", "h:0", "h:65536", ":1", "http://h:1/path", "h:port", "http://a@h:1"] {
-            assert_eq!(node_url(bad), Err("it is not of the form http://host:port".to_owned()), "{bad:?}");
+            assert_eq!(node_url(bad), Err("the address must have the form http://host:port".to_owned()), "{bad:?}");
         }
         assert!(host_and_port("h:1").is_ok() && host_and_port("http://h:1").is_err() && host_and_port("h").is_err());
-        assert_eq!(node_url("redis://h:1"), Err("only http:// and https:// are understood".to_owned()));
+        assert_eq!(node_url("redis://h:1"), Err("only http:// and https:// are allowed".to_owned()));
     }
 
     #[tokio::test]

@@ -1,23 +1,23 @@
-//! Times of the command line: a number with its unit, in the same form for every command.
+//! Times of the command line, as a number with its unit, in the same form for every command.
 
 use std::time::Duration;
 
-/// The longest time that a command takes.
+/// Longest time that a command accepts.
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
 
-/// Reads a time of the command line: `500ms`, `2s`, `1.5m`, `1h`; a bare number is seconds.
+/// Parses a time of the command line such as `500ms`, `2s`, `1.5m` or `1h`. A bare number means seconds.
 ///
 /// # Errors
-/// It is not of that form, or is not above 0 and up to 7 days.
+/// The text does not have this form, or the time is 0 or above 7 days.
 pub fn time(text: &str) -> Result<Duration, String> {
     let time = time_or_none(text)?;
     if time.is_zero() { Err("it must be above 0".to_owned()) } else { Ok(time) }
 }
 
-/// Reads a time that may be 0.
+/// Parses a time that may be 0.
 ///
 /// # Errors
-/// It is not of that form, or above 7 days.
+/// The text does not have this form, or the time is above 7 days.
 pub fn time_or_none(text: &str) -> Result<Duration, String> {
     let unit_at = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);

@@ -1,4 +1,4 @@
-//! The wall clock, for what people and certificates read. Nothing of the protocol depends on it.
+//! The wall clock, for texts and certificates. The protocol does not depend on it.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,36 +7,36 @@ use time::format_description::well_known::Rfc3339;
 
 pub use seq_kit::wall_clock::{now, now_ms};
 
-/// A damaged file may have any number of milliseconds: the largest time is in the year 9999.
+/// The largest time with a text, in the year 9999; a damaged file may have any number of milliseconds.
 const LAST_MS: u64 = 253_402_300_799_999;
 
-/// A time as date and time in UTC, to the second.
+/// Returns a time as date and time in UTC, to the second.
 pub fn text(at: SystemTime) -> String {
     let at = OffsetDateTime::from(at).replace_nanosecond(0).expect("0 is a nanosecond");
     at.format(&Rfc3339).unwrap_or_else(|_| "after the year 9999".to_owned())
 }
 
-/// As [`text`], for milliseconds since 1970.
+/// Returns milliseconds since 1970 as date and time in UTC, to the second.
 pub fn text_of_ms(unix_ms: u64) -> String {
     text(SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms.min(LAST_MS)))
 }
 
-/// A time with its milliseconds, which are there also where they are 0.
+/// Returns a time as date and time in UTC, to the millisecond, even if the milliseconds are 0.
 pub fn text_to_ms(at: SystemTime) -> String {
     let at = OffsetDateTime::from(at);
     format!("{}.{:03}Z", text(at.into()).trim_end_matches('Z'), at.millisecond())
 }
 
-/// As [`text_to_ms`], for milliseconds since 1970.
+/// Returns milliseconds since 1970 as date and time in UTC, to the millisecond.
 pub fn text_with_ms(unix_ms: u64) -> String {
     text_to_ms(SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms.min(LAST_MS)))
 }
 
-/// Reads a time of the command line: `2026-01-01T00:00:00.5Z`, or a date for its first moment in UTC. Returns
-/// milliseconds since 1970.
+/// Parses a time of the command line such as `2026-01-01T00:00:00.5Z`, or a date, which stands for its first moment in
+/// UTC. Returns milliseconds since 1970.
 ///
 /// # Errors
-/// It is not of that form, or not in 1970 to 9999.
+/// The text does not have this form, or the time is not in the years 1970 to 9999.
 pub fn parse_ms(text: &str) -> Result<u64, String> {
     let whole = if text.len() == "2026-01-01".len() { &format!("{text}T00:00:00Z") } else { text };
     let at = OffsetDateTime::parse(whole, &Rfc3339)
@@ -45,7 +45,7 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
     ms.ok_or_else(|| "it must be in the years 1970 to 9999".to_owned())
 }
 
-/// An age in its largest unit that has two of it.
+/// Returns an age in the largest unit of which it has at least two.
 pub fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),

@@ -12,13 +12,13 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 static REVISION: OnceLock<&str> = OnceLock::new();
 
-/// States the source revision that the program was built from. The program calls it first: a crate that had the
-/// revision itself would be built again, with all that depends on it, after each commit.
+/// Sets the source revision from which the program was built. The program calls it first, because a crate that contained
+/// the revision would be built again after each commit, together with all crates that depend on it.
 pub fn built_from(revision: &'static str) {
     let _ = REVISION.set(revision);
 }
 
-/// Returns the source revision that the program was built from: a short hash, or "unknown" outside of a repository.
+/// Returns the source revision from which the program was built: a short hash, or "unknown" outside a repository.
 pub fn revision() -> &'static str {
     REVISION.get().copied().unwrap_or("unknown")
 }

@@ -1,5 +1,5 @@
-//! Writes files that are complete wherever they are visible: under another name first, then renamed once all of it is
-//! on the disk. Only the owner may read them.
+//! Writes of files that are complete whenever they are visible: a file is written under another name, and renamed once
+//! all of it is on the disk. Only the owner may read the files.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,17 +10,17 @@ use tempfile::NamedTempFile;
 /// Writes a file that must not exist.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`], or it cannot be written; nothing is there then.
+/// [`io::ErrorKind::AlreadyExists`], or the file cannot be written; in that case no file is left.
 pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (unfinished, dir) = unfinished(path, bytes)?;
     unfinished.persist_noclobber(path).map_err(|error| error.error)?;
     File::open(dir)?.sync_all()
 }
 
-/// Writes a file, in the place of another where there is one.
+/// Writes a file, which replaces an existing file.
 ///
 /// # Errors
-/// It cannot be written; what was there is there still.
+/// The file cannot be written; the existing file stays.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (unfinished, dir) = unfinished(path, bytes)?;
     unfinished.persist(path).map_err(|error| error.error)?;

@@ -1,17 +1,18 @@
 //! Formats 5 to 10 of commands and states: archived types and their conversions. No other module uses rkyv.
 //!
-//! Types of `seq-core` are never archived themselves: renaming a field there must not change what is on disk.
-//! Everything that has one item for each section is a set of flat vectors of the same length: that encodes, validates
-//! and reads ten times as fast as a map.
+//! Types of `seq-core` are never archived themselves, because a renamed field there must not change the bytes on disk.
+//! Data with an item for each section is a set of flat vectors of the same length, which encodes, validates and reads
+//! ten times as fast as a map.
 //!
-//! **Never edit a type of this module once it is released**: field order is the format. `encoding/tests` holds its
-//! bytes. A change of a state is a new module beside this one, and this one stays readable and, for groups that were
-//! not upgraded, writable. A new command needs no module: its row in the table of commands gives its bytes
-//! ([`Fields`](state::Fields)), behind which stands [`BY_FIELDS`].
+//! **Never edit a type of this module once it is released**, because the order of its fields is the format.
+//! `encoding/tests` holds its bytes. A change of the state needs a new module next to the modules of earlier formats,
+//! which stay readable and, for groups that were not upgraded, writable. A new command needs no module: its row in the
+//! table of commands gives its bytes ([`Fields`](state::Fields)), followed by [`BY_FIELDS`].
 //!
-//! Format 6 has the bytes of format 5. It is the first one that a group was raised to, so a log with it has begun to
+//! Format 6 has the bytes of format 5. It is the first format to which a group was raised, so a log with it has begun to
 //! count. Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only. Format 8 (`v8`)
-//! adds what sets know of each other since [`Rules::Eight`](state::Rules::Eight), and what a loss of entries leaves.
+//! adds the knowledge of sets about each other since [`Rules::Eight`](state::Rules::Eight), and the record of a loss of
+//! entries.
 //! Format 9 (`v9`) adds the copies of sections whose last owner stopped in an orderly way. Format 10 (`v10`) adds moves
 //! of sections by operators, and pauses of balancing.
 
@@ -30,7 +31,7 @@ mod v7;
 mod v8;
 mod v9;
 
-/// The newest format: that of the newest command, and at least that of the newest state.
+/// The newest format: the format of the newest command, but at least the format of the newest state.
 pub(crate) const NEWEST: u16 =
     if state::Command::NEWEST_FORMAT > BALANCING { state::Command::NEWEST_FORMAT } else { BALANCING };
 
@@ -46,7 +47,7 @@ pub(crate) const COPIES: u16 = 9;
 /// The first format in which operators move sections and pause balancing.
 const BALANCING: u16 = 10;
 
-/// The oldest one, which is also that of a group which has never raised its own.
+/// The oldest format, which is also the format of a group that has never raised its format.
 pub(crate) const OLDEST: u16 = 5;
 
 /// The last byte of a command that is encoded by the fields in its row of the table. Formats up to 10 end in 0 to 4.
@@ -113,7 +114,7 @@ pub(crate) fn decode_state(format: u16, body: &[u8]) -> Result<state::State, Mal
     Ok(state::State { rules: state::Rules::of_format(format), ..state? })
 }
 
-/// Appends the body of what a format adds, and its length: 4 bytes, little-endian.
+/// Appends the body of a format's additions, and its length as 4 bytes, little-endian.
 fn append(mut earlier: Vec<u8>, rest: &[u8]) -> Vec<u8> {
     let length = u32::try_from(rest.len()).expect("what a format adds is bounded");
     earlier.extend_from_slice(rest);
@@ -121,7 +122,7 @@ fn append(mut earlier: Vec<u8>, rest: &[u8]) -> Vec<u8> {
     earlier
 }
 
-/// Takes apart what [`append`] has joined: the body of the earlier format, and that of what was added.
+/// Splits a body that [`append`] has joined into the body of the earlier format and the body of the additions.
 fn split(body: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let short = || Malformed("the state ends early".to_owned());
     let (body, length) = body.split_last_chunk().ok_or_else(short)?;

@@ -1,6 +1,6 @@
 //! The command line and its environment variables.
 //!
-//! An empty variable counts as unset. An error names the variable that caused it. A rejected number is explained in
+//! An empty variable counts as unset. An error names the variable that caused it. The error of a rejected number is in
 //! terms of the command, not of the standard library's parser.
 
 use std::env;
@@ -50,7 +50,7 @@ use crate::store::StoreArgs;
 
 /// The text after the help: examples and exit codes.
 pub(crate) const EXIT_CODES: &str = "Examples:\n  seqsvr dev             a whole cluster in one process\n  seqsvr next 42         the next number of user 42\n  \
-     seqsvr status          which node serves what\n\n\
+     seqsvr status          the nodes of each set, and the sections that they serve\n\n\
      Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 5 stale plan, 6 declined, \
      7 deadline, 8 partly done, 64 a server's bad config, 65 a removed store, 66 an evicted allocator, 130 interrupted.";
 
@@ -58,8 +58,8 @@ pub(crate) const EXIT_CODES: &str = "Examples:\n  seqsvr dev             a whole
 #[derive(Debug, Parser)]
 #[command(name = "seqsvr", version, max_term_width = 120, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// How to print: plain, in aligned columns; json, one object with 64-bit numbers as strings; or wide, with more
-    /// columns.
+    /// Format of the output: plain, in aligned columns; json, one object with 64-bit numbers as strings; or wide, with
+    /// more columns.
     #[arg(short, long, global = true, display_order = 900, help_heading = security::OF_EVERY_COMMAND, value_enum,
           hide_possible_values = true, value_name = "FORMAT", default_value_t = Format::Plain, env = "SEQSVR_OUTPUT")]
     pub(crate) output: Format,
@@ -72,23 +72,23 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Starts a development cluster in one process: three stores and two allocators.
+    /// Starts a development cluster in one process, with three stores and two allocators.
     Dev(DevArgs),
-    /// Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members.
+    /// Runs a store of a set, a member of the Raft group that keeps the ceilings; lists and changes the members.
     Store(StoreArgs),
-    /// Runs one allocator of a set: it allocates the numbers.
+    /// Runs an allocator of a set, which allocates the numbers.
     Alloc(AllocArgs),
-    /// Runs a proxy: the endpoints of an allocator without sections, for all sets of a cluster.
+    /// Runs a proxy, which has the endpoints of an allocator for all sets of a cluster, but no sections.
     Proxy(ProxyArgs),
-    /// Allocates the next number of users, or several.
+    /// Allocates the next number, or several numbers, of users.
     Next(NextArgs),
     /// Reads the last number of users; changes nothing.
     Current(CurrentArgs),
-    /// Raises a user to a number, for imports; never lowers one.
+    /// Raises a user to a number, for imports; never lowers a user.
     Advance(AdvanceArgs),
-    /// Raises users to the numbers of another system, from a file or a Redis server; never lowers one.
+    /// Raises users to the numbers of another system, from a file or a Redis server; never lowers a user.
     Import(ImportArgs),
-    /// Writes the last numbers of a range of users, as `import` reads them.
+    /// Writes the last numbers of a range of users, in the format that `import` reads.
     Export(ExportArgs),
     /// Reports whether nodes serve, for scripts and probes.
     Health(HealthArgs),
@@ -96,29 +96,29 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Packs the state of sets, their nodes and this host into an archive, without secrets.
     Diagnose(DiagnoseArgs),
-    /// Checks this machine for a set, before its first start: addresses, ports, disks, certificates, time, versions.
+    /// Checks this machine for a set: addresses, ports, disks, certificates, time, versions.
     Doctor(DoctorArgs),
-    /// Lists a set's allocators; drains one, and lets it serve again.
+    /// Lists a set's allocators; drains an allocator, and lets it serve again.
     #[command(subcommand)]
     Node(NodeCommand),
     /// Prepares all nodes of a machine for its maintenance, in all sets.
     #[command(subcommand)]
     Host(HostCommand),
-    /// Makes certificates of a cluster, shows, renews and revokes them.
+    /// Makes, shows, renews and revokes the certificates of a cluster.
     #[command(subcommand)]
     Cert(CertCommand),
-    /// Makes tokens of tenants, and checks tenants files.
+    /// Makes tokens for tenants, and checks tenants files.
     #[command(subcommand)]
     Tenant(TenantCommand),
-    /// Makes a backup of a set, or shows one.
+    /// Makes, shows, checks and lists backups of sets.
     #[command(subcommand)]
     Backup(BackupCommand),
     /// Forms a store's data directory from a backup, before the store starts.
     Restore(RestoreArgs),
-    /// Lists what administrators requested, and checks files of the audit log.
+    /// Lists the operations of administrators, and checks files of the audit log.
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// What can lose data: forced recovery, and restores with a margin of your own.
+    /// Runs operations that can lose data: the recovery of a set that lost its majority.
     #[command(subcommand)]
     Unsafe(UnsafeCommand),
     /// Defines, lists and closes the sets of a cluster; splits and merges them.
@@ -127,7 +127,7 @@ pub(crate) enum Command {
     /// Watches, paces and ends migrations of sections between sets.
     #[command(subcommand)]
     Migration(MigrationCommand),
-    /// Shows where sections are, and their owners.
+    /// Lists and moves sections, with their sets and owners.
     #[command(subcommand)]
     Section(SectionCommand),
     /// Lists the gRPC services of a node.
@@ -139,18 +139,18 @@ pub(crate) enum Command {
     /// Checks whether a running cluster sustains a load.
     #[command(subcommand)]
     Check(CheckCommand),
-    /// Runs the protocol in a deterministic simulator, with faults, many thousand times faster than real time.
+    /// Runs the protocol with faults in a deterministic simulator, many thousand times faster than real time.
     #[command(subcommand)]
     Sim(SimCommand),
     /// Checks, shows or prints configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Shows the parts of ids of Snowflake, Leaf, Instagram and others; makes ids of a time.
+    /// Shows the parts of ids of Snowflake, Leaf, Instagram and others; makes the first id of a time.
     #[command(subcommand)]
     Id(IdCommand),
     /// Explains the reason of a refusal.
     Explain(ExplainArgs),
-    /// Prints a manual page, or writes all of them.
+    /// Prints a manual page, or writes all manual pages.
     Man(ManArgs),
     /// Prints a completion script for a shell.
     #[command(after_help = "Example:\n  seqsvr completions bash > /etc/bash_completion.d/seqsvr")]
@@ -163,14 +163,14 @@ pub(crate) enum Command {
     Version,
 }
 
-/// Whether environment variables supply values that are not on the command line.
+/// The environment variables that supply values that are not on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Environment {
-    /// Read the variables that the arguments name.
+    /// All variables that the arguments name.
     Read,
-    /// Read them except one, whose argument another on the command line replaces.
+    /// All variables except this variable, whose argument is replaced by another argument on the command line.
     Without(&'static str),
-    /// Ignore them: the defaults apply.
+    /// No variables, so that the defaults apply.
     Ignored,
 }
 
@@ -179,7 +179,7 @@ impl Cli {
     pub(crate) fn read() -> Cli {
         let words: Vec<OsString> = with_units(env::args_os()).collect();
         parse(&words).unwrap_or_else(|error| {
-            // The format may be unknown to an unreadable command line; the words are not.
+            // The format of a command line that cannot be parsed is unknown, but its words show the format.
             let is_json = words.windows(2).any(|pair| pair == ["-o", "json"] || pair == ["--output", "json"])
                 || words.iter().any(|word| word == "--output=json" || word == "-ojson");
             if error.use_stderr() && is_json {
@@ -192,7 +192,7 @@ impl Cli {
     }
 }
 
-/// Gives numbers of former flags with a unit in their names that unit: `--deadline-ms 500` is `--timeout 500ms`.
+/// Replaces former flags that had a unit in their names: `--deadline-ms 500` becomes `--timeout 500ms`.
 fn with_units(words: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let mut is_value = false;
     words.flat_map(move |word| {
@@ -221,7 +221,7 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
         return Err(error);
     }
     let error = match attempt(words, Environment::Ignored) {
-        // The same error without the environment: its usage does not list arguments set by variables as required.
+        // The same error occurs without the environment. Its usage does not list arguments set by variables as required.
         Err(bare) if bare.kind() == error.kind() => bare,
         // The environment caused the error.
         _ => name_variable(error),
@@ -247,7 +247,7 @@ fn attempt(words: &[OsString], environment: Environment) -> Result<Cli, clap::Er
 }
 
 impl Command {
-    /// The output of a command that has only one format.
+    /// Returns the output of a command that has only one format; `None` for a command with several formats.
     fn without_format(&self) -> Option<&'static str> {
         match self {
             Command::Alloc(_) | Command::Proxy(_) => Some("nothing but its log"),
@@ -262,7 +262,8 @@ impl Command {
     }
 }
 
-/// Lets every argument accept negative numbers, so its own parser rejects them, and unbinds variables that are empty.
+/// Lets every argument accept negative numbers, so that its own parser rejects them, and ignores variables that are
+/// empty.
 fn prepare(command: clap::Command, environment: Environment) -> clap::Command {
     let is_empty = |arg: &clap::Arg| arg.get_env().is_some_and(environment::is_empty);
     command
@@ -278,8 +279,8 @@ fn prepare(command: clap::Command, environment: Environment) -> clap::Command {
         .mut_subcommands(|command| prepare(command, environment))
 }
 
-/// The variable that names a cluster where the command line names another by the other flag: a flag beats the
-/// environment, and a command speaks to one cluster.
+/// Returns the variable that names a cluster, if the command line names another cluster by the other flag. A flag
+/// overrides the environment, and a command speaks to one cluster.
 fn replaced_variable(matches: &clap::ArgMatches) -> Option<&'static str> {
     let mut leaf = matches;
     while let Some((_, next)) = leaf.subcommand() {
@@ -295,7 +296,7 @@ fn replaced_variable(matches: &clap::ArgMatches) -> Option<&'static str> {
     }
 }
 
-/// Takes suggestions out of an error that are nothing like the word of the command line.
+/// Removes suggestions from an error that are not similar to the word of the command line.
 fn near_suggestions(mut error: clap::Error) -> clap::Error {
     let kinds = [
         (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
@@ -334,26 +335,26 @@ fn name_variable(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The environment variable of a flag, from any command: a flag has the same one everywhere.
+/// Returns the environment variable of a flag from any command, because a flag has the same variable in all commands.
 fn variable_of(command: &clap::Command, flag: &str) -> Option<String> {
     let mut own = command.get_arguments().filter(|arg| arg.get_long().is_some_and(|long| flag == format!("--{long}")));
     let own = own.find_map(|arg| Some(arg.get_env()?.to_string_lossy().into_owned()));
     own.or_else(|| command.get_subcommands().find_map(|command| variable_of(command, flag)))
 }
 
-/// Rewords `7 is not in 1..=5`, the parser's text for a number outside of its range.
+/// Rewords `7 is not in 1..=5`, the parser's text for a number outside its range.
 fn range_in_words(text: &str) -> Option<String> {
     let (_, range) = text.split_once(" is not in ")?;
     let (least, most) = range.split_once("..")?;
     let number = |text: &str| text.trim_start_matches('=').parse::<u64>().ok();
-    // The largest number of a type is no bound that the command chose.
+    // The largest number of a type is not a limit that the command chose.
     Some(match (number(least)?, number(most).filter(|most| *most < i64::MAX.unsigned_abs())) {
         (least, Some(most)) => format!("it must be from {} to {}", grouped(least), grouped(most)),
         (least, None) => format!("it must be {} or more", grouped(least)),
     })
 }
 
-/// Rewords an error about a number: none, too large, negative, or out of range.
+/// Rewords an error about a number that is malformed, too large, negative, or out of range.
 fn plain_number_error(error: clap::Error) -> clap::Error {
     let source = std::error::Error::source(&error);
     let text = |kind| match error.get(kind) {
@@ -375,7 +376,7 @@ fn plain_number_error(error: clap::Error) -> clap::Error {
         _ if value.strip_prefix('-').is_some_and(|rest| rest.parse::<u128>().is_ok()) => {
             "it must not be negative".to_owned()
         }
-        _ => "it is not a whole number".to_owned(),
+        _ => "it must be a whole number".to_owned(),
     };
     let message = format!("invalid value '{value}' for '{argument}': {why}\n\nFor more information, try '--help'.\n");
     clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(&Cli::command())

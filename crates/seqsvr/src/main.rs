@@ -1,4 +1,4 @@
-//! The one binary: servers, client and operator commands, replay and bench.
+//! The binary of the project: servers, client and operator commands, replay and bench.
 //!
 //! Each command is a module of `seq-node` or `seq-cli`, with `Args` for the command line and `run`. This file parses
 //! the command line, calls the command, and maps the outcome to an exit code.
@@ -21,7 +21,8 @@ use seq_node::{alloc, audit, backup, config, dev, proxy, restore, tenant, unsafe
 
 use crate::cli::{Cli, Command};
 
-/// Requests and responses are many small buffers; this allocator takes 12-22 % off a unary call.
+/// The allocator of the process. Requests and responses are many small buffers, and this allocator takes 12-22 % off a
+/// unary call.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,6 +1,6 @@
-//! The command `man`: prints the manual page of a command, or writes the pages of all of them.
+//! The command `man`: prints the manual page of a command, or writes the pages of all commands.
 //!
-//! The pages are generated from the command line's own definition, so they agree with `--help`.
+//! The pages are generated from the definition of the command line, so they agree with `--help`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ use serde::Serialize;
                         seqsvr man --dir /usr/local/share/man/man1\n\n\
                         Exit codes: 0 printed or written, 1 a file cannot be written, 2 there is no such command.")]
 pub(crate) struct ManArgs {
-    /// The command, as in `seqsvr man store replace`; without one, the page of the program.
+    /// The command, as in `seqsvr man store replace`; by default, the page of the program.
     #[arg(value_name = "COMMAND", conflicts_with = "dir")]
     command: Vec<String>,
-    /// Writes the pages of all commands into this directory, as seqsvr.1, seqsvr-next.1 and so on; creates it.
+    /// Writes the pages of all commands into this directory, as seqsvr.1, seqsvr-next.1 and so on; creates the directory.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
 impl ManArgs {
-    /// Whether it prints a page, rather than writing files.
+    /// Returns whether the command prints a page instead of writing files.
     pub(crate) fn prints_page(&self) -> bool {
         self.dir.is_none()
     }
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &ManArgs, program: clap::Command, output: &Output) -> an
     Ok(Exit::Ok)
 }
 
-/// Returns the whole command line with the names of its pages, without `help`, which prints the text of the others.
+/// Returns the whole command line with the names of its pages, without `help`, which prints the text of other commands.
 fn named(program: clap::Command) -> clap::Command {
     let mut program = program.disable_help_subcommand(true);
     program.build();
@@ -80,7 +80,7 @@ fn find(program: clap::Command, words: &[String]) -> Result<clap::Command, Failu
     Ok(command)
 }
 
-/// Writes one file for each command; returns their names in order.
+/// Writes a file for each command; returns the names of the files in order.
 fn write_all(program: clap::Command, dir: &Path) -> anyhow::Result<Vec<String>> {
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let mut names = Vec::new();
@@ -96,7 +96,7 @@ fn write_all(program: clap::Command, dir: &Path) -> anyhow::Result<Vec<String>> 
     Ok(names)
 }
 
-/// The page of one command in roff. The text after the help becomes sections, with examples line for line.
+/// Returns the page of a command in roff. The text after the help becomes sections, with examples line by line.
 fn page(command: clap::Command) -> anyhow::Result<String> {
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let has_commands = command.has_subcommands();
@@ -115,13 +115,13 @@ fn page(command: clap::Command) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// The paragraphs after the help as sections of a page.
+/// Returns the paragraphs after the help as sections of a page.
 fn sections(after: &str) -> String {
     let mut sections = String::new();
     for paragraph in after.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
         let (first, rest) = paragraph.split_once('\n').unwrap_or((paragraph, ""));
         if first.starts_with("Example") {
-            // Without filling: a line of an example stays a line.
+            // Filling is turned off, so that a line of an example stays a line.
             sections.push_str(&format!(".SH EXAMPLES\n.nf\n{}.fi\n", escaped(rest)));
         } else if let Some(codes) = paragraph.strip_prefix("Exit code") {
             let codes = codes.trim_start_matches('s').trim_start_matches([':', ' ']);
@@ -133,7 +133,7 @@ fn sections(after: &str) -> String {
     sections
 }
 
-/// Text in which roff finds no command and no escape.
+/// Escapes text so that roff finds no command and no escape in it.
 fn escaped(text: &str) -> String {
     let line = |line: &str| {
         let text = line.replace('\\', "\\e").replace('-', "\\-");

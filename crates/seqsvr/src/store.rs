@@ -13,8 +13,8 @@ use seq_node::member::{self, MemberArgs};
     after_help = "Examples:\n  seqsvr store --set sets/three-node.toml --id 1 --data /var/lib/seqsvr/s1\n  \
                   seqsvr store members --set sets/three-node.toml\n  \
                   seqsvr store replace 3 4 --set sets/three-node.toml\n\n\
-                  Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 a wrong set file, settings or data, 65 it was \
-                  removed and must not be started again, 130 a second signal."
+                  Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 a wrong set file, settings or data, 65 the \
+                  member was removed and must not be started again, 130 a second signal."
 )]
 pub(crate) struct StoreArgs {
     #[command(subcommand)]
@@ -24,7 +24,7 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Whether it runs a member, rather than a command about them.
+    /// Returns whether the command runs a member, instead of a command about members.
     pub(crate) fn is_server(&self) -> bool {
         self.command.is_none()
     }

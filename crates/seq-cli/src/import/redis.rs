@@ -23,8 +23,8 @@ mod layout;
 
 use layout::{Layout, Server};
 
-/// Number of keys that one SCAN looks at and that are read at a time, small enough not to delay the server's other
-/// callers.
+/// Number of keys that a SCAN looks at and that are read at a time, small enough not to delay other callers of the
+/// server.
 const KEYS_AT_ONCE: usize = 1_000;
 
 /// TLS for rediss://: the authorities to trust, and the certificate to present.

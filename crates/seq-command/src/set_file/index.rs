@@ -1,4 +1,4 @@
-//! Where the keys of a spec are in its file.
+//! The places of a spec's keys in its file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,9 +13,9 @@ use super::{Problem, SetFile};
 pub(super) struct Index {
     /// Line of each key, such as `uids` or `alloc[1].addr`, with the indexes of the file.
     lines: BTreeMap<String, usize>,
-    /// For each list entry of the spec, such as `alloc[1]`, the one of the file.
+    /// The entry of the file for each list entry of the spec, such as `alloc[1]`.
     in_file: BTreeMap<String, String>,
-    /// Addresses that are not written: they follow from `addr`. With the indexes of the file.
+    /// Keys of addresses that are not written because they follow from `addr`, with the indexes of the file.
     followed: BTreeSet<String>,
 }
 
@@ -24,7 +24,7 @@ impl Index {
         Index { lines, in_file: BTreeMap::new(), followed }
     }
 
-    /// Renumbers a list's entries: the one at `old[i]` in the file has index `i` in the spec.
+    /// Renumbers a list's entries: the entry at `old[i]` in the file has index `i` in the spec.
     pub(super) fn reorder(&mut self, list: &str, old: impl Iterator<Item = usize>) {
         self.in_file.extend(old.enumerate().map(|(new, old)| (format!("{list}[{new}]"), format!("{list}[{old}]"))));
     }
@@ -35,8 +35,8 @@ impl Index {
         self.in_file.get(entry).map_or_else(|| key.to_owned(), |old| format!("{old}{}", &key[entry.len()..]))
     }
 
-    /// Returns the line of a key of the spec: of `addr`, where it follows from that, or else of the nearest list or
-    /// table around it that the file has.
+    /// Returns the line of a key of the spec. If the key follows from `addr`, it is the line of `addr`; if the file lacks
+    /// the key, it is the line of the nearest list or table around it.
     pub(super) fn line(&self, key: &str) -> Option<usize> {
         let key = self.in_file(key);
         let addr =
@@ -44,7 +44,7 @@ impl Index {
         line_of_key(&self.lines, &addr.unwrap_or(key))
     }
 
-    /// Returns a problem of the spec as one of its file. `others` are the sets that it may collide with.
+    /// Returns a problem of the spec as a problem of its file. `others` are the sets with which the spec may collide.
     pub(super) fn problem(&self, path: &Path, spec: &SetSpec, error: &SpecError, others: &[&SetFile]) -> Problem {
         let place = match self.entry_of(spec, &error.key) {
             Some((entry, field)) => format!("{entry}: {field}"),
@@ -58,7 +58,7 @@ impl Index {
         Problem { path, line, key: Some(self.in_file(&error.key)), what: format!("{place}: {reason}") }
     }
 
-    /// Returns the key that has a value first, in words: of this file, or `... of set NAME` of another one.
+    /// Returns the text of the key that had a value first, in this file or, as `... of set NAME`, in another file.
     fn holder(&self, spec: &SetSpec, by: &str, others: &[&SetFile]) -> String {
         let (key, other) = match by.split_once(" of set ") {
             Some((key, name)) => (key, others.iter().find(|set| set.spec.name == name)),

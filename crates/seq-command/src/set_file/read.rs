@@ -1,4 +1,5 @@
-//! Reading of a set file's text: a spec, in which a key with a flaw has a value that cannot be, and every flaw.
+//! The reader of a set file's text. Its result is a spec, in which a key with a flaw has an impossible value, and all
+//! flaws.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,24 +10,24 @@ use seq_core::set_spec::{AllocListen, AllocSpec, Genesis, SetSpec, StoreListen, 
 use seq_kit::config::fields::{Fields, Reader};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// How far the ports that are not written are above that of `addr`.
+/// Offsets of ports that are not written, above the port of `addr`.
 const FOR_NODES: u16 = 1;
 const HTTP: u16 = 2;
 const OPTIONAL: u16 = 3;
 
-/// Most stores of a file that are read, more than a set may have; more than these are only counted.
+/// Maximum number of stores that are read from a file, more than a set may have. Further stores are only counted.
 const MAX_STORES: usize = 16;
 
 /// The content of a file.
 pub(super) struct Content {
-    /// Its nodes in the order of the file.
+    /// The set, with its nodes in the order of the file.
     pub(super) spec: SetSpec,
     pub(super) cluster: Option<String>,
     pub(super) plaintext: bool,
     pub(super) plaintext_on_network: bool,
-    /// How many nodes the file has: far too many are not in the spec.
+    /// Numbers of nodes in the file. If there are far too many, the spec does not have them.
     pub(super) counts: Counts,
-    /// Addresses that follow from `addr`.
+    /// Keys of addresses that follow from `addr`.
     pub(super) followed: BTreeSet<String>,
     pub(super) reader: Reader,
 }
@@ -37,7 +38,7 @@ pub(super) struct Counts {
     pub(super) allocs: usize,
 }
 
-/// Reads a text.
+/// Reads the text of a set file.
 pub(super) fn content(text: &str) -> Content {
     let (mut reader, mut fields) = Reader::parse(text);
     let reader = &mut reader;
@@ -53,7 +54,7 @@ pub(super) fn content(text: &str) -> Content {
     let (stores, allocs) = (fields.tables("store", reader), fields.tables("alloc", reader));
     fields.end(reader);
     let counts = Counts { stores: stores.len(), allocs: allocs.len() };
-    // Too many are one problem, not two of each.
+    // Too many nodes are one problem, instead of further problems for each node.
     let some = |count: usize, most: usize| if count > most { 0 } else { count };
     let stores = stores.into_iter().take(some(counts.stores, MAX_STORES));
     let stores = stores.map(|node| store(node, &mut followed, reader)).collect();
@@ -108,7 +109,7 @@ struct Ports<'a, 't> {
 }
 
 impl Ports<'_, '_> {
-    /// Reads the address of a port that each node has: without the key it follows from `addr`.
+    /// Reads the address of a port that each node has. Without the key, the address follows from `addr`.
     fn required(&mut self, name: &'static str, above: u16) -> String {
         let written: Option<String> = self.fields.optional(name, self.reader);
         if written.is_none() && !self.reader.has_failed(&self.fields.key(name)) {
@@ -117,8 +118,8 @@ impl Ports<'_, '_> {
         written.unwrap_or_default()
     }
 
-    /// Reads the address of a port that a node may have: with `true` it follows from `addr`, without the key there is
-    /// none.
+    /// Reads the address of a port that a node may have. With `true`, the address follows from `addr`; without the key,
+    /// the node has no such port.
     fn optional(&mut self, name: &'static str, above: u16) -> Option<String> {
         match self.fields.optional(name, self.reader)? {
             OptionalPort::None => None,
@@ -129,15 +130,17 @@ impl Ports<'_, '_> {
 
     fn following(&mut self, name: &str, above: u16) -> String {
         let key = self.fields.key(name);
-        // A wrong `addr` is the one flaw of the two.
+        // If `addr` is wrong, only `addr` is reported, and not the address that follows from it.
         let port = self.addr.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
         let Some((host, port)) = port else {
             self.reader.fail(key);
             return String::new();
         };
         let Some(port) = port.checked_add(above) else {
-            let reason =
-                format!("it follows {:?} by {above}, and there is no such port: give it an address", self.addr);
+            let reason = format!(
+                "the port would be {above} above {:?}, and there is no such port: give it an address",
+                self.addr
+            );
             self.reader.add(&key, &reason);
             return String::new();
         };
@@ -183,15 +186,15 @@ fn uids(fields: &mut Fields<'_>, reader: &mut Reader) -> Range<u64> {
     range.ok().flatten().unwrap_or_default()
 }
 
-/// Reads "0..1_000_000", the end exclusive.
+/// Parses a range such as "0..1_000_000", the end exclusive.
 fn parse_uids(text: &str) -> Result<Range<u64>, String> {
-    let wrong = || format!("{text:?} is not a range as in \"0..1_000_000\"");
+    let wrong = || format!("{text:?} is not a range such as \"0..1_000_000\"");
     let number = |part: &str| part.trim().replace('_', "").parse::<u64>().map_err(|_| wrong());
     let (start, end) = text.split_once("..").ok_or_else(wrong)?;
     Ok(number(start)?..number(end)?)
 }
 
-/// Reads how the set comes into being.
+/// Reads the genesis of the set.
 fn genesis(fields: &mut Fields<'_>, has_cluster: bool, reader: &mut Reader) -> Genesis {
     let text: Option<String> = fields.optional("genesis", reader);
     let Some(text) = text else { return Genesis::default() };

@@ -105,8 +105,8 @@ fn what_is_wrong_is_named_with_line_key_and_reason() {
     check(
         &with("0..1_000", "0-1_000"),
         expect![[r#"
-        im.toml:2: uids: "0-1_000" is not a range as in "0..1_000_000"
-    "#]],
+            im.toml:2: uids: "0-1_000" is not a range such as "0..1_000_000"
+        "#]],
     );
     check(
         &with("0..1_000", "1_000..0"),
@@ -154,7 +154,7 @@ fn every_allocator_has_a_port_for_peers_and_a_store_may_have_one_for_operators()
     assert_eq!(none.spec.stores[0].admin, None);
 }
 
-/// A set of three stores and two allocators whose ports follow from one of each.
+/// A set of three stores and two allocators whose ports follow from one address of each node.
 const SHORT: &str = r#"name = "im"
 uids = "0..1_000"
 section_size = 100
@@ -186,7 +186,7 @@ fn ports_follow_from_the_address_of_a_node() {
             ["h2:7401", "h2:9000", "-"],
         ]
     );
-    // One that follows is in the way of another, or beyond the last port, or of an address that is none.
+    // A derived address collides with another address, is above the last port, or follows from a malformed address.
     check(
         &SHORT
             .replace("h2:7300", "h1:7302")
@@ -198,7 +198,7 @@ fn ports_follow_from_the_address_of_a_node() {
             im.toml:7: store "s2": addr: "h1:7302" is taken by http (it follows addr) of store "s1" (line 6)
             im.toml:8: store "s3": addr: address "h" is not host:port
             im.toml:11: alloc[0].redis: 7 is not an address in quotes, true or false
-            im.toml:12: alloc[1].peer: it follows "h:65535" by 1, and there is no such port: give it an address
+            im.toml:12: alloc[1].peer: the port would be 1 above "h:65535", and there is no such port: give it an address
         "#]],
     );
 }
@@ -212,7 +212,7 @@ fn all_problems_of_a_file_are_found_at_once() {
         expect![[r#"
             im.toml:1: name: 7 is not a text in quotes
             im.toml:1: the key step is missing
-            im.toml:2: uids: "0-9" is not a range as in "0..1_000_000"
+            im.toml:2: uids: "0-9" is not a range such as "0..1_000_000"
             im.toml:3: section_size: "x" is not a whole number from 0 to 4,294,967,295
             im.toml:4: plaintext: 1 is not true or false
             im.toml:5: genesis: "begin" is none of start, init, create
@@ -232,7 +232,7 @@ fn all_problems_of_a_file_are_found_at_once() {
             im.toml:14: wait: unknown key; the nearest is weight
         "#]],
     );
-    // A line that is no TOML hides no other one.
+    // A line that is not TOML hides no problem of another line.
     check(
         &GOOD.replace("step = 10", "step = ten").replace("h:5", "h:3").replace("weight = 2", "weight = 0"),
         expect![[r#"
@@ -321,7 +321,7 @@ fn sets_of_other_clusters_are_not_compared() {
     std::fs::write(dir.path().join("notes.txt"), "not a set").unwrap();
     let (sets, problems) = load_all(&[dir.path().to_owned()]);
     assert_eq!((sets.len(), problems), (2, Vec::new()));
-    // Without the key, sets of one name are of one cluster.
+    // Without the key, sets with the same name are of one cluster.
     std::fs::write(dir.path().join("b/b.toml"), GOOD).unwrap();
     let text: String = load_all(&[dir.path().to_owned()]).1.iter().map(|problem| format!("{problem}\n")).collect();
     expect![[r#"
@@ -357,7 +357,7 @@ fn a_cluster_is_secured_as_a_whole() {
     let plain = format!("plaintext = true\n{created}");
     assert_eq!(
         text_of_problems(&plain),
-        ["plaintext: set im of the cluster has the other value: its nodes dial each other"]
+        ["plaintext: set im of the cluster has the other value, but the nodes of a cluster dial each other"]
     );
 }
 
@@ -366,7 +366,7 @@ fn a_set_without_tls_is_on_loopback_or_says_so_twice() {
     let plain = format!("plaintext = true\n{GOOD}");
     let problem = &parse(Path::new("im.toml"), &plain).unwrap_err()[0];
     assert_eq!((problem.line, problem.key.as_deref()), (Some(1), Some("plaintext")));
-    assert!(problem.what.contains("others can reach h:"), "{problem}");
+    assert!(problem.what.contains("can read and change the traffic of h:"), "{problem}");
     assert!(!parse(Path::new("im.toml"), &format!("plaintext_on_network = true\n{plain}")).unwrap().is_secure());
     for host in ["127.0.0.1", "127.9.8.7", "[::1]", "localhost"] {
         assert!(!parse(Path::new("im.toml"), &plain.replace("h:", &format!("{host}:"))).unwrap().is_secure(), "{host}");

@@ -1,7 +1,7 @@
-//! Changes of a set's members, nodes and terms: each is requested as a dry run, or with the plan that it requires.
+//! Changes of a set's members, nodes and terms. Each is requested as a dry run, or with the plan that it requires.
 //!
-//! **Invariant:** a request is sent again when its response is lost, with the same plan: the leader finds its own
-//! change made and responds that nothing was to be done.
+//! **Invariant:** when a response is lost, the request is sent again with the same plan. The leader then finds that the
+//! change has been made, and responds that there was nothing to do.
 
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
@@ -15,7 +15,7 @@ use seq_proto::v1::{
 use super::{CHANGE_TIMEOUT, READ_TIMEOUT, StoreClient, timed};
 use crate::plan::{Mode, PlanArgs, no_plans};
 
-/// Sends a request with a limit of its own.
+/// Sends a request with its own timeout.
 macro_rules! send {
     ($self:ident, $limit:expr, $client:ident . $method:ident, $request:expr) => {{
         let (request, limit) = ($request, $limit);
@@ -24,11 +24,11 @@ macro_rules! send {
 }
 
 impl StoreClient {
-    /// Whether the store can be sent dry runs of requests that an older release would carry out: it does not know the
-    /// field. There the change is made without a plan.
+    /// Returns whether the store understands dry runs. An older release would make the change of a dry run, because it
+    /// does not know the field; with such a store the change is made without a plan.
     ///
     /// # Errors
-    /// The store compares no plans, and the command is for a dry run or requires a plan.
+    /// The store compares no plans, but the command is a dry run or requires a plan.
     pub async fn can_show(&mut self, args: PlanArgs) -> anyhow::Result<bool> {
         let can = self.compares_plans().await?;
         if !can && (args.dry_run || args.required.is_some()) { Err(no_plans().into()) } else { Ok(can) }
@@ -41,7 +41,7 @@ impl StoreClient {
         send!(self, self.change_limit(), StoreAdmin.add_learners, request)
     }
 
-    /// Gives and takes votes.
+    /// Adds and removes voters.
     pub async fn change_voters(
         &mut self,
         request: &ChangeVotersRequest,
@@ -66,7 +66,7 @@ impl StoreClient {
         send!(self, self.change_limit(), StoreAdmin.raise_format, request)
     }
 
-    /// Drains a node, or ends that. `together`: further nodes that the same change drains.
+    /// Drains a node, or ends its drain. `together` names further nodes that the same change drains.
     pub async fn drain(
         &mut self,
         node: &str,
@@ -81,7 +81,7 @@ impl StoreClient {
         send!(self, limit, NodeAdmin.drain_node, request)
     }
 
-    /// Moves sections to a node, or has them balanced again with an empty name.
+    /// Moves sections to a node, or lets balancing place them again if the name is empty.
     pub async fn move_sections(
         &mut self,
         sections: &[u32],
@@ -103,7 +103,7 @@ impl StoreClient {
         send!(self, limit, NodeAdmin.pause_balancing, request)
     }
 
-    /// The set's lease terms.
+    /// Requests the set's lease terms.
     pub async fn terms(&mut self) -> anyhow::Result<SetTermsResponse> {
         let request = SetTermsRequest { set: self.set.clone(), ..SetTermsRequest::default() };
         send!(self, READ_TIMEOUT, NodeAdmin.set_terms, request)

@@ -1,6 +1,6 @@
 //! Requests to `SetAdminService` of a set's leader.
 //!
-//! **Invariant:** each request may be sent again when its response is lost: a repeat gets the same response.
+//! **Invariant:** each request may be sent again when its response is lost, and gets the same response.
 
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ use super::{CHANGE_TIMEOUT, READ_TIMEOUT, StoreClient, refused, timed};
 use crate::exit::{Exit, Failure};
 use crate::plan::Mode;
 
-/// Timeout of a plan: the leader sends a request to the other set's store, which may be far away.
+/// Timeout of a plan, for which the leader sends a request to the other set's store, which may be far away.
 const PLAN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Refusals that another member would repeat: they are about a set, not about the member that responds.
+/// Refusals that every member would repeat, because they concern a set and not the member that responds.
 const FINAL: [Reason; 4] = [Reason::NoSet, Reason::SetUnavailable, Reason::NoCandidate, Reason::Quarantined];
 
 impl StoreClient {
-    /// The store's own set, then the others that it knows; `None` while the store has no set. Takes the set's name from
-    /// the response where no file gave it.
+    /// Requests the store's own set, then the other sets that it knows; `None` while the store has no set. Takes the set's
+    /// name from the response if no file gave it.
     pub async fn sets(&mut self) -> anyhow::Result<Option<Vec<SetInfo>>> {
         let list = self.admin(READ_TIMEOUT, async |mut to| to.list_sets(ListSetsRequest {}).await).await?;
         let sets = match list {
@@ -53,21 +53,21 @@ impl StoreClient {
         given(response.set, "set")
     }
 
-    /// Closes this set, or reports how far that is.
+    /// Closes this set, or reports the progress of its close.
     pub async fn close_set(&mut self, name: &str, mode: Mode) -> anyhow::Result<CloseSetResponse> {
         let (dry_run, plan) = mode.fields();
         let request = CloseSetRequest { name: name.to_owned(), dry_run, plan };
         self.change(async |mut to, limit| to.close_set(timed(request.clone(), limit)).await).await
     }
 
-    /// Removes another set from those that this one knows.
+    /// Removes another set from the sets that this set knows.
     pub async fn forget_set(&mut self, name: &str, set: u64, mode: Mode) -> anyhow::Result<ForgetSetResponse> {
         let (dry_run, plan) = mode.fields();
         let request = ForgetSetRequest { name: name.to_owned(), forget_id: set, dry_run, plan };
         self.change(async |mut to, limit| to.forget_set(timed(request.clone(), limit)).await).await
     }
 
-    /// Checks a migration from this set; changes nothing.
+    /// Plans a migration from this set, without any change.
     pub async fn plan(&mut self, request: PlanMigrationRequest) -> anyhow::Result<PlanMigrationResponse> {
         let response = self.admin(PLAN_TIMEOUT, async |mut to| to.plan_migration(request.clone()).await).await?;
         Ok(response.map_err(|status| refusal(&status))?)
@@ -106,19 +106,19 @@ impl StoreClient {
         given(response.migration, "migration")
     }
 
-    /// The migrations that began in this set, or the one with this id; the newest last.
+    /// Requests the migrations that began in this set, the newest last, or only the migration with the given id.
     pub async fn migrations(&mut self, id: Option<u64>) -> anyhow::Result<Vec<MigrationStatus>> {
         let request = ListMigrationsRequest { id: id.unwrap_or(0) };
         let response = self.admin(READ_TIMEOUT, async |mut to| to.list_migrations(request).await).await?;
         Ok(response.map_err(|status| refusal(&status))?.migrations)
     }
 
-    /// One migration that began in this set.
+    /// Requests a migration that began in this set.
     pub async fn migration(&mut self, id: u64) -> anyhow::Result<MigrationStatus> {
         given(self.migrations(Some(id)).await?.into_iter().find(|migration| migration.id == id), "migration")
     }
 
-    /// Records of sections from one on.
+    /// Requests a page of the records of sections.
     pub async fn sections(&mut self, request: ListSectionsRequest) -> anyhow::Result<ListSectionsResponse> {
         let response = self.admin(READ_TIMEOUT, async |mut to| to.list_sections(request).await).await?;
         Ok(response.map_err(|status| refusal(&status))?)
@@ -134,7 +134,7 @@ impl StoreClient {
         Ok(response.map_err(|status| refusal(&status))?)
     }
 
-    /// As [`StoreClient::call`]; a refusal that every member would repeat is returned at once.
+    /// Sends a request as [`StoreClient::call`] does, but returns a refusal that every member would repeat at once.
     async fn admin<T>(
         &mut self,
         limit: Duration,

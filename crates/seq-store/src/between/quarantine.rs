@@ -1,7 +1,8 @@
-//! Ends the quarantine of a restored set, beside the leader: the shell of [`seq_core::quarantine`], which decides.
+//! The end of the quarantine of a restored set, which the leader drives. This module is the shell of
+//! [`seq_core::quarantine`], which decides.
 //!
-//! **Invariant:** nothing ends a quarantine but the entry that the state accepts: the state refuses an end without the
-//! responses of all sets that it knows.
+//! **Invariant:** only an entry that the state accepts ends a quarantine. The state refuses an end without the responses
+//! of all sets that it knows.
 
 use std::time::Duration;
 
@@ -158,7 +159,7 @@ async fn learn(between: &Between, set: SetId, mut first: SectionId) -> Result<()
     }
 }
 
-/// Begins a lineage after the own one that counts so many restores or more.
+/// Begins a lineage that follows the set's own lineage and counts at least `least` restores.
 async fn begin_lineage(between: &Between, own: Lineage, least: u32, why: &str) -> Result<(), String> {
     let least = between.replicated.read(|state| next_count(state, own, least));
     let least = least.ok_or("the quarantine is over, or another lineage has begun")?;

@@ -10,8 +10,8 @@ use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSe
 use super::Contradiction;
 use super::set_command::SetCommand;
 
-/// A command. The order of the variants is the format. The large ones that are rare are apart, so that a renewal is no
-/// longer for them.
+/// A command. The order of the variants is the format. Large variants that are rare are boxed, so that they do not make
+/// a renewal longer.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) enum Command {
     DefineSet(Box<Set>),

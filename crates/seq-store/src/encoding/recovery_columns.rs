@@ -1,4 +1,4 @@
-//! What a restored set learns of the others' records: its columns and back.
+//! The knowledge of a restored set about the records of other sets: its columns and back.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ impl FenceResponse {
     }
 }
 
-/// What a set in quarantine has learned.
+/// The knowledge that a set in quarantine has gathered.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct Recovery {
     wait_nanos: u64,

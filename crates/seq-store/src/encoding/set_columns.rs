@@ -1,4 +1,5 @@
-//! What a state knows of other sets, and the records of sections that are not only here: their columns and back.
+//! The knowledge of a state about other sets, and the records of sections that other sets know too: their columns and
+//! back.
 
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::directory::Directory as CoreDirectory;

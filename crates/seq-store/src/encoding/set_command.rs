@@ -215,7 +215,7 @@ impl Claims {
     }
 }
 
-/// What a set states of itself.
+/// The facts that a set states about itself.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct Facts {
     id: u64,

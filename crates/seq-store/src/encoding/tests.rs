@@ -649,7 +649,7 @@ fn a_state_of_many_sections_is_read_back() {
     }
 }
 
-/// What is refused where the records are of a larger layout.
+/// The error of a state whose records are of a larger layout.
 const LAYOUT: &str = "a section is not of the layout";
 
 #[test]

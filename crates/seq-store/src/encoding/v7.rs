@@ -1,11 +1,11 @@
-//! Format 7: what format 6 has, and the audit log.
+//! Format 7: format 6 with the audit log.
 //!
 //! ```text
 //! command   body of format 6, or of an operation; last byte: which of both
 //! state     body of format 6; body of the rest; last 4 bytes: length of the rest, little-endian
 //! ```
 //!
-//! So the bytes of frequent commands stay what they were, and so do the tests that hold them.
+//! So the bytes of frequent commands, and the tests that hold them, stay unchanged.
 
 use std::collections::VecDeque;
 
@@ -31,18 +31,18 @@ enum Operation {
     End { at_unix_ms: u64, operation: u64, refusal: Option<String> },
 }
 
-/// What a state has beside format 6.
+/// The parts of a state that format 6 lacks.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct Rest {
     restore_margin: u64,
-    /// Of the event before the first one that is kept.
+    /// Hash of the event before the first event that is kept.
     base: [u8; 32],
     removed: u64,
     records: Vec<Operation>,
     hashes: Vec<[u8; 32]>,
 }
 
-/// Encodes a command, given its body in format 6 where it has one.
+/// Encodes a command. `earlier` returns the body in format 6 of a command that format 6 has.
 pub(super) fn encode_command(command: &Command, earlier: impl FnOnce(&Command) -> Vec<u8>) -> Vec<u8> {
     let operation = match command {
         Command::BeginOperation(begin) => Operation::begin(begin),
@@ -78,7 +78,7 @@ pub(super) fn decode_command(
     }
 }
 
-/// Appends what a state has beside format 6 to its body in that one.
+/// Appends the parts of a state that format 6 lacks to its body in format 6.
 pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let (base, removed) = state.audit.base();
     let record = |event: &AuditEvent| match &event.record {

@@ -1,11 +1,12 @@
-//! Format 8: what format 7 has, what sets know of each other since [`Rules::Eight`](state::Rules::Eight), and losses.
+//! Format 8: format 7 with the knowledge of sets about each other since [`Rules::Eight`](state::Rules::Eight), and with
+//! losses.
 //!
 //! ```text
 //! command   body of format 7, whose last byte is 0 or 1; or a body of this format, and a last byte of 2
 //! state     body of format 7; body of the rest; last 4 bytes: length of the rest, little-endian
 //! ```
 //!
-//! A command that has more fields than in format 7 is always written anew, also where they have no value.
+//! A command that has more fields than in format 7 is always written in the new form, even if these fields have no value.
 
 use std::time::Duration;
 
@@ -59,22 +60,22 @@ struct StatedFacts {
     more: MoreFacts,
 }
 
-/// What format 7 lacks of a set's facts.
+/// The facts of a set that format 7 lacks.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 struct MoreFacts {
     quarantined: bool,
     inherited: WithLineages,
 }
 
-/// What a state has beside format 7. The columns of other sets are in the order of their ids.
+/// The parts of a state that format 7 lacks. The columns of other sets are in the order of their ids.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct Rest {
     /// The closed sets that a set in quarantine leaves out.
     closed: Vec<u64>,
-    /// The sets whose records a set in quarantine has from the responses of others.
+    /// The sets whose records a set in quarantine has from the responses of other sets.
     inherited: WithLineages,
     migrations: Vec<u64>,
-    /// The set of each of them.
+    /// The set of each migration of the column before.
     migrations_of: Vec<u64>,
     inheritances: Vec<Option<Progress>>,
     facts: Vec<MoreFacts>,
@@ -84,14 +85,14 @@ struct Rest {
     fences: WithLineages,
 }
 
-/// How far the records of a closing set are inherited.
+/// The progress of inheriting the records of a closing set.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct Progress {
     lineage: u64,
     next: Option<u32>,
 }
 
-/// Encodes a command, given its body in format 7 where that has it whole.
+/// Encodes a command. `earlier` returns the body in format 7 of a command whose fields format 7 all has.
 pub(super) fn encode_command(command: &Command, earlier: impl FnOnce(&Command) -> Vec<u8>) -> Vec<u8> {
     let Some(added) = Added::from_core(command) else { return earlier(command) };
     let mut body = rkyv::to_bytes::<rancor::Error>(&added).expect("encoding into memory does not fail").into_vec();
@@ -109,7 +110,7 @@ pub(super) fn decode_command(
     Ok(added.into_core()?)
 }
 
-/// Appends what a state has beside format 7 to its body in that one.
+/// Appends the parts of a state that format 7 lacks to its body in format 7.
 pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let peers = || state.sets.values();
     let progress = |peer: &PeerSet| {

@@ -28,7 +28,7 @@ fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
         &["next", "42"],
         &[("SEQSVR_ADDR", "redis://x:1")],
         expect![[r#"
-            error: invalid value 'redis://x:1' for '$SEQSVR_ADDR': only http:// and https:// are understood
+            error: invalid value 'redis://x:1' for '$SEQSVR_ADDR': only http:// and https:// are allowed
 
             For more information, try '--help'.
             exit 2
@@ -55,7 +55,7 @@ fn a_variable_with_a_wrong_value_is_named_and_an_empty_one_is_unset() {
         &["next", "42", "--addr", "h"],
         &[("SEQSVR_ADDR", "http://x:1")],
         expect![[r#"
-            error: invalid value 'h' for '--addr <URL>': it is not of the form http://host:port
+            error: invalid value 'h' for '--addr <URL>': the address must have the form http://host:port
 
             For more information, try '--help'.
             exit 2
@@ -261,7 +261,7 @@ fn config_check_tells_where_nodes_listen() {
         "listen = { addr = \"0.0.0.0:7101\" }",
         &[],
         expect![[r#"
-        nat.toml:14: plaintext: others can reach 0.0.0.0:7101, and read and change what is sent: remove the key, or add plaintext_on_network = true
+        nat.toml:14: plaintext: other machines can read and change the traffic of 0.0.0.0:7101: remove the key, or add plaintext_on_network = true
         exit 2
     "#]],
     );

@@ -45,40 +45,39 @@ fn the_help_is_a_page() {
             Usage: seqsvr [OPTIONS] <COMMAND>
 
             Commands:
-              dev          Starts a development cluster in one process: three stores and two allocators
-              store        Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members
-              alloc        Runs one allocator of a set: it allocates the numbers
-              proxy        Runs a proxy: the endpoints of an allocator without sections, for all sets of a cluster
-              next         Allocates the next number of users, or several
+              dev          Starts a development cluster in one process, with three stores and two allocators
+              store        Runs a store of a set, a member of the Raft group that keeps the ceilings; lists and changes the members
+              alloc        Runs an allocator of a set, which allocates the numbers
+              proxy        Runs a proxy, which has the endpoints of an allocator for all sets of a cluster, but no sections
+              next         Allocates the next number, or several numbers, of users
               current      Reads the last number of users; changes nothing
-              advance      Raises a user to a number, for imports; never lowers one
-              import       Raises users to the numbers of another system, from a file or a Redis server; never lowers one
-              export       Writes the last numbers of a range of users, as `import` reads them
+              advance      Raises a user to a number, for imports; never lowers a user
+              import       Raises users to the numbers of another system, from a file or a Redis server; never lowers a user
+              export       Writes the last numbers of a range of users, in the format that `import` reads
               health       Reports whether nodes serve, for scripts and probes
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
               diagnose     Packs the state of sets, their nodes and this host into an archive, without secrets
-              doctor       Checks this machine for a set, before its first start: addresses, ports, disks, certificates, time,
-                           versions
-              node         Lists a set's allocators; drains one, and lets it serve again
+              doctor       Checks this machine for a set: addresses, ports, disks, certificates, time, versions
+              node         Lists a set's allocators; drains an allocator, and lets it serve again
               host         Prepares all nodes of a machine for its maintenance, in all sets
-              cert         Makes certificates of a cluster, shows, renews and revokes them
-              tenant       Makes tokens of tenants, and checks tenants files
-              backup       Makes a backup of a set, or shows one
+              cert         Makes, shows, renews and revokes the certificates of a cluster
+              tenant       Makes tokens for tenants, and checks tenants files
+              backup       Makes, shows, checks and lists backups of sets
               restore      Forms a store's data directory from a backup, before the store starts
-              audit        Lists what administrators requested, and checks files of the audit log
-              unsafe       What can lose data: forced recovery, and restores with a margin of your own
+              audit        Lists the operations of administrators, and checks files of the audit log
+              unsafe       Runs operations that can lose data: the recovery of a set that lost its majority
               set          Defines, lists and closes the sets of a cluster; splits and merges them
               migration    Watches, paces and ends migrations of sections between sets
-              section      Shows where sections are, and their owners
+              section      Lists and moves sections, with their sets and owners
               services     Lists the gRPC services of a node
               replay       Replays a recorded message trace through the service and checks every response
               bench        Measures throughput and latency, and checks the order of every number
               check        Checks whether a running cluster sustains a load
-              sim          Runs the protocol in a deterministic simulator, with faults, many thousand times faster than real time
+              sim          Runs the protocol with faults in a deterministic simulator, many thousand times faster than real time
               config       Checks, shows or prints configuration
-              id           Shows the parts of ids of Snowflake, Leaf, Instagram and others; makes ids of a time
+              id           Shows the parts of ids of Snowflake, Leaf, Instagram and others; makes the first id of a time
               explain      Explains the reason of a refusal
-              man          Prints a manual page, or writes all of them
+              man          Prints a manual page, or writes all manual pages
               completions  Prints a completion script for a shell
               version      Prints the version and source revision
               help         Print this message or the help of the given subcommand(s)
@@ -88,13 +87,13 @@ fn the_help_is_a_page() {
               -V, --version  Print version
 
             Options of every command:
-              -o, --output <FORMAT>  How to print: plain, in aligned columns; json, one object with 64-bit numbers as strings; or
-                                     wide, with more columns [env: SEQSVR_OUTPUT=] [default: plain]
+              -o, --output <FORMAT>  Format of the output: plain, in aligned columns; json, one object with 64-bit numbers as
+                                     strings; or wide, with more columns [env: SEQSVR_OUTPUT=] [default: plain]
 
             Examples:
               seqsvr dev             a whole cluster in one process
               seqsvr next 42         the next number of user 42
-              seqsvr status          which node serves what
+              seqsvr status          the nodes of each set, and the sections that they serve
 
             Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 5 stale plan, 6 declined, 7 deadline,
             8 partly done, 64 a server's bad config, 65 a removed store, 66 an evicted allocator, 130 interrupted.
@@ -104,7 +103,7 @@ fn the_help_is_a_page() {
     check(
         &["next", "-h"],
         expect![[r#"
-            Allocates the next number of users, or several
+            Allocates the next number, or several numbers, of users
 
             Usage: seqsvr next [OPTIONS] <UID>...
 
@@ -114,15 +113,15 @@ fn the_help_is_a_page() {
             Options:
               -n, --count <N>       Count of numbers for each user; of several numbers, the first and the last are printed [default:
                                     1]
-                  --set <FILE>      The set file: the command starts from its allocators [env: SEQSVR_SET=]
-                  --addr <URL>      Address of a node, as http://host:port, or https:// for TLS; repeat it for more nodes to start
-                                    from [default: http://127.0.0.1:7100] [env: SEQSVR_ADDR=]
+                  --set <FILE>      The set file, from whose allocators the command starts [env: SEQSVR_SET=]
+                  --addr <URL>      Address of a node, as http://host:port, or https:// for TLS; repeat the flag for more nodes to
+                                    start from [default: http://127.0.0.1:7100] [env: SEQSVR_ADDR=]
                   --timeout <TIME>  Time limit of connecting and of the call [default: 5s]
               -h, --help            Print help (see more with '--help')
 
             Options of every command:
-              -o, --output <FORMAT>  How to print: plain, in aligned columns; json, one object with 64-bit numbers as strings; or
-                                     wide, with more columns [env: SEQSVR_OUTPUT=] [default: plain]
+              -o, --output <FORMAT>  Format of the output: plain, in aligned columns; json, one object with 64-bit numbers as
+                                     strings; or wide, with more columns [env: SEQSVR_OUTPUT=] [default: plain]
 
             Examples:
               seqsvr next 42
@@ -139,7 +138,7 @@ fn the_help_is_a_page() {
     check(
         &["store", "-h"],
         expect![[r#"
-            Runs one store of a set, a member of the Raft group that keeps the ceilings; changes the members
+            Runs a store of a set, a member of the Raft group that keeps the ceilings; lists and changes the members
 
             Usage: seqsvr store [OPTIONS] --set <FILE> --id <N> --data <DIR>
                    seqsvr store <COMMAND>
@@ -166,16 +165,16 @@ fn the_help_is_a_page() {
               -h, --help                 Print help (see more with '--help')
 
             Options of every command:
-              -o, --output <FORMAT>  How to print: plain, in aligned columns; json, one object with 64-bit numbers as strings; or
-                                     wide, with more columns [env: SEQSVR_OUTPUT=] [default: plain]
+              -o, --output <FORMAT>  Format of the output: plain, in aligned columns; json, one object with 64-bit numbers as
+                                     strings; or wide, with more columns [env: SEQSVR_OUTPUT=] [default: plain]
 
             Examples:
               seqsvr store --set sets/three-node.toml --id 1 --data /var/lib/seqsvr/s1
               seqsvr store members --set sets/three-node.toml
               seqsvr store replace 3 4 --set sets/three-node.toml
 
-            Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 a wrong set file, settings or data, 65 it was removed and
-            must not be started again, 130 a second signal.
+            Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 a wrong set file, settings or data, 65 the member was
+            removed and must not be started again, 130 a second signal.
             exit 0
         "#]],
     );
@@ -199,7 +198,7 @@ fn a_reason_is_explained_and_an_unknown_one_suggests_the_nearest() {
     check(
         &["explain", "UNSERVD"],
         expect![[r#"
-            error: UNSERVD is no reason; the nearest is UNSERVED
+            error: UNSERVD is not a reason; the nearest is UNSERVED
             hint: `seqsvr explain` lists all reasons
             exit 2
         "#]],
@@ -278,7 +277,7 @@ fn wrong_usage_is_exit_2() {
     check(
         &["next", "many"],
         expect![[r#"
-            error: invalid value 'many' for '<UID>...': it is not a whole number
+            error: invalid value 'many' for '<UID>...': it must be a whole number
 
             For more information, try '--help'.
             exit 2

@@ -169,10 +169,10 @@ fn sections_are_listed_and_filtered() {
         &cluster,
         &["section", "list", "--uids", "150_000..300_000"],
         expect![[r#"
-        error: uid 150000 is inside of section 1, 100000..200000: a section is never divided
-        hint: the nearest uids are 100000 and 200000
-        exit 2
-    "#]],
+            error: uid 150000 is inside section 1, 100000..200000, but a section is never divided
+            hint: the nearest uids are 100000 and 200000
+            exit 2
+        "#]],
     );
     check(
         &cluster,

@@ -144,7 +144,7 @@ fn what_cannot_be_is_named_and_nothing_is_changed() {
         assert!(output.contains(words) && output.ends_with(&format!("exit {code}\n")), "{args:?}: {output}");
     };
     let split = ["split", "im-a", "--into", "im-b"];
-    refused(&[&split[..], &["--at", "6_000_001"]].concat(), "uid 6000001 is inside of section 60", 2);
+    refused(&[&split[..], &["--at", "6_000_001"]].concat(), "uid 6000001 is inside section 60", 2);
     refused(&[&split[..], &["--at", "10_000_000"]].concat(), "uid 10000000 is outside of the uids 0..10000000", 2);
     refused(&[&split[..], &["--uids", "9_000_000..11_000_000"]].concat(), "uid 11000000 is outside", 2);
     refused(&[&split[..], &["--sections", "7..3"]].concat(), "it is reversed", 2);
@@ -158,7 +158,7 @@ fn what_cannot_be_is_named_and_nothing_is_changed() {
     refused(&["split", "im-c", "--into", "im-b", "--at", "0"], "no set \"im-c\" is known to set im-a (UNKNOWN_SET)", 1);
     refused(&["split", "im-a", "--into", "im-c", "--at", "0"], "no set \"im-c\" is known to set im-a (UNKNOWN_SET)", 1);
     refused(&["migrate", "im-a", "--into", "im-b", "--all", "--uids", "0..100000"], "cannot be used with", 2);
-    refused(&["migrate", "im-a", "--into", "im-b", "--all", "--rate", "0"], "sections a second, 1 or more", 2);
+    refused(&["migrate", "im-a", "--into", "im-b", "--all", "--rate", "0"], "sections per second, 1 or more", 2);
     refused(&["close", "im-a"], "set im-a has 100 sections (SET_NOT_EMPTY)", 1);
     assert_eq!(changes(&cluster), [""; 0]);
 }
@@ -232,7 +232,7 @@ fn a_merge_migrates_all_completes_and_closes() {
             migration 12345 has started: 100 sections from set im-a to set im-b
             30/100 open  10.0/s  ETA 7 s  pause p50 4.1 ms  p99 24.0 ms  max 88.3 ms
             100/100 arrived  pause p50 4.1 ms  p99 24.0 ms  max 88.3 ms
-            migration 12345 is completed: 100 sections permanently in set im-b
+            migration 12345 is completed: 100 sections stay in set im-b permanently
             set im-a is closed: its processes can be stopped
             exit 0
         "#]],
@@ -373,8 +373,8 @@ fn a_set_is_closed_only_by_the_plan_that_was_shown() {
         expect![[r#"
             this would close set im-b permanently
             plan: 0c105e5e70000001
-            error: the plan 990a142869733be4 is stale, or of another change: the plan of this change is 0c105e5e70000001 now (STALE_PLAN)
-            hint: nothing was changed: --dry-run shows the plan as it would be now
+            error: the plan 990a142869733be4 is stale, or of another change: that of this one is 0c105e5e70000001 now (STALE_PLAN)
+            hint: nothing was changed: --dry-run shows the present plan
             exit 5
         "#]],
     );

@@ -15,8 +15,6 @@ const CLEAN: Limits = [5, 5, 2];
 /// within [`CLEAN`]. So rates can only fall.
 const RATCHET: &[(&str, Limits)] = &[
     ("crates/seq-sim", [78, 77, 26]),
-    ("crates/seq-store", [14, 7, 4]),
-    ("crates/seq-command", [31, 54, 6]),
     ("tests/fuzz", [5, 111, 2]),
     ("tests/model", [19, 62, 11]),
 ];

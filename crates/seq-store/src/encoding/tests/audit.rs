@@ -1,4 +1,4 @@
-//! The bytes of format 7: those of format 5 and 6, and the audit log behind them.
+//! The bytes of format 7: the bytes of formats 5 and 6, followed by the audit log.
 
 use seq_core::state::{Answer, BeginOperation, EndOperation, RestoreMargin};
 
