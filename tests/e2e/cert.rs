@@ -103,7 +103,7 @@ fn wrong_input_is_named_and_changes_nothing() {
     refused(&["issue", "proxy/p1", "--host", "*.example.org"], "wildcards are not allowed");
     refused(&["issue", "client/a", "--days", "18000"], "longer than the authority");
     refused(&["issue", "--set", &place.set_file("three-node.toml").display().to_string()], "not of cluster");
-    refused(&["revoke", "client/a"], "no certificate in");
+    refused(&["revoke", "client/a"], "neither the holder nor the serial of a certificate in");
     assert_eq!(fs::read_dir(place.path("certs")).unwrap().count(), 2, "the authority, and its bundle");
     fs::write(place.path("certs/ca.key"), "damaged").unwrap();
     refused(&["issue", "client/a"], "no certificate in PEM");

@@ -201,7 +201,7 @@ fn a_file_is_imported_as_a_whole_or_not_at_all() {
     let before = export(&addr);
     for (text, flaw) in [
         ("uid,value\n1,10\n2,-3\n", "counters.csv:3: value -3 is negative"),
-        ("uid,value\n1,10\n1,11\n", "counters.csv:3: uid 1 is in"),
+        ("uid,value\n1,10\n1,11\n", "counters.csv:3: uid 1 is also in"),
         ("uid,value\n1,10\n7,4611686018427387905\n", "counters.csv:3: value 4611686018427387905 is above"),
         ("uid,value\n1,10\n2,ten\n", "counters.csv:3: value \"ten\" is not a number"),
         ("uid,value\n1,10\n5000000,7\n", "uid 5000000 is outside"),

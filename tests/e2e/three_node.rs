@@ -245,7 +245,7 @@ fn a_host_is_drained_under_load_and_undrained() {
     let mut load =
         place.server("load", &[&load[..], &["--seamless", "--first-uid", "5000000", "--uids", "1000000"]].concat());
     let (code, refused) = host(&["drain", "10.9.9.9", "--yes"]);
-    let known = format!("no node is on host \"10.9.9.9\"; they are on {}, {other}", place.host);
+    let known = format!("no node is on host \"10.9.9.9\"; the nodes are on {}, {other}", place.host);
     assert!(code == Some(2) && refused.contains(&known), "{refused}");
     let (code, refused) = host(&["drain", &place.host.to_string(), "--yes"]);
     assert!(code == Some(3) && refused.contains("1 of 3 voters") && refused.contains("NO_MAJORITY"), "{refused}");

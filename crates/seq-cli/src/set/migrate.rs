@@ -273,7 +273,8 @@ async fn end(mut set: SetClient, id: u64, args: &CommonArgs, then: Then, output:
     let migration = set.store.complete(id).await?;
     if !output.is_json() {
         let sections = sections_text(migration.sections);
-        output.line(format_args!("migration {id} is completed: {sections} stay in set {} permanently", migration.to))?;
+        output
+            .line(format_args!("migration {id} is completed: {sections} stay in set {} permanently", migration.to))?;
     }
     close::drained(set, Fingerprint::NONE, &options.flags, output).await
 }
