@@ -130,14 +130,14 @@ fn a_drain_that_was_planned_before_another_one_changes_nothing() {
         $ seqsvr node drain a1 --plan <plan 1>
         N sections of set im-a would be moved away from a1
         plan: <plan 2>
-        error: the plan <plan 1> is stale, or of another change: that of this one is <plan 2> now (STALE_PLAN)
+        error: the plan <plan 1> is stale, or of another change: the plan of this change is <plan 2> now (STALE_PLAN)
         hint: nothing was changed: --dry-run shows the present plan
         exit 5
         $ seqsvr node drain a2 --plan <plan 3>
         nothing to do: a2 is drained
         exit 0
         $ seqsvr node undrain a2 --plan <plan 3>
-        error: the plan <plan 3> is stale, or of another change: that of this one is <plan 4> now (STALE_PLAN)
+        error: the plan <plan 3> is stale, or of another change: the plan of this change is <plan 4> now (STALE_PLAN)
         hint: nothing was changed: --dry-run shows the present plan
         exit 5
         $ seqsvr node undrain a2 --dry-run

@@ -104,8 +104,8 @@ pub struct BenchArgs {
     /// Calls in a worker's round: sent together, completed before the next round.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4_096))]
     pipeline: u16,
-    /// Calls per second, scheduled even if earlier calls have not completed; without the flag, each worker sends its next
-    /// round as soon as the previous round has completed.
+    /// Calls per second, scheduled even if earlier calls have not completed; without the flag, each worker sends its
+    /// next round as soon as the previous round has completed.
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
     /// Sends each call of the SDK as a separate message, to measure the benefit of coalescing.
@@ -154,8 +154,8 @@ pub struct BenchArgs {
     /// Checks that every uid's numbers are unique and ordered; a violation is exit 1.
     #[arg(long)]
     check: bool,
-    /// Checks the order, and that no number is missing. The check requires that no other client uses these uids, no node
-    /// crashes, and sections change owner only by handover.
+    /// Checks the order, and that no number is missing. The check requires that no other client uses these uids, no
+    /// node crashes, and sections change owner only by handover.
     #[arg(long)]
     seamless: bool,
 }

@@ -2,8 +2,8 @@
 //!
 //! The authority is a directory. `ca.crt` has the certificates to trust, `ca.key` has the same certificates and the
 //! signing key, `crl.pem` has the revocations, and every other `.pem` file has a private key followed by its
-//! certificate. Key and certificate share a file, so that a process never reads the certificate of one rotation with the
-//! key of another rotation.
+//! certificate. Key and certificate share a file, so that a process never reads the certificate of one rotation with
+//! the key of another rotation.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -25,7 +25,8 @@ use steps::{AllocPlan, SetPlan, host_of, hosts};
 /// The commands for the nodes of one host.
 #[derive(Debug, Subcommand)]
 pub enum HostCommand {
-    /// Hands over all sections of a host's allocators, and the leadership of its stores, so that its processes can stop.
+    /// Hands over all sections of a host's allocators, and the leadership of its stores, so that its processes can
+    /// stop.
     Drain(DrainArgs),
     /// Lets the host's allocators own sections again.
     Undrain(UndrainArgs),

@@ -1,8 +1,8 @@
 //! The command `import`: raises users to the numbers that another system gave them, from a file or from a Redis server.
 //!
-//! **Invariant:** an import only raises users. All records are valid, and all their users are in a set, before the first
-//! user is raised. A number that is not below its record stays. So an import can be repeated, while the former system
-//! still serves and again afterwards.
+//! **Invariant:** an import only raises users. All records are valid, and all their users are in a set, before the
+//! first user is raised. A number that is not below its record stays. So an import can be repeated, while the former
+//! system still serves and again afterwards.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -109,8 +109,8 @@ pub(crate) struct PaceArgs {
     /// Sections per second; by default 200 for a new migration, or as before.
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<u32>,
-    /// Accepted pause of a section in milliseconds; a longer pause halves the rate for a while. By default 100 for a new
-    /// migration, or as before.
+    /// Accepted pause of a section in milliseconds; a longer pause halves the rate for a while. By default 100 for a
+    /// new migration, or as before.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
     max_pause_ms: Option<u32>,
 }

@@ -41,8 +41,8 @@ struct Broken {
 }
 
 impl Verdict {
-    /// Evaluates a history in which `uid` names the users. With `exclusive`, no other client used these uids, so a `prev`
-    /// that no response contained breaks the chain.
+    /// Evaluates a history in which `uid` names the users. With `exclusive`, no other client used these uids, so a
+    /// `prev` that no response contained breaks the chain.
     pub(crate) fn new(checker: &Checker, uid: impl Fn(User) -> Uid, exclusive: bool) -> Verdict {
         let mut tally = checker.tally();
         if exclusive {

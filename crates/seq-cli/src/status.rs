@@ -1,7 +1,7 @@
 //! The command `status`: requests the status of the seed nodes and of the nodes that they list, and shows each set.
 //!
-//! If seeds are addresses, the command also queries the other sets of the cluster, whose addresses AllocSvrs and proxies
-//! have. If the seeds are from a set file, only the set of the file is shown.
+//! If seeds are addresses, the command also queries the other sets of the cluster, whose addresses AllocSvrs and
+//! proxies have. If the seeds are from a set file, only the set of the file is shown.
 //!
 //! A section is served while its owner has a lease that has not expired. A node that does not respond is shown, but a
 //! member that was removed from its store does not count as missing.
@@ -154,8 +154,8 @@ async fn sample(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Duration) 
     Ok(View::new(&sample, seeds, seq_command::utc::now()))
 }
 
-/// Queries the seeds, then every node that a response lists and that was not queried yet; with `all_sets` also the nodes
-/// of the other sets.
+/// Queries the seeds, then every node that a response lists and that was not queried yet; with `all_sets` also the
+/// nodes of the other sets.
 async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout: Duration) -> Sample {
     let mut sample = Sample::default();
     let mut next = seeds;

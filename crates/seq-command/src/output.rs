@@ -45,7 +45,8 @@ impl Output {
         self.format == Format::Wide
     }
 
-    /// Returns a progress bar as wide as the terminal, with `figures` after the bar; hidden if stderr is not a terminal.
+    /// Returns a progress bar as wide as the terminal, with `figures` after the bar; hidden if stderr is not a
+    /// terminal.
     pub fn progress_bar(&self, length: u64, figures: &str) -> ProgressBar {
         progress(Some(length), &format!("[{{wide_bar}}] {figures}"))
     }
@@ -93,7 +94,8 @@ impl Output {
         self.text(&table.render())
     }
 
-    /// Prints a list as a JSON object with `items`, so that the shape does not depend on the count, and keys can be added.
+    /// Prints a list as a JSON object with `items`, so that the shape does not depend on the count, and keys can be
+    /// added.
     ///
     /// # Errors
     /// Stdout cannot be written.

@@ -1,5 +1,5 @@
-//! Identifies the server at an address that did not respond as a command expects, so that a user who named the wrong port
-//! of a node gets the kind of the port instead of the transport's error.
+//! Identifies the server at an address that did not respond as a command expects, so that a user who named the wrong
+//! port of a node gets the kind of the port instead of the transport's error.
 //!
 //! **Invariant:** the probes change nothing. They are a status request, `GET /livez` and `PING`.
 
@@ -74,8 +74,8 @@ pub enum Needed {
     Redis,
 }
 
-/// Identifies the server as [`identify`] does, within a time limit of the command, because a process that hangs responds
-/// to no probe either.
+/// Identifies the server as [`identify`] does, within a time limit of the command, because a process that hangs
+/// responds to no probe either.
 pub async fn identify_until(addr: &str, limit: Instant) -> Option<PortKind> {
     tokio::time::timeout_at(limit.into(), identify(addr)).await.ok()?
 }
@@ -133,8 +133,8 @@ pub async fn speaks_redis(addr: &str) -> bool {
     reply.starts_with(b"+PONG") || reply.starts_with(b"-NOAUTH")
 }
 
-/// Returns whether a server at `host:port` has TLS; `None` if it does not respond. A server with TLS refuses other bytes
-/// with an alert (RFC 8446, section 6: content type 21, legacy version 3.x).
+/// Returns whether a server at `host:port` has TLS; `None` if it does not respond. A server with TLS refuses other
+/// bytes with an alert (RFC 8446, section 6: content type 21, legacy version 3.x).
 pub async fn speaks_tls(addr: &str) -> Option<bool> {
     let reply = exchange(&Access::default(), addr, PROBE).await?;
     Some(matches!(*reply, [21, 3, ..]))

@@ -1,7 +1,7 @@
 //! TLS of this process: the certificate of a server, or the certificate that a command shows to servers.
 //!
-//! Either all connections of a cluster are secured or none is, as its set file states, or the scheme of the address that
-//! a command is given. A command speaks to one cluster, so the scheme of its first address applies to the process.
+//! Either all connections of a cluster are secured or none is, as its set file states, or the scheme of the address
+//! that a command is given. A command speaks to one cluster, so the scheme of its first address applies to the process.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -37,8 +37,8 @@ pub struct CertificateArgs {
     #[arg(long, value_name = "ROLE/NAME", global = true, display_order = 902, help_heading = OF_EVERY_COMMAND, hide_short_help = true,
           default_value = "operator/admin", env = "SEQSVR_IDENTITY", value_parser = holder)]
     identity: String,
-    /// Token of a tenant; a command that sends a token shows no certificate. Prefer the variable, because other users see
-    /// a command line.
+    /// Token of a tenant; a command that sends a token shows no certificate. Prefer the variable, because other users
+    /// see a command line.
     #[arg(
         long,
         value_name = "TOKEN",

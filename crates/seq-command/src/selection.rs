@@ -1,7 +1,7 @@
 //! The sections that a command selects: uids or sections of the command line, as runs of sections.
 //!
-//! **Invariant:** a run covers exactly the named sections. Uids that do not begin or end with a section are refused, and
-//! the error names the nearest uids that do.
+//! **Invariant:** a run covers exactly the named sections. Uids that do not begin or end with a section are refused,
+//! and the error names the nearest uids that do.
 
 use std::fmt::Display;
 use std::ops::Range;

@@ -99,8 +99,8 @@ pub fn read(path: &Path) -> anyhow::Result<SetFile> {
     Ok(load(path).map_err(|problems| failure(Exit::Usage, &problems))?)
 }
 
-/// Reads and checks a set file for a server, like [`load`]. All problems are one error, whose exit code stops a supervisor
-/// from restarting the server.
+/// Reads and checks a set file for a server, like [`load`]. All problems are one error, whose exit code stops a
+/// supervisor from restarting the server.
 pub fn load_for_server(path: &Path) -> Result<SetFile, Failure> {
     load(path).map_err(|problems| failure(Exit::Config, &problems))
 }
@@ -115,8 +115,8 @@ pub fn lines(problems: &[Problem]) -> String {
     problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n       ")
 }
 
-/// Reads set files and directories of set files, and checks the sets against each other. Returns the valid sets and every
-/// problem.
+/// Reads set files and directories of set files, and checks the sets against each other. Returns the valid sets and
+/// every problem.
 pub fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
     let mut sets = Vec::new();
     let mut problems = Vec::new();
@@ -162,7 +162,8 @@ fn check_clusters(sets: &[SetFile]) -> Vec<Problem> {
     problems
 }
 
-/// Returns the file itself, or the .toml files of a directory followed by the files of its directories, in order of name.
+/// Returns the file itself, or the .toml files of a directory followed by the files of its directories, in order of
+/// name.
 fn files_of(path: &Path, depth: usize) -> std::io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

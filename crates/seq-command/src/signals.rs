@@ -82,9 +82,9 @@ impl Wait {
     }
 }
 
-/// Cancels `process` at the first signal, which may also be one of `hangups`. Exits at the second signal, which is SIGINT
-/// or SIGTERM, or at the third if the second ended the wait. The handler runs on the current runtime, in the group
-/// `signals`, which must be shut down last, because the second signal ends a shutdown that hangs.
+/// Cancels `process` at the first signal, which may also be one of `hangups`. Exits at the second signal, which is
+/// SIGINT or SIGTERM, or at the third if the second ended the wait. The handler runs on the current runtime, in the
+/// group `signals`, which must be shut down last, because the second signal ends a shutdown that hangs.
 ///
 /// # Errors
 /// The system refuses the handlers.
@@ -99,7 +99,8 @@ pub fn watch(process: &TaskGroup, wait: &Wait, signals: &TaskGroup, mut hangups:
             }
         };
         let name = tokio::select! {
-            // A hangup never counts as the second signal, so if both kinds arrive together, the other signal comes first.
+            // A hangup never counts as the second signal, so if both kinds arrive together, the other signal comes
+            // first.
             biased;
             name = interrupts.next() => name,
             _ = hangup => {

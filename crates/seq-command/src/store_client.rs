@@ -1,9 +1,9 @@
 //! The client of a store: finds an admin port from any address of the set, and sends requests to it, which the leader
 //! handles.
 //!
-//! Every request is idempotent. A member that does not lead forwards the request to the leader. Any other port of the set
-//! returns the addresses of the set's admin ports. A member that does not respond is skipped. A refusal that is neither
-//! transient nor about the leader is final.
+//! Every request is idempotent. A member that does not lead forwards the request to the leader. Any other port of the
+//! set returns the addresses of the set's admin ports. A member that does not respond is skipped. A refusal that is
+//! neither transient nor about the leader is final.
 //!
 //! **Invariant:** no command outlasts its own deadline, even if a node hangs. A command that needs a majority ends at
 //! once with NO_MAJORITY if the store has none.
@@ -48,7 +48,8 @@ const ELECTION_TIMEOUT: Duration = Duration::from_secs(3);
 /// Limit on the search while no member responds. A starting store responds within it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Timeout of a read request. After it the next member is tried, so that a member that hangs does not block the command.
+/// Timeout of a read request. After it the next member is tried, so that a member that hangs does not block the
+/// command.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Timeout of a change: it waits for two log entries, and a leader transfer may precede it.
@@ -218,7 +219,8 @@ impl Search {
 }
 
 impl StoreClient {
-    /// Returns a client of the stores of a set file and of the given addresses, or by default of the development cluster.
+    /// Returns a client of the stores of a set file and of the given addresses, or by default of the development
+    /// cluster.
     pub fn new(set: Option<&SetFile>, addrs: &Addrs, timeout: Duration) -> StoreClient {
         let stores = set.map(admin_addrs).unwrap_or_default().into_iter();
         let mut known: Vec<String> = stores.chain(addrs.addrs.iter().map(|addr| host_port(addr).to_owned())).collect();
@@ -258,8 +260,8 @@ impl StoreClient {
         Ok(list)
     }
 
-    /// Requests whether the leader compares plans. An older leader would make the change of a dry run, because it does not
-    /// know the field.
+    /// Requests whether the leader compares plans. An older leader would make the change of a dry run, because it does
+    /// not know the field.
     pub async fn compares_plans(&mut self) -> anyhow::Result<bool> {
         match self.plans {
             Some(plans) => Ok(plans),

@@ -12,8 +12,8 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 static REVISION: OnceLock<&str> = OnceLock::new();
 
-/// Sets the source revision from which the program was built. The program calls it first, because a crate that contained
-/// the revision would be built again after each commit, together with all crates that depend on it.
+/// Sets the source revision from which the program was built. The program calls it first, because a crate that
+/// contained the revision would be built again after each commit, together with all crates that depend on it.
 pub fn built_from(revision: &'static str) {
     let _ = REVISION.set(revision);
 }

@@ -55,8 +55,8 @@ pub struct VerifyArgs {
     /// The set file; its store is compared with the end of the last file.
     #[arg(long, value_name = "FILE")]
     set: Option<PathBuf>,
-    /// Accepts that the oldest files were removed: a file may begin after the first event even if no file before it ends
-    /// there.
+    /// Accepts that the oldest files were removed: a file may begin after the first event even if no file before it
+    /// ends there.
     #[arg(long)]
     partial: bool,
 }

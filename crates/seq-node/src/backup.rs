@@ -47,7 +47,8 @@ pub struct CreateArgs {
     target: SetAddress,
     #[command(flatten)]
     place: Place,
-    /// Number of backups of the set to keep in the directory; older backups are removed after the new backup is written.
+    /// Number of backups of the set to keep in the directory; older backups are removed after the new backup is
+    /// written.
     #[arg(long, value_name = "N", requires = "dir", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
     #[command(flatten)]

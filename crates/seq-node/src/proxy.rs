@@ -51,8 +51,8 @@ const CONNECT_INTERVAL: Duration = Duration::from_millis(250);
                         Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 wrong settings, 130 a second signal."
 )]
 pub struct ProxyArgs {
-    /// Allocators of any set of the cluster; their routes name all other nodes. Each is host:port or a URL; http:// means
-    /// --plaintext.
+    /// Allocators of any set of the cluster; their routes name all other nodes. Each is host:port or a URL; http://
+    /// means --plaintext.
     #[arg(long, value_name = "URL", value_delimiter = ',', value_parser = node_url,
           required_unless_present = "set", conflicts_with = "set")]
     seeds: Vec<String>,

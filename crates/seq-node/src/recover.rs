@@ -1,7 +1,8 @@
 //! The command `unsafe recover`: makes a backup of a set that lost the majority of its stores for good, from the data
 //! directories that are left, or from an older backup, with the ceilings that running allocators know.
 //!
-//! The backup is restored like any other backup. The restore begins a new lineage, in quarantine, with the usual margin.
+//! The backup is restored like any other backup. The restore begins a new lineage, in quarantine, with the usual
+//! margin.
 
 use std::path::{Path, PathBuf};
 
@@ -47,8 +48,8 @@ pub struct RecoverArgs {
     /// An allocator whose report is left out; repeat the flag for more.
     #[arg(long, value_name = "NODE")]
     without: Vec<String>,
-    /// The count of the restore from FILE, above the count of every restore of any set of the cluster. Without the flag it
-    /// is taken from the stores of other sets.
+    /// The count of the restore from FILE, above the count of every restore of any set of the cluster. Without the flag
+    /// it is taken from the stores of other sets.
     #[arg(long, value_name = "N", required_if_eq("offline", "true"), value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
     /// Connects to no node.
@@ -134,7 +135,8 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
         false => seq_command::client_runtime()?.block_on(ask(&set, copy.state()))?,
     };
     let notes = Notes::beside(&args.out, &set.cluster())?;
-    // This command restores no store, so it continues no restore of the notes: `Asked` has neither a store nor a backup.
+    // This command restores no store, so it continues no restore of the notes: `Asked` has neither a store nor a
+    // backup.
     let position = (copy.state().lineage, copy.state().revision.0);
     let asked = Asked { set: &set.spec.name, store: 0, backup: "", least: copy.least_count(), position };
     let count = decide(args.count, &asked, &notes, &witnesses)?;

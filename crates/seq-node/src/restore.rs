@@ -48,8 +48,8 @@ pub struct RestoreArgs {
     /// The store's data directory, which must be missing or empty.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// The count of this restore, above the count of every restore of any set of the cluster. Without the flag it is taken
-    /// from the stores of other sets.
+    /// The count of this restore, above the count of every restore of any set of the cluster. Without the flag it is
+    /// taken from the stores of other sets.
     #[arg(long, value_name = "N", required_if_eq("offline", "true"), value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
     /// Connects to no node, so it checks neither whether the set is alive nor whether the count was used.

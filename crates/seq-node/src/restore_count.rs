@@ -98,8 +98,8 @@ impl Notes {
         Err(Failure::new(Exit::Failed, message).hint(hint))
     }
 
-    /// Returns the count of the restore that was noted last, if it restored other stores of this set from this backup, but
-    /// not this store.
+    /// Returns the count of the restore that was noted last, if it restored other stores of this set from this backup,
+    /// but not this store.
     fn continued(&self, set: &str, store: u64, backup: &str) -> Option<u32> {
         let count = self.notes.last().filter(|note| (note.set.as_str(), note.backup.as_str()) == (set, backup))?.count;
         let is_done = self.notes.iter().any(|note| note.count == count && note.store == store);

@@ -254,8 +254,8 @@ impl Process {
         futures::future::select_all(stages.chain(own)).await;
     }
 
-    /// Waits for `shutdown.delay_ms` after a requested stop, if the readiness of this node is probed. In the meantime the
-    /// node is not ready, and serves all requests. Ends early at a second signal, or when a task fails.
+    /// Waits for `shutdown.delay_ms` after a requested stop, if the readiness of this node is probed. In the meantime
+    /// the node is not ready, and serves all requests. Ends early at a second signal, or when a task fails.
     pub(crate) async fn serve_on(&self) {
         let delay = self.settings.shutdown.delay;
         if !self.departure.has_begun() || !self.departure.is_watched() || delay.is_zero() {
@@ -331,7 +331,8 @@ impl Process {
         }
     }
 
-    /// Joins the threads of the stages that ended. Blocks, so call it after [`Process::shutdown`], outside of a runtime.
+    /// Joins the threads of the stages that ended. Blocks, so call it after [`Process::shutdown`], outside of a
+    /// runtime.
     pub(crate) fn join(self) {
         for cores in self.stages.into_iter().flat_map(|stage| stage.threads) {
             cores.join();

@@ -131,8 +131,8 @@ options! {
     /// JSON and text over HTTP.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct HttpOptions {
-        /// Whether GET /api/seq/next/{uid} allocates numbers as POST does. Browsers prefetch GETs, crawlers follow them,
-        /// and proxies repeat them. A GET that a browser sends for another site is refused in either case.
+        /// Whether GET /api/seq/next/{uid} allocates numbers as POST does. Browsers prefetch GETs, crawlers follow
+        /// them, and proxies repeat them. A GET that a browser sends for another site is refused in either case.
         pub(crate) allocate_on_get: bool,
     }
 }
@@ -162,8 +162,8 @@ options! {
         /// Memory that requests and their unread responses may hold, in MiB. A connection may hold a part of the free
         /// memory, up to a 44th of the total. A request that does not fit is refused with OUT_OF_MEMORY.
         pub(crate) memory_mib: u32,
-        /// Whether a crash may leave a core dump, and processes of the same user may attach a debugger. Either exposes the
-        /// keys of the node and the numbers of its users.
+        /// Whether a crash may leave a core dump, and processes of the same user may attach a debugger. Either exposes
+        /// the keys of the node and the numbers of its users.
         pub(crate) core_dumps: bool,
     }
 }

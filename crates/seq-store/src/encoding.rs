@@ -9,12 +9,11 @@
 //! which stay readable and, for groups that were not upgraded, writable. A new command needs no module: its row in the
 //! table of commands gives its bytes ([`Fields`](state::Fields)), followed by [`BY_FIELDS`].
 //!
-//! Format 6 has the bytes of format 5. It is the first format to which a group was raised, so a log with it has begun to
-//! count. Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only. Format 8 (`v8`)
-//! adds the knowledge of sets about each other since [`Rules::Eight`](state::Rules::Eight), and the record of a loss of
-//! entries.
-//! Format 9 (`v9`) adds the copies of sections whose last owner stopped in an orderly way. Format 10 (`v10`) adds moves
-//! of sections by operators, and pauses of balancing.
+//! Format 6 has the bytes of format 5. It is the first format to which a group was raised, so a log with it has begun
+//! to count. Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only. Format 8
+//! (`v8`) adds the knowledge of sets about each other since [`Rules::Eight`](state::Rules::Eight), and the record of a
+//! loss of entries. Format 9 (`v9`) adds the copies of sections whose last owner stopped in an orderly way. Format 10
+//! (`v10`) adds moves of sections by operators, and pauses of balancing.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;

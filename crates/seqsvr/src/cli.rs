@@ -221,7 +221,8 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
         return Err(error);
     }
     let error = match attempt(words, Environment::Ignored) {
-        // The same error occurs without the environment. Its usage does not list arguments set by variables as required.
+        // The same error occurs without the environment. Its usage does not list arguments set by variables as
+        // required.
         Err(bare) if bare.kind() == error.kind() => bare,
         // The environment caused the error.
         _ => name_variable(error),

@@ -20,7 +20,8 @@ pub(crate) struct ManArgs {
     /// The command, as in `seqsvr man store replace`; by default, the page of the program.
     #[arg(value_name = "COMMAND", conflicts_with = "dir")]
     command: Vec<String>,
-    /// Writes the pages of all commands into this directory, as seqsvr.1, seqsvr-next.1 and so on; creates the directory.
+    /// Writes the pages of all commands into this directory, as seqsvr.1, seqsvr-next.1 and so on; creates the
+    /// directory.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

@@ -1,7 +1,7 @@
 //! The directory of an authority.
 //!
-//! `ca.key` has the key and the bundle, so both change at once. `ca.crt` is a copy of the bundle, for processes that may
-//! not have the key. It is written after `ca.key`; if a crash prevents that, the next command writes it.
+//! `ca.key` has the key and the bundle, so both change at once. `ca.crt` is a copy of the bundle, for processes that
+//! may not have the key. It is written after `ca.key`; if a crash prevents that, the next command writes it.
 
 use std::fs::Permissions;
 use std::io;

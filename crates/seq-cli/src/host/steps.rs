@@ -1,4 +1,5 @@
-//! The changes of a set before the processes of one host stop, decided from the store's lists of members and allocators.
+//! The changes of a set before the processes of one host stop, decided from the store's lists of members and
+//! allocators.
 
 use std::collections::BTreeSet;
 

@@ -119,8 +119,8 @@ fn plausible(id: Id, now_ms: u64) -> Vec<Reading> {
     PRESETS.iter().filter(is_plausible).filter_map(|preset| Reading::of(preset, id)).collect()
 }
 
-/// Returns a remark if a double may have rounded the number, because the number is a double or the shortest decimal text
-/// of a double.
+/// Returns a remark if a double may have rounded the number, because the number is a double or the shortest decimal
+/// text of a double.
 fn rounded(id: Id) -> Option<String> {
     let double = id.get() as f64;
     if id.get() <= EXACT_IN_DOUBLE {

@@ -105,8 +105,8 @@ pub(super) fn read(path: &Path, format: Format, mut draft: Draft) -> Result<Reco
     draft.finish(|line| format!("{name}:{line}"))
 }
 
-/// Splits a line of CSV, in which fields may be quoted (RFC 4180); `None` if the line is malformed. No record has a field
-/// of several lines, so a quote that is left open is a flaw of its line.
+/// Splits a line of CSV, in which fields may be quoted (RFC 4180); `None` if the line is malformed. No record has a
+/// field of several lines, so a quote that is left open is a flaw of its line.
 fn fields(line: &str) -> Option<Vec<String>> {
     if !line.contains('"') {
         return Some(line.split(',').map(|field| field.trim().to_owned()).collect());

@@ -39,8 +39,8 @@ pub(super) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// Opens the progress of a source in a file. The progress begins anew if the file does not exist, or if the numbers of
-    /// the source have changed.
+    /// Opens the progress of a source in a file. The progress begins anew if the file does not exist, or if the numbers
+    /// of the source have changed.
     ///
     /// # Errors
     /// The file cannot be read or written, is not a file of progress, or belongs to another source.

@@ -91,8 +91,8 @@ impl Draft {
         self.list.dedup_by_key(|record| record.uid);
     }
 
-    /// Returns the records if all of them are valid, or if invalid records may be left out. `at` names a place. A uid with
-    /// two numbers is always an error.
+    /// Returns the records if all of them are valid, or if invalid records may be left out. `at` names a place. A uid
+    /// with two numbers is always an error.
     ///
     /// # Errors
     /// There are flaws; the error lists the first flaws with their places, and the number of further flaws.

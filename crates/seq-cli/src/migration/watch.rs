@@ -130,7 +130,8 @@ impl Display<'_> {
         if !draws {
             return self.output.line(line(migration));
         }
-        // The first line has the bar with short figures, the second line has the text that is cut at the terminal's width.
+        // The first line has the bar with short figures, the second line has the text that is cut at the terminal's
+        // width.
         let bar = self.bar.get_or_insert_with(|| {
             self.output.progress_bar(migration.sections.into(), "{human_pos}/{human_len}  {prefix}\n{wide_msg}")
         });

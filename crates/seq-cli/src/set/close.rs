@@ -1,6 +1,7 @@
 //! The command `set close`: closes a set without sections, which then never takes sections again.
 //!
-//! The set is closed once every other set has recorded that it closes. Until then, sections could be on their way to it.
+//! The set is closed once every other set has recorded that it closes. Until then, sections could be on their way to
+//! it.
 
 use std::time::{Duration, Instant};
 

@@ -37,8 +37,8 @@ use crate::section;
                         majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not \
                         done within --timeout, 130 interrupted.")]
 pub struct SplitArgs {
-    /// The first uid to migrate, with which a section must begin; the migration extends to the end of the set's sections
-    /// around it.
+    /// The first uid to migrate, with which a section must begin; the migration extends to the end of the set's
+    /// sections around it.
     #[arg(long, value_name = "UID", value_parser = uid, conflicts_with_all = ["uids", "sections"])]
     at: Option<u64>,
     #[command(flatten)]

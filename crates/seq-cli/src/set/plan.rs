@@ -141,8 +141,8 @@ impl PlanView {
         })
     }
 
-    /// Records the number of AllocSvrs of the target that respond with a lease, because the store counts a lost AllocSvr
-    /// as live until its lease ends.
+    /// Records the number of AllocSvrs of the target that respond with a lease, because the store counts a lost
+    /// AllocSvr as live until its lease ends.
     pub(super) fn count_leased(&mut self, leased: u32) {
         self.target_allocs_leased = Some(leased.min(self.target_allocs));
         if leased < self.target_allocs {

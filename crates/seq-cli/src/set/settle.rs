@@ -1,5 +1,5 @@
-//! Waits until the sets of a cluster know of a change. They exchange messages every two seconds, and the next command of
-//! an operator may go to any of them.
+//! Waits until the sets of a cluster know of a change. They exchange messages every two seconds, and the next command
+//! of an operator may go to any of them.
 
 use std::time::{Duration, Instant};
 

@@ -72,8 +72,8 @@ impl Sample {
         self.nodes.entry(addr.to_owned()).or_insert_with(|| (set.to_owned(), role));
     }
 
-    /// Returns the addresses that were named and not queried yet. Closed sets are not queried, because their machines may
-    /// be gone.
+    /// Returns the addresses that were named and not queried yet. Closed sets are not queried, because their machines
+    /// may be gone.
     pub(super) fn unasked(&self) -> BTreeSet<String> {
         let closed = |set: &String| self.sets.get(set).is_some_and(|set| set.closed);
         let unasked =
@@ -82,8 +82,8 @@ impl Sample {
     }
 
     /// Returns the nodes whose clocks differ by more than a second from the median of all nodes, by address, with the
-    /// milliseconds that they are ahead. A wrong clock of this machine has no effect, because it differs equally from all
-    /// clocks.
+    /// milliseconds that they are ahead. A wrong clock of this machine has no effect, because it differs equally from
+    /// all clocks.
     pub(super) fn clocks_off(&self) -> BTreeMap<&str, i64> {
         let middle = clock_offset::middle(self.clocks.values().map(|clock| clock.ahead_ms));
         let Some(middle) = middle else { return BTreeMap::new() };

@@ -1,8 +1,8 @@
 //! The state of a set in one sentence: whether its sections are served, whether its store can commit, and what to do
 //! next.
 //!
-//! [`CONDITIONS`] is the table of all verdicts, the worst first. The first condition that holds is the verdict on a set.
-//! [`REMARKS`] are appended to a verdict and do not change it. Both are functions of [`Facts`] alone.
+//! [`CONDITIONS`] is the table of all verdicts, the worst first. The first condition that holds is the verdict on a
+//! set. [`REMARKS`] are appended to a verdict and do not change it. Both are functions of [`Facts`] alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,8 @@ pub(super) use remarks::REMARKS;
 pub(super) enum State {
     /// An allocator has detected that the store lost committed entries, so numbers may be allocated twice.
     RolledBack,
-    /// Two processes respond as the same store, or stores of two sets respond under one name, so one of the two is a copy.
+    /// Two processes respond as the same store, or stores of two sets respond under one name, so one of the two is a
+    /// copy.
     Cloned,
     /// Stores of the set have different lineages, because they were restored differently, and may allocate the same
     /// numbers.
@@ -98,8 +99,8 @@ pub(super) struct Facts {
     pub(super) halted: Vec<(String, String)>,
     /// Allocators that callers cannot reach, by name, with the cause and the next step.
     pub(super) withdrawn: Vec<(String, String)>,
-    /// Allocators that another allocator does not reach at their addresses for callers, each with the name of that other
-    /// allocator.
+    /// Allocators that another allocator does not reach at their addresses for callers, each with the name of that
+    /// other allocator.
     pub(super) unreached: Vec<(String, String)>,
     /// Names of allocators that respond.
     pub(super) present: Vec<String>,

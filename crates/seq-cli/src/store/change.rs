@@ -94,8 +94,8 @@ pub struct RemoveArgs {
     options: ChangeOptions,
     #[command(flatten)]
     confirm: ConfirmedPlanArgs,
-    /// Allows fewer than three voters. With two voters, one failure stops the set; with one voter, a lost disk loses the
-    /// set.
+    /// Allows fewer than three voters. With two voters, one failure stops the set; with one voter, a lost disk loses
+    /// the set.
     #[arg(long)]
     below_three: bool,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! The command `store terms`: shows the lease terms of a set, or changes them.
 //!
-//! The terms are replicated, because promise 2 depends on them: all members of the store use the same lease wait, even if
-//! their settings differ.
+//! The terms are replicated, because promise 2 depends on them: all members of the store use the same lease wait, even
+//! if their settings differ.
 
 use clap::Args;
 use seq_command::exit::Exit;
@@ -19,7 +19,8 @@ use serde::Serialize;
                   Exit codes: 0 shown or changed, 1 refused, 2 a wrong file or address, 3 the store has no majority, 4 no \
                   node responded, 5 the plan is stale and nothing was changed, 7 not done within --timeout.")]
 pub struct TermsArgs {
-    /// Time for which an allocator may be silent before its sections are taken over; without the flag, nothing is changed.
+    /// Time for which an allocator may be silent before its sections are taken over; without the flag, nothing is
+    /// changed.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     lease_wait_ms: Option<u64>,
     #[command(flatten)]

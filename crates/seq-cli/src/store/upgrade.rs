@@ -1,7 +1,7 @@
 //! The command `store upgrade`: raises the format in which a store writes its log and state.
 //!
-//! Until then, a release writes the format of the former release, so members can be upgraded one by one and can go back.
-//! The leader decides, and requires that every member has reported that it reads the next format.
+//! Until then, a release writes the format of the former release, so members can be upgraded one by one and can go
+//! back. The leader decides, and requires that every member has reported that it reads the next format.
 
 use clap::Args;
 use seq_command::exit::Exit;

@@ -35,8 +35,8 @@ impl Index {
         self.in_file.get(entry).map_or_else(|| key.to_owned(), |old| format!("{old}{}", &key[entry.len()..]))
     }
 
-    /// Returns the line of a key of the spec. If the key follows from `addr`, it is the line of `addr`; if the file lacks
-    /// the key, it is the line of the nearest list or table around it.
+    /// Returns the line of a key of the spec. If the key follows from `addr`, it is the line of `addr`; if the file
+    /// lacks the key, it is the line of the nearest list or table around it.
     pub(super) fn line(&self, key: &str) -> Option<usize> {
         let key = self.in_file(key);
         let addr =

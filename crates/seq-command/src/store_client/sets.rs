@@ -27,8 +27,8 @@ const PLAN_TIMEOUT: Duration = Duration::from_secs(10);
 const FINAL: [Reason; 4] = [Reason::NoSet, Reason::SetUnavailable, Reason::NoCandidate, Reason::Quarantined];
 
 impl StoreClient {
-    /// Requests the store's own set, then the other sets that it knows; `None` while the store has no set. Takes the set's
-    /// name from the response if no file gave it.
+    /// Requests the store's own set, then the other sets that it knows; `None` while the store has no set. Takes the
+    /// set's name from the response if no file gave it.
     pub async fn sets(&mut self) -> anyhow::Result<Option<Vec<SetInfo>>> {
         let list = self.admin(READ_TIMEOUT, async |mut to| to.list_sets(ListSetsRequest {}).await).await?;
         let sets = match list {

@@ -197,8 +197,8 @@ impl Banner {
     }
 }
 
-/// Returns the command that starts this program from the current directory: its name if it is on the PATH, otherwise its
-/// path.
+/// Returns the command that starts this program from the current directory: its name if it is on the PATH, otherwise
+/// its path.
 fn program() -> String {
     let name = "seqsvr";
     let Ok(path) = env::current_exe() else { return name.to_owned() };

@@ -9,9 +9,9 @@ use seq_auth::Credentials;
 /// Interval between checks of the files, after which a copied certificate is in use.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Reads the files again whenever they have changed, until the future is dropped. The certificate in use stays if a file
-/// is damaged, or if the new certificate has expired, is not valid yet, or belongs to another holder. A fault that lasts
-/// is logged once.
+/// Reads the files again whenever they have changed, until the future is dropped. The certificate in use stays if a
+/// file is damaged, or if the new certificate has expired, is not valid yet, or belongs to another holder. A fault that
+/// lasts is logged once.
 pub(super) async fn renew(credentials: Credentials, node: String) {
     let mut fault = None;
     let reloads = |outcome| counter!(CERTIFICATE_RELOADS_TOTAL, "node" => node.clone(), "outcome" => outcome);

@@ -12,8 +12,8 @@ use crate::settings::{LimitOptions, MIN_MEMORY_MIB};
 /// Memory of an allocator or a proxy without its requests. An idle process with two serving threads takes 25 to 30 MiB.
 const BASE_MIB: u64 = 32;
 
-/// Least memory of a member of a store: two thirds of the memory of an idle member, which has most of it for its log and
-/// the buffers of its disk.
+/// Least memory of a member of a store: two thirds of the memory of an idle member, which has most of it for its log
+/// and the buffers of its disk.
 const STORE_MIB: u64 = 64;
 
 /// Checks the settings of a role against the limit of the process' control group, if it has one.

@@ -22,8 +22,8 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// Notifies the supervisor of the state of the process, also during its stop, until the future is dropped. `stopping`
 /// completes when a stop is requested.
 ///
-/// The current runtime feeds the watchdog. So the watchdog detects a main thread that makes no progress, but not a store
-/// without a majority, which a restart would not help.
+/// The current runtime feeds the watchdog. So the watchdog detects a main thread that makes no progress, but not a
+/// store without a majority, which a restart would not help.
 pub(super) async fn notify(checks: Checks, stopping: impl Future<Output = ()>) {
     let Some(socket) = environment::notify_socket() else { return };
     let supervisor = match Supervisor::at(&socket) {

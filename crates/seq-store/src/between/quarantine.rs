@@ -1,8 +1,8 @@
 //! The end of the quarantine of a restored set, which the leader drives. This module is the shell of
 //! [`seq_core::quarantine`], which decides.
 //!
-//! **Invariant:** only an entry that the state accepts ends a quarantine. The state refuses an end without the responses
-//! of all sets that it knows.
+//! **Invariant:** only an entry that the state accepts ends a quarantine. The state refuses an end without the
+//! responses of all sets that it knows.
 
 use std::time::Duration;
 

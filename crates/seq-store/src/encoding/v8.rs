@@ -6,7 +6,8 @@
 //! state     body of format 7; body of the rest; last 4 bytes: length of the rest, little-endian
 //! ```
 //!
-//! A command that has more fields than in format 7 is always written in the new form, even if these fields have no value.
+//! A command that has more fields than in format 7 is always written in the new form, even if these fields have no
+//! value.
 
 use std::time::Duration;
 

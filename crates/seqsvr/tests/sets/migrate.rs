@@ -373,7 +373,7 @@ fn a_set_is_closed_only_by_the_plan_that_was_shown() {
         expect![[r#"
             this would close set im-b permanently
             plan: 0c105e5e70000001
-            error: the plan 990a142869733be4 is stale, or of another change: that of this one is 0c105e5e70000001 now (STALE_PLAN)
+            error: the plan 990a142869733be4 is stale, or of another change: the plan of this change is 0c105e5e70000001 now (STALE_PLAN)
             hint: nothing was changed: --dry-run shows the present plan
             exit 5
         "#]],

@@ -1,4 +1,5 @@
-//! The statements of Redis servers about themselves: role and mode, and the masters of a cluster with their slots. Pure.
+//! The statements of Redis servers about themselves: role and mode, and the masters of a cluster with their slots.
+//! Pure.
 
 use std::collections::BTreeMap;
 
