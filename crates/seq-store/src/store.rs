@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
 use seq_api::metrics::connection_metrics;
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_core::state::Terms;
@@ -58,7 +59,7 @@ impl Store {
     /// # Errors
     /// [`StartError`]; in this case the group shuts down, too.
     pub async fn start_with(config: StoreConfig, dial: Dial, tasks: TaskGroup) -> Result<StoreHandle, StartError> {
-        let started = start(config, dial, &tasks).await;
+        let started = boxed_start(config, dial, &tasks).await;
         if started.is_err() {
             tasks.cancel();
         }
@@ -136,9 +137,20 @@ impl StoreHandle {
     /// # Errors
     /// [`Hung`] if the storage did not stop in time.
     pub async fn shutdown(self) -> Result<(), Hung> {
-        let StoreHandle { node, view, tasks, .. } = self;
-        node.shutdown(&tasks, || drop(view)).await
+        boxed_shutdown(self).await
     }
+}
+
+/// Boxes the start of a member here: a future is compiled where it is polled or boxed, and in the crate of the caller
+/// the whole store, with its Raft library, would be compiled again.
+fn boxed_start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> BoxFuture<'_, Result<StoreHandle, StartError>> {
+    Box::pin(start(config, dial, tasks))
+}
+
+/// As [`boxed_start`].
+fn boxed_shutdown(store: StoreHandle) -> BoxFuture<'static, Result<(), Hung>> {
+    let StoreHandle { node, view, tasks, .. } = store;
+    Box::pin(async move { node.shutdown(&tasks, || drop(view)).await })
 }
 
 /// Error: a member does not start.
