@@ -80,7 +80,7 @@ pub(crate) enum Command {
     Alloc(AllocArgs),
     /// Runs a proxy, which has the endpoints of an allocator for all sets of a cluster, but no sections.
     Proxy(ProxyArgs),
-    /// Allocates the next number, or several numbers, of users.
+    /// Allocates the next number, or several numbers, for users.
     Next(NextArgs),
     /// Reads the last number of users; changes nothing.
     Current(CurrentArgs),

@@ -49,7 +49,7 @@ fn the_help_is_a_page() {
               store        Runs a store of a set, a member of the Raft group that keeps the ceilings; lists and changes the members
               alloc        Runs an allocator of a set, which allocates the numbers
               proxy        Runs a proxy, which has the endpoints of an allocator for all sets of a cluster, but no sections
-              next         Allocates the next number, or several numbers, of users
+              next         Allocates the next number, or several numbers, for users
               current      Reads the last number of users; changes nothing
               advance      Raises a user to a number, for imports; never lowers a user
               import       Raises users to the numbers of another system, from a file or a Redis server; never lowers a user
@@ -103,7 +103,7 @@ fn the_help_is_a_page() {
     check(
         &["next", "-h"],
         expect![[r#"
-            Allocates the next number, or several numbers, of users
+            Allocates the next number, or several numbers, for users
 
             Usage: seqsvr next [OPTIONS] <UID>...
 
