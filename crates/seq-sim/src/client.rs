@@ -5,7 +5,7 @@ use seq_core::{Count, Epoch, NodeId, Reading, Refusal, SectionId, Seq, SlotIndex
 use seq_order::{Advancing, CallId, Outcome};
 
 use crate::coverage::Situation;
-use crate::faults::{HOSTS, MS, NAMES, Weather};
+use crate::faults::{MS, Weather};
 use crate::net::{Address, Body};
 use crate::serving::FORGED_EPOCH;
 use crate::world::{Event, Step, World};
@@ -19,9 +19,6 @@ const GRACE: u64 = 200 * MS;
 /// How far below the largest number of its uid an advance may name one, and how many numbers it is drawn from.
 const ADVANCE_BACK: u64 = 10;
 const MOST_ADVANCE: u64 = 60;
-
-/// The host of all callers.
-pub(crate) const CLIENTS_HOST: usize = HOSTS - 1;
 
 /// What a call wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,8 +126,11 @@ impl World {
             2 if self.rng.chance(100) => FORGED_EPOCH,
             _ => seen,
         };
-        let name =
-            if self.rng.chance(500) { self.clients[c].owners[section.0 as usize] } else { self.rng.index(NAMES) };
+        let name = if self.rng.chance(500) {
+            self.clients[c].owners[section.0 as usize]
+        } else {
+            self.rng.index(self.hosts.names())
+        };
         let port = usize::from(self.listeners[name][1].is_some() && self.rng.chance(500));
         let id = self.fresh();
         let call = Call {
@@ -152,7 +152,7 @@ impl World {
         };
         self.clients[c].flight = Some((call, flight));
         self.after(PATIENCE + GRACE, Event::CallTimeout(c, id));
-        self.send(CLIENTS_HOST, Address::Port(name, port), Body::Call(call));
+        self.send(self.hosts.of_clients(), Address::Port(name, port), Body::Call(call));
     }
 
     /// What a caller asks for: numbers mostly, now and then a reading, seldom that a uid be raised.
@@ -175,7 +175,7 @@ impl World {
         match call.origin {
             Origin::Client(c) if self.is_waiting(c, call.id) => {
                 // Not by `send`: where messages are doubled, copies would be doubled again and again.
-                let to = Address::Port(self.rng.index(NAMES), 0);
+                let to = Address::Port(self.rng.index(self.hosts.names()), 0);
                 let wait = self.rng.between(MS, 5 * MS);
                 self.after(wait, Event::Message { to, body: Body::Call(call) });
             }
@@ -215,9 +215,8 @@ impl World {
         if let Reply::Given { epoch, .. } | Reply::Read { epoch, .. } | Reply::Advanced { epoch, .. } = reply {
             let seen = &mut self.clients[c].epochs[section];
             *seen = epoch.max(*seen);
-            let owner = self.store.record(call.section).owner;
-            let name = owner.and_then(|owner| self.store.state.node(owner)).and_then(|node| node.name.parse().ok());
-            self.clients[c].owners[section] = name.unwrap_or(0);
+            let mut owners = self.stores.iter().filter_map(|store| store.owner_name(call.section));
+            self.clients[c].owners[section] = owners.next_back().unwrap_or(0);
         }
         match (reply, call.wish) {
             (Reply::Given { value, prev, lost, .. }, Wish::Take(count)) => {

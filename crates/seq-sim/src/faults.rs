@@ -4,6 +4,7 @@
 //! gets far enough for the rare meetings of two faults. Faults are windows of time, so that a run can be repeated with
 //! some of them.
 
+use crate::hosts::{Hosts, MEMBERS, NAMES, names_of, set_of_name};
 use crate::rng::Rng;
 
 /// Nanoseconds in a millisecond.
@@ -14,15 +15,6 @@ pub(crate) const SECOND: u64 = 1_000 * MS;
 
 /// How long things go wrong.
 pub(crate) const FAULTS_END: u64 = 30 * SECOND;
-
-/// AllocSvrs that the set declares.
-pub(crate) const NAMES: usize = 3;
-
-/// Members of the store.
-pub(crate) const MEMBERS: usize = 3;
-
-/// Hosts: the AllocSvrs', the store's, and one of all callers.
-pub(crate) const HOSTS: usize = NAMES + MEMBERS + 1;
 
 /// One kind of fault, with its victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,22 +51,22 @@ pub(crate) enum Kind {
     Drain(usize),
     /// An operator moves a section to an AllocSvr, and has it balanced again later.
     Move(u32, usize),
-    /// An operator pauses balancing for good.
-    PauseBalancing,
+    /// An operator pauses balancing in a set permanently.
+    PauseBalancing(usize),
     /// A wall clock is set, by so many milliseconds.
     WallStep(usize, i64),
     /// Another member leads; the old one does not know for a while.
     Elect(usize),
-    /// Nothing is committed.
-    StorePause,
+    /// Nothing is committed in a set.
+    StorePause(usize),
     /// A member of the store does nothing for a while; what is sent to it waits.
     StallMember(usize),
-    /// The arbiters evaluate late.
-    LateLook,
-    /// What arbiters propose is committed late.
-    LateReassign,
-    /// Responses are read from the state later than their entry was applied.
-    LateNews,
+    /// The arbiters of a set evaluate late.
+    LateLook(usize),
+    /// Proposals of the arbiters of a set are committed late.
+    LateReassign(usize),
+    /// Responses of a set are read from the state later than their entry was applied.
+    LateNews(usize),
     /// The link between a machine and the store is cut; those to callers and other AllocSvrs work.
     Severed(usize),
     /// One process under a name receives no response of the store.
@@ -141,7 +133,7 @@ pub(crate) struct Swarm {
 }
 
 /// Kinds of faults that are switched on and off by themselves.
-const STORMY_KINDS: usize = 26;
+pub(crate) const STORMY_KINDS: usize = 26;
 
 /// Most faults of one kind in a run.
 const MOST_OF_A_KIND: u64 = 7;
@@ -208,7 +200,7 @@ impl Swarm {
             self.faults.push(draw(rng, kind, 500, 12_000));
         }
         if rng.chance(500) {
-            self.faults.push(draw(rng, Kind::PauseBalancing, 1, 2));
+            self.faults.push(draw(rng, Kind::PauseBalancing(0), 1, 2));
         }
         self.faults.sort_by_key(|fault| fault.at);
     }
@@ -219,6 +211,7 @@ impl Swarm {
     }
 
     pub(crate) fn draw(rng: &mut Rng) -> Swarm {
+        let hosts = Hosts { sets: 1 };
         let weather = match rng.below(10) {
             0 => Weather::Calm,
             1 | 2 => Weather::Wild,
@@ -238,13 +231,13 @@ impl Swarm {
         } else {
             if weather == Weather::Wild || rng.chance(600) {
                 for _ in 0..rng.between(1, MOST_SCENES) {
-                    scene(rng, &mut faults, weather);
+                    scene(rng, &mut faults, weather, hosts);
                 }
             }
             for kind in 0..STORMY_KINDS {
                 if rng.chance(400) {
                     for _ in 0..rng.between(1, MOST_OF_A_KIND) {
-                        let one = stormy(rng, kind);
+                        let one = stormy(rng, kind, hosts);
                         faults.push(one);
                     }
                 }
@@ -278,11 +271,10 @@ const MOST_SCENES: u64 = 7;
 
 /// Draws faults that go together: each rule of the protocol is there for a meeting of several, which chance alone makes
 /// seldom. When each happens is drawn, so that they meet in every order.
-fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
-    let (name, other, third) = {
-        let name = rng.index(NAMES);
-        (name, (name + 1) % NAMES, (name + 2) % NAMES)
-    };
+pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, hosts: Hosts) {
+    let name = rng.index(hosts.names());
+    let set = set_of_name(name);
+    let [other, third] = [1, 2].map(|next| names_of(set).start + (name + next) % NAMES);
     let start = rng.between(2 * SECOND, FAULTS_END - 8 * SECOND);
     let mut add = |at: u64, lasts_ms: u64, kind: Kind| {
         faults.push(Fault { at: start + at * MS, lasts: lasts_ms * MS, kind });
@@ -294,7 +286,7 @@ fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
         // An owner is replaced by a second process without receiving any notice.
         0 => {
             let twin = rng.between(300, 2_500);
-            add(0, rng.between(500, 4_000), Kind::LateLook);
+            add(0, rng.between(500, 4_000), Kind::LateLook(set));
             add(twin, rng.between(3_000, 6_000), Kind::Twin(name));
             add(twin + rng.between(2, 300), rng.between(2_000, 4_000), Kind::Mute(name, 0));
         }
@@ -303,7 +295,7 @@ fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
             let stalls = rng.between(2_300, 3_200);
             let twin = stalls + rng.between(5, 1_500);
             add(0, stalls, Kind::Stall(name));
-            add(rng.between(500, 2_400), 4_000, Kind::LateReassign);
+            add(rng.between(500, 2_400), 4_000, Kind::LateReassign(set));
             add(twin, rng.between(3_000, 6_000), Kind::Twin(name));
             add(twin + rng.between(2, 100), rng.between(2_000, 4_000), Kind::Mute(name, 0));
         }
@@ -345,7 +337,11 @@ fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
             add(rng.below(100), restarts, Kind::Leave(other));
             add(rng.below(100), restarts, Kind::Leave(third));
             if rng.chance(600) {
-                add(rng.between(100, 4_000), rng.between(100, 1_000), Kind::Crash(rng.index(NAMES)));
+                add(
+                    rng.between(100, 4_000),
+                    rng.between(100, 1_000),
+                    Kind::Crash(names_of(set).start + rng.index(NAMES)),
+                );
             }
         }
         // An owner whose raises alone fail.
@@ -354,9 +350,9 @@ fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather) {
 }
 
 /// Draws a fault of the kind with that number.
-fn stormy(rng: &mut Rng, kind: usize) -> Fault {
-    let (name, host, other) = (rng.index(NAMES), rng.index(HOSTS), rng.index(HOSTS));
-    let server = rng.index(NAMES + MEMBERS);
+pub(crate) fn stormy(rng: &mut Rng, kind: usize, hosts: Hosts) -> Fault {
+    let (name, host, other) = (rng.index(hosts.names()), rng.index(hosts.count()), rng.index(hosts.count()));
+    let (set, server) = (set_of_name(name), rng.index(hosts.machines()));
     let most = rng.between(50, 400);
     let (kind, least, longest) = match kind {
         0 => (Kind::CutOneWay { from: host, to: other }, 200, 6_000),
@@ -381,15 +377,15 @@ fn stormy(rng: &mut Rng, kind: usize) -> Fault {
             let by = rng.between(1, 20_000) as i64;
             (Kind::WallStep(name, if rng.chance(500) { by } else { -by }), 1, 2)
         }
-        16 => (Kind::Elect(rng.index(MEMBERS)), 1, 5_000),
-        17 => (Kind::StorePause, 100, 5_000),
-        18 => (Kind::LateLook, 500, 8_000),
-        19 => (Kind::LateReassign, 1_000, 10_000),
+        16 => (Kind::Elect(rng.index(hosts.members())), 1, 5_000),
+        17 => (Kind::StorePause(set), 100, 5_000),
+        18 => (Kind::LateLook(set), 500, 8_000),
+        19 => (Kind::LateReassign(set), 1_000, 10_000),
         20 => (Kind::Severed(name), 500, 6_000),
         21 => (Kind::Mute(name, 0), 500, 4_000),
         22 => (Kind::NoRaises(name), 1_000, 5_000),
-        23 => (Kind::StallMember(rng.index(MEMBERS)), 200, 6_000),
-        24 => (Kind::LateNews, 500, 8_000),
+        23 => (Kind::StallMember(rng.index(hosts.members())), 200, 6_000),
+        24 => (Kind::LateNews(set), 500, 8_000),
         _ => (Kind::Forge(name), 1, 2),
     };
     draw(rng, kind, least, longest)

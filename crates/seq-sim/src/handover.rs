@@ -133,7 +133,7 @@ impl World {
         }
         let staged = self.procs[p].staged.get(&section).filter(|staged| (staged.0, staged.1) == (epoch, handover_id));
         if let Some((_, _, copy)) = staged.cloned() {
-            let ceiling = self.store.record(section).max_seq;
+            let ceiling = self.stores[self.procs[p].set()].record(section).max_seq;
             self.enter(p, section, epoch, ceiling, Some(copy));
         }
     }
@@ -143,7 +143,7 @@ impl World {
         let Some(p) = self.running(name) else { return };
         let Some(session) = self.procs[p].owner.session() else { return };
         let section = SectionId(self.rng.below(self.layout.sections().into()) as u32);
-        let next = self.store.record(section).epoch.next();
+        let next = self.stores[self.procs[p].set()].record(section).epoch.next();
         let epoch = if self.rng.chance(200) { Epoch(u64::MAX) } else { next };
         let offer = HandoverOffer {
             section,

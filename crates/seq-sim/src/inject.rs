@@ -5,11 +5,12 @@ use seq_core::renewals::PEER_ROUTES_INTERVAL;
 
 use crate::clock::{MachineClock, RATE_MARGIN, TRUE_RATE};
 use crate::coverage::Situation;
-use crate::faults::{Fault, HOSTS, Kind, MEMBERS, MS, NAMES, SECOND, Weather};
+use crate::faults::{Fault, Kind, MS, SECOND, Weather};
+use crate::hosts::{MEMBERS, members_of, names_of, set_of_member, set_of_name};
 use crate::process::Process;
 use crate::rng::Rng;
 use crate::store::Entry;
-use crate::world::{Event, LIVENESS_BOUND, SET, Step, StoreStep, TERMS, World};
+use crate::world::{Event, LIVENESS_BOUND, Step, StoreStep, TERMS, World};
 
 /// How long a process that leaves tries to.
 const LEAVE_PATIENCE: u64 = 15 * SECOND;
@@ -27,21 +28,24 @@ pub(crate) fn machine(rng: &mut Rng, edge: bool) -> MachineClock {
 }
 
 impl World {
+    /// Returns the machine of a process of a set that has no session yet.
+    fn owner(&self, set: usize) -> Owner {
+        let name = self.stores[set].state.set.as_ref().map(|set| set.name.clone()).expect("the set is defined");
+        Owner::new(&name, self.layout.clone(), TERMS)
+    }
+
     /// Starts a process under a name.
     pub(crate) fn start(&mut self, name: usize, port: usize) {
         // One that has seen nothing cannot know that entries are lost: nothing is promised where an operator starts
         // one.
-        if self.store.rolled_back.is_some() {
+        let set = set_of_name(name);
+        if self.stores[set].rolled_back.is_some() {
             return;
         }
         let p = self.procs.len();
         let token = self.rng.next() | 1;
-        self.procs.push(Process::new(
-            name,
-            port,
-            token,
-            Owner::new(SET, self.layout.clone(), TERMS).with_secret(token),
-        ));
+        let owner = self.owner(set).with_secret(token);
+        self.procs.push(Process::new(name, port, token, owner));
         self.procs[p].began = self.now;
         self.listeners[name][port] = Some(p);
         if self.listeners[name].iter().flatten().count() > 1 {
@@ -54,10 +58,11 @@ impl World {
 
     /// Ends a process at once.
     pub(crate) fn kill(&mut self, p: usize) {
+        let idle = self.owner(set_of_name(self.procs[p].name));
         let process = &mut self.procs[p];
         let (name, port, token, began) = (process.name, process.port, process.token, process.began);
         // Nothing of it is left; an owner of its own keeps the slot.
-        *process = Process::new(name, port, token, Owner::new(SET, self.layout.clone(), TERMS));
+        *process = Process::new(name, port, token, idle);
         process.alive = false;
         (process.began, process.ended) = (began, self.now);
         if self.listeners[name][port] == Some(p) {
@@ -100,13 +105,16 @@ impl World {
             }
             Kind::Leave(name) => self.leave(name),
             Kind::Drain(name) => self.drain(name, true),
-            Kind::Move(section, name) => self.steer(Entry::Move(section, Some(name))),
-            Kind::PauseBalancing => self.steer(Entry::PauseBalancing),
+            Kind::Move(section, name) => self.steer(set_of_name(name), Entry::Move(section, Some(name))),
+            Kind::PauseBalancing(set) => self.steer(set, Entry::PauseBalancing),
             Kind::WallStep(name, by) => self.machines[name].step_wall(now, by * MS as i64),
             Kind::Elect(member) => self.elect(member),
             Kind::Forge(name) => self.forge(name),
             Kind::RollBack(back_ms) => self.roll_back(back_ms * MS),
-            Kind::StorePause => self.store.paused_until = self.store.paused_until.max(now + lasts),
+            Kind::StorePause(set) => {
+                let paused = &mut self.stores[set].paused_until;
+                *paused = (now + lasts).max(*paused);
+            }
             Kind::StallMember(member) => {
                 self.coverage.saw(Situation::MemberStalled);
                 self.members_stalled[member] = self.members_stalled[member].max(now + lasts);
@@ -127,7 +135,7 @@ impl World {
                 self.net.cut(b, a, on);
             }
             Kind::Isolate { host, outward, inward } => {
-                for other in (0..HOSTS).filter(|other| *other != host) {
+                for other in (0..self.hosts.count()).filter(|other| *other != host) {
                     if outward {
                         self.net.cut(host, other, on);
                     }
@@ -143,9 +151,10 @@ impl World {
             Kind::ResponsesLost(permille) => self.net.responses_lost = set(permille),
             Kind::PeerResponsesLost(permille) => self.net.peer_responses_lost = set(permille),
             Kind::Severed(name) => {
-                for member in 0..MEMBERS {
-                    self.net.cut(name, NAMES + member, on);
-                    self.net.cut(NAMES + member, name, on);
+                for member in members_of(set_of_name(name)) {
+                    let host = self.hosts.of_member(member);
+                    self.net.cut(name, host, on);
+                    self.net.cut(host, name, on);
                 }
             }
             Kind::Mute(name, port) => count(&mut self.net.mute[name][port]),
@@ -154,9 +163,9 @@ impl World {
             Kind::NoRenewals(name) => count(&mut self.net.no_renewals[name]),
             Kind::NoCommits(name) => count(&mut self.net.no_commits[name]),
             Kind::NoCommitResponses(name) => count(&mut self.net.no_commit_responses[name]),
-            Kind::LateLook => count(&mut self.store.late_looks),
-            Kind::LateReassign => count(&mut self.store.late_reassigns),
-            Kind::LateNews => count(&mut self.store.late_news),
+            Kind::LateLook(set) => count(&mut self.stores[set].late_looks),
+            Kind::LateReassign(set) => count(&mut self.stores[set].late_reassigns),
+            Kind::LateNews(set) => count(&mut self.stores[set].late_news),
             other => unreachable!("{other:?} is not switched"),
         }
     }
@@ -173,11 +182,12 @@ impl World {
             Kind::Crash(name) => self.restart(name),
             Kind::Twin(name) => self.end_twin(name),
             Kind::Drain(name) => self.drain(name, false),
-            Kind::Move(section, _) => self.steer(Entry::Move(section, None)),
-            Kind::Elect(_) => self.depose(),
+            Kind::Move(section, name) => self.steer(set_of_name(name), Entry::Move(section, None)),
+            Kind::Elect(member) => self.depose(set_of_member(member)),
             Kind::WildRate(machine, _) => self.machines[machine].set_rates(now, [TRUE_RATE; 3]),
             Kind::Stall(_) | Kind::StallMember(_) | Kind::Leave(_) => {}
-            Kind::WallStep(..) | Kind::Forge(_) | Kind::StorePause | Kind::RollBack(_) | Kind::PauseBalancing => {}
+            Kind::WallStep(..) | Kind::Forge(_) | Kind::StorePause(_) | Kind::RollBack(_) | Kind::PauseBalancing(_) => {
+            }
             other => self.switch(other, false),
         }
     }
@@ -202,16 +212,16 @@ impl World {
     }
 
     fn drain(&mut self, name: usize, drained: bool) {
-        self.steer(Entry::Drain(name, drained));
+        self.steer(set_of_name(name), Entry::Drain(name, drained));
     }
 
     /// An operator's command.
-    fn steer(&mut self, entry: Entry) {
-        self.after(MS, Event::Store(StoreStep::Apply(Box::new(entry))));
+    pub(crate) fn steer(&mut self, set: usize, entry: Entry) {
+        self.after(MS, Event::Store(StoreStep::Apply(set, Box::new(entry))));
     }
 
     fn leave(&mut self, name: usize) {
-        let others = (0..NAMES).filter(|other| *other != name).filter_map(|other| self.running(other));
+        let others = names_of(set_of_name(name)).filter(|other| *other != name).filter_map(|other| self.running(other));
         let calm = self.swarm.weather == Weather::Calm;
         // Without another node the sections are released, and callers notice.
         let one_stays = others.into_iter().any(|p| !self.procs[p].owner.is_leaving());
@@ -244,19 +254,20 @@ impl World {
     }
 
     fn elect(&mut self, member: usize) {
-        if member != self.store.leader {
-            self.store.leader = member;
-            if self.store.seats[member].is_none() {
+        let set = set_of_member(member);
+        if member != self.stores[set].leader {
+            self.stores[set].leader = member;
+            if self.seat(member).is_none() {
                 self.lead(member);
             }
         }
     }
 
     /// A deposed leader receives notice of it.
-    fn depose(&mut self) {
-        let leader = self.store.leader;
-        for member in (0..MEMBERS).filter(|member| *member != leader) {
-            self.store.seats[member] = None;
+    fn depose(&mut self, set: usize) {
+        let leader = self.stores[set].leader;
+        for member in members_of(set).filter(|member| *member != leader) {
+            self.stores[set].seats[member % MEMBERS] = None;
         }
     }
 
@@ -274,26 +285,27 @@ impl World {
         self.healed = true;
         let now = self.now;
         self.trace.note(now, [7, 0, 0], || "everything heals".to_owned());
-        self.net.heal();
+        self.net.heal(self.hosts);
         for machine in 0..self.machines.len() {
             self.machines[machine].suspend(now, false);
             if self.swarm.weather == Weather::Wild {
                 self.machines[machine].set_rates(now, [TRUE_RATE; 3]);
             }
         }
-        self.store.paused_until = now;
-        self.members_stalled = [0; MEMBERS];
-        self.store.late_looks = 0;
-        self.store.late_reassigns = 0;
-        self.store.late_news = 0;
-        self.depose();
+        self.members_stalled.fill(0);
+        for set in 0..self.hosts.sets {
+            let store = &mut self.stores[set];
+            store.paused_until = now;
+            (store.late_looks, store.late_reassigns, store.late_news) = (0, 0, 0);
+            self.depose(set);
+        }
         for p in 0..self.procs.len() {
             if self.procs[p].alive && self.procs[p].stalled_until > now {
                 self.procs[p].stalled_until = now;
                 self.after(0, Event::Resume(p));
             }
         }
-        for name in 0..NAMES {
+        for name in 0..self.hosts.names() {
             self.end_twin(name);
             if let Some(twin) = self.listeners[name][1] {
                 self.kill(twin);

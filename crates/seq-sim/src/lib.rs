@@ -16,7 +16,9 @@ mod clock;
 mod coverage;
 mod faults;
 mod handover;
+mod hosts;
 mod inject;
+mod leader;
 mod net;
 mod peer_routes;
 mod process;
@@ -28,6 +30,7 @@ mod session;
 mod sets;
 mod shrink;
 mod store;
+mod store_bugs;
 mod trace;
 mod world;
 

@@ -13,7 +13,8 @@ use seq_core::state::{Raise, Transfer};
 use seq_core::{Incarnation, Revision, RouteVersion, Seq};
 
 use crate::client::{Call, Reply};
-use crate::faults::{HOSTS, MS, NAMES};
+use crate::faults::MS;
+use crate::hosts::Hosts;
 use crate::rng::Rng;
 use crate::world::{Event, World};
 
@@ -135,7 +136,7 @@ pub(crate) enum Body {
 #[derive(Debug)]
 pub(crate) struct Net {
     /// How many faults cut the way from one host to another.
-    cut: [[u8; HOSTS]; HOSTS],
+    cut: Vec<Vec<u8>>,
     pub(crate) loss: u64,
     pub(crate) duplicates: u64,
     pub(crate) slow_ms: u64,
@@ -143,31 +144,32 @@ pub(crate) struct Net {
     pub(crate) responses_lost: u64,
     pub(crate) peer_responses_lost: u64,
     /// How many faults keep the store's responses from a process, by name and port.
-    pub(crate) mute: [[u32; 2]; NAMES],
+    pub(crate) mute: Vec<[u32; 2]>,
     /// The same for what a name asks the store.
-    pub(crate) only_commits: [u32; NAMES],
-    pub(crate) no_raises: [u32; NAMES],
-    pub(crate) no_renewals: [u32; NAMES],
-    pub(crate) no_commits: [u32; NAMES],
-    pub(crate) no_commit_responses: [u32; NAMES],
+    pub(crate) only_commits: Vec<u32>,
+    pub(crate) no_raises: Vec<u32>,
+    pub(crate) no_renewals: Vec<u32>,
+    pub(crate) no_commits: Vec<u32>,
+    pub(crate) no_commit_responses: Vec<u32>,
 }
 
 impl Net {
-    pub(crate) fn new() -> Net {
+    pub(crate) fn new(hosts: Hosts) -> Net {
+        let names = vec![0; hosts.names()];
         Net {
-            cut: [[0; HOSTS]; HOSTS],
+            cut: vec![vec![0; hosts.count()]; hosts.count()],
             loss: 0,
             duplicates: 0,
             slow_ms: 0,
             ancient: 0,
             responses_lost: 0,
             peer_responses_lost: 0,
-            mute: [[0; 2]; NAMES],
-            only_commits: [0; NAMES],
-            no_raises: [0; NAMES],
-            no_renewals: [0; NAMES],
-            no_commits: [0; NAMES],
-            no_commit_responses: [0; NAMES],
+            mute: vec![[0; 2]; hosts.names()],
+            only_commits: names.clone(),
+            no_raises: names.clone(),
+            no_renewals: names.clone(),
+            no_commits: names.clone(),
+            no_commit_responses: names,
         }
     }
 
@@ -177,8 +179,8 @@ impl Net {
     }
 
     /// Everything heals; messages under way stay under way.
-    pub(crate) fn heal(&mut self) {
-        *self = Net::new();
+    pub(crate) fn heal(&mut self, hosts: Hosts) {
+        *self = Net::new(hosts);
     }
 
     /// How long a message takes; `None` when it is lost.

@@ -19,8 +19,8 @@ use seq_core::{Epoch, HandoverId, NodeId, Section, SectionId, Seq, SlotIndex};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
-use crate::faults::MEMBERS;
 use crate::handover::PeerCall;
+use crate::hosts::{members_of, set_of_name};
 use crate::peer_routes::RouteFetch;
 use crate::serving::{Forward, Pending};
 use crate::session::{RAISES, Rpc};
@@ -119,6 +119,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// Returns the set of the process.
+    pub(crate) fn set(&self) -> usize {
+        set_of_name(self.name)
+    }
+
     pub(crate) fn new(name: usize, port: usize, token: u64, owner: Owner) -> Process {
         Process {
             name,
@@ -139,7 +144,7 @@ impl Process {
             terms: TERMS,
             began: 0,
             ended: u64::MAX,
-            members: StoreMembers::new((0..MEMBERS).collect()),
+            members: StoreMembers::new(members_of(set_of_name(name)).collect()),
             rpcs: BTreeMap::new(),
             renewals: Renewals::new(RENEWALS),
             polled_at: None,

@@ -16,15 +16,19 @@ use std::cmp::Reverse;
 use seq_core::high_water::{Mark, Refused};
 use seq_core::owner::handover::Handover;
 use seq_core::state::Residence;
-use seq_core::{Incarnation, RenewSeq, SectionId, Seq};
+use seq_core::{Incarnation, RenewSeq, SectionId};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
-use crate::faults::{MEMBERS, MOST_BACK_MS, MS};
+use crate::faults::{MOST_BACK_MS, MS};
+use crate::hosts::MEMBERS;
 use crate::net::{Address, StoreResponse};
 use crate::session::{Purpose, Rpc};
 use crate::store::{Entry, Store};
 use crate::world::{Event, Queued, StoreStep, World};
+
+/// The set whose store is put back, in worlds of one set.
+const ROLLED_BACK: usize = 0;
 
 impl Store {
     /// The record of a section, which is always in the one set there is.
@@ -32,54 +36,55 @@ impl Store {
         *self.state.sections.resident(section).expect("it is in the set")
     }
 
-    /// The newest ceiling of a section that was ever committed.
-    pub(crate) fn committed_ceiling(&self, section: SectionId) -> Seq {
-        let lost = self.lost_ceilings.get(section.0 as usize).copied().unwrap_or_default();
-        self.record(section).max_seq.max(lost)
+    /// Returns the name of a section's owner, if the section is in this set and has one.
+    pub(crate) fn owner_name(&self, section: SectionId) -> Option<usize> {
+        let owner = self.state.sections.resident(section)?.owner?;
+        self.state.node(owner)?.name.parse().ok()
     }
 }
 
 impl World {
     /// Keeps the state for a later rollback, before an entry is applied.
-    pub(crate) fn keep_state(&mut self) {
-        if self.store.rolled_back.is_some() || !self.swarm.rolls_back() {
+    pub(crate) fn keep_state(&mut self, set: usize) {
+        if self.stores[set].rolled_back.is_some() || !self.swarm.rolls_back() {
             return;
         }
         let oldest = self.now.saturating_sub(MOST_BACK_MS * MS);
-        let earlier = &mut self.store.earlier;
+        let Store { state, earlier, .. } = &mut self.stores[set];
         while earlier.front().is_some_and(|(left, _)| *left < oldest) {
             earlier.pop_front();
         }
-        earlier.push_back((self.now, self.store.state.clone()));
+        earlier.push_back((self.now, state.clone()));
     }
 
     /// All members are put back to their state of an earlier instant, and start again.
     pub(crate) fn roll_back(&mut self, back: u64) {
+        let store = &self.stores[ROLLED_BACK];
         let running = self.procs.iter().filter(|process| process.alive);
         let known = running.map(|process| process.answered.revision).min().unwrap_or_default();
         let instant = self.now - back;
-        let restored = self.store.earlier.iter().rev().find(|(left, state)| *left <= instant && state.revision < known);
+        let restored = store.earlier.iter().rev().find(|(left, state)| *left <= instant && state.revision < known);
         let Some((_, restored)) = restored.cloned() else { return };
         self.coverage.saw(Situation::RolledBack);
         let now = self.now;
-        let lost = (self.store.state.revision, restored.revision);
+        let lost = (store.state.revision, restored.revision);
         self.trace
             .note(now, [9, lost.1.0, 0], || format!("the store is put back from revision {} to {}", lost.0, lost.1));
         // What was under way to members, inside of them and between them is gone with their processes.
         self.queue.retain(|Reverse(Queued { event, .. })| match event {
             Event::Message { to: Address::Member(_), .. } => false,
-            Event::Store(StoreStep::Apply(entry)) => {
+            Event::Store(StoreStep::Apply(_, entry)) => {
                 matches!(**entry, Entry::Terms(_) | Entry::Drain(..) | Entry::Move(..) | Entry::PauseBalancing)
             }
             Event::Store(_) => false,
             _ => true,
         });
-        self.store.lost_ceilings = self.store.state.sections.residents().map(|(_, record)| record.max_seq).collect();
-        self.store.rolled_back = Some(restored.revision);
-        self.store.state = restored;
-        self.store.earlier.clear();
-        self.store.seats = [const { None }; MEMBERS];
-        self.lead(self.store.leader);
+        let store = &mut self.stores[ROLLED_BACK];
+        store.rolled_back = Some(restored.revision);
+        store.state = restored;
+        store.earlier.clear();
+        store.seats = [const { None }; MEMBERS];
+        self.lead(self.stores[ROLLED_BACK].leader);
     }
 
     /// Whether a process may use a response of the store; if not, it has stopped.
@@ -135,7 +140,7 @@ impl World {
         self.coverage.saw(Situation::Stopped);
         let now = self.now;
         self.trace.note(now, [10, p as u64, 0], || format!("process {p} stops: {why}"));
-        if self.store.rolled_back.is_none() {
+        if self.stores[self.procs[p].set()].rolled_back.is_none() {
             let text = format!("process {p} stopped: {why}");
             self.check.broken(now, "a store that lost nothing stops no process", text);
         }
@@ -148,7 +153,7 @@ impl World {
     /// Checks from outside: the newest response of a process when it sent the request, against the state that the
     /// response it uses was read from.
     fn look_at_use(&mut self, p: usize, answered: Mark, mark: Mark, counts: bool, rollbacks: u32) {
-        let Some(restored) = self.store.rolled_back else { return };
+        let Some(restored) = self.stores[self.procs[p].set()].rolled_back else { return };
         if rollbacks == 0 || answered.revision <= restored {
             return;
         }

@@ -258,7 +258,7 @@ impl World {
                     prev = Seq(value.0 - count);
                 }
                 let first = value.0 - count + 1;
-                let ceiling = self.store.committed_ceiling(section);
+                let ceiling = self.highest[section.0 as usize];
                 let now = self.now;
                 self.trace.note(now, [2, uid.0, value.0], || {
                     format!("process {p}: uid {uid} takes {first}..={value} in section {section} under epoch {epoch}")
@@ -296,7 +296,7 @@ impl World {
                 self.trace.note(now, [8, uid.0, to.0], || {
                     format!("process {p}: uid {uid} is advanced to {to} in section {section} under epoch {epoch}")
                 });
-                let ceiling = self.store.committed_ceiling(section);
+                let ceiling = self.highest[section.0 as usize];
                 self.check.advanced(now, uid.0, to.0, ceiling.0);
                 Some(Reply::Advanced { past: false, epoch })
             }

@@ -91,7 +91,7 @@ impl World {
 
     /// The terms that a name registers with now: those of the first name are longer where the set's terms allow for it.
     fn terms_of(&self, name: usize) -> LeaseTerms {
-        let long = name == 0 && self.store.state.terms() == LONG_TERMS;
+        let long = name == 0 && self.stores[0].state.terms() == LONG_TERMS;
         if long { LeaseTerms { lease: LONG_LEASE, ..TERMS } } else { TERMS }
     }
 

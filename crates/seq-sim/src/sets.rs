@@ -11,13 +11,14 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use seq_core::state::{SectionRecord, SetDefinition, State};
-use seq_core::{Epoch, Layout, SectionId, Seq, SetId};
+use seq_core::{Epoch, Layout, SectionId, Seq};
 use seq_order::{Outcome, Reading};
 
 use crate::bugs::Bug;
 use crate::check::Check;
 use crate::coverage::Coverage;
 use crate::faults::{MS, SECOND, Weather};
+use crate::hosts::{index_of as index, set_id};
 use crate::rng::Rng;
 use crate::trace::Trace;
 
@@ -135,15 +136,6 @@ pub(crate) struct World {
     healed: bool,
     over: bool,
     unserved: Vec<u64>,
-}
-
-/// The set's id.
-fn set_id(set: usize) -> SetId {
-    SetId(set as u64 + 1)
-}
-
-fn index(set: SetId) -> usize {
-    set.0 as usize - 1
 }
 
 impl World {

@@ -10,21 +10,23 @@ use std::time::Duration;
 use seq_core::lease::LeaseTerms;
 use seq_core::owner::handover::Handover;
 use seq_core::state::{Answer, Command, SetDefinition, SetTerms, State, Terms};
-use seq_core::{Layout, Step as SeqStep, Uid};
+use seq_core::{Layout, Seq, Step as SeqStep, Uid};
 
 use crate::bugs::Bug;
 use crate::check::Check;
-use crate::client::{CLIENTS_HOST, Client, Reply};
+use crate::client::{Client, Reply};
 use crate::clock::MachineClock;
 use crate::coverage::Coverage;
-use crate::faults::{FAULTS_END, MEMBERS, MS, NAMES, SECOND, Swarm};
+use crate::faults::{FAULTS_END, MS, SECOND, Swarm};
+use crate::hosts::Hosts;
 use crate::inject;
+use crate::leader::InHand;
 use crate::net::{Address, Body, Net, StoreRequest, StoreResponse};
 use crate::process::{Owned, Process};
 use crate::rng::Rng;
 use crate::serving::{Checked, Pending};
 use crate::session::{AfterRaise, Rpc};
-use crate::store::{Entry, InHand, LONG_TERMS, Requester, Store};
+use crate::store::{Entry, LONG_TERMS, Requester, Store};
 use crate::trace::Trace;
 
 /// The set's name.
@@ -80,7 +82,8 @@ pub(crate) enum Step {
 /// What happens in the store.
 #[derive(Debug)]
 pub(crate) enum StoreStep {
-    Apply(Box<Entry>),
+    /// An entry of a set's log is applied.
+    Apply(usize, Box<Entry>),
     Answer(Requester, Rc<StoreRequest>, Box<Answer>),
     Look(usize, u64),
     LookOn(usize, u64, InHand),
@@ -142,14 +145,18 @@ pub(crate) struct World {
     numbers: u64,
     pub(crate) layout: Layout,
     pub(crate) net: Net,
-    pub(crate) store: Store,
+    pub(crate) hosts: Hosts,
+    /// The store of each set.
+    pub(crate) stores: Vec<Store>,
+    /// The highest ceiling that was ever committed for each section.
+    pub(crate) highest: Vec<Seq>,
     /// Clocks of the AllocSvrs' machines, then of the members'.
     pub(crate) machines: Vec<MachineClock>,
     pub(crate) procs: Vec<Process>,
     /// Until when each member of the store is paused.
-    pub(crate) members_stalled: [u64; MEMBERS],
+    pub(crate) members_stalled: Vec<u64>,
     /// The listening process, by name and port.
-    pub(crate) listeners: [[Option<usize>; 2]; NAMES],
+    pub(crate) listeners: Vec<[Option<usize>; 2]>,
     pub(crate) clients: Vec<Client>,
     pub(crate) check: Check,
     pub(crate) coverage: Coverage,
@@ -164,6 +171,7 @@ pub(crate) struct World {
 impl World {
     /// The world of a seed, with all its faults or some of them.
     pub(crate) fn new(seed: u64, bug: Option<Bug>, faults: Option<&[usize]>, text: bool) -> World {
+        let hosts = Hosts { sets: 1 };
         let mut rng = Rng::new(seed);
         let mut swarm = Swarm::draw(&mut rng);
         swarm.add_rollback(seed);
@@ -174,7 +182,7 @@ impl World {
         if swarm.long_terms {
             state.apply(&Command::SetTerms(SetTerms { replaces: None, terms: LONG_TERMS }));
         }
-        let machines = (0..NAMES + MEMBERS).map(|_| inject::machine(&mut rng, swarm.edge_rates)).collect();
+        let machines = (0..hosts.machines()).map(|_| inject::machine(&mut rng, swarm.edge_rates)).collect();
         let check = Check::new(swarm.weather, UIDS as usize);
         let mut world = World {
             now: 0,
@@ -183,12 +191,14 @@ impl World {
             queue: BinaryHeap::new(),
             numbers: 0,
             layout: layout.clone(),
-            net: Net::new(),
-            store: Store::new(state),
+            net: Net::new(hosts),
+            hosts,
+            stores: vec![Store::new(0, state)],
+            highest: vec![Seq::ZERO; layout.sections() as usize],
             machines,
             procs: Vec::new(),
-            members_stalled: [0; MEMBERS],
-            listeners: [[None; 2]; NAMES],
+            members_stalled: vec![0; hosts.members()],
+            listeners: vec![[None; 2]; hosts.names()],
             clients: (0..CLIENTS).map(|_| Client::new(layout.sections())).collect(),
             check,
             coverage: Coverage::default(),
@@ -208,10 +218,10 @@ impl World {
         if world.swarm.long_terms {
             let at = world.rng.between(SECOND, FAULTS_END);
             let terms = Entry::Terms(Terms { lease_wait: TERMS.wait });
-            world.after(at, Event::Store(StoreStep::Apply(Box::new(terms))));
+            world.after(at, Event::Store(StoreStep::Apply(0, Box::new(terms))));
         }
         world.lead(0);
-        for name in 0..NAMES {
+        for name in 0..hosts.names() {
             world.start(name, 0);
         }
         for client in 0..CLIENTS {
@@ -254,8 +264,8 @@ impl World {
         match address {
             Address::Port(name, _) => name,
             Address::Process(p) => self.procs[p].name,
-            Address::Member(member) => NAMES + member,
-            Address::Client(_) => CLIENTS_HOST,
+            Address::Member(member) => self.hosts.of_member(member),
+            Address::Client(_) => self.hosts.of_clients(),
         }
     }
 
@@ -289,7 +299,7 @@ impl World {
                 }
             }
             Event::Resume(p) => self.resume(p),
-            Event::Store(StoreStep::Apply(entry)) => self.apply(*entry),
+            Event::Store(StoreStep::Apply(set, entry)) => self.apply(set, *entry),
             Event::Store(StoreStep::Answer(requester, request, answer)) => self.answer(requester, &request, *answer),
             Event::Store(StoreStep::Look(member, at)) => self.look_at_state(member, at),
             Event::Store(StoreStep::LookOn(member, at, in_hand)) => self.look_on(member, at, in_hand),
@@ -396,7 +406,7 @@ impl World {
 
     fn conclude(&mut self) {
         self.over = true;
-        if self.store.rolled_back.is_some() {
+        if self.stores.iter().any(|store| store.rolled_back.is_some()) {
             return self.require_stopped();
         }
         let unserved: Vec<_> = self.clients.iter().filter_map(Client::unserved).map(|uid| uid.0).collect();

@@ -22,7 +22,7 @@ use super::{Event, NAMES, SETS, World, handover, index, set_id};
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MS;
-use crate::store::uncount;
+use crate::store_bugs::uncount;
 use crate::world::TERMS;
 
 /// Time between two evaluations of a set.

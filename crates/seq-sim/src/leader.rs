@@ -1,0 +1,172 @@
+//! Leaders of stores: each member that believes it leads has the real `Arbiter`, which evaluates the state and proposes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
+use seq_core::lease::Clocks;
+use seq_core::state::{Reassign, State};
+use seq_core::{Incarnation, Liveness, NodeId};
+
+use crate::bugs::Bug;
+use crate::coverage::Situation;
+use crate::faults::{MS, SECOND, Weather};
+use crate::hosts::{MEMBERS, NAMES, names_of, set_of_member};
+use crate::store::{Entry, Store};
+use crate::store_bugs::{reassign_over, shorten, steer_wrongly};
+use crate::world::{Event, StoreStep, World};
+
+/// The least time between two evaluations of an arbiter.
+pub(crate) const PACE: u64 = 5 * MS;
+
+/// The time after which an arbiter whose proposal was not committed proposes again.
+const RETRY: u64 = 200 * MS;
+
+/// The number of evaluations in a thousand inside of which the thread stalls, in worlds with stalls.
+const STALLED_LOOKS: u64 = 20;
+
+/// The longest stall, which is longer than any wait.
+const LONGEST_STALL: u64 = 6 * SECOND;
+
+/// An arbiter beside a member that believes it leads.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    machine: Arbiter,
+    origin: Clocks,
+    pub(crate) plan: Arc<Plan>,
+    /// When it evaluates next; evaluations scheduled for another time are skipped.
+    look_at: u64,
+    pub(crate) proposing_until: u64,
+    /// Whether its thread is stalled inside of an evaluation.
+    stalled: bool,
+    /// A planted bug: the liveness counter of each incarnation, and since when.
+    pub(crate) silent: BTreeMap<(NodeId, Incarnation), (Liveness, Duration)>,
+}
+
+/// The first input of an evaluation whose thread is stalled: the state; it reads the clock when it continues. The
+/// planted bug reads them in the other order.
+#[derive(Debug)]
+pub(crate) enum InHand {
+    State(Box<State>),
+    Clock(Clocks),
+}
+
+impl World {
+    /// Returns the arbiter beside a member, if the member believes that it leads.
+    pub(crate) fn seat(&mut self, member: usize) -> &mut Option<Seat> {
+        &mut self.stores[set_of_member(member)].seats[member % MEMBERS]
+    }
+
+    fn member_clock(&self, member: usize) -> Clocks {
+        self.machines[self.hosts.of_member(member)].at(self.now)
+    }
+
+    /// A member takes itself for the leader from now on: its arbiter knows nothing.
+    pub(crate) fn lead(&mut self, member: usize) {
+        let weather = self.swarm.weather;
+        let stable_for = Duration::from_millis(if weather == Weather::Calm { 500 } else { 1_500 });
+        let timeouts = ArbiterTimeouts { registration_grace: Duration::from_secs(1), stable_for };
+        let machine = Arbiter::new(timeouts);
+        let origin = self.member_clock(member);
+        let (plan, silent) = (Arc::default(), BTreeMap::new());
+        let seat = Seat { machine, origin, plan, look_at: u64::MAX, proposing_until: 0, stalled: false, silent };
+        *self.seat(member) = Some(seat);
+        if self.stores[set_of_member(member)].seats.iter().flatten().count() > 1 {
+            self.coverage.saw(Situation::TwoArbiters);
+        }
+        self.look_soon(member, PACE);
+    }
+
+    /// Schedules the next evaluation of a member, unless an earlier one is due.
+    pub(crate) fn look_soon(&mut self, member: usize, wait: u64) {
+        // A late look stays late, whatever is applied meanwhile.
+        let (now, set) = (self.now, set_of_member(member));
+        let waits = |seat: &Seat| seat.look_at > now && seat.look_at < u64::MAX;
+        if self.stores[set].late_looks > 0 && self.seat(member).as_ref().is_some_and(waits) {
+            return;
+        }
+        let late = self.stores[set].late_looks > 0 && self.rng.chance(700);
+        let wait = if late { wait.max(self.rng.below(4 * SECOND)) } else { wait };
+        let at = self.now + wait;
+        let Some(seat) = self.seat(member).as_mut().filter(|seat| !seat.stalled) else { return };
+        if seat.look_at > at || seat.look_at <= now {
+            seat.look_at = at;
+            self.after(wait, Event::Store(StoreStep::Look(member, at)));
+        }
+    }
+
+    /// An arbiter looks, and proposes.
+    pub(crate) fn look_at_state(&mut self, member: usize, at: u64) {
+        if self.seat(member).as_ref().is_none_or(|seat| seat.look_at != at || seat.stalled) {
+            return;
+        }
+        // A thread may stand still between any two steps, also between these two. Where nothing fails it does not: by a
+        // state that is seconds old all nodes are dead, and a node that leaves has no candidate to hand over to.
+        let runs_well = self.swarm.weather == Weather::Calm || self.healed;
+        if self.swarm.interleave > 0 && !runs_well && self.rng.chance(STALLED_LOOKS) {
+            self.coverage.saw(Situation::StalledLook);
+            let in_hand = match self.bug {
+                Some(Bug::ClockBeforeState) => InHand::Clock(self.member_clock(member)),
+                _ => InHand::State(Box::new(self.stores[set_of_member(member)].state.clone())),
+            };
+            self.seat(member).as_mut().expect("it looks").stalled = true;
+            let wait = self.rng.below(LONGEST_STALL);
+            return self.after(wait, Event::Store(StoreStep::LookOn(member, at, in_hand)));
+        }
+        self.finish_look(member, None, self.member_clock(member));
+    }
+
+    /// The thread of an arbiter goes on.
+    pub(crate) fn look_on(&mut self, member: usize, at: u64, in_hand: InHand) {
+        let Some(seat) = self.seat(member).as_mut().filter(|seat| seat.look_at == at && seat.stalled) else {
+            return;
+        };
+        seat.stalled = false;
+        let clock = self.member_clock(member);
+        match in_hand {
+            InHand::State(state) => self.finish_look(member, Some(*state), clock),
+            InHand::Clock(clock) => self.finish_look(member, None, clock),
+        }
+    }
+
+    /// Looks at the state, or at one that was read earlier.
+    fn finish_look(&mut self, member: usize, earlier: Option<State>, clock: Clocks) {
+        let (set, now) = (set_of_member(member), self.now);
+        let Store { state, seats, .. } = &mut self.stores[set];
+        let state = earlier.as_ref().unwrap_or(state);
+        let seat = seats[member % MEMBERS].as_mut().expect("it looks");
+        let time = clock.at_least_since(seat.origin);
+        let names: [String; NAMES] = std::array::from_fn(|name| (names_of(set).start + name).to_string());
+        let declared = names.each_ref().map(|name| Declared { name, weight: 1 });
+        let shown = shorten(self.bug, state);
+        let plan = seat.machine.evaluate(&shown, &declared, || time).clone();
+        seat.plan = plan.clone();
+        let mut reassigns = plan.reassigns.clone();
+        if self.bug == Some(Bug::WaitOfOver) {
+            reassign_over(seat, time, state, &mut reassigns);
+        }
+        steer_wrongly(self.bug, state, &plan, &mut reassigns);
+        let next = seat.machine.next_deadline().map(|due| due.saturating_sub(time));
+        if !reassigns.is_empty() && now >= seat.proposing_until {
+            seat.proposing_until = now + RETRY;
+            self.propose(member, reassigns);
+        }
+        // A stopped clock reaches no deadline by itself.
+        let wait = next.map_or(RETRY, |wait| wait.as_nanos() as u64).clamp(PACE, SECOND);
+        self.look_soon(member, wait);
+    }
+
+    fn propose(&mut self, member: usize, reassigns: Vec<Reassign>) {
+        let set = set_of_member(member);
+        if member != self.stores[set].leader && self.rng.chance(500) {
+            return;
+        }
+        let late = self.stores[set].late_reassigns > 0 && self.rng.chance(600);
+        for part in reassigns.chunks(MAX_REASSIGNS) {
+            let wait = self.rng.between(MS / 2, if late { 3 * SECOND } else { 4 * MS });
+            let entry = Entry::Reassign(part.to_vec(), member);
+            self.after(wait, Event::Store(StoreStep::Apply(set, Box::new(entry))));
+        }
+    }
+}
