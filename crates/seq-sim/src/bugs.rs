@@ -162,6 +162,14 @@ bugs! {
     SetsThawInconclusive: "sets-thaw-inconclusive", "two sets: a thaw after a refusal that a later entry lifts",
     /// A departure that is applied again does not count as a sign of life.
     DepartRepeatNotCounted: "depart-repeat-not-counted", "two sets: a repeated departure that moves no liveness counter",
+    /// A node that received a call from another set sends it to another set again.
+    SendsOnward: "sends-onward", "two sets: a call that any node forwards to another set",
+    /// A section is followed at once on a claim that is not newer.
+    FollowsAgain: "follows-again", "two sets: a claim that is followed although it is not newer",
+    /// A closing set names owners for sections of other sets.
+    ReservesWhileClosing: "reserves-while-closing", "two sets: a closing set that names owners for sections to come",
+    /// A set counts as down after one round of probes.
+    DownTooEarly: "down-too-early", "two sets: a set that counts as down after one missed probe",
     /// The operator counts the restores since a backup.
     NthOfBackup: "nth-of-backup", "restores: a count of the restores since the backup was made",
     /// The operator trusts his notebook although a set may have moved on unseen.

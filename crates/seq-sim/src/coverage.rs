@@ -140,6 +140,20 @@ situations! {
     OtherAttempt: "arrivals beside a copy of another attempt",
     /// Two sets: an arrival of before a restore came after its fence.
     ArrivalFenced: "arrivals of a fenced lineage",
+    /// Two sets: a call was forwarded to the other set.
+    ForwardedToSet: "calls forwarded to another set",
+    /// Two sets: a call was sent to a set again.
+    Followed: "calls sent to a set again",
+    /// Two sets: a node of the other set refused a call because the section is not there.
+    MovedRefused: "calls refused because the section moved",
+    /// Two sets: a set that had responded counted as down.
+    SetDown: "sets that count as down",
+    /// Two sets: a call was refused because its set does not respond.
+    SetUnavailable: "calls refused because their set does not respond",
+    /// Two sets: a set began to close.
+    SetCloses: "sets that close",
+    /// Two sets: a departure to a closing set was refused.
+    DepartureToClosing: "departures to a closing set",
     /// Two sets: a process of before a restore served under its lease.
     OlderLineage: "allocations by processes of an older lineage",
     /// Restores: a section departed with its owner.

@@ -13,6 +13,9 @@ pub(crate) const MS: u64 = 1_000_000;
 /// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000 * MS;
 
+/// How long after everything healed each section must be served.
+const LIVENESS_BOUND: u64 = 12 * SECOND;
+
 /// How long things go wrong.
 pub(crate) const FAULTS_END: u64 = 30 * SECOND;
 
@@ -86,6 +89,28 @@ pub(crate) enum Kind {
     /// Every member's data directory is put back to its state of so many milliseconds before, and all of them start
     /// again.
     RollBack(u64),
+    /// Some sections of a set are to migrate.
+    Migrate(usize, u64),
+    /// The migrations of a set are paused.
+    PauseMigrations(usize),
+    /// The newest migration of a set is rolled back.
+    Rollback(usize),
+    /// The newest migration of a set is completed.
+    Complete(usize),
+    /// All processes of a set end.
+    Blackout(usize),
+    /// Messages between the stores of two sets are lost, or arrive seconds later.
+    Divide,
+    /// Processes of a set receive what those of the other set send, and none of their responses arrives there.
+    Silence(usize),
+    /// The routes of a process have sections in the other set that are not there, under the epoch of the caller.
+    Unsettle(usize),
+    /// A backup of a set is made.
+    Backup(usize),
+    /// A set is restored from its backup.
+    Restore(usize),
+    /// A set is merged into the other one; a migration to it may begin just before it closes.
+    Merge(usize, bool),
     /// A clock runs at a rate beyond every margin, in millionths: only promises without clocks hold.
     WildRate(usize, u64),
 }
@@ -128,6 +153,10 @@ pub(crate) struct Swarm {
     pub(crate) long_terms: bool,
     /// Pause between a caller's calls, in milliseconds.
     pub(crate) think_ms: u64,
+    /// When everything heals.
+    pub(crate) ends: u64,
+    /// The time after that within which each section must be served.
+    pub(crate) liveness_bound: u64,
     /// Numbered from 0.
     pub(crate) faults: Vec<Fault>,
 }
@@ -257,6 +286,8 @@ impl Swarm {
             edge_rates: rng.chance(400),
             long_terms: weather != Weather::Calm && rng.chance(250),
             think_ms: rng.between(10, 120),
+            ends: FAULTS_END,
+            liveness_bound: LIVENESS_BOUND,
             faults,
         }
     }
@@ -267,7 +298,7 @@ fn draw(rng: &mut Rng, kind: Kind, least_ms: u64, most_ms: u64) -> Fault {
 }
 
 /// Most scenes in a run, plus one.
-const MOST_SCENES: u64 = 7;
+pub(crate) const MOST_SCENES: u64 = 7;
 
 /// Draws faults that go together: each rule of the protocol is there for a meeting of several, which chance alone makes
 /// seldom. When each happens is drawn, so that they meet in every order.

@@ -6,12 +6,13 @@ use seq_core::lease::Clocks;
 use seq_core::owner::handover::{Commit, Handover, HandoverOffer, HandoverRequest, OfferRefusal};
 use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::section::SectionCopy;
-use seq_core::state::Transfer;
+use seq_core::state::{Command, Depart, Destination, SectionRecord, Transfer};
 use seq_core::{Epoch, HandoverId, NodeId, SectionId, Seq, SetId};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MS;
+use crate::hosts::set_id;
 use crate::net::{Address, Body, PeerRequest, StoreRequest, StoreResponse};
 use crate::session::Purpose;
 use crate::world::{Event, Step, World};
@@ -41,7 +42,7 @@ impl World {
     pub(crate) fn send_handover(&mut self, p: usize, request: HandoverRequest) {
         match request {
             HandoverRequest::Prepare(handover) => {
-                let request = PeerRequest::Prepare(offer(&handover));
+                let request = PeerRequest::Prepare(self.offer(p, &handover));
                 self.request_of_peer(p, handover, Phase::Prepare, request);
             }
             HandoverRequest::Stage(handover) => {
@@ -50,12 +51,12 @@ impl World {
                     self.step(p, |owner, effects| owner.on_staged(&handover, false, effects));
                     return;
                 };
-                let request = PeerRequest::Stage(offer(&handover), owned.copy(self.bug));
+                let request = PeerRequest::Stage(self.offer(p, &handover), owned.copy(self.bug));
                 self.request_of_peer(p, handover, Phase::Stage, request);
             }
             HandoverRequest::Commit(handover) => self.commit(p, handover),
             HandoverRequest::Activate(handover) => {
-                let request = PeerRequest::Activate(offer(&handover));
+                let request = PeerRequest::Activate(self.offer(p, &handover));
                 self.request_of_peer(p, handover, Phase::Activate, request);
             }
         }
@@ -64,13 +65,22 @@ impl World {
     /// Where a node listens, as far as a process knows.
     pub(crate) fn address_of(&self, p: usize, node: NodeId) -> Option<Address> {
         let routes = self.procs[p].owner.routes()?;
-        let (name, port) = routes.node(node)?.addr.split_once(':')?;
-        Some(Address::Port(name.parse().ok()?, port.parse().ok()?))
+        parse(&routes.node(node)?.addr)
+    }
+
+    fn offer(&self, p: usize, handover: &Handover) -> HandoverOffer {
+        let Handover { section, epoch, handover_id, incarnation, departure, .. } = handover;
+        let from_set = departure.as_ref().map_or(SetId(0), |_| set_id(self.procs[p].set()));
+        let (section, handover_id, incarnation) = (*section, *handover_id, *incarnation);
+        HandoverOffer { section, epoch: epoch.next(), handover_id, incarnation, from_set }
     }
 
     fn request_of_peer(&mut self, p: usize, handover: Handover, phase: Phase, request: PeerRequest) {
         let id = self.fresh();
-        let to = self.address_of(p, handover.to);
+        let to = match &handover.departure {
+            Some(departure) => parse(&departure.addr),
+            None => self.address_of(p, handover.to),
+        };
         self.procs[p].peer_calls.insert(id, PeerCall { handover, phase });
         if let Some(to) = to {
             let host = self.procs[p].name;
@@ -98,7 +108,8 @@ impl World {
                 let taken = self.step(p, |owner, _| owner.on_stage(offer, copy.clone()));
                 // Beside the machine: to see stale copies being passed over, and to plant a bug.
                 let known = self.procs[p].owner.owned().any(|owned| owned == (offer.section, offer.epoch));
-                if !known {
+                let earlier = self.procs[p].staged.get(&offer.section).filter(|staged| staged.0 == offer.epoch);
+                if !known && (offer.from_set == SetId(0) || earlier.is_none()) {
                     let staged = (offer.epoch, offer.handover_id, copy.clone());
                     self.procs[p].staged.insert(offer.section, staged);
                 }
@@ -133,7 +144,8 @@ impl World {
         }
         let staged = self.procs[p].staged.get(&section).filter(|staged| (staged.0, staged.1) == (epoch, handover_id));
         if let Some((_, _, copy)) = staged.cloned() {
-            let ceiling = self.stores[self.procs[p].set()].record(section).max_seq;
+            let record = self.stores[self.procs[p].set()].state.sections.resident(section);
+            let ceiling = record.map_or(Seq::ZERO, |record| record.max_seq);
             self.enter(p, section, epoch, ceiling, Some(copy));
         }
     }
@@ -143,7 +155,8 @@ impl World {
         let Some(p) = self.running(name) else { return };
         let Some(session) = self.procs[p].owner.session() else { return };
         let section = SectionId(self.rng.below(self.layout.sections().into()) as u32);
-        let next = self.stores[self.procs[p].set()].record(section).epoch.next();
+        let record = self.stores[self.procs[p].set()].state.sections.resident(section);
+        let next = record.map_or(Epoch(0), |record| record.epoch).next();
         let epoch = if self.rng.chance(200) { Epoch(u64::MAX) } else { next };
         let offer = HandoverOffer {
             section,
@@ -164,23 +177,28 @@ impl World {
 
     /// Has the store commit a handover.
     pub(crate) fn commit(&mut self, p: usize, handover: Handover) {
-        let Handover { session, section, epoch, to, incarnation, handover_id, .. } = handover;
-        if self.procs[p].owner.session() != Some(session) {
+        if self.procs[p].owner.session() != Some(handover.session) {
             return;
         }
-        let (from, to_incarnation) = (session.node, incarnation);
-        let transfer =
-            Transfer { section, epoch, from, incarnation: session.incarnation, to, to_incarnation, handover_id };
         let since = self.known_version(p);
-        self.request(p, Purpose::Commit(handover), StoreRequest::Transfer { transfer, since });
+        self.request(p, Purpose::Commit(handover.clone()), StoreRequest::Commit { handover, since });
     }
 
     /// No response: the request is repeated until there is one.
     pub(crate) fn commit_unknown(&mut self, p: usize, handover: Handover) {
-        if self.bug == Some(Bug::ThawUnknown) {
+        let thaws = match self.bug {
+            Some(Bug::ThawUnknown) => true,
+            Some(Bug::SetsThawUnknown) => handover.departure.is_some(),
+            _ => false,
+        };
+        if thaws {
             return self.committed(p, handover, Clocks::default(), Commit::Refused);
         }
         self.coverage.saw(Situation::CommitRepeated);
+        let record = self.stores[self.procs[p].set()].state.sections.get(handover.section);
+        if matches!(record, Some(SectionRecord::Departed(one)) if one.handover_id == handover.handover_id) {
+            self.coverage.saw(Situation::DepartureUnknown);
+        }
         let jitter = self.jitter();
         let wait = self.procs[p].commit_backoff.wait(jitter);
         self.after(wait.as_nanos() as u64, Event::Step(p, Step::CommitAgain(handover)));
@@ -191,7 +209,7 @@ impl World {
             self.extend(p, sent);
         }
         let commit = match response {
-            StoreResponse::Transferred(update) => Commit::Made(update.clone()),
+            StoreResponse::Committed(update) => Commit::Made(update.clone()),
             StoreResponse::CommitRefused(RefusedCommit::TargetGone { current })
                 if self.shows_lost_target(&handover, *current) =>
             {
@@ -203,6 +221,7 @@ impl World {
             StoreResponse::CommitRefused(RefusedCommit::NotOwned) if self.bug == Some(Bug::ThawLost) => Commit::Refused,
             StoreResponse::CommitRefused(meaning) => match meaning.commit() {
                 Some(Commit::Unknown) => return self.commit_unknown(p, handover),
+                Some(Commit::Inconclusive) if self.bug == Some(Bug::SetsThawInconclusive) => Commit::Refused,
                 Some(commit) => commit,
                 None => return self.end_session(p, handover.session),
             },
@@ -223,7 +242,22 @@ impl World {
     }
 }
 
-fn offer(handover: &Handover) -> HandoverOffer {
-    let Handover { section, epoch, handover_id, incarnation, .. } = *handover;
-    HandoverOffer { section, epoch: epoch.next(), handover_id, incarnation, from_set: SetId(0) }
+/// Returns the address that a node registered, or that a set stated for one.
+pub(crate) fn parse(addr: &str) -> Option<Address> {
+    let (name, port) = addr.split_once(':')?;
+    Some(Address::Port(name.parse().ok()?, port.parse().ok()?))
+}
+
+/// Returns the command that commits a handover.
+pub(crate) fn commit(handover: &Handover) -> Command {
+    let Handover { session, section, epoch, to, incarnation, handover_id, departure } = handover.clone();
+    let (from, to_incarnation, incarnation) = (session.node, incarnation, session.incarnation);
+    match departure {
+        None => Command::Transfer(Transfer { section, epoch, from, incarnation, to, to_incarnation, handover_id }),
+        Some(departure) => {
+            let (set, lineage, migration) = (departure.set, departure.lineage, departure.migration);
+            let to = Destination { set, lineage, node: Some(to), incarnation: to_incarnation };
+            Command::Depart(Depart { section, epoch, from, incarnation, to, handover_id, migration })
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::hosts::{MEMBERS, members_of, names_of, set_of_member, set_of_name};
 use crate::process::Process;
 use crate::rng::Rng;
 use crate::store::Entry;
-use crate::world::{Event, LIVENESS_BOUND, Step, StoreStep, TERMS, World};
+use crate::world::{Event, Step, StoreStep, TERMS, World};
 
 /// How long a process that leaves tries to.
 const LEAVE_PATIENCE: u64 = 15 * SECOND;
@@ -120,6 +120,15 @@ impl World {
                 self.members_stalled[member] = self.members_stalled[member].max(now + lasts);
             }
             Kind::WildRate(machine, rate) => self.machines[machine].set_rates(now, [rate; 3]),
+            kind @ (Kind::Migrate(..)
+            | Kind::PauseMigrations(_)
+            | Kind::Rollback(_)
+            | Kind::Complete(_)
+            | Kind::Blackout(_)
+            | Kind::Divide
+            | Kind::Backup(_)
+            | Kind::Restore(_)
+            | Kind::Merge(..)) => self.begin_of_sets(kind, lasts),
             other => self.switch(other, true),
         }
     }
@@ -163,6 +172,8 @@ impl World {
             Kind::NoRenewals(name) => count(&mut self.net.no_renewals[name]),
             Kind::NoCommits(name) => count(&mut self.net.no_commits[name]),
             Kind::NoCommitResponses(name) => count(&mut self.net.no_commit_responses[name]),
+            Kind::Silence(set) => count(&mut self.net.silent[set]),
+            Kind::Unsettle(name) => count(&mut self.net.unsettled[name]),
             Kind::LateLook(set) => count(&mut self.stores[set].late_looks),
             Kind::LateReassign(set) => count(&mut self.stores[set].late_reassigns),
             Kind::LateNews(set) => count(&mut self.stores[set].late_news),
@@ -188,11 +199,20 @@ impl World {
             Kind::Stall(_) | Kind::StallMember(_) | Kind::Leave(_) => {}
             Kind::WallStep(..) | Kind::Forge(_) | Kind::StorePause(_) | Kind::RollBack(_) | Kind::PauseBalancing(_) => {
             }
+            kind @ (Kind::Migrate(..)
+            | Kind::PauseMigrations(_)
+            | Kind::Rollback(_)
+            | Kind::Complete(_)
+            | Kind::Blackout(_)
+            | Kind::Divide
+            | Kind::Backup(_)
+            | Kind::Restore(_)
+            | Kind::Merge(..)) => self.end_of_sets(kind),
             other => self.switch(other, false),
         }
     }
 
-    fn restart(&mut self, name: usize) {
+    pub(crate) fn restart(&mut self, name: usize) {
         if self.listeners[name][0].is_none() {
             self.start(name, 0);
         }
@@ -313,6 +333,10 @@ impl World {
             self.restart(name);
             self.drain(name, false);
         }
-        self.after(LIVENESS_BOUND, Event::Probe);
+        for set in 0..self.hosts.sets {
+            self.pace(set, false);
+        }
+        self.divided_until = now;
+        self.after(self.swarm.liveness_bound, Event::Probe);
     }
 }

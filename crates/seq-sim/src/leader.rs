@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::lease::Clocks;
+use seq_core::migration::Coordinator;
+use seq_core::quarantine::Quarantine;
 use seq_core::state::{Reassign, State};
 use seq_core::{Incarnation, Liveness, NodeId};
 
@@ -14,7 +16,7 @@ use crate::coverage::Situation;
 use crate::faults::{MS, SECOND, Weather};
 use crate::hosts::{MEMBERS, NAMES, names_of, set_of_member};
 use crate::store::{Entry, Store};
-use crate::store_bugs::{reassign_over, shorten, steer_wrongly};
+use crate::store_bugs::{all_stranded, reassign_over, shorten, steer_wrongly};
 use crate::world::{Event, StoreStep, World};
 
 /// The least time between two evaluations of an arbiter.
@@ -26,6 +28,12 @@ const RETRY: u64 = 200 * MS;
 /// The number of evaluations in a thousand inside of which the thread stalls, in worlds with stalls.
 const STALLED_LOOKS: u64 = 20;
 
+/// The longest time between two evaluations in worlds of several sets.
+const COORDINATE: u64 = 20 * MS;
+
+/// Time between two statements of facts to other sets.
+const EXCHANGE: u64 = 300 * MS;
+
 /// The longest stall, which is longer than any wait.
 const LONGEST_STALL: u64 = 6 * SECOND;
 
@@ -35,6 +43,12 @@ pub(crate) struct Seat {
     machine: Arbiter,
     origin: Clocks,
     pub(crate) plan: Arc<Plan>,
+    pub(crate) coordinator: Coordinator,
+    pub(crate) quarantine: Option<Quarantine>,
+    /// When the fence of a quarantine is sent again.
+    pub(crate) fence_at: u64,
+    /// When facts are sent to other sets again.
+    exchange_at: u64,
     /// When it evaluates next; evaluations scheduled for another time are skipped.
     look_at: u64,
     pub(crate) proposing_until: u64,
@@ -70,7 +84,19 @@ impl World {
         let machine = Arbiter::new(timeouts);
         let origin = self.member_clock(member);
         let (plan, silent) = (Arc::default(), BTreeMap::new());
-        let seat = Seat { machine, origin, plan, look_at: u64::MAX, proposing_until: 0, stalled: false, silent };
+        let seat = Seat {
+            machine,
+            origin,
+            plan,
+            coordinator: Coordinator::default(),
+            quarantine: None,
+            fence_at: 0,
+            exchange_at: 0,
+            look_at: u64::MAX,
+            proposing_until: 0,
+            stalled: false,
+            silent,
+        };
         *self.seat(member) = Some(seat);
         if self.stores[set_of_member(member)].seats.iter().flatten().count() > 1 {
             self.coverage.saw(Situation::TwoArbiters);
@@ -153,8 +179,40 @@ impl World {
             self.propose(member, reassigns);
         }
         // A stopped clock reaches no deadline by itself.
-        let wait = next.map_or(RETRY, |wait| wait.as_nanos() as u64).clamp(PACE, SECOND);
+        let mut wait = next.map_or(RETRY, |wait| wait.as_nanos() as u64).clamp(PACE, SECOND);
+        if self.hosts.sets > 1 {
+            self.coordinate(member, &plan, earlier.as_ref(), time);
+            wait = wait.min(COORDINATE);
+        }
         self.look_soon(member, wait);
+    }
+
+    /// Has the coordinator beside a member evaluate the state, and acts on its decisions, on a quarantine and on what
+    /// other sets should know.
+    fn coordinate(&mut self, member: usize, plan: &Plan, earlier: Option<&State>, time: Duration) {
+        let at_once = self.bug == Some(Bug::SilentAtOnce);
+        let Store { state, seats, .. } = &mut self.stores[set_of_member(member)];
+        let state = earlier.unwrap_or(state);
+        let Seat { machine, coordinator, .. } = seats[member % MEMBERS].as_mut().expect("it evaluates");
+        let stranded = if at_once { all_stranded(state) } else { plan.stranded.clone() };
+        let living = |node, incarnation| !at_once && machine.is_living(node, incarnation);
+        let effects = coordinator.evaluate(state, &stranded, living, time);
+        effects.into_iter().for_each(|effect| self.carry_out_between(member, effect));
+        self.recover(member);
+        let now = self.now;
+        let seat = self.seat(member).as_mut().expect("it evaluates");
+        if seat.exchange_at <= now {
+            seat.exchange_at = now + EXCHANGE;
+            self.exchange(member);
+        }
+    }
+
+    /// Returns what a member that believes it leads has beside it, and the time on its clock.
+    pub(crate) fn seat_and_time(&mut self, member: usize) -> Option<(&mut Seat, Duration)> {
+        let clock = self.member_clock(member);
+        let seat = self.seat(member).as_mut()?;
+        let time = clock.at_least_since(seat.origin);
+        Some((seat, time))
     }
 
     fn propose(&mut self, member: usize, reassigns: Vec<Reassign>) {

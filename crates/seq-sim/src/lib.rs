@@ -20,8 +20,10 @@ mod hosts;
 mod inject;
 mod leader;
 mod net;
+mod other_set;
 mod peer_routes;
 mod process;
+mod records;
 mod restores;
 mod rng;
 mod rollback;
@@ -84,33 +86,16 @@ pub fn run(run: &Run) -> Outcome {
     if run.sets == 3 || run.bug.is_some_and(Bug::is_of_restores) {
         return run_restores(run);
     }
-    if run.sets == 2 || run.bug.is_some_and(Bug::is_between_sets) {
-        return run_sets(run);
-    }
-    let mut world = World::new(run.seed, run.bug, run.faults.as_deref(), run.trace);
+    let sets = if run.sets == 2 || run.bug.is_some_and(Bug::is_between_sets) { sets::SETS } else { 1 };
+    let mut world = World::new(run, sets);
     world.run();
     Outcome {
         violation: world.check.violation.take(),
         hash: world.trace.hash(),
         simulated: Duration::from_nanos(world.now),
         events: world.events,
-        weather: world.swarm.weather.name(),
+        weather: if sets == 1 { world.swarm.weather.name() } else { "two sets" },
         faults: world.swarm.faults.iter().map(faults::Fault::describe).collect(),
-        coverage: world.coverage,
-        trace: world.trace.into_lines(),
-    }
-}
-
-fn run_sets(run: &Run) -> Outcome {
-    let mut world = sets::World::new(run.seed, run.bug, run.faults.as_deref(), run.trace);
-    world.run();
-    Outcome {
-        violation: world.check.violation.take(),
-        hash: world.trace.hash(),
-        simulated: Duration::from_nanos(world.now),
-        events: world.events,
-        weather: "two sets",
-        faults: world.faults.iter().map(sets::Fault::describe).collect(),
         coverage: world.coverage,
         trace: world.trace.into_lines(),
     }

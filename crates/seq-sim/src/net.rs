@@ -4,18 +4,19 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use seq_core::high_water::{Mark, Refused};
-use seq_core::owner::handover::HandoverOffer;
+use seq_core::owner::handover::{Handover, HandoverOffer};
 use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::owner::{OwnershipUpdate, Renewal, Session};
 use seq_core::route::RouteUpdate;
 use seq_core::section::SectionCopy;
-use seq_core::state::{Raise, Transfer};
+use seq_core::state::Raise;
 use seq_core::{Incarnation, Revision, RouteVersion, Seq};
 
 use crate::client::{Call, Reply};
 use crate::faults::MS;
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, set_of_name};
 use crate::rng::Rng;
+use crate::sets::Between;
 use crate::world::{Event, World};
 
 /// Where a message goes.
@@ -34,10 +35,25 @@ pub(crate) enum Address {
 /// A request of an AllocSvr to the store.
 #[derive(Clone, Debug)]
 pub(crate) enum StoreRequest {
-    Register { name: usize, port: usize, token: u64, lease: Duration, follows: Incarnation, seen: Revision },
+    Register {
+        name: usize,
+        port: usize,
+        token: u64,
+        lease: Duration,
+        follows: Incarnation,
+        seen: Revision,
+    },
     Renew(Renewal),
-    Raise { session: Session, raises: Vec<Raise>, since: RouteVersion },
-    Transfer { transfer: Transfer, since: RouteVersion },
+    Raise {
+        session: Session,
+        raises: Vec<Raise>,
+        since: RouteVersion,
+    },
+    /// Commits a handover, in this set or to another one.
+    Commit {
+        handover: Handover,
+        since: RouteVersion,
+    },
 }
 
 /// A response of the store.
@@ -49,7 +65,7 @@ pub(crate) enum StoreResponse {
     Follow(Incarnation),
     Renewed(OwnershipUpdate),
     Raised(Vec<Option<Seq>>, OwnershipUpdate),
-    Transferred(OwnershipUpdate),
+    Committed(OwnershipUpdate),
     SessionOver(Refused),
     /// The registration has seen more than the store has.
     Behind,
@@ -63,7 +79,7 @@ impl StoreResponse {
     pub(crate) fn mark(&self) -> Option<Mark> {
         match self {
             StoreResponse::Registered(_, mark) => Some(*mark),
-            StoreResponse::Renewed(update) | StoreResponse::Raised(_, update) | StoreResponse::Transferred(update) => {
+            StoreResponse::Renewed(update) | StoreResponse::Raised(_, update) | StoreResponse::Committed(update) => {
                 Some(update.mark)
             }
             _ => None,
@@ -125,6 +141,11 @@ pub(crate) enum Body {
         id: u64,
         update: Option<Rc<RouteUpdate>>,
     },
+    /// A message of a member of another set's store.
+    Between {
+        from: usize,
+        message: Between,
+    },
     Call(Call),
     Reply {
         to: u64,
@@ -151,6 +172,10 @@ pub(crate) struct Net {
     pub(crate) no_renewals: Vec<u32>,
     pub(crate) no_commits: Vec<u32>,
     pub(crate) no_commit_responses: Vec<u32>,
+    /// How many faults keep responses of a set from the other sets' processes.
+    pub(crate) silent: Vec<u32>,
+    /// How many faults make the routes of a name wrong.
+    pub(crate) unsettled: Vec<u32>,
 }
 
 impl Net {
@@ -169,7 +194,9 @@ impl Net {
             no_raises: names.clone(),
             no_renewals: names.clone(),
             no_commits: names.clone(),
-            no_commit_responses: names,
+            no_commit_responses: names.clone(),
+            silent: vec![0; hosts.sets],
+            unsettled: names,
         }
     }
 
@@ -202,12 +229,23 @@ impl Net {
 }
 
 impl World {
+    /// Returns the set of an AllocSvr's host that a message is of or for.
+    fn set_of_host(&self, host: usize) -> Option<usize> {
+        (host < self.hosts.names()).then(|| set_of_name(host))
+    }
+
     /// Whether a fault is meant for this kind of message.
-    fn is_swallowed(&self, to: Address, body: &Body) -> bool {
+    fn is_swallowed(&self, from: usize, to: Address, body: &Body) -> bool {
+        if let (Some(from), Some(to)) = (self.set_of_host(from), self.set_of_host(self.host(to)))
+            && from != to
+            && self.net.silent[from] > 0
+        {
+            return true;
+        }
         match (body, to) {
             (Body::StoreResponse { response, .. }, Address::Process(p)) => {
                 let process = &self.procs[p];
-                let made = matches!(**response, StoreResponse::Transferred(..))
+                let made = matches!(**response, StoreResponse::Committed(..))
                     && self.net.no_commit_responses[process.name] > 0;
                 made || self.net.mute[process.name][process.port] > 0
             }
@@ -216,7 +254,7 @@ impl World {
                 match **request {
                     StoreRequest::Renew(_) => self.net.only_commits[name] > 0 || self.net.no_renewals[name] > 0,
                     StoreRequest::Raise { .. } => self.net.only_commits[name] > 0 || self.net.no_raises[name] > 0,
-                    StoreRequest::Transfer { .. } => self.net.no_commits[name] > 0,
+                    StoreRequest::Commit { .. } => self.net.no_commits[name] > 0,
                     StoreRequest::Register { .. } => false,
                 }
             }
@@ -227,7 +265,7 @@ impl World {
     /// Sends a message from a host.
     pub(crate) fn send(&mut self, from: usize, to: Address, body: Body) {
         let host = self.host(to);
-        if self.is_swallowed(to, &body) {
+        if self.is_swallowed(from, to, &body) {
             return;
         }
         if self.rng.chance(self.net.duplicates)

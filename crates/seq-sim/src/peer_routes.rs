@@ -67,6 +67,9 @@ impl World {
 
     /// The routes of a peer came, or the peer has no newer ones.
     pub(crate) fn adopt_peer_routes(&mut self, p: usize, id: u64, update: Option<&RouteUpdate>) {
+        if self.is_probe(p, id, update) {
+            return;
+        }
         let fetch = self.procs[p].route_fetch;
         if fetch.id != id || self.procs[p].stopped {
             return;

@@ -15,12 +15,13 @@ use seq_core::raises::RaiseQueue;
 use seq_core::renewals::{Registrations, RenewalOptions, Renewals};
 use seq_core::section::{Distance, SectionCopy};
 use seq_core::store_calls::StoreMembers;
-use seq_core::{Epoch, HandoverId, NodeId, Section, SectionId, Seq, SlotIndex};
+use seq_core::{Epoch, HandoverId, NodeId, Section, SectionId, Seq, SetId, SlotIndex};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::handover::PeerCall;
 use crate::hosts::{members_of, set_of_name};
+use crate::other_set::OtherSet;
 use crate::peer_routes::RouteFetch;
 use crate::serving::{Forward, Pending};
 use crate::session::{RAISES, Rpc};
@@ -116,6 +117,10 @@ pub(crate) struct Process {
     pub(crate) cached_clock: Clocks,
     /// A planted bug: staged copies by section, whatever their attempt.
     pub(crate) staged: BTreeMap<SectionId, (Epoch, HandoverId, SectionCopy)>,
+    /// The other sets that calls were forwarded to.
+    pub(crate) other_sets: BTreeMap<SetId, OtherSet>,
+    /// Calls that wait until another set responds to a probe.
+    pub(crate) awaits_set: BTreeMap<u64, (SetId, Pending)>,
 }
 
 impl Process {
@@ -158,6 +163,8 @@ impl Process {
             in_call: 0,
             cached_clock: Clocks::default(),
             staged: BTreeMap::new(),
+            other_sets: BTreeMap::new(),
+            awaits_set: BTreeMap::new(),
         }
     }
 }
@@ -249,13 +256,16 @@ impl World {
         let uids = self.layout.uids_of(id);
         let uids = (uids.end - uids.start) as u32;
         let staged = self.procs[p].staged.remove(&id).filter(|staged| staged.0 == epoch);
+        if self.hosts.sets > 1 && copy.is_some() && staged.as_ref().map(|staged| &staged.2) != copy.as_ref() {
+            self.coverage.saw(Situation::OtherAttempt);
+        }
         self.coverage.saw(match (&copy, &staged) {
             (Some(_), _) => Situation::Copied,
             (None, Some(_)) => Situation::StaleCopy,
             (None, None) => Situation::Failover,
         });
         let copy = match (self.bug, staged, copy) {
-            (Some(Bug::StaleCopy), Some((_, _, staged)), _) => Some(staged),
+            (Some(Bug::StaleCopy | Bug::SetsStaleCopy), Some((_, _, staged)), _) => Some(staged),
             (Some(Bug::BelowCeiling), _, None) => {
                 Some(SectionCopy { base: Seq(ceiling.0.saturating_sub(STEP.0 / 2)), distances: Vec::new() })
             }
@@ -321,6 +331,9 @@ impl World {
     /// registration of one that had ended before.
     fn require_successor(&mut self, p: usize) {
         let process = &self.procs[p];
+        if self.stores[process.set()].restores > 0 {
+            return;
+        }
         let beside = |q: &Process| q.name == process.name && q.ended > process.began;
         let others = self.procs.iter().enumerate().filter(|(index, other)| *index != p && beside(other)).count();
         if others == 0 {

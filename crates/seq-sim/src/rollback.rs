@@ -15,7 +15,6 @@ use std::cmp::Reverse;
 
 use seq_core::high_water::{Mark, Refused};
 use seq_core::owner::handover::Handover;
-use seq_core::state::Residence;
 use seq_core::{Incarnation, RenewSeq, SectionId};
 
 use crate::bugs::Bug;
@@ -27,15 +26,13 @@ use crate::session::{Purpose, Rpc};
 use crate::store::{Entry, Store};
 use crate::world::{Event, Queued, StoreStep, World};
 
+/// The time after which a process that stopped is started again in a set that was restored.
+const RESTART: u64 = 300 * MS;
+
 /// The set whose store is put back, in worlds of one set.
 const ROLLED_BACK: usize = 0;
 
 impl Store {
-    /// The record of a section, which is always in the one set there is.
-    pub(crate) fn record(&self, section: SectionId) -> Residence {
-        *self.state.sections.resident(section).expect("it is in the set")
-    }
-
     /// Returns the name of a section's owner, if the section is in this set and has one.
     pub(crate) fn owner_name(&self, section: SectionId) -> Option<usize> {
         let owner = self.state.sections.resident(section)?.owner?;
@@ -140,7 +137,13 @@ impl World {
         self.coverage.saw(Situation::Stopped);
         let now = self.now;
         self.trace.note(now, [10, p as u64, 0], || format!("process {p} stops: {why}"));
-        if self.stores[self.procs[p].set()].rolled_back.is_none() {
+        let (name, store) = (self.procs[p].name, &self.stores[self.procs[p].set()]);
+        if store.restores > 0 {
+            // An operator starts it again, as after each restore.
+            self.kill(p);
+            return self.after(RESTART, Event::Start(name));
+        }
+        if store.rolled_back.is_none() {
             let text = format!("process {p} stopped: {why}");
             self.check.broken(now, "a store that lost nothing stops no process", text);
         }

@@ -11,7 +11,7 @@ use seq_core::calls::{
     CallTimeouts, Destination, OwnershipView, PendingCall, Rest, SetRoute, Step as CallStep, UnknownAttempts, Wait,
     Watch,
 };
-use seq_core::{Advance, AdvanceLimit, Epoch, NodeId, Refusal, Seq, Take, Target, limits};
+use seq_core::{Advance, AdvanceLimit, Epoch, NodeId, Refusal, Seq, SetId, Take, Target, limits};
 
 use crate::bugs::Bug;
 use crate::client::{Call, Origin, Reply, Wish};
@@ -39,12 +39,14 @@ const NEGLECT_BOUND: u64 = SECOND;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) call: Call,
-    machine: PendingCall,
+    pub(crate) machine: PendingCall,
     /// When it arrived, which the machine counts from.
-    since: u64,
+    pub(crate) since: u64,
+    /// The last request to another set: when it was sent, under which epoch of the route.
+    pub(crate) sent_to_set: Option<(u64, Epoch)>,
     /// When it was tried last and found to wait.
     tried: u64,
-    unknown: UnknownAttempts,
+    pub(crate) unknown: UnknownAttempts,
     /// What it waits for now.
     wait: Option<Wait>,
     /// Whether it ever waited.
@@ -57,7 +59,7 @@ impl Pending {
         self.wait.is_some_and(|wait| wait.awaits_owner)
     }
 
-    fn now(&self, now: u64) -> Duration {
+    pub(crate) fn now(&self, now: u64) -> Duration {
         Duration::from_nanos(now - self.since)
     }
 }
@@ -65,10 +67,10 @@ impl Pending {
 /// A call that was forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forward {
-    pending: Pending,
-    to: NodeId,
+    pub(crate) pending: Pending,
+    pub(crate) to: Destination,
     /// Since when its section is routed to another node.
-    replaced: Option<u64>,
+    pub(crate) replaced: Option<u64>,
 }
 
 /// What a call was checked against.
@@ -86,6 +88,8 @@ struct View<'a> {
     call: &'a Call,
     leased: Option<bool>,
     bug: Option<Bug>,
+    /// A fault: the set that the routes have sections in which are not served here.
+    unsettled: Option<SetId>,
 }
 
 impl OwnershipView for View<'_> {
@@ -106,6 +110,9 @@ impl OwnershipView for View<'_> {
     fn set_route(&self) -> SetRoute {
         let Some(routes) = self.process.owner.routes() else { return SetRoute::default() };
         let route = routes.get(self.call.section).unwrap_or_default();
+        if self.unsettled.is_some() && self.call.hops > 0 {
+            return SetRoute { own: routes.id(), other: self.unsettled, epoch: self.call.epoch };
+        }
         SetRoute { own: routes.id(), other: route.other_set(), epoch: route.epoch }
     }
 }
@@ -134,10 +141,16 @@ impl World {
     /// A call is in a process' memory.
     pub(crate) fn arrive(&mut self, p: usize, call: Call) {
         let deadline = Duration::from_nanos(call.deadline.saturating_sub(self.now));
-        let hops = if self.bug == Some(Bug::UncountedHops) { 0 } else { call.hops };
+        let uncounted = match self.bug {
+            Some(Bug::UncountedHops) => true,
+            Some(Bug::SendsOnward) => self.comes_from_other_set(p, &call),
+            _ => false,
+        };
+        let hops = if uncounted { 0 } else { call.hops };
         let machine = PendingCall::new(call.section, (hops, call.epoch), self.clock(p), deadline, self.call_timeouts());
         let (since, unknown) = (self.now, UnknownAttempts::default());
-        let pending = Pending { call, machine, since, tried: since, unknown, wait: None, waited: false };
+        let pending =
+            Pending { call, machine, since, sent_to_set: None, tried: since, unknown, wait: None, waited: false };
         self.attempt(p, pending);
     }
 
@@ -177,6 +190,7 @@ impl World {
             call: &pending.call,
             leased: owned.as_ref().map(|_| leased),
             bug: self.bug,
+            unsettled: self.unsettled(p),
         };
         let step = pending.machine.evaluate(pending.now(self.now), &view);
         match (step, owned) {
@@ -191,7 +205,7 @@ impl World {
             }
             (CallStep::Serve, None) => panic!("a call is served without its section"),
             (CallStep::Forward(to), _) => self.forward(p, pending, to),
-            (CallStep::ForwardToSet(set), _) => panic!("a call goes to set {set}, and there is one set"),
+            (CallStep::ForwardToSet(set), _) => self.forward_to_set(p, pending, set),
             (CallStep::Rest(rest), _) => {
                 if matches!(rest, Rest::Wait(Wait { awaits_owner: false, .. })) {
                     self.coverage.saw(Situation::LeaseExpired);
@@ -260,6 +274,11 @@ impl World {
                 let first = value.0 - count + 1;
                 let ceiling = self.highest[section.0 as usize];
                 let now = self.now;
+                let (session, set) = (self.procs[p].owner.session(), self.procs[p].set());
+                let first_number = self.stores[set].state.lineage.first_number();
+                if session.is_some_and(|one| one.incarnation.0 < first_number) {
+                    self.coverage.saw(Situation::OlderLineage);
+                }
                 self.trace.note(now, [2, uid.0, value.0], || {
                     format!("process {p}: uid {uid} takes {first}..={value} in section {section} under epoch {epoch}")
                 });
@@ -329,21 +348,23 @@ impl World {
         let id = self.fresh();
         let call = Call { hops, origin: Origin::Process(p, id), ..pending.call };
         self.send(self.procs[p].name, address, Body::Call(call));
-        self.procs[p].forwards.insert(id, Forward { pending, to, replaced: None });
+        self.procs[p].forwards.insert(id, Forward { pending, to: Destination::Node(to), replaced: None });
         self.watch(p, id);
     }
 
     /// Watches a forwarded call: at each change of the ownership, and when the machine asks for it.
-    fn watch(&mut self, p: usize, id: u64) {
+    pub(crate) fn watch(&mut self, p: usize, id: u64) {
         let now = self.now;
         let process = &self.procs[p];
         let Some(mut forward) = process.forwards.get(&id).copied() else { return };
         let pending = &mut forward.pending;
         let routes = process.owner.routes();
         let route = routes.and_then(|routes| routes.get(pending.call.section)).unwrap_or_default();
-        let owner = route.owner;
-        forward.replaced = if owner == Some(forward.to) { None } else { forward.replaced.or(Some(now)) };
-        let watch = pending.machine.watch(pending.now(now), (owner.map(Destination::Node), route.epoch));
+        let routed = route.other_set().map(Destination::Set).or(route.owner.map(Destination::Node));
+        // A claim that is newer than the routes stands beside them.
+        let stands = routed == Some(forward.to) || matches!(forward.to, Destination::Set(_));
+        forward.replaced = if stands { None } else { forward.replaced.or(Some(now)) };
+        let watch = pending.machine.watch(pending.now(now), (routed, route.epoch));
         match watch {
             Watch::Wait(wait) => {
                 pending.wait = Some(wait);
@@ -363,7 +384,7 @@ impl World {
         }
     }
 
-    fn abandoned(&mut self, p: usize, id: u64, to: Destination) -> Pending {
+    pub(crate) fn abandoned(&mut self, p: usize, id: u64, to: Destination) -> Pending {
         let Forward { mut pending, replaced, .. } = self.procs[p].forwards.remove(&id).expect("it was watched");
         self.not_neglected(p, replaced, "a call waits for an owner that was replaced");
         self.note_repeat(&pending.call);
@@ -373,7 +394,7 @@ impl World {
     }
 
     /// Nothing is left of a call here, or it waits, or it is refused.
-    fn rest(&mut self, p: usize, mut pending: Pending, rest: Rest) {
+    pub(crate) fn rest(&mut self, p: usize, mut pending: Pending, rest: Rest) {
         self.renew_if_due(p, &mut pending);
         let section = pending.call.section;
         match rest {
@@ -441,10 +462,17 @@ impl World {
 
     /// The response to a call that was forwarded.
     pub(crate) fn forwarded(&mut self, p: usize, id: u64, reply: Reply) {
-        let Some(Forward { mut pending, replaced, .. }) = self.procs[p].forwards.remove(&id) else { return };
+        let Some(Forward { mut pending, to, replaced }) = self.procs[p].forwards.remove(&id) else { return };
         self.not_neglected(p, replaced, "a call waited for an owner that was replaced");
+        let reply = self.of_destination(p, &pending, to, reply);
         match reply {
-            Reply::Refused { refusal, lost: 0 } if refusal.is_transient() => {
+            Reply::Refused { refusal: Refusal::Moved { since, .. }, lost: 0 }
+                if self.bug == Some(Bug::FollowsAgain) && since == pending.machine.route_epoch() =>
+            {
+                pending.machine.on_abandoned();
+                self.attempt(p, pending);
+            }
+            Reply::Refused { refusal, lost: 0 } if stays_pending(&refusal) => {
                 let rest = pending.machine.on_response(pending.now(self.now), Some(refusal));
                 self.rest(p, pending, rest);
             }
@@ -452,7 +480,7 @@ impl World {
         }
     }
 
-    fn refuse(&mut self, p: usize, pending: Pending, refusal: Refusal) {
+    pub(crate) fn refuse(&mut self, p: usize, pending: Pending, refusal: Refusal) {
         let refusal = pending.unknown.refusal(pending.call.section, refusal);
         self.reply(p, pending, Reply::Refused { refusal, lost: 0 });
     }
@@ -478,3 +506,8 @@ impl World {
 
 /// An epoch that no section has: what a client may make up.
 pub(crate) const FORGED_EPOCH: Epoch = Epoch(1 << 40);
+
+/// Whether a refusal of another node leaves a call pending, as in `seq-alloc`.
+fn stays_pending(refusal: &Refusal) -> bool {
+    refusal.is_transient() || matches!(refusal, Refusal::Moved { .. } | Refusal::SetUnavailable { .. })
+}

@@ -11,18 +11,21 @@ use seq_core::high_water::{Mark, Refused};
 use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Command, CommandRefusal, Copies, Drain, KeptCopy, KeptFor, MoveSections, Pause, PauseBalancing,
-    RaiseCeilings, Reassign, Registration, Renew, SectionRecords, SetTerms, State, Terms,
+    Answer, Command, CommandRefusal, Drain, KeptCopy, MoveSections, Pause, PauseBalancing, RaiseCeilings, Reassign,
+    Registration, SetTerms, State, Terms,
 };
-use seq_core::{HandoverId, Incarnation, Liveness, NodeId, Revision, SectionId};
+use seq_core::{Incarnation, Liveness, NodeId, Revision, SectionId, Seq};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::{MS, SECOND};
+use crate::handover::commit;
 use crate::hosts::{MEMBERS, members_of, set_of_member};
 use crate::leader::{PACE, Seat};
 use crate::net::{Address, Body, StoreRequest, StoreResponse};
-use crate::store_bugs::{is_granted, loosen, raise_unfenced, uncount};
+use crate::records::Before;
+use crate::sets::Asked;
+use crate::store_bugs::{loosen, raise_unfenced, uncount};
 use crate::world::{Event, StoreStep, World};
 
 /// The lease of one name in worlds that begin with long terms.
@@ -49,6 +52,12 @@ pub(crate) struct Store {
     pub(crate) earlier: VecDeque<(u64, State)>,
     /// The revision that it was put back to.
     pub(crate) rolled_back: Option<Revision>,
+    /// The backup that a restore begins from.
+    pub(crate) backup: Option<State>,
+    /// How often the set was restored.
+    pub(crate) restores: u32,
+    /// A planted bug: the ceiling of each section when owners were named for it.
+    pub(crate) armed_at: BTreeMap<SectionId, Seq>,
     /// A planted bug: the newest kept copy of each section.
     pub(crate) older_copies: BTreeMap<SectionId, KeptCopy>,
 }
@@ -67,6 +76,9 @@ pub(crate) struct Requester {
 pub(crate) enum Entry {
     Requested(Rc<StoreRequest>, Option<Requester>),
     Reassign(Vec<Reassign>, usize),
+    /// A command of an operator or of the leader for migrations and restores, or one that another set asked for, which
+    /// gets the response.
+    Between(Box<Command>, Option<Asked>),
     Drain(usize, bool),
     /// A section, and the name that it is moved to; `None`: it is balanced again.
     Move(u32, Option<usize>),
@@ -86,6 +98,9 @@ impl Store {
             late_news: 0,
             earlier: VecDeque::new(),
             rolled_back: None,
+            backup: None,
+            restores: 0,
+            armed_at: BTreeMap::new(),
             older_copies: BTreeMap::new(),
         }
     }
@@ -106,6 +121,13 @@ impl World {
         if self.seat(member).is_none() {
             let leader = self.stores[set].leader;
             return self.tell(requester, StoreResponse::NotLeader(leader));
+        }
+        if let StoreRequest::Commit { handover, .. } = &*request
+            && self.bug == Some(Bug::ArriveBeforeCommit)
+            && let Command::Depart(depart) = commit(handover)
+            && self.rng.chance(300)
+        {
+            return self.send_proposed(member, &depart);
         }
         let wait = self.rng.between(MS / 2, 4 * MS);
         if member == self.stores[set].leader {
@@ -131,133 +153,71 @@ impl World {
             let wait = self.stores[set].paused_until - self.now + self.rng.below(20 * MS);
             return self.after(wait, Event::Store(StoreStep::Apply(set, Box::new(entry))));
         }
-        let before = (self.stores[set].state.sections.clone(), self.stores[set].state.copies.clone());
-        let nodes = self.stores[set].state.nodes.clone();
+        let state = &self.stores[set].state;
+        let before = Before::of(state);
         self.keep_state(set);
+        let command = self.command_of(set, &entry);
+        let answer = self.apply_command(set, &command, &before);
+        let (now, version) = (self.now, self.stores[set].state.route_version.0);
+        self.trace.note(now, [4, version, set as u64], || format!("store of set {set}: {command:?} -> {answer:?}"));
+        self.look_at_entry(set, &before, (&command, &answer));
+        self.look_at_liveness(set, &before, (&command, &answer));
         match entry {
-            Entry::Requested(request, requester) => {
-                let command = command(&request, self.bug, &self.stores[set].state);
-                let mut answer = self.stores[set].state.apply(&command);
-                if self.bug == Some(Bug::UnfencedRaise) {
-                    raise_unfenced(&mut self.stores[set].state, &command, &mut answer);
-                }
-                let changed = self.stores[set].state.sections != before.0;
-                uncount(self.bug, &mut self.stores[set].state.nodes, &nodes, (&command, &answer, changed));
-                self.note_entry(set, &command, &answer);
-                if let (Command::Renew(Renew { released, .. }), Answer::Renewed(Ok(()))) = (&command, &answer)
-                    && !released.is_empty()
-                {
-                    self.coverage.saw(Situation::Released);
-                    if self.stores[set]
-                        .state
-                        .copies
-                        .iter()
-                        .any(|(section, _)| released.iter().any(|(one, _)| *one == section))
-                    {
-                        self.coverage.saw(Situation::ReleasedExactly);
-                    }
-                }
-                if let Some(requester) = requester {
-                    let late = if self.stores[set].late_news > 0 { 300 * MS } else { 2 * MS };
-                    let wait = self.rng.below(late);
-                    self.after(wait, Event::Store(StoreStep::Answer(requester, request, Box::new(answer))));
-                }
+            Entry::Requested(request, Some(requester)) => {
+                let late = if self.stores[set].late_news > 0 { 300 * MS } else { 2 * MS };
+                let wait = self.rng.below(late);
+                self.after(wait, Event::Store(StoreStep::Answer(requester, request, Box::new(answer))));
             }
-            Entry::Reassign(mut moves, member) => {
-                loosen(self.bug, &self.stores[set].state, &mut moves);
-                let command = Command::Reassign(moves);
-                let answer = self.stores[set].state.apply(&command);
-                self.note_entry(set, &command, &answer);
-                if let Answer::Reassigned(outcome) = &answer
-                    && outcome.iter().any(Option::is_none)
-                {
-                    self.coverage.saw(Situation::Overtaken);
-                }
+            Entry::Reassign(_, member) => {
                 if let Some(seat) = self.seat(member) {
                     seat.proposing_until = 0;
                 }
             }
-            steered => {
-                let command = self.steered(set, &steered);
-                let answer = self.stores[set].state.apply(&command);
-                self.note_entry(set, &command, &answer);
-            }
+            Entry::Between(_, Some(asked)) => self.respond_to_set(set, asked, answer),
+            _ => {}
         }
-        self.look_at_records(set, &before.0);
-        self.look_at_copies(set, &before.1);
+        self.look_at_records(set, &before);
+        self.look_at_copies(set, &before.copies);
         for member in members_of(set) {
             self.look_soon(member, PACE);
         }
     }
 
-    /// The command of an entry that an operator requested.
-    fn steered(&self, set: usize, entry: &Entry) -> Command {
-        let named = |name: usize| self.stores[set].state.nodes().find(|(_, node)| node.name == name.to_string());
-        match *entry {
-            Entry::Terms(terms) => Command::SetTerms(SetTerms { replaces: self.stores[set].state.terms, terms }),
-            Entry::Drain(name, drained) => Command::Drain(Drain { name: name.to_string(), drained }),
+    /// Applies a command, with the planted bugs.
+    fn apply_command(&mut self, set: usize, command: &Command, before: &Before) -> Answer {
+        let planted = self.apply_planted(set, command);
+        let mut answer = planted.unwrap_or_else(|| self.stores[set].state.apply(command));
+        if self.bug == Some(Bug::UnfencedRaise) {
+            raise_unfenced(&mut self.stores[set].state, command, &mut answer);
+        }
+        self.after_planted(set, command, &answer, &before.sections);
+        let state = &mut self.stores[set].state;
+        let changed = state.sections != before.sections;
+        uncount(self.bug, &mut state.nodes, &before.nodes, (command, &answer, changed));
+        answer
+    }
+
+    /// Returns the command of an entry.
+    fn command_of(&self, set: usize, entry: &Entry) -> Command {
+        let state = &self.stores[set].state;
+        let named = |name: usize| state.nodes().find(|(_, node)| node.name == name.to_string());
+        match entry {
+            Entry::Requested(request, _) => command(request, self.bug, state),
+            Entry::Between(command, _) => (**command).clone(),
+            Entry::Reassign(moves, _) => {
+                let mut moves = moves.clone();
+                loosen(self.bug, state, &mut moves);
+                Command::Reassign(moves)
+            }
+            Entry::Terms(terms) => Command::SetTerms(SetTerms { replaces: state.terms, terms: *terms }),
+            Entry::Drain(name, drained) => Command::Drain(Drain { name: name.to_string(), drained: *drained }),
             Entry::Move(section, name) => {
                 let to = name.map(|name| named(name).map_or(NodeId(u32::MAX), |(id, _)| id));
-                Command::MoveSections(MoveSections { sections: vec![SectionId(section)], to })
+                Command::MoveSections(MoveSections { sections: vec![SectionId(*section)], to })
             }
             Entry::PauseBalancing => {
                 let pause = Pause { since_unix_ms: 0, principal: String::new() };
                 Command::PauseBalancing(PauseBalancing(Some(pause)))
-            }
-            Entry::Requested(..) | Entry::Reassign(..) => unreachable!("no operator requests them"),
-        }
-    }
-
-    fn note_entry(&mut self, set: usize, command: &Command, answer: &Answer) {
-        let now = self.now;
-        let version = self.stores[set].state.route_version.0;
-        self.trace.note(now, [4, version, set as u64], || format!("store of set {set}: {command:?} -> {answer:?}"));
-    }
-
-    /// Counts ownerships that start from a kept copy. The planted bugs of kept copies grant one to a later ownership.
-    fn look_at_copies(&mut self, set: usize, before: &Copies) {
-        let Store { state, older_copies, .. } = &mut self.stores[set];
-        let began = |copies: &Copies, section| copies.iter().any(|(one, kept)| one == section && is_granted(kept));
-        let starts = state.copies.iter().filter(|(section, kept)| is_granted(kept) && !began(before, *section)).count();
-        (0..starts).for_each(|_| self.coverage.saw(Situation::StartedFromKept));
-        let complete = before.iter().filter(|(_, kept)| kept.is_complete());
-        match self.bug {
-            Some(Bug::CopyUsedTwice) => {
-                let granted = complete.filter(|(_, kept)| is_granted(kept));
-                older_copies.extend(granted.map(|(section, kept)| (section, kept.clone())));
-            }
-            Some(Bug::CopyOfOlder) => {
-                older_copies.extend(complete.map(|(section, kept)| (section, kept.clone())));
-            }
-            _ => return,
-        }
-        let mut kept: BTreeMap<SectionId, KeptCopy> =
-            state.copies.iter().map(|(section, kept)| (section, kept.clone())).collect();
-        for (section, older) in older_copies.iter() {
-            let Some(record) = state.sections.resident(*section).filter(|record| record.owner.is_some()) else {
-                continue;
-            };
-            let (KeptFor::After(epoch) | KeptFor::Granted(epoch)) = older.kept_for;
-            // The ownership after the one that has started from it: with a release in between it is two epochs later.
-            let next = self.bug != Some(Bug::CopyUsedTwice) || record.epoch.0 <= epoch.0 + 2;
-            if next && record.epoch > epoch && record.handover_id == HandoverId(0) && !kept.contains_key(section) {
-                let kept_for = KeptFor::Granted(record.epoch);
-                kept.insert(*section, KeptCopy { kept_for, ..older.clone() });
-            }
-        }
-        state.copies = Copies::from_parts(kept).expect("copies of the simulator are small");
-    }
-
-    /// What was committed never falls.
-    fn look_at_records(&mut self, set: usize, before: &SectionRecords) {
-        for (section, record) in self.stores[set].state.sections.residents() {
-            let highest = &mut self.highest[section.0 as usize];
-            *highest = record.max_seq.max(*highest);
-        }
-        for ((id, before), (_, after)) in before.residents().zip(self.stores[set].state.sections.residents()) {
-            if after.epoch < before.epoch || after.max_seq < before.max_seq {
-                let text = format!("section {id}: {before:?} became {after:?}");
-                self.check.broken(self.now, "what is committed never falls", text);
             }
         }
     }
@@ -265,10 +225,12 @@ impl World {
     /// A member responds, from the state as it is by now.
     pub(crate) fn answer(&mut self, requester: Requester, request: &StoreRequest, answer: Answer) {
         let set = set_of_member(requester.member);
-        let plan = self.seat(requester.member).as_ref().map(|seat| seat.plan.clone()).unwrap_or_default();
+        let seat = self.seat(requester.member).as_ref();
+        let plan = seat.map(|seat| seat.plan.clone()).unwrap_or_default();
+        let departures: Vec<_> = seat.iter().flat_map(|seat| seat.coordinator.planned().cloned()).collect();
         let update = |session: Session, since| {
             let current = self.stores[set].state.node(session.node).map_or(Incarnation(0), |record| record.incarnation);
-            OwnershipUpdate::of(&self.stores[set].state, &plan, &[], session, since)
+            OwnershipUpdate::of(&self.stores[set].state, &plan, &departures, session, since)
                 .ok_or(Refused::Incarnation(current))
         };
         let over =
@@ -287,16 +249,16 @@ impl World {
                 .map_or_else(StoreResponse::SessionOver, StoreResponse::Renewed),
             (Answer::Raised(Ok(ceilings)), StoreRequest::Raise { session, since, .. }) => update(*session, *since)
                 .map_or_else(StoreResponse::SessionOver, |update| StoreResponse::Raised(ceilings, update)),
-            (Answer::Transferred(Ok(_)), StoreRequest::Transfer { transfer, since }) => {
-                let session = Session { node: transfer.from, incarnation: transfer.incarnation };
-                update(session, *since).map_or_else(StoreResponse::SessionOver, StoreResponse::Transferred)
+            (Answer::Transferred(Ok(_)) | Answer::Departed(Ok(_)), StoreRequest::Commit { handover, since }) => {
+                update(handover.session, *since).map_or_else(StoreResponse::SessionOver, StoreResponse::Committed)
             }
-            (Answer::Transferred(Err(refusal)), StoreRequest::Transfer { transfer, .. }) => {
-                match RefusedCommit::of(&refusal, Some(transfer.to)) {
-                    RefusedCommit::SessionOver => over(&refusal),
-                    meaning => StoreResponse::CommitRefused(meaning),
-                }
-            }
+            (
+                Answer::Transferred(Err(refusal)) | Answer::Departed(Err(refusal)),
+                StoreRequest::Commit { handover, .. },
+            ) => match RefusedCommit::of(&refusal, handover.target_here()) {
+                RefusedCommit::SessionOver => over(&refusal),
+                meaning => StoreResponse::CommitRefused(meaning),
+            },
             (Answer::Renewed(Err(refusal)) | Answer::Raised(Err(refusal)), _) => over(&refusal),
             _ => StoreResponse::Refused,
         };
@@ -321,6 +283,6 @@ fn command(request: &StoreRequest, bug: Option<Bug>, state: &State) -> Command {
             incarnation: session.incarnation,
             raises: raises.clone(),
         }),
-        StoreRequest::Transfer { transfer, .. } => Command::Transfer(*transfer),
+        StoreRequest::Commit { handover, .. } => commit(handover),
     }
 }

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use seq_core::Epoch;
-use seq_core::arbiter::Plan;
+use seq_core::arbiter::{Plan, Stranded};
 use seq_core::state::{
     Answer, Command, KeptCopy, KeptFor, NodeRecord, RaiseCeilings, Reassign, Residence, SectionRecord, State, Terms,
 };
+use seq_core::{Epoch, SectionId};
 
 use crate::bugs::Bug;
 use crate::leader::Seat;
@@ -129,4 +129,14 @@ pub(crate) fn reassign_over(seat: &mut Seat, now: Duration, state: &State, reass
             reassigns.push(Reassign { section, expected, liveness: None, to, incarnation });
         }
     }
+}
+
+/// A planted bug: every section counts as one without a live owner.
+pub(crate) fn all_stranded(state: &State) -> Vec<Stranded> {
+    let stranded = |(section, record): (SectionId, &Residence)| Stranded {
+        section,
+        expected: record.epoch,
+        liveness: record.owner.and_then(|owner| state.node(owner)).map(|node| node.liveness),
+    };
+    state.sections.residents().map(stranded).collect()
 }

@@ -3,22 +3,23 @@
 //! **Invariant:** nothing here reads a clock, a map in random order, or an address; two runs of a seed are the same.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
 use std::time::Duration;
 
 use seq_core::lease::LeaseTerms;
 use seq_core::owner::handover::Handover;
-use seq_core::state::{Answer, Command, SetDefinition, SetTerms, State, Terms};
-use seq_core::{Layout, Seq, Step as SeqStep, Uid};
+use seq_core::state::{Answer, Close, Command, SetDefinition, SetTerms, State, Terms};
+use seq_core::{Epoch, Layout, SectionId, Seq, SetId, Step as SeqStep, Uid};
 
+use crate::Run;
 use crate::bugs::Bug;
 use crate::check::Check;
 use crate::client::{Client, Reply};
 use crate::clock::MachineClock;
 use crate::coverage::Coverage;
 use crate::faults::{FAULTS_END, MS, SECOND, Swarm};
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, members_of};
 use crate::inject;
 use crate::leader::InHand;
 use crate::net::{Address, Body, Net, StoreRequest, StoreResponse};
@@ -26,14 +27,18 @@ use crate::process::{Owned, Process};
 use crate::rng::Rng;
 use crate::serving::{Checked, Pending};
 use crate::session::{AfterRaise, Rpc};
+use crate::sets::{self, Merge};
 use crate::store::{Entry, LONG_TERMS, Requester, Store};
 use crate::trace::Trace;
 
 /// The set's name.
-pub(crate) const SET: &str = "sim";
+const SET: &str = "sim";
+
+/// Makes the worlds of several sets other ones than those of one set.
+const SETS_SEED: u64 = 0x2_5e75;
 
 /// Far more events than a run has: more of them are messages that trigger each other without end.
-const MOST_EVENTS: u64 = 400_000;
+const MOST_EVENTS: u64 = 600_000;
 
 /// A step so small that ceilings are met all the time.
 pub(crate) const STEP: SeqStep = SeqStep(40);
@@ -49,9 +54,6 @@ const SECTION_SIZE: u32 = 2;
 
 /// Callers.
 const CLIENTS: usize = 4;
-
-/// How long after everything healed each section must be served.
-pub(crate) const LIVENESS_BOUND: u64 = 12 * SECOND;
 
 /// How long each uid's probe may take then.
 const PROBE_TIME: u64 = 5 * SECOND;
@@ -71,6 +73,11 @@ pub(crate) enum Step {
     Take(Box<Pending>, Rc<Owned>),
     Forwarded(u64, Reply),
     FetchRoutes,
+    /// A round of probes of another set is over, or the next one is due.
+    ProbeTimeout(SetId, u64),
+    PollSet(SetId),
+    /// A call has waited long enough for another set to respond.
+    AwaitedSet(u64),
     Wake,
     /// The time of a pending or a forwarded call.
     CallTimer(u64),
@@ -92,7 +99,10 @@ pub(crate) enum StoreStep {
 /// Something that happens.
 #[derive(Debug)]
 pub(crate) enum Event {
-    Message { to: Address, body: Body },
+    Message {
+        to: Address,
+        body: Body,
+    },
     Step(usize, Step),
     Resume(usize),
     Store(StoreStep),
@@ -100,6 +110,12 @@ pub(crate) enum Event {
     CallTimeout(usize, u64),
     FaultBegins(usize),
     FaultEnds(usize),
+    /// A process of a name is started, unless one runs.
+    Start(usize),
+    /// The next step of a merge.
+    Merge,
+    /// An operator closes a set.
+    Close(usize),
     Heal,
     Probe,
     End,
@@ -150,6 +166,12 @@ pub(crate) struct World {
     pub(crate) stores: Vec<Store>,
     /// The highest ceiling that was ever committed for each section.
     pub(crate) highest: Vec<Seq>,
+    /// The set in which each epoch of a section began.
+    pub(crate) epochs: BTreeMap<(SectionId, Epoch), usize>,
+    /// Until when messages between the stores of two sets are lost or late.
+    pub(crate) divided_until: u64,
+    /// The merge of a set that is in progress.
+    pub(crate) merge: Option<Merge>,
     /// Clocks of the AllocSvrs' machines, then of the members'.
     pub(crate) machines: Vec<MachineClock>,
     pub(crate) procs: Vec<Process>,
@@ -169,18 +191,25 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The world of a seed, with all its faults or some of them.
-    pub(crate) fn new(seed: u64, bug: Option<Bug>, faults: Option<&[usize]>, text: bool) -> World {
-        let hosts = Hosts { sets: 1 };
-        let mut rng = Rng::new(seed);
-        let mut swarm = Swarm::draw(&mut rng);
-        swarm.add_rollback(seed);
+    /// Makes the world of a run with a number of sets.
+    pub(crate) fn new(run: &Run, sets: usize) -> World {
+        let Run { seed, bug, ref faults, trace: text, .. } = *run;
+        let (hosts, several) = (Hosts { sets }, sets > 1);
+        let mut rng = Rng::new(if several { seed ^ SETS_SEED } else { seed });
+        let mut swarm = if several { sets::draw(&mut rng, hosts) } else { Swarm::draw(&mut rng) };
         let layout = Layout::new(0..UIDS, SECTION_SIZE).expect("a sound layout");
-        swarm.add_operator(seed, layout.sections());
-        let mut state = State::default();
-        state.apply(&Command::DefineSet(SetDefinition::only(SET, layout.clone())));
+        if !several {
+            swarm.add_rollback(seed);
+            swarm.add_operator(seed, layout.sections());
+        }
+        let mut states: Vec<State> = match sets {
+            1 => vec![only(&layout)],
+            _ => (0..sets).map(|set| sets::defined(set, &layout)).collect(),
+        };
         if swarm.long_terms {
-            state.apply(&Command::SetTerms(SetTerms { replaces: None, terms: LONG_TERMS }));
+            for state in &mut states {
+                state.apply(&Command::SetTerms(SetTerms { replaces: None, terms: LONG_TERMS }));
+            }
         }
         let machines = (0..hosts.machines()).map(|_| inject::machine(&mut rng, swarm.edge_rates)).collect();
         let check = Check::new(swarm.weather, UIDS as usize);
@@ -193,8 +222,11 @@ impl World {
             layout: layout.clone(),
             net: Net::new(hosts),
             hosts,
-            stores: vec![Store::new(0, state)],
+            stores: states.into_iter().enumerate().map(|(set, state)| Store::new(set, state)).collect(),
             highest: vec![Seq::ZERO; layout.sections() as usize],
+            epochs: BTreeMap::new(),
+            divided_until: 0,
+            merge: None,
             machines,
             procs: Vec::new(),
             members_stalled: vec![0; hosts.members()],
@@ -210,7 +242,7 @@ impl World {
             swarm,
         };
         for number in 0..world.swarm.faults.len() {
-            if faults.is_none_or(|some| some.contains(&number)) {
+            if faults.as_ref().is_none_or(|some| some.contains(&number)) {
                 let at = world.swarm.faults[number].at;
                 world.after(at, Event::FaultBegins(number));
             }
@@ -220,14 +252,14 @@ impl World {
             let terms = Entry::Terms(Terms { lease_wait: TERMS.wait });
             world.after(at, Event::Store(StoreStep::Apply(0, Box::new(terms))));
         }
-        world.lead(0);
+        (0..sets).for_each(|set| world.lead(members_of(set).start));
         for name in 0..hosts.names() {
             world.start(name, 0);
         }
         for client in 0..CLIENTS {
             world.after(300 * MS, Event::NextCall(client));
         }
-        world.after(FAULTS_END, Event::Heal);
+        world.after(world.swarm.ends, Event::Heal);
         world
     }
 
@@ -307,6 +339,9 @@ impl World {
             Event::CallTimeout(client, id) => self.call_timed_out(client, id),
             Event::FaultBegins(number) => self.begin(number),
             Event::FaultEnds(number) => self.end(number),
+            Event::Start(name) => self.restart(name),
+            Event::Merge => self.merge_step(),
+            Event::Close(set) => self.command(set, Command::Close(Close)),
             Event::Heal => self.heal(),
             Event::Probe => self.probe(),
             Event::End => self.conclude(),
@@ -334,8 +369,12 @@ impl World {
                 return;
             }
             Address::Member(member) => {
-                if let Body::Request { process, rpc, attempt, request } = body {
-                    self.requested(member, process, rpc, attempt, request);
+                match body {
+                    Body::Request { process, rpc, attempt, request } => {
+                        self.requested(member, process, rpc, attempt, request);
+                    }
+                    Body::Between { from, message } => self.receive_between(member, from, message),
+                    _ => {}
                 }
                 return;
             }
@@ -359,7 +398,7 @@ impl World {
             Body::PeerRoutes { id, update } => self.adopt_peer_routes(p, id, update.as_deref()),
             Body::Call(call) => self.arrive(p, call),
             Body::Reply { to, reply } => self.forwarded(p, to, reply),
-            Body::Request { .. } => {}
+            Body::Request { .. } | Body::Between { .. } => {}
         }
     }
 
@@ -383,6 +422,9 @@ impl World {
             }
             Step::Forwarded(id, reply) => self.forwarded(p, id, reply),
             Step::FetchRoutes => self.fetch_routes(p),
+            Step::ProbeTimeout(set, round) => self.probe_timed_out(p, set, round),
+            Step::PollSet(set) => self.poll_set(p, set),
+            Step::AwaitedSet(id) => self.awaited_set(p, id),
             Step::Wake => self.wake_now(p),
             Step::CallTimer(id) => self.call_timer(p, id),
             Step::Leaving(until) => self.leaving(p, until),
@@ -395,8 +437,15 @@ impl World {
         }
     }
 
-    /// Each uid must be given a number now, unless the store was put back: then an operator must decide first.
+    /// Each section is in one set, and each uid must be given a number now, unless the store was put back: then an operator must decide first.
     fn probe(&mut self) {
+        for section in (0..self.layout.sections()).map(SectionId).filter(|_| self.hosts.sets > 1) {
+            if self.homes(section) != 1 {
+                let records: Vec<_> = self.stores.iter().map(|store| store.state.sections.get(section)).collect();
+                let text = format!("section {section} is in {} sets: {records:?}", self.homes(section));
+                self.check.broken(self.now, "no section is lost", text);
+            }
+        }
         for uid in self.layout.uids() {
             self.clients.push(Client::probing(self.layout.sections(), Uid(uid)));
             self.after(0, Event::NextCall(self.clients.len() - 1));
@@ -411,9 +460,16 @@ impl World {
         }
         let unserved: Vec<_> = self.clients.iter().filter_map(Client::unserved).map(|uid| uid.0).collect();
         if !unserved.is_empty() {
-            let after = Duration::from_nanos(LIVENESS_BOUND + PROBE_TIME);
+            let after = Duration::from_nanos(self.swarm.liveness_bound + PROBE_TIME);
             let text = format!("{after:?} after everything healed uids {unserved:?} are not served");
             self.check.broken(self.now, "served again", text);
         }
     }
+}
+
+/// Returns the state of a set that is alone.
+fn only(layout: &Layout) -> State {
+    let mut state = State::default();
+    state.apply(&Command::DefineSet(SetDefinition::only(SET, layout.clone())));
+    state
 }

@@ -1,17 +1,19 @@
-//! What happens to two sets: migrations and their ends, restores, processes that end, networks that lose.
+//! Faults of two sets: migrations and their ends, restores, a merge, processes that end, links that lose, beside some
+//! of the faults of one set.
 
-use std::time::Duration;
+use seq_core::state::{Command, Complete, Rollback};
 
-use seq_core::layout::SectionRun;
-use seq_core::migration::Coordinator;
-use seq_core::state::{Command, Complete, Pace, Rollback, SetPace, StartMigration};
-use seq_core::{MigrationId, SectionId};
-
-use super::store::{Origin, arbiter};
-use super::{Event, FAULTS_END, NAMES, SECTIONS, SETS, World, set_id};
-use crate::coverage::Situation;
-use crate::faults::{MS, SECOND};
+use super::operator::Merge;
+use crate::faults::{Fault, Kind, MOST_SCENES, MS, SECOND, STORMY_KINDS, Swarm, Weather, scene, stormy};
+use crate::hosts::{Hosts, NAMES, names_of};
 use crate::rng::Rng;
+use crate::world::World;
+
+/// The time at which the last fault is over.
+const FAULTS_END: u64 = 20 * SECOND;
+
+/// The time after which every section is served again: a quarantine, a lease wait, and the repeats of what was lost.
+const LIVENESS_BOUND: u64 = 15 * SECOND;
 
 /// Fewest and most faults of a seed.
 const FAULTS: (u64, u64) = (12, 40);
@@ -19,233 +21,193 @@ const FAULTS: (u64, u64) = (12, 40);
 /// Fewest and most groups of faults that meet, of a seed.
 const STORIES: (u64, u64) = (1, 4);
 
-/// How long such a group takes.
+/// The length of such a group.
 const STORY: u64 = 4 * SECOND;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Migrate,
-    Pause,
-    Rollback,
-    Complete,
-    NewLeader,
-    Outage,
-    Kill,
-    /// All processes of a set end.
-    Blackout,
-    Stall,
-    Cut,
-    Loss,
-    Duplicates,
-    Slow,
-    /// Messages between the sets are lost, or come seconds later.
-    Divide,
-    Backup,
-    Restore,
-}
-
-/// A fault.
-#[derive(Clone, Debug)]
-pub(crate) struct Fault {
-    pub(crate) at: u64,
-    time: u64,
-    kind: Kind,
-    set: usize,
-    pick: u64,
-}
-
-impl Fault {
-    pub(crate) fn describe(&self) -> String {
-        let (at, time) = (Duration::from_nanos(self.at), Duration::from_nanos(self.time));
-        format!("{:?} of set {} at {at:?} for {time:?}, {}", self.kind, self.set, self.pick)
-    }
-}
-
-/// The faults of a seed.
-pub(crate) fn draw(rng: &mut Rng) -> Vec<Fault> {
+/// Draws the faults of a seed.
+pub(crate) fn draw(rng: &mut Rng, hosts: Hosts) -> Swarm {
     let restores = rng.chance(600);
-    let count = rng.between(FAULTS.0, FAULTS.1);
     let mut faults = Vec::new();
-    for _ in 0..count {
-        let kind = match rng.below(if restores { 27 } else { 21 }) {
-            0..6 => Kind::Migrate,
-            6..8 => Kind::Pause,
-            8 => Kind::Rollback,
-            9 => Kind::Complete,
-            10 => Kind::NewLeader,
-            11 => Kind::Outage,
-            12 | 13 => Kind::Kill,
-            14 => Kind::Blackout,
-            15 => Kind::Stall,
-            16 => Kind::Cut,
-            17 => Kind::Loss,
-            18 => Kind::Duplicates,
-            19 => Kind::Slow,
-            20 => Kind::Divide,
-            21..24 => Kind::Backup,
-            _ => Kind::Restore,
-        };
+    for _ in 0..rng.between(FAULTS.0, FAULTS.1) {
+        let set = rng.index(hosts.sets);
+        let kind = drawn(rng, set, restores);
         let at = rng.between(SECOND, FAULTS_END - 2 * SECOND);
-        let time = rng.between(20 * MS, 4 * SECOND);
+        let lasts = rng.between(20 * MS, 4 * SECOND);
         // Long enough for the wait of an arbiter, and then a departure without an owner.
-        let time = if kind == Kind::Blackout { time + 3 * SECOND } else { time };
-        let time = time.min(FAULTS_END - MS - at);
-        faults.push(Fault { at, time, kind, set: rng.index(SETS), pick: rng.below(1_000) });
+        let lasts = if matches!(kind, Kind::Blackout(_)) { lasts + 3 * SECOND } else { lasts };
+        faults.push(Fault { at, lasts: lasts.min(FAULTS_END - MS - at), kind });
+    }
+    if rng.chance(400) {
+        storms(rng, hosts, &mut faults);
     }
     for _ in 0..rng.between(STORIES.0, STORIES.1) {
-        let (at, set) = (rng.between(SECOND, FAULTS_END - STORY), rng.index(SETS));
-        match rng.below(if restores { 4 } else { 2 }) {
+        let (at, set) = (rng.between(SECOND, FAULTS_END - STORY), rng.index(hosts.sets));
+        match rng.below(if restores { 8 } else { 6 }) {
             0 | 1 => faults.extend(hesitation(rng, at, set)),
-            2 => faults.extend(restore_under_way(rng, at, set)),
+            2 => faults.extend(silence(rng, at, set)),
+            3 => faults.extend(unsettled(rng, at, set)),
+            4 | 5 => faults.extend(unknown_departures(rng, at, set)),
+            6 => faults.extend(restore_in_progress(rng, at, set)),
             _ => faults.extend(older_owner(rng, at, set)),
+        }
+    }
+    faults.sort_by_key(|fault| fault.at);
+    Swarm {
+        weather: Weather::Stormy,
+        interleave: if rng.chance(400) { rng.between(10, 200) } else { 0 },
+        edge_rates: rng.chance(300),
+        long_terms: false,
+        think_ms: rng.between(10, 60),
+        ends: FAULTS_END,
+        liveness_bound: LIVENESS_BOUND,
+        faults,
+    }
+}
+
+fn drawn(rng: &mut Rng, set: usize, restores: bool) -> Kind {
+    let name = names_of(set).start + rng.index(NAMES);
+    match rng.below(if restores { 29 } else { 23 }) {
+        0..6 => Kind::Migrate(set, rng.below(1_000)),
+        6..8 => Kind::PauseMigrations(set),
+        8 => Kind::Rollback(set),
+        9 => Kind::Complete(set),
+        10 => Kind::Elect(names_of(set).start + rng.index(NAMES)),
+        11 => Kind::StorePause(set),
+        12 => Kind::Crash(name),
+        13 => Kind::Blackout(set),
+        14 => Kind::Stall(name),
+        15 => Kind::Severed(name),
+        16 => Kind::Loss(rng.between(50, 300)),
+        17 => Kind::Duplicates(rng.between(100, 600)),
+        18 => Kind::Slow(rng.between(20, 1_000)),
+        19 => Kind::Divide,
+        20 => Kind::Silence(set),
+        21 => Kind::Unsettle(name),
+        22 => Kind::Merge(set, rng.chance(700)),
+        23..26 => Kind::Backup(set),
+        _ => Kind::Restore(set),
+    }
+}
+
+/// Draws faults of the worlds of one set.
+fn storms(rng: &mut Rng, hosts: Hosts, faults: &mut Vec<Fault>) {
+    for _ in 0..rng.between(1, 6) {
+        let kind = rng.index(STORMY_KINDS);
+        faults.push(stormy(rng, kind, hosts));
+    }
+    if rng.chance(500) {
+        for _ in 0..rng.between(1, MOST_SCENES / 2) {
+            scene(rng, faults, Weather::Stormy, hosts);
+        }
+    }
+    faults.retain(|fault| fault.at + SECOND < FAULTS_END);
+}
+
+/// Draws a migration that is paused again and again, while messages are doubled and late: its departures are repeated,
+/// are applied long after they were sent, and their responses are lost.
+fn hesitation(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
+    let mut faults = vec![
+        Fault { at, lasts: STORY - MS, kind: Kind::Duplicates(rng.between(300, 600)) },
+        Fault { at, lasts: STORY - MS, kind: Kind::Slow(rng.between(200, 900)) },
+        Fault { at, lasts: MS, kind: Kind::Migrate(set, rng.below(1_000)) },
+    ];
+    let mut next = at + rng.between(30 * MS, 300 * MS);
+    while next < at + STORY - SECOND {
+        let lasts = rng.between(40 * MS, 300 * MS);
+        faults.push(Fault { at: next, lasts, kind: Kind::PauseMigrations(set) });
+        next += lasts + rng.between(40 * MS, 300 * MS);
+    }
+    faults
+}
+
+/// Draws a set whose processes receive calls of the other set and do not respond, while sections migrate there.
+fn silence(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
+    let silent = at + rng.between(100 * MS, SECOND);
+    vec![
+        Fault { at, lasts: MS, kind: Kind::Migrate(1 - set, rng.below(1_000)) },
+        Fault { at: silent, lasts: rng.between(30 * MS, 2 * SECOND), kind: Kind::Silence(set) },
+        Fault { at: silent + 2 * SECOND, lasts: rng.between(30 * MS, 300 * MS), kind: Kind::Silence(set) },
+    ]
+}
+
+/// Draws processes whose routes have sections in the other set that are not there, while sections migrate.
+fn unsettled(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
+    let mut faults = vec![Fault { at, lasts: MS, kind: Kind::Migrate(1 - set, rng.below(1_000)) }];
+    for name in names_of(set) {
+        let at = at + rng.below(SECOND);
+        faults.push(Fault { at, lasts: rng.between(200 * MS, 2 * SECOND), kind: Kind::Unsettle(name) });
+    }
+    faults
+}
+
+/// Draws a migration whose departures are committed without any response to their owners.
+fn unknown_departures(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
+    let mut faults = vec![Fault { at, lasts: MS, kind: Kind::Migrate(set, 2 * rng.below(500)) }];
+    for name in names_of(set) {
+        let lasts = rng.between(600 * MS, 2 * SECOND);
+        faults.push(Fault { at, lasts, kind: Kind::NoCommitResponses(name) });
+        if rng.chance(500) {
+            faults.push(Fault { at, lasts: lasts + SECOND, kind: Kind::NoRenewals(name) });
         }
     }
     faults
 }
 
-/// A migration that is paused again and again, while messages are doubled and late: its departures are repeated, are
-/// applied long after they were sent, and their responses are lost.
-fn hesitation(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
-    let mut faults = vec![
-        Fault { at, time: STORY - MS, kind: Kind::Duplicates, set, pick: rng.between(400, 1_000) },
-        Fault { at, time: STORY - MS, kind: Kind::Slow, set, pick: rng.between(200, 900) },
-        Fault { at, time: MS, kind: Kind::Migrate, set, pick: rng.below(1_000) },
-    ];
-    let mut next = at + rng.between(30 * MS, 300 * MS);
-    while next < at + STORY - SECOND {
-        let time = rng.between(40 * MS, 300 * MS);
-        faults.push(Fault { at: next, time, kind: Kind::Pause, set, pick: 0 });
-        next += time + rng.between(40 * MS, 300 * MS);
-    }
-    faults
-}
-
-/// A set is restored to just before sections departed, while their arrivals are under way.
-fn restore_under_way(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
+/// Draws a restore of a set to just before sections departed, while their arrivals are in progress.
+fn restore_in_progress(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let divided = at + rng.between(40 * MS, 100 * MS);
     let restored = divided + rng.between(300 * MS, 900 * MS);
-    let time = restored - divided + rng.below(100 * MS);
+    let lasts = restored - divided + rng.below(100 * MS);
     vec![
-        Fault { at, time: MS, kind: Kind::Backup, set, pick: 0 },
-        Fault { at: at + MS, time: MS, kind: Kind::Migrate, set, pick: rng.below(1_000) },
-        Fault { at: divided, time, kind: Kind::Divide, set, pick: 0 },
-        Fault { at: restored, time: MS, kind: Kind::Restore, set, pick: 0 },
+        Fault { at, lasts: MS, kind: Kind::Backup(set) },
+        Fault { at: at + MS, lasts: MS, kind: Kind::Migrate(set, rng.below(1_000)) },
+        Fault { at: divided, lasts, kind: Kind::Divide },
+        Fault { at: restored, lasts: MS, kind: Kind::Restore(set) },
     ]
 }
 
-/// A set is restored, and a process of before receives nothing of it: it serves as long as its lease holds.
+/// Draws a restore of a set of which a process of the earlier lineage receives nothing: the process serves as long as
+/// its lease holds.
 fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let cut = at + rng.below(400 * MS);
+    let name = names_of(set).start + rng.index(NAMES);
     vec![
-        Fault { at, time: MS, kind: Kind::Backup, set, pick: 0 },
-        Fault { at: cut, time: STORY - SECOND, kind: Kind::Cut, set, pick: rng.below(1_000) },
-        Fault { at: cut + rng.below(100 * MS), time: MS, kind: Kind::Restore, set, pick: 0 },
+        Fault { at, lasts: MS, kind: Kind::Backup(set) },
+        Fault { at: cut, lasts: STORY - SECOND, kind: Kind::Severed(name) },
+        Fault { at: cut + rng.below(100 * MS), lasts: MS, kind: Kind::Restore(set) },
     ]
 }
 
 impl World {
-    pub(super) fn begin(&mut self, number: usize) {
-        let Fault { time, kind, set, pick, .. } = self.faults[number].clone();
+    /// Makes a fault of several sets happen.
+    pub(crate) fn begin_of_sets(&mut self, kind: Kind, lasts: u64) {
         let now = self.now;
-        self.trace.note(now, [6, number as u64, 0], || format!("fault {number}: {kind:?} of set {set}"));
         match kind {
-            Kind::Migrate => self.migrate(set, pick),
-            Kind::Pause => self.pace(set, true),
-            Kind::Rollback => self.with_newest(set, |id| Command::Rollback(Rollback { id })),
-            Kind::Complete => self.with_newest(set, |id| Command::Complete(Complete { id, by: None })),
-            Kind::NewLeader => {
-                let one = &mut self.sets[set];
-                (one.arbiter, one.coordinator, one.plan) =
-                    (arbiter(), Coordinator::default(), std::sync::Arc::default());
-            }
-            Kind::Outage => self.sets[set].down_until = now + time.min(2 * SECOND),
-            Kind::Kill => self.kill(set, pick as usize % NAMES),
-            Kind::Blackout => (0..NAMES).for_each(|name| self.kill(set, name)),
-            Kind::Stall | Kind::Cut => {
-                let Some(p) = self.newest[set][pick as usize % NAMES] else { return };
-                if kind == Kind::Stall {
-                    self.procs[p].stalled_until = now + time;
-                } else {
-                    self.procs[p].cut_until = now + time;
+            Kind::Migrate(set, pick) => self.migrate(set, pick),
+            Kind::PauseMigrations(set) => self.pace(set, true),
+            Kind::Rollback(set) => self.with_newest(set, |id| Command::Rollback(Rollback { id })),
+            Kind::Complete(set) => self.with_newest(set, |id| Command::Complete(Complete { id, by: None })),
+            Kind::Blackout(set) => {
+                for name in names_of(set) {
+                    if let Some(p) = self.running(name) {
+                        self.kill(p);
+                    }
                 }
             }
-            Kind::Loss => self.loss = 50 + pick / 4,
-            Kind::Duplicates => self.duplicates = 100 + pick / 2,
-            Kind::Slow => self.slow_ms = 20 + pick,
-            Kind::Divide => self.divided_until = now + time,
-            Kind::Backup => self.sets[set].backup = Some(self.sets[set].state.clone()),
-            Kind::Restore => self.restore(set),
+            Kind::Divide => self.divided_until = self.divided_until.max(now + lasts),
+            Kind::Backup(set) => self.stores[set].backup = Some(self.stores[set].state.clone()),
+            Kind::Restore(set) => self.restore(set),
+            Kind::Merge(set, crossed) => self.merge(Merge { set, crossed }),
+            other => unreachable!("{other:?} is no fault of several sets"),
         }
-        self.after(time, Event::Over(number));
     }
 
-    pub(super) fn end(&mut self, number: usize) {
-        if self.healed {
-            return;
-        }
-        let Fault { kind, set, pick, .. } = self.faults[number].clone();
+    /// Ends a fault of several sets.
+    pub(crate) fn end_of_sets(&mut self, kind: Kind) {
         match kind {
-            Kind::Pause => self.pace(set, false),
-            Kind::Kill => self.start_again(set, pick as usize % NAMES),
-            Kind::Blackout => (0..NAMES).for_each(|name| self.start_again(set, name)),
-            Kind::Loss => self.loss = 0,
-            Kind::Duplicates => self.duplicates = 0,
-            Kind::Slow => self.slow_ms = 0,
+            Kind::PauseMigrations(set) => self.pace(set, false),
+            Kind::Blackout(set) => names_of(set).for_each(|name| self.restart(name)),
             _ => {}
         }
-    }
-
-    fn kill(&mut self, set: usize, name: usize) {
-        if let Some(p) = self.newest[set][name] {
-            self.procs[p].alive = false;
-        }
-    }
-
-    fn start_again(&mut self, set: usize, name: usize) {
-        if self.newest[set][name].is_none_or(|p| !self.procs[p].alive) {
-            self.after(0, Event::Start(set, name));
-        }
-    }
-
-    /// Begins a migration of some of the sections that are in the set.
-    fn migrate(&mut self, set: usize, pick: u64) {
-        let state = &self.sets[set].state;
-        let here: Vec<SectionId> = state.sections.residents().map(|(section, _)| section).collect();
-        if here.is_empty() {
-            return;
-        }
-        let first = here[pick as usize % here.len()];
-        let mut sections = 1;
-        while pick.is_multiple_of(2) && first.0 + sections < SECTIONS && here.contains(&SectionId(first.0 + sections)) {
-            sections += 1;
-        }
-        let id = MigrationId(1_000 + pick * 1_000_000 + self.numbers);
-        let (to, runs) = (set_id(1 - set), vec![SectionRun { first, sections }]);
-        let Some(fingerprint) = state.fingerprint(to, &runs) else { return };
-        let (lineage, layout_id) = (state.lineage, self.layout.id());
-        let pace = Pace { rate: 50, max_pause: Duration::from_secs(1), paused: false };
-        let start = StartMigration { id, to, lineage, layout_id, runs, pace, fingerprint };
-        self.coverage.saw(Situation::MigrationStarted);
-        self.propose(set, Command::StartMigration(start), Origin::Here);
-    }
-
-    fn with_newest(&mut self, set: usize, command: impl FnOnce(MigrationId) -> Command) {
-        let open = |(_, one): &(&MigrationId, &seq_core::state::Migration)| one.phase == seq_core::state::Phase::Open;
-        let id = self.sets[set].state.migrations.iter().filter(open).map(|(id, _)| *id).next_back();
-        if let Some(id) = id {
-            self.propose(set, command(id), Origin::Here);
-        }
-    }
-
-    fn pace(&mut self, set: usize, paused: bool) {
-        let paces: Vec<(MigrationId, Pace)> =
-            self.sets[set].state.migrations.iter().map(|(id, one)| (*id, one.pace)).collect();
-        for (id, pace) in paces {
-            self.propose(set, Command::Pace(SetPace { id, pace: Pace { paused, ..pace } }), Origin::Here);
-        }
-    }
-
-    pub(super) fn resume_all(&mut self, set: usize) {
-        self.pace(set, false);
     }
 }

@@ -9,22 +9,24 @@ use seq_core::state::{
 };
 use seq_core::{Epoch, Incarnation, Lineage, MigrationId, NodeId, SectionId, Seq};
 
-use super::store::{Between, Set};
-use super::{World, index, set_id};
+use super::between::{Asked, Between};
 use crate::bugs::Bug;
+use crate::hosts::{index_of, set_id, set_of_member};
+use crate::store::Store;
+use crate::world::World;
 
 impl World {
     /// The planted bug: the response to a fence is made of what is read, and the log gets no entry.
-    pub(super) fn respond_by_reading(&mut self, set: usize, lineage: Lineage, first: SectionId) {
-        let kept = self.sets[set].state.clone();
-        let answer = self.sets[set].state.apply(&Command::Fence(Fence { set: set_id(1 - set), lineage }));
-        self.respond_between(set, Between::Fence { lineage, first }, answer);
-        self.sets[set].state = kept;
+    pub(crate) fn respond_by_reading(&mut self, set: usize, asked: Asked, lineage: Lineage) {
+        let kept = self.stores[set].state.clone();
+        let answer = self.stores[set].state.apply(&Command::Fence(Fence { set: set_id(1 - set), lineage }));
+        self.respond_to_set(set, asked, answer);
+        self.stores[set].state = kept;
     }
 
     /// Planted bugs in the place of an entry.
-    pub(super) fn apply_planted(&mut self, set: usize, command: &Command) -> Option<Answer> {
-        let state = &mut self.sets[set].state;
+    pub(crate) fn apply_planted(&mut self, set: usize, command: &Command) -> Option<Answer> {
+        let state = &mut self.stores[set].state;
         match (self.bug?, command) {
             // `MigrationOver` states that every repeat is refused as well, `OtherMigration` that a later entry may lift
             // it.
@@ -54,8 +56,8 @@ impl World {
     }
 
     /// Planted bugs that change what an entry has written.
-    pub(super) fn after_planted(&mut self, set: usize, command: &Command, answer: &Answer, before: &SectionRecords) {
-        let Set { state, armed_at, .. } = &mut self.sets[set];
+    pub(crate) fn after_planted(&mut self, set: usize, command: &Command, answer: &Answer, before: &SectionRecords) {
+        let Store { state, armed_at, .. } = &mut self.stores[set];
         match (self.bug, command, answer) {
             (Some(Bug::CeilingOfThePlan), Command::Depart(depart), Answer::Departed(Ok(_))) => {
                 if let Some(SectionRecord::Departed(one)) = state.sections.get(depart.section).copied()
@@ -114,8 +116,8 @@ impl World {
 
     /// The planted bug: a store takes a newer claim of the other set for its fence.
     fn adopt_claims(&mut self, set: usize) {
-        let claims: Vec<_> = self.sets[1 - set].state.directory.runs().collect();
-        let state = &mut self.sets[set].state;
+        let claims: Vec<_> = self.stores[1 - set].state.directory.runs().collect();
+        let state = &mut self.stores[set].state;
         for run in claims {
             for section in run.sections.iter() {
                 let record = state.sections.get(section).copied().unwrap_or_default();
@@ -143,21 +145,22 @@ impl World {
     }
 
     /// The planted bug: the Arrive of a tombstone that is proposed is sent, and the proposal is lost with its leader.
-    pub(super) fn send_proposed(&mut self, set: usize, depart: &Depart) {
-        let mut proposed = self.sets[set].state.clone();
+    pub(crate) fn send_proposed(&mut self, member: usize, depart: &Depart) {
+        let set = set_of_member(member);
+        let mut proposed = self.stores[set].state.clone();
         let answer = proposed.apply(&Command::Depart(*depart));
         let living = |_: NodeId, _: Incarnation| true;
         if let Answer::Departed(Ok(_)) = answer {
-            for effect in Coordinator::default().evaluate(&proposed, &[], living, self.time()) {
+            for effect in Coordinator::default().evaluate(&proposed, &[], living, self.elapsed()) {
                 if let Effect::Arrive { to, arrive } = effect {
-                    self.send_to_set(index(to), Between::Arrive(arrive));
+                    self.send_to_set(member, index_of(to), Between::Arrive(arrive));
                 }
             }
         }
     }
     /// The planted bug: a restored set is resident at the ceiling of its backup.
-    pub(super) fn serve_at_once(&mut self, set: usize) {
-        let state = &mut self.sets[set].state;
+    pub(crate) fn serve_at_once(&mut self, set: usize) {
+        let state = &mut self.stores[set].state;
         state.recovery = None;
         let quarantined = |(section, record): (_, &SectionRecord)| match record {
             SectionRecord::Quarantined(one) => Some((section, *one)),

@@ -1,90 +1,91 @@
 //! Restores of a set from its backup, and its quarantine.
 
-use std::time::Duration;
-
-use seq_core::Lineage;
-use seq_core::migration::Coordinator;
 use seq_core::quarantine::{Quarantine, Step, next_count};
-use seq_core::state::{BeginLineage, Command, EndQuarantine, Fence};
+use seq_core::state::{BeginLineage, Closing, Command, EndQuarantine, Fence};
+use seq_core::{Lineage, SetId};
 
-use super::store::{Between, Origin, arbiter};
-use super::{SETS, World, set_id};
+use super::between::{Asked, Between};
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MS;
+use crate::hosts::{MEMBERS, set_of_member};
+use crate::world::{Event, StoreStep, World};
+use std::cmp::Reverse;
 
-/// When a fence without a response is sent again.
+/// The time after which a fence without a response is sent again.
 const FENCE_AGAIN: u64 = 100 * MS;
 
 impl World {
-    /// A set continues from its backup. Its processes do not know.
-    pub(super) fn restore(&mut self, set: usize) {
-        let Some(mut state) = self.sets[set].backup.clone() else { return };
+    /// Restores a set from its backup: its processes receive no notice.
+    pub(crate) fn restore(&mut self, set: usize) {
+        let store = &self.stores[set];
+        let Some(mut state) = store.backup.clone().filter(|_| store.state.closing == Closing::Open) else { return };
         // The operator asks all sets; one that is restored at the same time may not respond.
-        let own = self.sets[set].state.lineage;
-        let asked = self.sets.iter().map(|one| one.state.lineage.restores()).max().unwrap_or_default();
+        let own = store.state.lineage;
+        let asked = self.stores.iter().map(|one| one.state.lineage.restores()).max().unwrap_or_default();
         let known = if self.rng.chance(300) { own.restores() } else { asked };
         let restores = (known + 1).max(state.least_restores());
         let lineage = Lineage(u64::from(restores) << 32 | self.rng.below(1 << 16));
         if lineage.restores() <= own.restores() || state.restore(lineage).is_err() {
             return;
         }
-        let (now, other) = (self.now, &self.sets[1 - set].state);
+        let now = self.now;
         self.coverage.saw(Situation::Restored);
-        if other.is_quarantined() {
+        if self.stores.iter().enumerate().any(|(other, store)| other != set && store.state.is_quarantined()) {
             self.coverage.saw(Situation::BothQuarantined);
         }
-        self.trace.note(now, [5, set as u64, lineage.0], || format!("set {set} is restored: lineage {lineage}"));
-        let one = &mut self.sets[set];
-        one.state = state;
-        (one.log, one.fence_at) = (one.log + 1, 0);
-        (one.arbiter, one.coordinator, one.plan) = (arbiter(), Coordinator::default(), std::sync::Arc::default());
+        self.trace.note(now, [12, set as u64, lineage.0], || format!("set {set} is restored: lineage {lineage}"));
+        // What was in progress in the members and between them is gone with their processes.
+        self.queue.retain(|Reverse(queued)| match &queued.event {
+            Event::Store(StoreStep::Apply(of, _)) => *of != set,
+            Event::Store(StoreStep::Answer(requester, ..)) => set_of_member(requester.member) != set,
+            Event::Store(StoreStep::Look(member, _) | StoreStep::LookOn(member, ..)) => set_of_member(*member) != set,
+            _ => true,
+        });
+        let store = &mut self.stores[set];
+        (store.state, store.restores) = (state, store.restores + 1);
+        store.seats = [const { None }; MEMBERS];
+        self.lead(self.stores[set].leader);
         if self.bug == Some(Bug::ServesAtOnce) {
             self.serve_at_once(set);
         }
     }
 
-    /// Does the next step of the leader of a set in quarantine.
-    pub(super) fn recover(&mut self, set: usize) {
-        let (now, one) = (Duration::from_nanos(self.now), &mut self.sets[set]);
-        one.quarantine = Quarantine::of(one.quarantine.take(), &one.state, now);
-        let Some(quarantine) = &one.quarantine else { return };
-        let lineage = quarantine.lineage();
-        match quarantine.step(&one.state, now) {
-            Step::Fence(awaited) => {
-                if one.fence_at <= self.now {
-                    one.fence_at = self.now + FENCE_AGAIN;
-                    self.send_to_set(1 - set, Between::Fence { lineage, first: awaited[0].1 });
+    /// Does the next step of the quarantine beside a member that believes it leads.
+    pub(crate) fn recover(&mut self, member: usize) {
+        let (set, now) = (set_of_member(member), self.now);
+        let Some((seat, time)) = self.seat_and_time(member) else { return };
+        let (known, fence_at) = (seat.quarantine.take(), seat.fence_at);
+        let state = &self.stores[set].state;
+        let quarantine = Quarantine::of(known, state, time);
+        let Some((step, lineage)) = quarantine.as_ref().map(|one| (one.step(state, time), one.lineage())) else {
+            return;
+        };
+        self.seat(member).as_mut().expect("it evaluates").quarantine = quarantine;
+        match step {
+            Step::Fence(awaited) if fence_at <= now => {
+                self.seat(member).as_mut().expect("it evaluates").fence_at = now + FENCE_AGAIN;
+                for (other, first) in awaited {
+                    self.send_to_set(member, crate::hosts::index_of(other), Between::Fence { lineage, first });
                 }
             }
             Step::Wait(_) if self.bug == Some(Bug::QuarantineWithoutWait) => {
-                self.propose(set, Command::EndQuarantine(EndQuarantine { lineage }), Origin::Here);
+                self.propose_command(member, EndQuarantine { lineage }, None);
             }
-            Step::End(end) => self.propose(set, Command::EndQuarantine(end), Origin::Here),
-            Step::Wait(_) | Step::Restart => {}
+            Step::End(end) => self.propose_command(member, end, None),
+            Step::Fence(_) | Step::Wait(_) | Step::Restart => {}
         }
     }
 
-    pub(super) fn receive_recovery(&mut self, set: usize, message: Between) {
-        let from = set_id(1 - set);
-        match message {
-            Between::Fence { lineage, first } if self.bug == Some(Bug::QuarantineByReading) => {
-                self.respond_by_reading(set, lineage, first);
-            }
-            Between::Fence { lineage, first } => {
-                let fence = Command::Fence(Fence { set: from, lineage });
-                self.propose(set, fence, Origin::Set(Between::Fence { lineage, first }));
-            }
-            Between::Page(page) => self.propose(set, Command::LearnRecords(page), Origin::Here),
-            Between::TooFewRestores { lineage, least } => {
-                if let Some(count) = next_count(&self.sets[set].state, lineage, least) {
-                    let lineage = Lineage(u64::from(count) << 32 | self.rng.below(1 << 16));
-                    self.propose(set, Command::BeginLineage(BeginLineage { lineage }), Origin::Here);
-                }
-            }
-            _ => {}
+    pub(crate) fn fence(&mut self, member: usize, set: SetId, lineage: Lineage, asked: Option<Asked>) {
+        self.propose_command(member, Fence { set, lineage }, asked);
+    }
+
+    /// Begins a lineage that counts as many restores as another set requires.
+    pub(crate) fn begin_lineage(&mut self, member: usize, refused: Lineage, least: u32) {
+        if let Some(count) = next_count(&self.stores[set_of_member(member)].state, refused, least) {
+            let lineage = Lineage(u64::from(count) << 32 | self.rng.below(1 << 16));
+            self.propose_command(member, Command::BeginLineage(BeginLineage { lineage }), None);
         }
     }
 }
-
-const _: () = assert!(SETS == 2);

@@ -1,0 +1,247 @@
+//! Messages between the stores of two sets: requests go to the member that leads the other store, and the response goes
+//! to the member that sent the request.
+//!
+//! **Invariant:** nothing that a set sends to the other one is read from a state without the entry that it is about.
+
+use seq_core::migration::{Armed, Effect};
+use seq_core::state::{
+    Answer, Arrival, Arrive, Closing, Command, CommandRefusal, Complete, FenceResponse, Inherit, LearnDirectory,
+    SetFacts, SetRefusal, StartReturn, State,
+};
+use seq_core::{Lineage, MigrationId, SectionId, Seq};
+
+use crate::bugs::Bug;
+use crate::faults::MS;
+use crate::hosts::{index_of, set_id, set_of_member};
+use crate::net::{Address, Body};
+use crate::store::Entry;
+use crate::world::{Event, StoreStep, World};
+
+/// The delay of messages that were sent while the sets were divided and are not lost.
+const LATE: (u64, u64) = (300 * MS, 4_000 * MS);
+
+/// A message between sets.
+#[derive(Clone, Debug)]
+pub(crate) enum Between {
+    Arm {
+        migration: MigrationId,
+        sections: Vec<SectionId>,
+    },
+    Armed {
+        migration: MigrationId,
+        armed: Vec<Armed>,
+    },
+    Arrive(Arrive),
+    Arrived {
+        arrive: Arrive,
+        outcome: Vec<Arrival>,
+        lineage: Lineage,
+    },
+    StartReturn(StartReturn),
+    Complete(Complete),
+    Ended {
+        lineage: Lineage,
+        migration: MigrationId,
+    },
+    /// A restored set requests a page of the response to its fence.
+    Fence {
+        lineage: Lineage,
+        first: SectionId,
+    },
+    Page(FenceResponse),
+    TooFewRestores {
+        lineage: Lineage,
+        least: u32,
+    },
+    /// A set states facts about itself.
+    Facts(SetFacts),
+    /// A set requests a page of the final records of a closing one.
+    Final {
+        first: SectionId,
+    },
+    FinalPage(FenceResponse),
+}
+
+/// A request of another set whose entry is in the log, for the response.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// The member that proposed the entry.
+    member: usize,
+    /// The member of the other set that sent the request.
+    from: usize,
+    message: Between,
+}
+
+impl World {
+    /// Sends a message of a member to the leader of the other set.
+    pub(crate) fn send_to_set(&mut self, member: usize, to: usize, message: Between) {
+        let leader = self.stores[to].leader;
+        self.send_to_member(member, leader, message);
+    }
+
+    fn send_to_member(&mut self, from: usize, to: usize, message: Between) {
+        let (host, to, body) = (self.hosts.of_member(from), Address::Member(to), Body::Between { from, message });
+        if self.divided_until <= self.now {
+            return self.send(host, to, body);
+        }
+        if self.rng.chance(500) {
+            let wait = self.rng.between(LATE.0, LATE.1);
+            self.after(wait, Event::Message { to, body });
+        }
+    }
+
+    /// Has the log of a member's set commit a command. A member that was deposed may have it in its log in vain.
+    pub(crate) fn propose_command(&mut self, member: usize, command: impl Into<Command>, asked: Option<Asked>) {
+        let set = set_of_member(member);
+        if member != self.stores[set].leader && self.rng.chance(500) {
+            return;
+        }
+        let wait = self.rng.between(MS / 2, 4 * MS);
+        let entry = Entry::Between(Box::new(command.into()), asked);
+        self.after(wait, Event::Store(StoreStep::Apply(set, Box::new(entry))));
+    }
+
+    /// Carries out a decision of the coordinator beside a member.
+    pub(crate) fn carry_out_between(&mut self, member: usize, effect: Effect) {
+        let set = set_of_member(member);
+        match effect {
+            Effect::Arm { migration, to, sections } => {
+                let store = &mut self.stores[set];
+                for section in &sections {
+                    let max_seq = store.state.sections.resident(*section).map_or(Seq::ZERO, |one| one.max_seq);
+                    store.armed_at.insert(*section, max_seq);
+                }
+                self.send_to_set(member, index_of(to), Between::Arm { migration, sections });
+            }
+            Effect::Arrive { to, arrive } => self.send_to_set(member, index_of(to), Between::Arrive(arrive)),
+            Effect::StartReturn { to, start } => self.send_to_set(member, index_of(to), Between::StartReturn(start)),
+            Effect::Complete { to, complete } => self.send_to_set(member, index_of(to), Between::Complete(complete)),
+            Effect::Ask { of, migration } => self.ask(member, index_of(of), migration),
+            Effect::Commit(proposal) => self.propose_command(member, proposal, None),
+        }
+    }
+
+    /// Has a restored set state whether it knows a migration of its own. The response takes no time.
+    fn ask(&mut self, member: usize, of: usize, migration: MigrationId) {
+        let asked = &self.stores[of].state;
+        let (stated, knows) = ((set_id(of), asked.lineage), asked.migrations.contains_key(&migration));
+        let state = self.stores[set_of_member(member)].state.clone();
+        let Some(seat) = self.seat(member) else { return };
+        if let Some(effect) = seat.coordinator.on_asked(&state, stated, migration, knows) {
+            self.carry_out_between(member, effect);
+        }
+    }
+
+    /// A message of another set reached a member, which acts on it if it believes that it leads.
+    pub(crate) fn receive_between(&mut self, member: usize, from: usize, message: Between) {
+        let (set, other) = (set_of_member(member), set_id(set_of_member(from)));
+        let quarantined = self.stores[set].state.is_quarantined();
+        let reads = self.bug == Some(Bug::QuarantineByReading);
+        let asked = |message: &Between| Some(Asked { member, from, message: message.clone() });
+        let Some((seat, now)) = self.seat_and_time(member) else { return };
+        let coordinator = &mut seat.coordinator;
+        let effect = match &message {
+            Between::Armed { migration, armed } if armed.is_empty() => {
+                coordinator.on_arm_refused(*migration, now);
+                None
+            }
+            Between::Armed { migration, armed } => coordinator.on_armed(*migration, armed, now),
+            Between::Arrived { arrive, outcome, lineage } => coordinator.on_arrive((other, *lineage), arrive, outcome),
+            Between::Ended { lineage, migration } => Some(coordinator.on_end((other, *lineage), *migration)),
+            Between::Arm { migration, sections } => return self.arm(member, from, *migration, sections),
+            Between::Arrive(arrive) => return self.propose_command(member, arrive.clone(), asked(&message)),
+            Between::StartReturn(start) => return self.propose_command(member, *start, asked(&message)),
+            Between::Complete(_) if quarantined => None,
+            Between::Complete(complete) => return self.propose_command(member, *complete, asked(&message)),
+            Between::Facts(facts) => return self.learn(member, facts.clone()),
+            Between::Final { first } => {
+                let page = self.stores[set].state.final_records(other, *first);
+                return page.into_iter().for_each(|page| self.send_to_member(member, from, Between::FinalPage(page)));
+            }
+            Between::FinalPage(page) => {
+                return self.propose_command(member, Command::Inherit(Inherit(page.clone())), None);
+            }
+            Between::Fence { lineage, .. } if reads => {
+                return self.respond_by_reading(set, Asked { member, from, message: message.clone() }, *lineage);
+            }
+            Between::Fence { lineage, .. } => return self.fence(member, other, *lineage, asked(&message)),
+            Between::Page(page) => return self.propose_command(member, Command::LearnRecords(page.clone()), None),
+            Between::TooFewRestores { lineage, least } => return self.begin_lineage(member, *lineage, *least),
+        };
+        effect.into_iter().for_each(|effect| self.carry_out_between(member, effect));
+    }
+
+    /// Has the log learn facts of another set, unless nothing but their revision is new.
+    fn learn(&mut self, member: usize, facts: SetFacts) {
+        let peers = &self.stores[set_of_member(member)].state.sets;
+        let known = peers.get(&facts.id).and_then(|peer| peer.facts.as_ref());
+        let same = |known: &SetFacts| SetFacts { revision: facts.revision, ..known.clone() } == facts;
+        if !known.is_some_and(same) {
+            self.propose_command(member, Command::LearnDirectory(LearnDirectory::of(facts)), None);
+        }
+    }
+
+    /// Names the owners of sections that will arrive, or none if the set takes no sections.
+    fn arm(&mut self, member: usize, to: usize, migration: MigrationId, sections: &[SectionId]) {
+        let (set, layout_id) = (set_of_member(member), self.layout.id());
+        let state = &self.stores[set].state;
+        let seen = match self.bug {
+            Some(Bug::ReservesWhileClosing) => State { closing: Closing::Open, ..state.clone() },
+            _ => state.clone(),
+        };
+        let Some(seat) = self.seat(member) else { return };
+        let owners = seat.plan.reserve(&seen, layout_id, sections).unwrap_or_default();
+        let state = &self.stores[set].state;
+        let lineage = state.lineage;
+        let armed = sections.iter().zip(&owners).map(|(section, owner)| {
+            let addr = state.node(owner.0).map(|node| node.addr.clone()).unwrap_or_default();
+            Armed { section: *section, set: (set_id(set), lineage), owner: *owner, addr }
+        });
+        let armed: Vec<Armed> = armed.collect();
+        if state.closing > Closing::Open && !armed.is_empty() {
+            let text = format!("set {set} closes, and names owners of {sections:?}");
+            self.check.broken(self.now, "a closing set takes no sections", text);
+        }
+        self.send_to_member(member, to, Between::Armed { migration, armed });
+    }
+
+    /// Responds to another set when the entry of its request was applied.
+    pub(crate) fn respond_to_set(&mut self, set: usize, asked: Asked, answer: Answer) {
+        let state = &self.stores[set].state;
+        let Asked { member, from, message } = asked;
+        let (to, lineage) = (set_id(set_of_member(from)), state.lineage);
+        let response = match (message, answer) {
+            (Between::Arrive(arrive), Answer::Arrived(Ok(outcome))) => Between::Arrived { arrive, outcome, lineage },
+            (Between::StartReturn(start), Answer::ReturnStarted(Ok(_))) if start.settled => {
+                Between::Ended { lineage, migration: start.of }
+            }
+            (Between::Complete(complete), Answer::Completed(Ok(()))) => {
+                Between::Ended { lineage, migration: complete.id }
+            }
+            (Between::Fence { lineage: fenced, first }, Answer::Fenced(Ok(()))) => {
+                let Ok(page) = state.fence_response(to, fenced, first) else { return };
+                Between::Page(page)
+            }
+            (
+                Between::Fence { lineage: fenced, .. },
+                Answer::Fenced(Err(CommandRefusal::BetweenSets(SetRefusal::TooFewRestores { least, .. }))),
+            ) => Between::TooFewRestores { lineage: fenced, least },
+            _ => return,
+        };
+        self.send_to_member(member, from, response);
+    }
+
+    /// States facts of a set to the other one, and requests the records of a closing one.
+    pub(crate) fn exchange(&mut self, member: usize) {
+        let set = set_of_member(member);
+        let state = &self.stores[set].state;
+        let Some(facts) = state.facts(Vec::new()) else { return };
+        let awaited: Vec<_> = state.awaited_inheritances().collect();
+        for to in (0..self.hosts.sets).filter(|to| *to != set) {
+            self.send_to_set(member, to, Between::Facts(facts.clone()));
+        }
+        for (closing, first) in awaited {
+            self.send_to_set(member, index_of(closing), Between::Final { first });
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! An operator of two sets: migrations and their ends, the merge of one set into the other.
+
+use std::time::Duration;
+
+use seq_core::layout::SectionRun;
+use seq_core::state::{Close, Closing, Command, Complete, Migration, Pace, SetPace, StartMigration};
+use seq_core::{MigrationId, SectionId};
+
+use crate::faults::MS;
+use crate::hosts::set_id;
+use crate::store::Entry;
+use crate::world::{Event, World};
+
+/// Time between two steps of a merge.
+const MERGE_STEP: u64 = 50 * MS;
+
+/// A merge of a set into the other one, which ends with the closing of the set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Merge {
+    pub(crate) set: usize,
+    /// Whether a migration to the set begins just before it closes.
+    pub(crate) crossed: bool,
+}
+
+impl World {
+    /// Begins a migration of some of the sections that are in the set.
+    pub(crate) fn migrate(&mut self, set: usize, pick: u64) {
+        let state = &self.stores[set].state;
+        let here: Vec<SectionId> = state.sections.residents().map(|(section, _)| section).collect();
+        if here.is_empty() {
+            return;
+        }
+        let first = here[pick as usize % here.len()];
+        let mut sections = 1;
+        while pick.is_multiple_of(2) && here.contains(&SectionId(first.0 + sections)) {
+            sections += 1;
+        }
+        self.start_migration(set, SectionRun { first, sections });
+    }
+
+    fn start_migration(&mut self, set: usize, run: SectionRun) {
+        let id = MigrationId(1_000 + self.fresh());
+        let state = &self.stores[set].state;
+        let (to, runs) = (set_id(1 - set), vec![run]);
+        let Some(fingerprint) = state.fingerprint(to, &runs) else { return };
+        let (lineage, layout_id) = (state.lineage, self.layout.id());
+        let pace = Pace { rate: 50, max_pause: Duration::from_secs(1), paused: false };
+        let start = StartMigration { id, to, lineage, layout_id, runs, pace, fingerprint };
+        self.command(set, Command::StartMigration(start));
+    }
+
+    /// Sends a command of the operator to a set.
+    pub(crate) fn command(&mut self, set: usize, command: Command) {
+        self.steer(set, Entry::Between(Box::new(command), None));
+    }
+
+    /// Sends a command about the newest open migration of a set.
+    pub(crate) fn with_newest(&mut self, set: usize, command: impl FnOnce(MigrationId) -> Command) {
+        let open = |(_, one): &(&MigrationId, &Migration)| one.is_open();
+        let id = self.stores[set].state.migrations.iter().filter(open).map(|(id, _)| *id).next_back();
+        if let Some(id) = id {
+            self.command(set, command(id));
+        }
+    }
+
+    /// Pauses all migrations of a set, or resumes them.
+    pub(crate) fn pace(&mut self, set: usize, paused: bool) {
+        let migrations = &self.stores[set].state.migrations;
+        let paces: Vec<(MigrationId, Pace)> = migrations.iter().map(|(id, one)| (*id, one.pace)).collect();
+        for (id, pace) in paces {
+            self.command(set, Command::Pace(SetPace { id, pace: Pace { paused, ..pace } }));
+        }
+    }
+
+    /// Merges a set into the other one, unless a merge is in progress or was made.
+    pub(crate) fn merge(&mut self, merge: Merge) {
+        if self.merge.is_none() && self.stores.iter().all(|store| store.state.closing == Closing::Open) {
+            self.merge = Some(merge);
+            self.after(0, Event::Merge);
+        }
+    }
+
+    /// Does the next step of a merge: migrations, their completion, the closing.
+    pub(crate) fn merge_step(&mut self) {
+        let Some(Merge { set, crossed }) = self.merge else { return };
+        let state = &self.stores[set].state;
+        if state.closing == Closing::Closed || (self.healed && state.closing == Closing::Open) {
+            self.merge = None;
+            return;
+        }
+        let (closing, is_empty) = (state.closing, state.check_close().is_ok());
+        self.after(MERGE_STEP, Event::Merge);
+        match closing {
+            Closing::Open if is_empty => {
+                if crossed && self.cross(1 - set) {
+                    let wait = self.rng.between(10 * MS, 250 * MS);
+                    self.after(wait, Event::Close(set));
+                }
+                self.merge = Some(Merge { set, crossed: false });
+                if !crossed {
+                    self.command(set, Command::Close(Close));
+                }
+            }
+            Closing::Open => self.empty(set),
+            Closing::Closing | Closing::Closed => self.command(set, Command::Close(Close)),
+        }
+    }
+
+    /// Begins a migration to the set that is closed soon.
+    fn cross(&mut self, from: usize) -> bool {
+        let section = self.stores[from].state.sections.residents().map(|(section, _)| section).next();
+        section.into_iter().for_each(|first| self.start_migration(from, SectionRun { first, sections: 1 }));
+        section.is_some()
+    }
+
+    /// Completes the migrations of both sets, and migrates what is in the set.
+    fn empty(&mut self, set: usize) {
+        for one in 0..self.hosts.sets {
+            let state = &self.stores[one].state;
+            let ended =
+                |(id, one): (&MigrationId, &Migration)| (one.is_open() && state.has_arrived(*id, one)).then_some(*id);
+            let ids: Vec<MigrationId> = state.migrations.iter().filter_map(ended).collect();
+            ids.into_iter().for_each(|id| self.command(one, Command::Complete(Complete { id, by: None })));
+        }
+        let state = &self.stores[set].state;
+        if state.migrations.values().all(|one| !one.is_open()) {
+            let here: Vec<SectionId> = state.sections.residents().map(|(section, _)| section).collect();
+            here.into_iter().for_each(|first| self.start_migration(set, SectionRun { first, sections: 1 }));
+        }
+    }
+}
