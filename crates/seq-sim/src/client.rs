@@ -5,10 +5,11 @@ use seq_core::{Count, Epoch, NodeId, Reading, Refusal, SectionId, Seq, SlotIndex
 use seq_order::{Advancing, CallId, Outcome};
 
 use crate::coverage::Situation;
+use crate::events::{Event, Step};
 use crate::faults::{MS, Weather};
 use crate::net::{Address, Body};
 use crate::serving::FORGED_EPOCH;
-use crate::world::{Event, Step, World};
+use crate::world::World;
 
 /// How long a caller waits.
 const PATIENCE: u64 = 3_000 * MS;

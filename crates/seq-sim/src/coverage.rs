@@ -102,6 +102,8 @@ situations! {
     AdvancePast: "advances refused as past",
     /// A forwarded call was given up and retried, and its response counts the lost attempts.
     LostCounted: "responses that count lost attempts",
+    /// A leader that no AllocSvr reached transferred leadership.
+    LeadershipTransferred: "transfers by an unreached leader",
     /// A member of the store stood still.
     MemberStalled: "members of the store that stood still",
     /// The store was put back to an earlier state.

@@ -11,11 +11,12 @@ use seq_core::{Epoch, HandoverId, NodeId, SectionId, Seq, SetId};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
+use crate::events::{Event, Step};
 use crate::faults::MS;
 use crate::hosts::set_id;
 use crate::net::{Address, Body, PeerRequest, StoreRequest, StoreResponse};
 use crate::session::Purpose;
-use crate::world::{Event, Step, World};
+use crate::world::World;
 
 /// The forged attempt.
 const FORGED_ATTEMPT: HandoverId = HandoverId(77);

@@ -5,12 +5,13 @@ use seq_core::renewals::PEER_ROUTES_INTERVAL;
 
 use crate::clock::{MachineClock, RATE_MARGIN, TRUE_RATE};
 use crate::coverage::Situation;
+use crate::events::{Event, Step, StoreStep};
 use crate::faults::{Fault, Kind, MS, SECOND, Weather};
 use crate::hosts::{MEMBERS, members_of, names_of, set_of_member, set_of_name};
 use crate::process::Process;
 use crate::rng::Rng;
 use crate::store::Entry;
-use crate::world::{Event, Step, StoreStep, TERMS, World};
+use crate::world::{TERMS, World};
 
 /// How long a process that leaves tries to.
 const LEAVE_PATIENCE: u64 = 15 * SECOND;
@@ -273,7 +274,7 @@ impl World {
         self.restart(name);
     }
 
-    fn elect(&mut self, member: usize) {
+    pub(crate) fn elect(&mut self, member: usize) {
         let set = set_of_member(member);
         if member != self.stores[set].leader {
             self.stores[set].leader = member;

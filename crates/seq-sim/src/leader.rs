@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
+use seq_core::leader_reach::{LeaderReach, Live, Observation};
 use seq_core::lease::Clocks;
 use seq_core::migration::Coordinator;
 use seq_core::quarantine::Quarantine;
@@ -13,11 +14,12 @@ use seq_core::{Incarnation, Liveness, NodeId};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
+use crate::events::{Event, StoreStep};
 use crate::faults::{MS, SECOND, Weather};
-use crate::hosts::{MEMBERS, NAMES, names_of, set_of_member};
+use crate::hosts::{MEMBERS, NAMES, members_of, names_of, set_of_member};
 use crate::store::{Entry, Store};
 use crate::store_bugs::{all_stranded, reassign_over, shorten, steer_wrongly};
-use crate::world::{Event, StoreStep, World};
+use crate::world::World;
 
 /// The least time between two evaluations of an arbiter.
 pub(crate) const PACE: u64 = 5 * MS;
@@ -47,6 +49,11 @@ pub(crate) struct Seat {
     pub(crate) quarantine: Option<Quarantine>,
     /// When the fence of a quarantine is sent again.
     pub(crate) fence_at: u64,
+    reach: LeaderReach,
+    /// The term that the member leads, as far as it knows.
+    term: u64,
+    /// The requests of AllocSvrs that it has received.
+    pub(crate) calls: u64,
     /// When facts are sent to other sets again.
     exchange_at: u64,
     /// When it evaluates next; evaluations scheduled for another time are skipped.
@@ -82,7 +89,7 @@ impl World {
         let stable_for = Duration::from_millis(if weather == Weather::Calm { 500 } else { 1_500 });
         let timeouts = ArbiterTimeouts { registration_grace: Duration::from_secs(1), stable_for };
         let machine = Arbiter::new(timeouts);
-        let origin = self.member_clock(member);
+        let (origin, term) = (self.member_clock(member), self.fresh());
         let (plan, silent) = (Arc::default(), BTreeMap::new());
         let seat = Seat {
             machine,
@@ -91,6 +98,9 @@ impl World {
             coordinator: Coordinator::default(),
             quarantine: None,
             fence_at: 0,
+            reach: LeaderReach::default(),
+            term,
+            calls: 0,
             exchange_at: 0,
             look_at: u64::MAX,
             proposing_until: 0,
@@ -180,11 +190,32 @@ impl World {
         }
         // A stopped clock reaches no deadline by itself.
         let mut wait = next.map_or(RETRY, |wait| wait.as_nanos() as u64).clamp(PACE, SECOND);
+        if self.is_unreached(member, &plan, time) {
+            return self.transfer(member);
+        }
         if self.hosts.sets > 1 {
             self.coordinate(member, &plan, earlier.as_ref(), time);
             wait = wait.min(COORDINATE);
         }
         self.look_soon(member, wait);
+    }
+
+    /// Returns whether a leader that no AllocSvr reaches should transfer leadership.
+    fn is_unreached(&mut self, member: usize, plan: &Plan, time: Duration) -> bool {
+        let Store { state, seats, leader, .. } = &mut self.stores[set_of_member(member)];
+        let seat = seats[member % MEMBERS].as_mut().expect("it evaluates");
+        let (quorum, live) = (member == *leader, Live::of(state, plan));
+        let inputs = Observation { term: Some(seat.term), quorum, calls: seat.calls, live };
+        seat.reach.observe(time, inputs).is_some()
+    }
+
+    /// Transfers leadership to another member. The previous leader knows of it.
+    fn transfer(&mut self, member: usize) {
+        self.coverage.saw(Situation::LeadershipTransferred);
+        let members = members_of(set_of_member(member));
+        let next = members.start + (member + 1) % MEMBERS;
+        self.elect(next);
+        *self.seat(member) = None;
     }
 
     /// Has the coordinator beside a member evaluate the state, and acts on its decisions, on a quarantine and on what

@@ -13,11 +13,12 @@ use seq_core::state::Raise;
 use seq_core::{Incarnation, Revision, RouteVersion, Seq};
 
 use crate::client::{Call, Reply};
+use crate::events::Event;
 use crate::faults::MS;
 use crate::hosts::{Hosts, set_of_name};
 use crate::rng::Rng;
 use crate::sets::Between;
-use crate::world::{Event, World};
+use crate::world::World;
 
 /// Where a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,13 +14,14 @@ use seq_core::{Refusal, RouteVersion, SectionId, SetId};
 use crate::bugs::Bug;
 use crate::client::{Call, Origin, Reply};
 use crate::coverage::Situation;
+use crate::events::{Event, Step};
 use crate::faults::MS;
 use crate::handover::parse;
 use crate::hosts::set_id;
 use crate::net::{Address, Body};
 use crate::process::Process;
 use crate::serving::{Forward, Pending};
-use crate::world::{Event, Step, World};
+use crate::world::World;
 
 /// How long a call waits for the first rounds of probes of a set, as in `seq-alloc`.
 const FIRST_ROUNDS: Duration = PROBE_TIMEOUT.saturating_mul(ROUNDS + 1);

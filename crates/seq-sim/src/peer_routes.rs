@@ -12,9 +12,10 @@ use seq_core::route::RouteUpdate;
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
+use crate::events::{Event, Step};
 use crate::net::{Address, Body};
 use crate::process::Process;
-use crate::world::{Event, Step, World};
+use crate::world::World;
 
 /// The fetch under way; the next one replaces it.
 #[derive(Clone, Copy, Debug, Default)]

@@ -19,13 +19,14 @@ use seq_core::{Epoch, HandoverId, NodeId, Section, SectionId, Seq, SetId, SlotIn
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
+use crate::events::{Event, Step};
 use crate::handover::PeerCall;
 use crate::hosts::{members_of, set_of_name};
 use crate::other_set::OtherSet;
 use crate::peer_routes::RouteFetch;
 use crate::serving::{Forward, Pending};
 use crate::session::{RAISES, Rpc};
-use crate::world::{Event, STEP, Step, TERMS, World};
+use crate::world::{STEP, TERMS, World};
 
 /// Renewals as they run.
 const RENEWALS: RenewalOptions = RenewalOptions::DEFAULTS;

@@ -9,31 +9,22 @@ use std::time::Duration;
 
 use seq_core::calls::{
     CallTimeouts, Destination, OwnershipView, PendingCall, Rest, SetRoute, Step as CallStep, UnknownAttempts, Wait,
-    Watch,
 };
 use seq_core::{Advance, AdvanceLimit, Epoch, NodeId, Refusal, Seq, SetId, Take, Target, limits};
 
 use crate::bugs::Bug;
-use crate::client::{Call, Origin, Reply, Wish};
+use crate::client::{Call, Reply, Wish};
 use crate::coverage::Situation;
-use crate::faults::{MS, SECOND, Weather};
-use crate::net::{Address, Body};
+use crate::events::{Event, Step};
+use crate::faults::{MS, Weather};
 use crate::process::{Owned, Process};
-use crate::world::{Event, Step, World};
+use crate::world::World;
 
 /// How far clients may advance a uid: as a server has it by default.
 const FAR: AdvanceLimit = AdvanceLimit(limits::DEFAULT_MAX_ADVANCE);
 
 /// Limits on how long a thread may be away, from a usual preemption to a long one.
 const GAPS: [u64; 3] = [MS, 20 * MS, 200 * MS];
-
-/// Limit on the pending calls of one process: few, so that the bound is met.
-const MAX_PENDING: usize = 64;
-
-/// How long a pending call of a running process may go without being tried, and how long one may wait for an owner that
-/// was replaced: above what the retries and the timeouts of `seq_core::calls` come to, and short against a client's
-/// deadline.
-const NEGLECT_BOUND: u64 = SECOND;
 
 /// A call in a process.
 #[derive(Clone, Copy, Debug)]
@@ -45,12 +36,12 @@ pub(crate) struct Pending {
     /// The last request to another set: when it was sent, under which epoch of the route.
     pub(crate) sent_to_set: Option<(u64, Epoch)>,
     /// When it was tried last and found to wait.
-    tried: u64,
+    pub(crate) tried: u64,
     pub(crate) unknown: UnknownAttempts,
     /// What it waits for now.
-    wait: Option<Wait>,
+    pub(crate) wait: Option<Wait>,
     /// Whether it ever waited.
-    waited: bool,
+    pub(crate) waited: bool,
 }
 
 impl Pending {
@@ -154,7 +145,7 @@ impl World {
         self.attempt(p, pending);
     }
 
-    fn attempt(&mut self, p: usize, pending: Pending) {
+    pub(crate) fn attempt(&mut self, p: usize, pending: Pending) {
         let clocks = if self.bug == Some(Bug::CachedClock) { self.procs[p].cached_clock } else { self.clock(p) };
         let process = &self.procs[p];
         let leased = process.lease.holds(clocks);
@@ -327,187 +318,7 @@ impl World {
             Advance::AtCeiling { .. } | Advance::Frozen => None,
         }
     }
-
-    /// Sends a call to the owner of its section.
-    fn forward(&mut self, p: usize, mut pending: Pending, to: NodeId) {
-        let section = pending.call.section;
-        let Some(address) = self.address_of(p, to) else {
-            let refusal = Refusal::OwnerUnreachable { section, owner: to };
-            let rest = pending.machine.on_response(pending.now(self.now), Some(refusal));
-            return self.rest(p, pending, rest);
-        };
-        let hops = pending.call.hops + 1;
-        self.coverage.saw(if hops == 1 { Situation::Forwarded } else { Situation::ForwardedTwice });
-        if hops > limits::MAX_HOPS {
-            self.check.broken(
-                self.now,
-                "a call is forwarded twice at most",
-                format!("hop {hops} of {:?}", pending.call),
-            );
-        }
-        let id = self.fresh();
-        let call = Call { hops, origin: Origin::Process(p, id), ..pending.call };
-        self.send(self.procs[p].name, address, Body::Call(call));
-        self.procs[p].forwards.insert(id, Forward { pending, to: Destination::Node(to), replaced: None });
-        self.watch(p, id);
-    }
-
-    /// Watches a forwarded call: at each change of the ownership, and when the machine asks for it.
-    pub(crate) fn watch(&mut self, p: usize, id: u64) {
-        let now = self.now;
-        let process = &self.procs[p];
-        let Some(mut forward) = process.forwards.get(&id).copied() else { return };
-        let pending = &mut forward.pending;
-        let routes = process.owner.routes();
-        let route = routes.and_then(|routes| routes.get(pending.call.section)).unwrap_or_default();
-        let routed = route.other_set().map(Destination::Set).or(route.owner.map(Destination::Node));
-        // A claim that is newer than the routes stands beside them.
-        let stands = routed == Some(forward.to) || matches!(forward.to, Destination::Set(_));
-        forward.replaced = if stands { None } else { forward.replaced.or(Some(now)) };
-        let watch = pending.machine.watch(pending.now(now), (routed, route.epoch));
-        match watch {
-            Watch::Wait(wait) => {
-                pending.wait = Some(wait);
-                self.timer(p, id, pending.since, wait);
-                self.renew_if_due(p, pending);
-                self.procs[p].forwards.insert(id, forward);
-            }
-            Watch::Abandon(to) => {
-                let mut pending = self.abandoned(p, id, to);
-                self.renew_if_due(p, &mut pending);
-                self.attempt(p, pending);
-            }
-            Watch::Refuse(to, refusal) => {
-                let pending = self.abandoned(p, id, to);
-                self.rest(p, pending, Rest::Refuse(refusal));
-            }
-        }
-    }
-
-    pub(crate) fn abandoned(&mut self, p: usize, id: u64, to: Destination) -> Pending {
-        let Forward { mut pending, replaced, .. } = self.procs[p].forwards.remove(&id).expect("it was watched");
-        self.not_neglected(p, replaced, "a call waits for an owner that was replaced");
-        self.note_repeat(&pending.call);
-        pending.machine.on_abandoned();
-        pending.unknown.add(to);
-        pending
-    }
-
-    /// Nothing is left of a call here, or it waits, or it is refused.
-    pub(crate) fn rest(&mut self, p: usize, mut pending: Pending, rest: Rest) {
-        self.renew_if_due(p, &mut pending);
-        let section = pending.call.section;
-        match rest {
-            Rest::Done => {}
-            Rest::Refuse(refusal) => self.refuse(p, pending, refusal),
-            Rest::Wait(_) if self.procs[p].pending.len() >= MAX_PENDING => {
-                self.refuse(p, pending, Refusal::TooManyPending { section, pending: MAX_PENDING });
-            }
-            Rest::Wait(wait) => {
-                self.coverage.saw(Situation::Held);
-                (pending.waited, pending.tried) = (true, self.now);
-                pending.wait = Some(wait);
-                let id = self.fresh();
-                self.timer(p, id, pending.since, wait);
-                self.procs[p].pending.insert(id, pending);
-            }
-        }
-    }
-
-    fn timer(&mut self, p: usize, id: u64, since: u64, wait: Wait) {
-        let at = since + wait.until.as_nanos() as u64;
-        self.after(at.saturating_sub(self.now), Event::Step(p, Step::CallTimer(id)));
-    }
-
-    fn renew_if_due(&mut self, p: usize, pending: &mut Pending) {
-        if pending.machine.take_renewal() {
-            self.renew_now(p);
-        }
-    }
-
-    /// The time of a pending or a forwarded call has come; it may have been completed meanwhile.
-    pub(crate) fn call_timer(&mut self, p: usize, id: u64) {
-        if let Some(pending) = self.procs[p].pending.remove(&id) {
-            self.retry(p, pending);
-        } else {
-            self.watch(p, id);
-        }
-    }
-
-    /// Tries all pending calls again, because the table, the routes, the lease or a ceiling changed.
-    pub(crate) fn wake_now(&mut self, p: usize) {
-        self.procs[p].woken = false;
-        let forwards: Vec<u64> = self.procs[p].forwards.keys().copied().collect();
-        for id in forwards {
-            self.watch(p, id);
-        }
-        for (_, pending) in std::mem::take(&mut self.procs[p].pending) {
-            self.retry(p, pending);
-        }
-    }
-
-    fn retry(&mut self, p: usize, pending: Pending) {
-        self.not_neglected(p, Some(pending.tried), "a pending call is not tried");
-        self.attempt(p, pending);
-    }
-
-    /// A call is not left alone for longer than the bound, unless its process stood still meanwhile.
-    fn not_neglected(&mut self, p: usize, since: Option<u64>, what: &'static str) {
-        let Some(since) = since.map(|since| since.max(self.procs[p].stalled_until)) else { return };
-        if self.now.saturating_sub(since) > NEGLECT_BOUND {
-            let waited = Duration::from_nanos(self.now - since);
-            self.check.broken(self.now, "no pending call is neglected", format!("process {p}: {what} for {waited:?}"));
-        }
-    }
-
-    /// The response to a call that was forwarded.
-    pub(crate) fn forwarded(&mut self, p: usize, id: u64, reply: Reply) {
-        let Some(Forward { mut pending, to, replaced }) = self.procs[p].forwards.remove(&id) else { return };
-        self.not_neglected(p, replaced, "a call waited for an owner that was replaced");
-        let reply = self.of_destination(p, &pending, to, reply);
-        match reply {
-            Reply::Refused { refusal: Refusal::Moved { since, .. }, lost: 0 }
-                if self.bug == Some(Bug::FollowsAgain) && since == pending.machine.route_epoch() =>
-            {
-                pending.machine.on_abandoned();
-                self.attempt(p, pending);
-            }
-            Reply::Refused { refusal, lost: 0 } if stays_pending(&refusal) => {
-                let rest = pending.machine.on_response(pending.now(self.now), Some(refusal));
-                self.rest(p, pending, rest);
-            }
-            reply => self.reply(p, pending, reply),
-        }
-    }
-
-    pub(crate) fn refuse(&mut self, p: usize, pending: Pending, refusal: Refusal) {
-        let refusal = pending.unknown.refusal(pending.call.section, refusal);
-        self.reply(p, pending, Reply::Refused { refusal, lost: 0 });
-    }
-
-    /// Replies to a call, with the count of the attempts before whose outcome is unknown.
-    fn reply(&mut self, p: usize, pending: Pending, mut reply: Reply) {
-        if let Reply::Given { lost, .. } | Reply::Refused { lost, .. } = &mut reply
-            && self.bug != Some(Bug::UncountedRepeat)
-        {
-            *lost += pending.unknown.count();
-        }
-        if pending.waited && !matches!(reply, Reply::Refused { .. }) {
-            self.coverage.saw(Situation::HeldAnswered);
-        }
-        let host = self.procs[p].name;
-        let (to, id) = match pending.call.origin {
-            Origin::Client(client) => (Address::Client(client), pending.call.id),
-            Origin::Process(process, id) => (Address::Process(process), id),
-        };
-        self.send(host, to, Body::Reply { to: id, reply });
-    }
 }
 
 /// An epoch that no section has: what a client may make up.
 pub(crate) const FORGED_EPOCH: Epoch = Epoch(1 << 40);
-
-/// Whether a refusal of another node leaves a call pending, as in `seq-alloc`.
-fn stays_pending(refusal: &Refusal) -> bool {
-    refusal.is_transient() || matches!(refusal, Refusal::Moved { .. } | Refusal::SetUnavailable { .. })
-}

@@ -19,11 +19,12 @@ use seq_core::{Epoch, SectionId, Seq};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
+use crate::events::{Event, Step};
 use crate::faults::MS;
 use crate::net::{Address, Body, StoreRequest, StoreResponse};
 use crate::process::Owned;
 use crate::store::{LONG_LEASE, LONG_TERMS};
-use crate::world::{Event, Step, TERMS, World};
+use crate::world::{TERMS, World};
 
 /// Raises as they run, in batches of a few sections, so that batches are cut.
 pub(crate) const RAISES: RaiseOptions = RaiseOptions { batch: 4, ..RaiseOptions::DEFAULTS };

@@ -18,6 +18,7 @@ use seq_core::{Incarnation, Liveness, NodeId, Revision, SectionId, Seq};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
+use crate::events::{Event, StoreStep};
 use crate::faults::{MS, SECOND};
 use crate::handover::commit;
 use crate::hosts::{MEMBERS, members_of, set_of_member};
@@ -26,7 +27,7 @@ use crate::net::{Address, Body, StoreRequest, StoreResponse};
 use crate::records::Before;
 use crate::sets::Asked;
 use crate::store_bugs::{loosen, raise_unfenced, uncount};
-use crate::world::{Event, StoreStep, World};
+use crate::world::World;
 
 /// The lease of one name in worlds that begin with long terms.
 pub(crate) const LONG_LEASE: Duration = Duration::from_secs(4);
@@ -122,6 +123,7 @@ impl World {
             let leader = self.stores[set].leader;
             return self.tell(requester, StoreResponse::NotLeader(leader));
         }
+        self.seat(member).iter_mut().for_each(|seat| seat.calls += 1);
         if let StoreRequest::Commit { handover, .. } = &*request
             && self.bug == Some(Bug::ArriveBeforeCommit)
             && let Command::Depart(depart) = commit(handover)

@@ -4,31 +4,27 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::rc::Rc;
 use std::time::Duration;
 
 use seq_core::lease::LeaseTerms;
-use seq_core::owner::handover::Handover;
-use seq_core::state::{Answer, Close, Command, SetDefinition, SetTerms, State, Terms};
-use seq_core::{Epoch, Layout, SectionId, Seq, SetId, Step as SeqStep, Uid};
+use seq_core::state::{Close, Command, SetDefinition, SetTerms, State, Terms};
+use seq_core::{Epoch, Layout, SectionId, Seq, Step as SeqStep, Uid};
 
 use crate::Run;
 use crate::bugs::Bug;
 use crate::check::Check;
-use crate::client::{Client, Reply};
+use crate::client::Client;
 use crate::clock::MachineClock;
 use crate::coverage::Coverage;
+use crate::events::{Event, Queued, Step, StoreStep};
 use crate::faults::{FAULTS_END, MS, SECOND, Swarm};
 use crate::hosts::{Hosts, members_of};
 use crate::inject;
-use crate::leader::InHand;
-use crate::net::{Address, Body, Net, StoreRequest, StoreResponse};
-use crate::process::{Owned, Process};
+use crate::net::{Address, Body, Net};
+use crate::process::Process;
 use crate::rng::Rng;
-use crate::serving::{Checked, Pending};
-use crate::session::{AfterRaise, Rpc};
 use crate::sets::{self, Merge};
-use crate::store::{Entry, LONG_TERMS, Requester, Store};
+use crate::store::{Entry, LONG_TERMS, Store};
 use crate::trace::Trace;
 
 /// The set's name.
@@ -57,97 +53,6 @@ const CLIENTS: usize = 4;
 
 /// How long each uid's probe may take then.
 const PROBE_TIME: u64 = 5 * SECOND;
-
-/// What a process does by itself.
-#[derive(Debug)]
-pub(crate) enum Step {
-    Register,
-    Renew,
-    RequestTimeout(u64, u32),
-    Settle(Box<Rpc>, Rc<StoreResponse>),
-    RaiseAgain,
-    AfterRaise(Box<AfterRaise>),
-    PeerTimeout(u64),
-    CommitAgain(Handover),
-    Look(Box<Checked>),
-    Take(Box<Pending>, Rc<Owned>),
-    Forwarded(u64, Reply),
-    FetchRoutes,
-    /// A round of probes of another set is over, or the next one is due.
-    ProbeTimeout(SetId, u64),
-    PollSet(SetId),
-    /// A call has waited long enough for another set to respond.
-    AwaitedSet(u64),
-    Wake,
-    /// The time of a pending or a forwarded call.
-    CallTimer(u64),
-    Leaving(u64),
-    /// Refreshes the clock that a planted bug serves by.
-    Tick,
-}
-
-/// What happens in the store.
-#[derive(Debug)]
-pub(crate) enum StoreStep {
-    /// An entry of a set's log is applied.
-    Apply(usize, Box<Entry>),
-    Answer(Requester, Rc<StoreRequest>, Box<Answer>),
-    Look(usize, u64),
-    LookOn(usize, u64, InHand),
-}
-
-/// Something that happens.
-#[derive(Debug)]
-pub(crate) enum Event {
-    Message {
-        to: Address,
-        body: Body,
-    },
-    Step(usize, Step),
-    Resume(usize),
-    Store(StoreStep),
-    NextCall(usize),
-    CallTimeout(usize, u64),
-    FaultBegins(usize),
-    FaultEnds(usize),
-    /// A process of a name is started, unless one runs.
-    Start(usize),
-    /// The next step of a merge.
-    Merge,
-    /// An operator closes a set.
-    Close(usize),
-    Heal,
-    Probe,
-    End,
-}
-
-/// A queued event.
-#[derive(Debug)]
-pub(crate) struct Queued {
-    at: u64,
-    number: u64,
-    pub(crate) event: Event,
-}
-
-impl PartialEq for Queued {
-    fn eq(&self, other: &Queued) -> bool {
-        (self.at, self.number) == (other.at, other.number)
-    }
-}
-
-impl Eq for Queued {}
-
-impl PartialOrd for Queued {
-    fn partial_cmp(&self, other: &Queued) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Queued {
-    fn cmp(&self, other: &Queued) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
 
 /// The world.
 #[derive(Debug)]
@@ -212,7 +117,8 @@ impl World {
             }
         }
         let machines = (0..hosts.machines()).map(|_| inject::machine(&mut rng, swarm.edge_rates)).collect();
-        let check = Check::new(swarm.weather, UIDS as usize);
+        let new = if several { Check::of_sets } else { Check::new };
+        let check = new(swarm.weather, UIDS as usize);
         let mut world = World {
             now: 0,
             rng,
@@ -257,7 +163,8 @@ impl World {
             world.start(name, 0);
         }
         for client in 0..CLIENTS {
-            world.after(300 * MS, Event::NextCall(client));
+            // Several sets have exchanged their addresses by then.
+            world.after(if several { SECOND } else { 300 * MS }, Event::NextCall(client));
         }
         world.after(world.swarm.ends, Event::Heal);
         world

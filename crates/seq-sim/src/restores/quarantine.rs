@@ -50,7 +50,7 @@ impl World {
             Between::Page(page) => self.propose(set, Command::LearnRecords(page), Origin::Here),
             Between::TooFewRestores { lineage, least } => {
                 if let Some(count) = next_count(&self.sets[set].state, lineage, least) {
-                    // Either of the two comparisons is enough: the bug is in both.
+                    // The planted bug is the former rule as a whole: such a set counts as it is asked to.
                     let count = if self.bug == Some(Bug::FenceOfOwnCount) { least } else { count };
                     let lineage = Lineage(u64::from(count) << 32 | self.rng.below(1 << 16));
                     self.propose(set, Command::BeginLineage(BeginLineage { lineage }), Origin::Here);

@@ -11,11 +11,12 @@ use seq_core::state::{
 use seq_core::{Lineage, MigrationId, SectionId, Seq};
 
 use crate::bugs::Bug;
+use crate::events::{Event, StoreStep};
 use crate::faults::MS;
 use crate::hosts::{index_of, set_id, set_of_member};
 use crate::net::{Address, Body};
 use crate::store::Entry;
-use crate::world::{Event, StoreStep, World};
+use crate::world::World;
 
 /// The delay of messages that were sent while the sets were divided and are not lost.
 const LATE: (u64, u64) = (300 * MS, 4_000 * MS);

@@ -4,9 +4,10 @@
 use seq_core::state::{Command, Complete, Rollback};
 
 use super::operator::Merge;
-use crate::faults::{Fault, Kind, MOST_SCENES, MS, SECOND, STORMY_KINDS, Swarm, Weather, scene, stormy};
+use crate::faults::{Fault, Kind, MS, SECOND, STORMY_KINDS, Swarm, Weather};
 use crate::hosts::{Hosts, NAMES, names_of};
 use crate::rng::Rng;
+use crate::scenes::{MOST_SCENES, scene, stormy};
 use crate::world::World;
 
 /// The time at which the last fault is over.
@@ -14,6 +15,12 @@ const FAULTS_END: u64 = 20 * SECOND;
 
 /// The time after which every section is served again: a quarantine, a lease wait, and the repeats of what was lost.
 const LIVENESS_BOUND: u64 = 15 * SECOND;
+
+/// Seeds in a thousand in which sections only change owner by handovers and migrations.
+const CALM: u64 = 150;
+
+/// The shortest time between two changes in calm weather.
+const CALM_PAUSE: u64 = 2 * SECOND;
 
 /// Fewest and most faults of a seed.
 const FAULTS: (u64, u64) = (12, 40);
@@ -26,6 +33,37 @@ const STORY: u64 = 4 * SECOND;
 
 /// Draws the faults of a seed.
 pub(crate) fn draw(rng: &mut Rng, hosts: Hosts) -> Swarm {
+    let calm = rng.chance(CALM);
+    let faults = if calm { calm_faults(rng, hosts) } else { stormy_faults(rng, hosts) };
+    Swarm {
+        weather: if calm { Weather::Calm } else { Weather::Stormy },
+        interleave: if rng.chance(400) { rng.between(10, 200) } else { 0 },
+        edge_rates: rng.chance(300),
+        long_terms: false,
+        think_ms: rng.between(10, 60),
+        ends: FAULTS_END,
+        liveness_bound: LIVENESS_BOUND,
+        faults,
+    }
+}
+
+/// Draws migrations and drains, one after another: no call is refused.
+fn calm_faults(rng: &mut Rng, hosts: Hosts) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut at = 2 * SECOND;
+    while at < FAULTS_END - CALM_PAUSE {
+        let set = rng.index(hosts.sets);
+        let kind = match rng.below(5) {
+            0 => Kind::Drain(names_of(set).start + rng.index(NAMES)),
+            _ => Kind::Migrate(set, rng.below(1_000)),
+        };
+        faults.push(Fault { at, lasts: rng.between(20 * MS, SECOND), kind });
+        at += rng.between(CALM_PAUSE, 2 * CALM_PAUSE);
+    }
+    faults
+}
+
+fn stormy_faults(rng: &mut Rng, hosts: Hosts) -> Vec<Fault> {
     let restores = rng.chance(600);
     let mut faults = Vec::new();
     for _ in 0..rng.between(FAULTS.0, FAULTS.1) {
@@ -52,16 +90,7 @@ pub(crate) fn draw(rng: &mut Rng, hosts: Hosts) -> Swarm {
         }
     }
     faults.sort_by_key(|fault| fault.at);
-    Swarm {
-        weather: Weather::Stormy,
-        interleave: if rng.chance(400) { rng.between(10, 200) } else { 0 },
-        edge_rates: rng.chance(300),
-        long_terms: false,
-        think_ms: rng.between(10, 60),
-        ends: FAULTS_END,
-        liveness_bound: LIVENESS_BOUND,
-        faults,
-    }
+    faults
 }
 
 fn drawn(rng: &mut Rng, set: usize, restores: bool) -> Kind {

@@ -6,10 +6,11 @@ use seq_core::layout::SectionRun;
 use seq_core::state::{Close, Closing, Command, Complete, Migration, Pace, SetPace, StartMigration};
 use seq_core::{MigrationId, SectionId};
 
+use crate::events::Event;
 use crate::faults::MS;
 use crate::hosts::set_id;
 use crate::store::Entry;
-use crate::world::{Event, World};
+use crate::world::World;
 
 /// Time between two steps of a merge.
 const MERGE_STEP: u64 = 50 * MS;

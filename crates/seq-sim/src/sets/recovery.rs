@@ -7,9 +7,10 @@ use seq_core::{Lineage, SetId};
 use super::between::{Asked, Between};
 use crate::bugs::Bug;
 use crate::coverage::Situation;
+use crate::events::{Event, StoreStep};
 use crate::faults::MS;
 use crate::hosts::{MEMBERS, set_of_member};
-use crate::world::{Event, StoreStep, World};
+use crate::world::World;
 use std::cmp::Reverse;
 
 /// The time after which a fence without a response is sent again.
