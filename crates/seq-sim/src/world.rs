@@ -48,6 +48,9 @@ const UIDS: u64 = 12;
 /// Uids in a section.
 const SECTION_SIZE: u32 = 2;
 
+/// When callers begin. Several sets have exchanged their addresses by the later time.
+const FIRST_CALLS: [u64; 2] = [300 * MS, SECOND];
+
 /// Callers.
 const CLIENTS: usize = 4;
 
@@ -103,7 +106,9 @@ impl World {
         let mut rng = Rng::new(if several { seed ^ SETS_SEED } else { seed });
         let mut swarm = if several { sets::draw(&mut rng, hosts) } else { Swarm::draw(&mut rng) };
         let layout = Layout::new(0..UIDS, SECTION_SIZE).expect("a sound layout");
-        if !several {
+        if several {
+            sets::add_merge(&mut swarm, seed);
+        } else {
             swarm.add_rollback(seed);
             swarm.add_operator(seed, layout.sections());
         }
@@ -163,8 +168,7 @@ impl World {
             world.start(name, 0);
         }
         for client in 0..CLIENTS {
-            // Several sets have exchanged their addresses by then.
-            world.after(if several { SECOND } else { 300 * MS }, Event::NextCall(client));
+            world.after(FIRST_CALLS[usize::from(several)], Event::NextCall(client));
         }
         world.after(world.swarm.ends, Event::Heal);
         world

@@ -3,6 +3,7 @@
 
 use seq_core::state::{Command, Complete, Rollback};
 
+use super::SETS;
 use super::operator::Merge;
 use crate::faults::{Fault, Kind, MS, SECOND, STORMY_KINDS, Swarm, Weather};
 use crate::hosts::{Hosts, NAMES, names_of};
@@ -21,6 +22,12 @@ const CALM: u64 = 150;
 
 /// The shortest time between two changes in calm weather.
 const CALM_PAUSE: u64 = 2 * SECOND;
+
+/// Seeds in a thousand in which an operator merges one set into the other under commits that come late.
+const MERGED: u64 = 150;
+
+/// Makes the chance of a merge another one than that of the rest, so that all other worlds stay as they are.
+const MERGE_SEED: u64 = 0x51c6_0e3d_97b2_4f1a;
 
 /// Fewest and most faults of a seed.
 const FAULTS: (u64, u64) = (12, 40);
@@ -205,6 +212,27 @@ fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
         Fault { at: cut, lasts: STORY - SECOND, kind: Kind::Severed(name) },
         Fault { at: cut + rng.below(100 * MS), lasts: MS, kind: Kind::Restore(set) },
     ]
+}
+
+/// Adds a merge of a set, if the seed has one. The departures to the set that the owners request last are committed
+/// late, when the set closes.
+pub(crate) fn add_merge(swarm: &mut Swarm, seed: u64) {
+    let rng = &mut Rng::new(seed ^ MERGE_SEED);
+    if swarm.weather == Weather::Calm || !rng.chance(MERGED) {
+        return;
+    }
+    let (set, at) = (rng.index(SETS), rng.between(SECOND, FAULTS_END / 2));
+    let ends = FAULTS_END - SECOND;
+    swarm.faults.push(Fault { at, lasts: MS, kind: Kind::Merge(set, true) });
+    for name in names_of(1 - set) {
+        let mut next = at + rng.below(SECOND);
+        while next < ends {
+            let lasts = rng.between(300 * MS, 1_500 * MS);
+            swarm.faults.push(Fault { at: next, lasts, kind: Kind::NoCommits(name) });
+            next += lasts + rng.between(50 * MS, 400 * MS);
+        }
+    }
+    swarm.faults.sort_by_key(|fault| fault.at);
 }
 
 impl World {
