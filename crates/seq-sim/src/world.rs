@@ -112,15 +112,7 @@ impl World {
             swarm.add_rollback(seed);
             swarm.add_operator(seed, layout.sections());
         }
-        let mut states: Vec<State> = match sets {
-            1 => vec![only(&layout)],
-            _ => (0..sets).map(|set| sets::defined(set, &layout)).collect(),
-        };
-        if swarm.long_terms {
-            for state in &mut states {
-                state.apply(&Command::SetTerms(SetTerms { replaces: None, terms: LONG_TERMS }));
-            }
-        }
+        let states = states(sets, &layout, swarm.long_terms);
         let machines = (0..hosts.machines()).map(|_| inject::machine(&mut rng, swarm.edge_rates)).collect();
         let new = if several { Check::of_sets } else { Check::new };
         let check = new(swarm.weather, UIDS as usize);
@@ -376,6 +368,18 @@ impl World {
             self.check.broken(self.now, "served again", text);
         }
     }
+}
+
+/// Returns the states of the sets.
+fn states(sets: usize, layout: &Layout, long_terms: bool) -> Vec<State> {
+    let mut states: Vec<State> = match sets {
+        1 => vec![only(layout)],
+        _ => (0..sets).map(|set| sets::defined(set, layout)).collect(),
+    };
+    for state in states.iter_mut().filter(|_| long_terms) {
+        state.apply(&Command::SetTerms(SetTerms { replaces: None, terms: LONG_TERMS }));
+    }
+    states
 }
 
 /// Returns the state of a set that is alone.
