@@ -1,4 +1,5 @@
-//! Leaders of stores: each member that believes it leads has the real `Arbiter`, which evaluates the state and proposes.
+//! Leaders of stores: each member that believes it leads has the real `Arbiter`, which evaluates the state and
+//! proposes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -340,7 +340,8 @@ impl World {
         }
     }
 
-    /// Each section is in one set, and each uid must be given a number now, unless the store was put back: then an operator must decide first.
+    /// Each section is in one set, and each uid must be given a number now, unless the store was put back: then an
+    /// operator must decide first.
     fn probe(&mut self) {
         for section in (0..self.layout.sections()).map(SectionId).filter(|_| self.hosts.sets > 1) {
             if self.homes(section) != 1 {
