@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// Looks at the state, or at one that was read earlier.
+    /// Looks at the state, or at a state that was read earlier.
     fn finish_look(&mut self, member: usize, earlier: Option<State>, clock: Clocks) {
         let (set, now) = (set_of_member(member), self.now);
         let Store { state, seats, .. } = &mut self.stores[set];
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// Returns what a member that believes it leads has beside it, and the time on its clock.
+    /// Returns the seat of a member that believes it leads, and the time on the member's clock.
     pub(crate) fn seat_and_time(&mut self, member: usize) -> Option<(&mut Seat, Duration)> {
         let clock = self.member_clock(member);
         let seat = self.seat(member).as_mut()?;

@@ -36,6 +36,7 @@ mod sets;
 mod shrink;
 mod store;
 mod store_bugs;
+mod swarm;
 mod trace;
 mod world;
 

@@ -207,7 +207,7 @@ impl World {
         (!nodes.is_empty()).then(|| nodes[self.rng.index(nodes.len())])
     }
 
-    /// Returns the nodes of a set that a process knows: those that the set stated to its own set, and those of its
+    /// Returns the nodes of a set that a process knows: the nodes in the facts of that set, and the nodes in its
     /// routes.
     fn nodes_of(&self, p: usize, set: SetId) -> Vec<Address> {
         let process = &self.procs[p];
@@ -305,7 +305,7 @@ impl World {
         self.poll_set(p, set);
     }
 
-    /// Continues the calls that wait for a set, and gives up those in flight to one that is down.
+    /// Continues the calls that wait for a set, and gives up the calls in flight to a set that is down.
     fn health_changed(&mut self, p: usize, set: SetId, health: Health) {
         let process = &mut self.procs[p];
         let ids: Vec<u64> = process.awaits_set.iter().filter(|(_, (of, _))| *of == set).map(|(id, _)| *id).collect();
@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    /// Notes a response of another set, and turns refusals of its nodes into those of the set.
+    /// Notes a response of another set, and turns refusals of its nodes into refusals of the set.
     pub(crate) fn of_destination(&mut self, p: usize, pending: &Pending, to: Destination, reply: Reply) -> Reply {
         let Destination::Set(set) = to else { return reply };
         let (now, section) = (self.elapsed(), pending.call.section);

@@ -1,4 +1,4 @@
-//! Views of what an entry has changed, from outside of a store.
+//! Checks of the changes that an entry made, from outside of a store.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +88,7 @@ impl World {
                 self.check.broken(now, "a closed set stays empty", text);
             }
             let highest = &mut self.highest[section.0 as usize];
-            // A store that lost entries begins again below what was committed.
+            // A store that lost entries begins again below the committed ceilings.
             let floor = if rolled_back { known.resident().map_or(Seq::ZERO, |one| one.max_seq) } else { *highest };
             *highest = record.max_seq.max(*highest);
             if record.epoch < known.fence() || record.max_seq < floor {

@@ -20,11 +20,12 @@ use seq_core::{Incarnation, RenewSeq, SectionId};
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::events::{Event, Queued, StoreStep};
-use crate::faults::{MOST_BACK_MS, MS};
+use crate::faults::MS;
 use crate::hosts::MEMBERS;
 use crate::net::{Address, StoreResponse};
 use crate::session::{Purpose, Rpc};
 use crate::store::{Entry, Store};
+use crate::swarm::MOST_BACK_MS;
 use crate::world::World;
 
 /// The time after which a process that stopped is started again in a set that was restored.

@@ -4,6 +4,9 @@ use crate::faults::{FAULTS_END, Fault, Kind, MS, SECOND, Weather};
 use crate::hosts::{Hosts, NAMES, names_of, set_of_name};
 use crate::rng::Rng;
 
+/// Kinds of faults that are switched on and off by themselves.
+pub(crate) const STORMY_KINDS: usize = 26;
+
 /// Draws a fault of a kind, for a time within these bounds.
 pub(crate) fn draw(rng: &mut Rng, kind: Kind, least_ms: u64, most_ms: u64) -> Fault {
     Fault { at: rng.between(SECOND, FAULTS_END), lasts: rng.between(least_ms, most_ms) * MS, kind }

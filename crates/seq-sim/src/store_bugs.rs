@@ -1,4 +1,4 @@
-//! Bugs that are planted into stores: what an arbiter is shown, what is proposed, and what an entry has written.
+//! Bugs that are planted into stores: in the state that an arbiter evaluates, in proposals, and in the records after an entry.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::clock::MachineClock;
 use crate::coverage::Coverage;
 use crate::events::{Event, Queued, Step, StoreStep};
-use crate::faults::{FAULTS_END, MS, SECOND, Swarm};
+use crate::faults::{FAULTS_END, MS, SECOND};
 use crate::hosts::{Hosts, members_of};
 use crate::inject;
 use crate::net::{Address, Body, Net};
@@ -25,6 +25,7 @@ use crate::process::Process;
 use crate::rng::Rng;
 use crate::sets::{self, Merge};
 use crate::store::{Entry, LONG_TERMS, Store};
+use crate::swarm::Swarm;
 use crate::trace::Trace;
 
 /// The set's name.

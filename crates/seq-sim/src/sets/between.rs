@@ -1,7 +1,7 @@
 //! Messages between the stores of two sets: requests go to the member that leads the other store, and the response goes
 //! to the member that sent the request.
 //!
-//! **Invariant:** nothing that a set sends to the other one is read from a state without the entry that it is about.
+//! **Invariant:** no message of a set to the other set is read from a state without the entry that the message is about.
 
 use seq_core::migration::{Armed, Effect};
 use seq_core::state::{
@@ -232,7 +232,7 @@ impl World {
         self.send_to_member(member, from, response);
     }
 
-    /// States facts of a set to the other one, and requests the records of a closing one.
+    /// States facts of a set to the other set, and requests the records of a closing set.
     pub(crate) fn exchange(&mut self, member: usize) {
         let set = set_of_member(member);
         let state = &self.stores[set].state;

@@ -1,20 +1,21 @@
-//! Faults of two sets: migrations and their ends, restores, a merge, processes that end, links that lose, beside some
+//! Faults of two sets: migrations and their ends, restores, a merge, processes that end, links that lose, and some
 //! of the faults of one set.
 
 use seq_core::state::{Command, Complete, Rollback};
 
 use super::SETS;
 use super::operator::Merge;
-use crate::faults::{Fault, Kind, MS, SECOND, STORMY_KINDS, Swarm, Weather};
+use crate::faults::{Fault, Kind, MS, SECOND, Weather};
 use crate::hosts::{Hosts, NAMES, names_of};
 use crate::rng::Rng;
-use crate::scenes::{MOST_SCENES, scene, stormy};
+use crate::scenes::{MOST_SCENES, STORMY_KINDS, scene, stormy};
+use crate::swarm::Swarm;
 use crate::world::World;
 
 /// The time at which the last fault is over.
 const FAULTS_END: u64 = 20 * SECOND;
 
-/// The time after which every section is served again: a quarantine, a lease wait, and the repeats of what was lost.
+/// The time after which every section is served again: a quarantine, a lease wait, and the repeats of lost messages.
 const LIVENESS_BOUND: u64 = 15 * SECOND;
 
 /// Seeds in a thousand in which sections only change owner by handovers and migrations.
@@ -26,7 +27,7 @@ const CALM_PAUSE: u64 = 2 * SECOND;
 /// Seeds in a thousand in which an operator merges one set into the other under commits that come late.
 const MERGED: u64 = 150;
 
-/// Makes the chance of a merge another one than that of the rest, so that all other worlds stay as they are.
+/// Makes the chance of a merge independent of the other draws, so that all other worlds stay as they are.
 const MERGE_SEED: u64 = 0x51c6_0e3d_97b2_4f1a;
 
 /// Fewest and most faults of a seed.

@@ -15,7 +15,7 @@ use crate::world::World;
 /// Time between two steps of a merge.
 const MERGE_STEP: u64 = 50 * MS;
 
-/// A merge of a set into the other one, which ends with the closing of the set.
+/// A merge of a set into the other set, which ends with the closing of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Merge {
     pub(crate) set: usize,
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// Merges a set into the other one, unless a merge is in progress or was made.
+    /// Merges a set into the other set, unless a merge is in progress or was made.
     pub(crate) fn merge(&mut self, merge: Merge) {
         if self.merge.is_none() && self.stores.iter().all(|store| store.state.closing == Closing::Open) {
             self.merge = Some(merge);
@@ -114,7 +114,7 @@ impl World {
         section.is_some()
     }
 
-    /// Completes the migrations of both sets, and migrates what is in the set.
+    /// Completes the migrations of both sets, and migrates the sections that are in the set.
     fn empty(&mut self, set: usize) {
         for one in 0..self.hosts.sets {
             let state = &self.stores[one].state;

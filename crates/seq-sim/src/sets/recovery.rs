@@ -21,7 +21,7 @@ impl World {
     pub(crate) fn restore(&mut self, set: usize) {
         let store = &self.stores[set];
         let Some(mut state) = store.backup.clone().filter(|_| store.state.closing == Closing::Open) else { return };
-        // The operator asks all sets; one that is restored at the same time may not respond.
+        // The operator asks all sets; a set that is restored at the same time may not respond.
         let own = store.state.lineage;
         let asked = self.stores.iter().map(|one| one.state.lineage.restores()).max().unwrap_or_default();
         let known = if self.rng.chance(300) { own.restores() } else { asked };
@@ -36,7 +36,7 @@ impl World {
             self.coverage.saw(Situation::BothQuarantined);
         }
         self.trace.note(now, [12, set as u64, lineage.0], || format!("set {set} is restored: lineage {lineage}"));
-        // What was in progress in the members and between them is gone with their processes.
+        // Entries in progress in the members and between them are gone with their processes.
         self.queue.retain(|Reverse(queued)| match &queued.event {
             Event::Store(StoreStep::Apply(of, _)) => *of != set,
             Event::Store(StoreStep::Answer(requester, ..)) => set_of_member(requester.member) != set,
