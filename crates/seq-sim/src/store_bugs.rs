@@ -1,4 +1,5 @@
-//! Bugs that are planted into stores: in the state that an arbiter evaluates, in proposals, and in the records after an entry.
+//! Bugs that are planted into stores: in the state that an arbiter evaluates, in proposals, and in the records after an
+//! entry.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Messages between the stores of two sets: requests go to the member that leads the other store, and the response goes
 //! to the member that sent the request.
 //!
-//! **Invariant:** no message of a set to the other set is read from a state without the entry that the message is about.
+//! **Invariant:** no message of a set to the other set is read from a state without the entry that the message is
+//! about.
 
 use seq_core::migration::{Armed, Effect};
 use seq_core::state::{
