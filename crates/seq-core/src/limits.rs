@@ -73,9 +73,8 @@ pub const MAX_LEASE_WAIT: Duration = Duration::from_secs(3_600);
 /// Most sections in a set: 100 billion uids at the default size, and 40 MB of committed state.
 pub const MAX_SECTIONS: u32 = 1_048_576;
 
-/// Most spaces in a layout: one is appended when uids of another kind arrive, and a uid outside the first space is
-/// searched in all others.
-pub const MAX_SPACES: usize = 64;
+/// Most spaces in a layout: the uids, and 1,023 series of lanes. The whole layout is in each route table.
+pub const MAX_SPACES: usize = 1_024;
 
 /// Most other sets that a store's log knows, because their records stay in the committed state permanently.
 pub const MAX_SETS: usize = 1_024;

@@ -155,7 +155,7 @@ impl RouteTable {
             version: update.version,
             sets: BTreeMap::new(),
             nodes: update.nodes.clone(),
-            chunks: alloc::vec![Arc::default(); (update.layout.sections() as usize).div_ceil(CHUNK)],
+            chunks: alloc::vec![Arc::default(); chunks_of(&update.layout)],
         };
         table.write(update);
         Some(table)
@@ -164,11 +164,16 @@ impl RouteTable {
     /// Applies a newer update. The table never goes back to an older version.
     #[must_use = "a mismatch means that the whole table must be fetched"]
     pub fn adopt(&mut self, update: &RouteUpdate) -> Adopted {
-        if update.id != self.id || update.layout != self.layout || !update.fits() {
+        let mut layout = self.layout.clone();
+        if update.id != self.id || layout.adopt(&update.layout).is_err() || !update.fits() {
             return Adopted::Mismatch;
         }
         if update.version <= self.version {
             return Adopted::NotNewer;
+        }
+        // A layout only grows, so a newer version does not have a shorter one.
+        if layout != update.layout {
+            return Adopted::Mismatch;
         }
         if update.base == RouteVersion(0) {
             // The update names every section. A restored set begins without nodes, and numbers them anew.
@@ -182,6 +187,8 @@ impl RouteTable {
             return Adopted::Mismatch;
         }
         self.version = update.version;
+        self.chunks.resize_with(chunks_of(&layout), Arc::default);
+        self.layout = layout;
         self.nodes.clone_from(&update.nodes);
         self.write(update);
         Adopted::Newer
@@ -287,6 +294,11 @@ impl RouteTable {
             }
         }
     }
+}
+
+/// Returns the number of chunks with the sections of a layout.
+fn chunks_of(layout: &Layout) -> usize {
+    (layout.sections() as usize).div_ceil(CHUNK)
 }
 
 impl RouteUpdate {

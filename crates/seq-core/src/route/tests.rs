@@ -4,6 +4,8 @@ use alloc::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::id::Seq;
+use crate::layout::Lanes;
 
 const SECTIONS: u32 = 12;
 
@@ -66,6 +68,30 @@ fn an_update_of_another_set_or_layout_is_not_adopted() {
     check_unchanged(&RouteUpdate { id: SetId(8), ..update(5, 6, vec![]) }, Adopted::Mismatch);
     let layout = Layout::new(0..240, 20).unwrap();
     check_unchanged(&RouteUpdate { layout, ..update(5, 6, vec![]) }, Adopted::Mismatch);
+}
+
+/// A series is appended between two versions, also past the end of a chunk. The layout never gets shorter again.
+#[test]
+fn a_longer_layout_is_adopted_with_the_routes_of_its_sections() {
+    let lanes = |sections| Lanes { count: sections, per_section: 1, start: Seq(0), margin: 1, clock: None };
+    for sections in [1, CHUNK as u32 - SECTIONS, CHUNK as u32, 3 * CHUNK as u32] {
+        let last = SECTIONS + sections - 1;
+        let (layout, appended) = update(5, 6, vec![]).layout.append(lanes(sections)).unwrap();
+        let longer = RouteUpdate { layout: layout.clone(), ..update(5, 6, vec![run(SECTIONS, sections, 2)]) };
+        let mut table = table(5, vec![run(0, SECTIONS, 1)]);
+        assert_eq!(table.adopt(&longer), Adopted::Newer);
+        assert_eq!((table.layout(), table.get(appended.first)), (&layout, Some(route(2, 1))));
+        assert_eq!([last, last + 1].map(|section| table.get(SectionId(section))), [Some(route(2, 1)), None]);
+        assert_eq!(table.get(SectionId(0)), Some(route(1, 1)));
+        let before = table.clone();
+        assert_eq!(table.adopt(&update(0, 6, vec![run(0, SECTIONS, 3)])), Adopted::NotNewer);
+        assert_eq!(table.adopt(&update(6, 7, vec![run(0, SECTIONS, 3)])), Adopted::Mismatch, "a shorter layout");
+        assert_eq!(table, before);
+        // Whoever has only the version before gets both from the table.
+        let mut other = self::table(5, vec![run(0, SECTIONS, 1)]);
+        assert_eq!(other.adopt(&table.since(RouteVersion(5)).unwrap()), Adopted::Newer);
+        assert_eq!(other, table);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rkyv::{Archive, Deserialize, Serialize};
-use seq_core::layout::{SectionRun, Space};
+use seq_core::layout::SectionRun;
 use seq_core::state::{self, Home, Registration, SetDefinition};
 use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq, SetId};
 
@@ -141,9 +141,9 @@ impl From<&SetDefinition> for Set {
         Set {
             name: set.name.clone(),
             id: set.id.0,
-            starts: set.layout.spaces().map(|space| space.uids().start).collect(),
-            ends: set.layout.spaces().map(|space| space.uids().end).collect(),
-            section_sizes: set.layout.spaces().map(Space::section_size).collect(),
+            starts: vec![set.layout.uids().start],
+            ends: vec![set.layout.uids().end],
+            section_sizes: vec![set.layout.section_size()],
             homes: Runs::from_core(set.homes.iter().map(|home| home.sections)),
             home_sets: set.homes.iter().map(|home| home.set.0).collect(),
         }
@@ -153,20 +153,13 @@ impl From<&SetDefinition> for Set {
 impl Set {
     pub(super) fn into_core(self) -> Result<SetDefinition, Contradiction> {
         let Set { name, id, starts, ends, section_sizes, homes, home_sets } = self;
-        let spaces = starts.len();
-        if [ends.len(), section_sizes.len()] != [spaces; 2] || home_sets.len() != homes.len() {
+        let (&[start], &[end], &[section_size]) = (&starts[..], &ends[..], &section_sizes[..]) else {
+            return Err("the set's layout has another number of ranges than one");
+        };
+        if home_sets.len() != homes.len() {
             return Err("the columns of the set's definition differ in length");
         }
-        let mut layout: Option<Layout> = None;
-        for space in 0..spaces {
-            let (uids, size) = (starts[space]..ends[space], section_sizes[space]);
-            let longer = match &layout {
-                None => Layout::new(uids, size).ok(),
-                Some(layout) => Space::dense(uids, size).ok().and_then(|space| layout.append(space).ok()),
-            };
-            layout = Some(longer.ok_or("the set's layout is none")?);
-        }
-        let layout = layout.ok_or("the set's layout is none")?;
+        let layout = Layout::new(start..end, section_size).map_err(|_| "the set's layout is none")?;
         let home = |(sections, set)| Home { sections, set: SetId(set) };
         let homes = homes.into_core()?.into_iter().zip(home_sets).map(home).collect();
         Ok(SetDefinition { name, id: SetId(id), layout, homes })

@@ -1,0 +1,111 @@
+//! Lanes: the counters of a series, in sections of their own.
+//!
+//! A lane has an address, which stands where a uid does: in a slot's section, in calls between nodes, in copies. The
+//! addresses are above all uids, and hold the section and the slot, so that locating a lane searches nothing.
+
+use crate::id::{LayoutId, SectionId, Seq, SlotIndex, Uid};
+use crate::layout::{AppendError, fnv1a};
+use crate::limits;
+
+/// The lowest address of a lane. A layout with uids from here on has no lanes.
+pub const ADDRESSES: u64 = 1 << 63;
+
+/// Bits of the slot in an address. [`limits::MAX_SECTION_SIZE`] fits.
+const SLOT_BITS: u32 = 24;
+
+const _: () = assert!(limits::MAX_SECTION_SIZE == 1 << SLOT_BITS);
+
+/// Returns the address of a lane, `1 << 63 | section << 24 | slot`.
+///
+/// # Panics
+/// When the slot is not below [`limits::MAX_SECTION_SIZE`].
+#[must_use]
+pub fn address(section: SectionId, slot: SlotIndex) -> Uid {
+    assert!(slot.0 < limits::MAX_SECTION_SIZE, "slot {} of section {section}", slot.0);
+    Uid(ADDRESSES | u64::from(section.0) << SLOT_BITS | u64::from(slot.0))
+}
+
+/// Returns the section and the slot of an address; `None` for a uid below the addresses, and an address above the last
+/// possible section.
+pub(super) fn locate(address: Uid) -> Option<(SectionId, SlotIndex)> {
+    let offset = address.0.checked_sub(ADDRESSES)?;
+    let section = u32::try_from(offset >> SLOT_BITS).ok()?;
+    Some((SectionId(section), SlotIndex(offset as u32 & (limits::MAX_SECTION_SIZE - 1))))
+}
+
+/// The lanes of a series, as they are appended to a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lanes {
+    /// Number of lanes, 1 or above.
+    pub count: u32,
+    /// Lanes in a section, `1 ..= MAX_SECTION_SIZE`; the last section may have fewer. Lanes of one section have one
+    /// owner and share a ceiling.
+    pub per_section: u32,
+    /// The ceiling at which the sections begin: no lane allocates a number up to it.
+    pub start: Seq,
+    /// Numbers by which each restore of a backup raises the ceilings.
+    pub margin: u64,
+    /// The clock that the numbers follow; `None` for numbers without gaps.
+    pub clock: Option<TickClock>,
+}
+
+/// A clock in ticks: `time << seq_bits | seq`, where the time is in units since the epoch. The value of a lane with a
+/// clock is the last tick that it gave out, and the ceiling of its section is the last tick that it may give out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TickClock {
+    /// Time 0, in milliseconds since 1970.
+    pub epoch_ms: u64,
+    /// Milliseconds of a unit of time, 1 or above.
+    pub unit_ms: u32,
+    /// Bits of the sequence number in a unit, `0 ..= 62`.
+    pub seq_bits: u8,
+    /// Time by which a raise moves the ceiling ahead of the clock, in milliseconds, 1 or above.
+    pub lead_ms: u32,
+}
+
+impl Lanes {
+    /// Returns the number of sections, 1 or above.
+    #[must_use]
+    pub fn sections(&self) -> u32 {
+        self.count.div_ceil(self.per_section)
+    }
+
+    /// Returns the number of lanes in the section with this index among those of the lanes; 0 past the last section.
+    pub(super) fn slots(&self, index: u32) -> u32 {
+        let before = u64::from(index) * u64::from(self.per_section);
+        u64::from(self.count).saturating_sub(before).min(u64::from(self.per_section)) as u32
+    }
+
+    pub(super) fn check(&self) -> Result<(), AppendError> {
+        let Lanes { count, per_section, start, clock, .. } = *self;
+        if count == 0 || per_section == 0 || per_section > limits::MAX_SECTION_SIZE {
+            return Err(AppendError::BadLanes { count, per_section });
+        }
+        if start > Seq::MAX {
+            return Err(AppendError::BadStart { start });
+        }
+        match clock.filter(|clock| clock.unit_ms == 0 || clock.lead_ms == 0 || clock.seq_bits > 62) {
+            Some(clock) => Err(AppendError::BadClock { clock }),
+            None => Ok(()),
+        }
+    }
+
+    /// Continues the hash of a layout with these lanes. The hashed values are a format, because versions of the program
+    /// compare the hashes.
+    pub(super) fn hash(&self, layout: LayoutId) -> LayoutId {
+        /// Kinds of lanes, without and with a clock; 1 is the kind of uids.
+        const PLAIN: u8 = 2;
+        const TICKS: u8 = 3;
+        let Lanes { count, per_section, start, margin, clock } = *self;
+        let mut hash = fnv1a(layout.0, &[if clock.is_some() { TICKS } else { PLAIN }]);
+        for number in [u64::from(count), u64::from(per_section), start.0, margin] {
+            hash = fnv1a(hash, &number.to_le_bytes());
+        }
+        if let Some(TickClock { epoch_ms, unit_ms, seq_bits, lead_ms }) = clock {
+            for number in [epoch_ms, u64::from(unit_ms), u64::from(seq_bits), u64::from(lead_ms)] {
+                hash = fnv1a(hash, &number.to_le_bytes());
+            }
+        }
+        LayoutId(hash)
+    }
+}

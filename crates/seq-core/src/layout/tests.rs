@@ -1,0 +1,199 @@
+use proptest::prelude::*;
+
+use super::*;
+
+proptest! {
+    /// Checks the widest offsets and the sizes next to powers of two, with which a reciprocal would be wrong.
+    #[test]
+    fn multiplying_by_the_reciprocal_divides(
+        offset in prop_oneof![any::<u64>(), (0..64_u32, 0..3_u64).prop_map(|(bits, less)| (u64::MAX >> bits) - less.min(u64::MAX >> bits))],
+        size in prop_oneof![1..=limits::MAX_SECTION_SIZE, (0..24_u32, 0..3_u32).prop_map(|(bits, more)| (1 << bits) + more)],
+        multiple in any::<bool>(),
+    ) {
+        let space = Dense::new(0..1, size).unwrap();
+        let size = u64::from(size);
+        let offset = if multiple { offset - offset % size } else { offset };
+        prop_assert_eq!(space.divide(offset), (offset / size, offset % size));
+    }
+}
+
+#[test]
+fn a_run_is_cut_to_the_sections_that_are_named() {
+    let run = |first: u32, sections| SectionRun { first: SectionId(first), sections };
+    let around = |sections: &[u32]| run(10, 5).around(&sections.iter().copied().map(SectionId).collect::<Vec<_>>());
+    assert_eq!(around(&[]), None);
+    assert_eq!(around(&[9, 15]), None);
+    assert_eq!(around(&[9, 10, 15]), Some(run(10, 1)));
+    assert_eq!(around(&[0, 11, 13, 14, 20]), Some(run(11, 4)));
+    assert_eq!(run(u32::MAX, 2).around(&[SectionId(u32::MAX)]), None, "it is none");
+}
+
+#[test]
+fn every_uid_of_a_section_is_located_in_it() {
+    let layout = Layout::new(1_000..1_250, 100).unwrap();
+    assert_eq!(layout.sections(), 3);
+    for section in 0..3 {
+        for (slot, uid) in layout.uids_of(SectionId(section)).enumerate() {
+            assert_eq!(layout.locate(Uid(uid)), Ok((SectionId(section), SlotIndex(slot as u32))));
+        }
+    }
+    assert_eq!(layout.uids_of(SectionId(2)), 1_200..1_250);
+    assert!(layout.uids_of(SectionId(3)).is_empty());
+}
+
+#[test]
+fn uids_outside_the_set_are_refused_by_name() {
+    let layout = Layout::new(10..20, 100).unwrap();
+    for uid in [0, 9, 20, u64::MAX] {
+        assert_eq!(layout.locate(Uid(uid)), Err(Refusal::UidOutOfRange { uid: Uid(uid), start: 10, end: 20 }));
+    }
+}
+
+#[test]
+fn the_widest_range_has_no_overflow() {
+    let layout = Layout::new(u64::MAX - 5..u64::MAX, 3).unwrap();
+    assert_eq!(layout.uids_of(SectionId(1)), u64::MAX - 2..u64::MAX);
+    assert_eq!(layout.locate(Uid(u64::MAX - 1)), Ok((SectionId(1), SlotIndex(1))));
+}
+
+#[test]
+fn bad_layouts_are_refused() {
+    assert!(matches!(Layout::new(5..5, 1), Err(LayoutError::EmptyRange { .. })));
+    assert!(matches!(Layout::new(0..5, 0), Err(LayoutError::SectionSize { .. })));
+    assert!(matches!(Layout::new(0..u64::MAX, 100_000), Err(LayoutError::TooManySections { .. })));
+}
+
+fn plain(count: u32, per_section: u32) -> Lanes {
+    Lanes { count, per_section, start: Seq(7), margin: 1 << 20, clock: None }
+}
+
+const CLOCK: TickClock = TickClock { epoch_ms: 1_288_834_974_657, unit_ms: 1, seq_bits: 12, lead_ms: 60_000 };
+
+/// Returns a layout of three spaces: sections 0..3 of uids, 3..5 of plain lanes, and 5..9 of ticks.
+fn spaces() -> Layout {
+    let layout = Layout::new(1_000..1_250, 100).unwrap();
+    let (layout, plain) = layout.append(plain(20, 16)).unwrap();
+    assert_eq!(plain, SectionRun { first: SectionId(3), sections: 2 });
+    let (layout, ticks) = layout.append(Lanes { clock: Some(CLOCK), ..self::plain(256, 64) }).unwrap();
+    assert_eq!(ticks, SectionRun { first: SectionId(5), sections: 4 });
+    layout
+}
+
+#[test]
+fn sections_are_numbered_through_all_spaces() {
+    let layout = spaces();
+    assert_eq!((layout.sections(), layout.uids(), layout.section_size()), (9, 1_000..1_250, 100));
+    let mut located = 0;
+    for section in 0..layout.sections() {
+        for (slot, uid) in layout.uids_of(SectionId(section)).enumerate() {
+            assert_eq!(layout.locate(Uid(uid)), Ok((SectionId(section), SlotIndex(slot as u32))));
+            located += 1;
+        }
+    }
+    assert_eq!(located, 250 + 20 + 256);
+    assert!(layout.uids_of(SectionId(9)).is_empty());
+    let outside = [999, 1_250, ADDRESSES - 1, ADDRESSES, u64::MAX];
+    let past = [(2, 0), (3, 16), (4, 4), (8, 64), (9, 0)]
+        .map(|(section, slot)| address(SectionId(section), SlotIndex(slot)).0);
+    for uid in outside.into_iter().chain(past) {
+        let refusal = Refusal::UidOutOfRange { uid: Uid(uid), start: 1_000, end: 1_250 };
+        assert_eq!(layout.locate(Uid(uid)), Err(refusal), "{uid:#x}");
+    }
+}
+
+/// An address is in messages between nodes, so it is part of the protocol.
+#[test]
+fn the_addresses_of_lanes_are_pinned() {
+    assert_eq!(address(SectionId(5), SlotIndex(63)), Uid(0x8000_0000_0500_003f));
+    assert_eq!(spaces().uids_of(SectionId(4)), 0x8000_0000_0400_0000..0x8000_0000_0400_0004);
+}
+
+/// The ids are in messages between sets, and on disk, so other values would refuse every message of the version
+/// before.
+#[test]
+fn the_ids_of_layouts_are_pinned() {
+    let (one, all) = (Layout::new(1_000..1_250, 100).unwrap(), spaces());
+    assert_eq!(one.id(), LayoutId(0x2ea6_1e8b_6438_a93f), "{:#x}", one.id().0);
+    assert_eq!(all.id(), LayoutId(0x3bd7_172b_db2c_d130), "{:#x}", all.id().0);
+    assert_eq!(Layout::new(0..1 << 32, 100_000).unwrap().id(), LayoutId(0x5247_18cc_b824_43c2));
+}
+
+#[test]
+fn appended_lanes_leave_the_ids_of_earlier_sections() {
+    let (one, all) = (Layout::new(1_000..1_250, 100).unwrap(), spaces());
+    let (two, _) = one.append(plain(20, 16)).unwrap();
+    for (section, layout) in [(0, &one), (2, &one), (3, &two), (4, &two), (5, &all), (8, &all)] {
+        assert_eq!(all.id_of(SectionId(section)), Some(layout.id()), "section {section}");
+    }
+    assert_eq!(all.id_of(SectionId(9)), None);
+    assert_eq!(all.declared(), one);
+}
+
+#[test]
+fn each_field_of_a_space_is_in_the_id() {
+    let base = Layout::new(1_000..1_250, 100).unwrap();
+    let with = |lanes: Lanes| base.append(lanes).unwrap().0.id();
+    let ticks = |clock| with(Lanes { clock: Some(clock), ..plain(20, 16) });
+    let ids = [
+        base.id(),
+        Layout::new(1_000..1_251, 100).unwrap().id(),
+        Layout::new(1_001..1_250, 100).unwrap().id(),
+        Layout::new(1_000..1_250, 99).unwrap().id(),
+        with(plain(20, 16)),
+        with(plain(21, 16)),
+        with(plain(20, 17)),
+        with(Lanes { start: Seq(8), ..plain(20, 16) }),
+        with(Lanes { margin: 1, ..plain(20, 16) }),
+        ticks(CLOCK),
+        ticks(TickClock { epoch_ms: 0, ..CLOCK }),
+        ticks(TickClock { unit_ms: 10, ..CLOCK }),
+        ticks(TickClock { seq_bits: 10, ..CLOCK }),
+        ticks(TickClock { lead_ms: 2_000, ..CLOCK }),
+    ];
+    let distinct: alloc::collections::BTreeSet<u64> = ids.iter().map(|id| id.0).collect();
+    assert_eq!(distinct.len(), ids.len());
+}
+
+#[test]
+fn a_longer_layout_is_adopted_if_it_begins_with_the_shorter() {
+    let (one, all) = (Layout::new(1_000..1_250, 100).unwrap(), spaces());
+    let mut layout = one.clone();
+    assert_eq!(layout.adopt(&one), Ok(false));
+    assert_eq!(layout.adopt(&all), Ok(true));
+    assert_eq!(layout, all);
+    assert_eq!(layout.adopt(&one), Ok(false), "a shorter one is older");
+    assert_eq!(layout, all);
+    let (other, _) = one.append(plain(20, 5)).unwrap();
+    for (mut ours, theirs) in [(all.clone(), &other), (other.clone(), &all), (Layout::new(0..9, 1).unwrap(), &all)] {
+        let before = ours.clone();
+        assert_eq!(ours.adopt(theirs), Err(OtherLayout { ours: before.id(), theirs: theirs.id() }));
+        assert_eq!(ours, before);
+    }
+}
+
+#[test]
+fn bad_lanes_are_refused() {
+    let layout = spaces();
+    for (count, per_section) in [(0, 1), (1, 0), (1, limits::MAX_SECTION_SIZE + 1)] {
+        assert_eq!(layout.append(plain(count, per_section)), Err(AppendError::BadLanes { count, per_section }));
+    }
+    let start = Seq(Seq::MAX.0 + 1);
+    assert_eq!(layout.append(Lanes { start, ..plain(1, 1) }), Err(AppendError::BadStart { start }));
+    for clock in
+        [TickClock { unit_ms: 0, ..CLOCK }, TickClock { lead_ms: 0, ..CLOCK }, TickClock { seq_bits: 63, ..CLOCK }]
+    {
+        let lanes = Lanes { clock: Some(clock), ..plain(1, 1) };
+        assert_eq!(layout.append(lanes), Err(AppendError::BadClock { clock }));
+    }
+    let sections = limits::MAX_SECTIONS + 9;
+    assert_eq!(layout.append(plain(limits::MAX_SECTIONS, 1)), Err(AppendError::TooManySections { sections }));
+    let high = Layout::new(0..ADDRESSES + 1, limits::MAX_SECTION_SIZE);
+    assert!(matches!(high, Err(LayoutError::TooManySections { .. })));
+    let high = Layout::new(ADDRESSES - 1..ADDRESSES + 1, 1).unwrap();
+    assert_eq!(high.append(plain(1, 1)), Err(AppendError::UidsTooHigh { end: ADDRESSES + 1 }));
+    let mut many = layout;
+    for _ in 3..limits::MAX_SPACES {
+        many = many.append(plain(1, 1)).unwrap().0;
+    }
+    assert_eq!(many.append(plain(1, 1)), Err(AppendError::TooManySpaces));
+}
