@@ -27,8 +27,8 @@ pub(crate) struct PeerRoutes {
     turn: usize,
     /// Time of the next check of the lease; `None` while a fetch is in flight.
     due: Option<Instant>,
-    /// Whether the last routes of a peer did not fit the routes of this node, so that the next fetch is of the whole
-    /// table.
+    /// Whether the next fetch requests the whole table, because the last delta from a peer could not be applied to the
+    /// routes of this node: its base is another version, or another set of nodes.
     whole: bool,
     repeats: Repeats,
 }

@@ -162,8 +162,9 @@ impl Checking {
         suspected
     }
 
-    /// Requests the status of up to `most` random other nodes. Returns the longest validity of the certificate of a
-    /// node that responds and serves, and the statements of all of them about this node.
+    /// Requests the status of up to `most` other nodes, chosen at random. Returns the longest validity among the
+    /// certificates of the nodes that respond and serve, the statements of these nodes about this
+    /// node, and whether a node has withdrawn itself.
     async fn others(&self, most: usize) -> (Option<Duration>, Witnesses) {
         let (peers, own) = (self.peers(), &self.shared.config.name);
         let asked = Rng::new().choose_multiple(peers.values(), most.min(peers.len()));

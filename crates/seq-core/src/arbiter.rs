@@ -70,7 +70,7 @@ pub struct PlannedHandover {
     pub to: NodeId,
     /// Incarnation of the next owner.
     pub incarnation: Incarnation,
-    /// The departure, if the next owner is in another set; `None`: it is in this set.
+    /// Departure of the section to another set; `None` if the next owner is in this set.
     pub departure: Option<Arc<Departure>>,
 }
 

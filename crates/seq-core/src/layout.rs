@@ -1,8 +1,8 @@
 //! The layout of the cluster: section and slot of a uid.
 //!
 //! A layout has the uids that set files declare, cut into sections, and then the lanes of series in the order in which
-//! they were appended (`lanes.rs`). Sections are numbered through all of these spaces, so a [`SectionId`] means the same
-//! counters in every set, and a section keeps it when it migrates.
+//! they were appended (`lanes.rs`). Sections are numbered through all of these spaces, so a [`SectionId`] means the
+//! same counters in every set, and a section keeps it when it migrates.
 //!
 //! **Invariant:** a space never changes, and lanes are only appended, because any other change would give uids other
 //! counters. Two layouts of one cluster are equal, or one begins with the other. [`LayoutId`] names the part that a

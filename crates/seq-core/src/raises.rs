@@ -227,10 +227,11 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         failed
     }
 
-    /// Handles a refusal of the batch because this section's ceiling would rise too fast. Delays the section for
-    /// `after`, at least the first wait of a failed call and at most [`LONGEST_WAIT`], and queues the other sections
-    /// again at once. Each refusal delays one section, so the rounds are bounded. `random` is any 32 bits. Returns the
-    /// ownerships that failed as in [`RaiseQueue::on_failed`], none unless the section is not in the batch.
+    /// Handles a refusal of the batch because the ceiling of `section` would rise too fast. Delays this section for
+    /// `after`, limited to the range from the first wait of a failed call to [`LONGEST_WAIT`], and queues the other
+    /// sections of the batch again at once. Each refusal delays one section, so the number of refusals in a row is
+    /// bounded by the sections of the batch. `random` is any 32 bits. Returns no ownership; if the section is not in
+    /// the batch, handles the refusal as [`RaiseQueue::on_failed`] and returns the same ownerships.
     pub fn on_too_fast(
         &mut self,
         mut batch: RaiseBatch<S>,

@@ -115,7 +115,8 @@ impl Renewals {
         self.stale = true;
     }
 
-    /// Renews at once, because a peer reports that a handover to this node is committed and the response will grant it.
+    /// Makes the next renewal due at once, because a peer reported that a handover to this node is committed: the
+    /// response to the renewal grants the section.
     pub fn on_grant_reported(&mut self) {
         self.grant = true;
     }

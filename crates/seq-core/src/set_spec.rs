@@ -1,8 +1,8 @@
 //! The content of a set file: the uids of a set, and the nodes that serve them.
 //!
-//! A spec is plain data until [`SetSpec::validate`] has accepted it; [`check_sets`] compares several sets. Both return
-//! every problem at once, by the key that a user would edit, so that a file is not corrected one error at a time. The
-//! caller reads the file.
+//! A [`SetSpec`] is the unchecked content of a set file until [`SetSpec::validate`] has accepted it; [`check_sets`]
+//! compares several sets. Both functions return all problems at once, each with the key of the file that the operator
+//! has to edit, so that a file is not corrected one error at a time. The caller reads the file.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -390,7 +390,7 @@ fn targets(events: &[Event]) -> Vec<u64> {
     events.iter().filter_map(target).collect()
 }
 
-/// Replaces the number of an item.
+/// Replaces the outcome of the item at `place` with one number, `value`.
 fn plant(events: &mut [Event], place: Place, value: u64) {
     match &mut events[place.event] {
         Event::End(_, outcomes) => outcomes[place.item] = one(value, 0)[0],

@@ -84,9 +84,9 @@ pub enum OwnershipUpdateError {
     Grant {
         /// The section.
         section: u32,
-        /// Its epoch.
+        /// Epoch of the ownership.
         epoch: u64,
-        /// Its ceiling.
+        /// The section's ceiling.
         ceiling: u64,
     },
     /// A copy of a section outside of the layout, under an epoch of 0, or with a number above 2^63-1.
@@ -94,9 +94,9 @@ pub enum OwnershipUpdateError {
     Copy {
         /// The section.
         section: u32,
-        /// Its epoch.
+        /// Epoch of the ownership that starts from the copy.
         epoch: u64,
-        /// Its highest number.
+        /// Highest number in the copy.
         highest: u64,
     },
     /// The routes cannot be decoded.

@@ -471,11 +471,11 @@ reasons! {
         OtherFormat = "OTHER_FORMAT", [FailedPrecondition], Never, Unchanged;
         /// A member runs a release that does not read the format which the group writes, or is to write.
         OutdatedMember = "OUTDATED_MEMBER", [FailedPrecondition], Never, Unchanged;
-        /// The sender was removed from the cluster permanently; it stops.
+        /// The sender was removed from the cluster permanently; the sender stops.
         RemovedMember = "REMOVED_MEMBER", [FailedPrecondition], Never, Unchanged;
-        /// The sender has another data directory than the member of its id; it stops.
+        /// The sender has the id of a member, but not the data directory of this member; the sender stops.
         OtherDataDirectory = "OTHER_DATA_DIRECTORY", [FailedPrecondition], Never, Unchanged;
-        /// The sender lacks entries that it acknowledged; it stops.
+        /// The sender lacks entries that it acknowledged; the sender stops.
         AcknowledgedDataLost = "ACKNOWLEDGED_DATA_LOST", [FailedPrecondition], Never, Unchanged;
         /// The Raft message cannot be decoded.
         MalformedMessage = "MALFORMED_MESSAGE", [InvalidArgument], Never, Unchanged;

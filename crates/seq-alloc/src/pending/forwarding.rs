@@ -152,13 +152,13 @@ impl Shared {
         results
     }
 
-    /// Forwards items to their owner, or their set: over the stream to the node, then in a separate request if some
-    /// items would wait there. Returns the results of the items that are left in `request`; numbers that the node
-    /// allocated before are in `results`.
+    /// Forwards items to their owner, or to a node of their set if that is another set: first over the stream to the
+    /// node; items that would wait at the node follow in a separate request. Numbers that the node allocated over the
+    /// stream are in `results`; the return value has the results of the items that remain in `request`.
     ///
     /// # Errors
-    /// `None` if the request was abandoned, so that the items have to be evaluated again. A refusal if the deadline
-    /// passed, or the set does not respond or has too many calls.
+    /// `None` if the node abandoned the request, so that the items have to be evaluated again. A refusal if the
+    /// deadline passed, if the other set does not respond, or if the other set has too many calls.
     pub(super) async fn forward<W: Work>(
         &self,
         work: &W,

@@ -53,7 +53,8 @@ impl Registration {
         self.renewal_requested.notify_one();
     }
 
-    /// Waits until a renewal is requested after the last completed wait. Cancel safe.
+    /// Waits until a renewal is requested. Returns at once if one was requested since the previous wait completed.
+    /// Cancel safe.
     pub(crate) async fn renewal_requested(&self) {
         self.renewal_requested.notified().await;
     }
@@ -63,7 +64,8 @@ impl Registration {
         self.grant_requested.notify_one();
     }
 
-    /// Waits until a grant is requested after the last completed wait. Cancel safe.
+    /// Waits until a grant is requested. Returns at once if one was requested since the previous wait completed. Cancel
+    /// safe.
     pub(crate) async fn grant_requested(&self) {
         self.grant_requested.notified().await;
     }

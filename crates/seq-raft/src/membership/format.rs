@@ -78,8 +78,8 @@ impl MemberChanges {
     }
 }
 
-/// Raises the format while this member leads, as soon as every member reads the next format. Runs until the future is
-/// dropped.
+/// Raises the group's format of commands and states as soon as every member can read the next format, while this member
+/// leads. Runs until the future is dropped.
 pub(crate) async fn raise_when_read(changes: MemberChanges) {
     let mut metrics = changes.raft.server_metrics();
     loop {

@@ -276,7 +276,7 @@ pub enum RestoreError {
         /// The ids in the set file.
         known: Vec<u64>,
     },
-    /// The count is already used, as the backup knows.
+    /// The backup records a restore with this count, or a higher one.
     #[error(
         "the count {given} was used: the backup knows of restores up to {}, so this one counts {least} or more",
         least - 1

@@ -33,13 +33,13 @@ type Merged = BTreeMap<SetId, (Lineage, RouteVersion)>;
 
 /// Statements of a set.
 pub(crate) struct Stated {
-    /// Facts of the set itself.
+    /// Facts of the set that responded.
     pub(crate) facts: SetFacts,
-    /// Changed claims of its directory.
+    /// Changed claims of that set's directory.
     claims: Vec<ClaimRun>,
-    /// Version of its routes that includes these claims.
+    /// Version of that set's routes that includes the claims.
     version: RouteVersion,
-    /// Facts of the sets that it knows, which show where to ask.
+    /// Facts of the sets that it knows, with the addresses at which this set asks them.
     pub(crate) others: Vec<SetFacts>,
 }
 

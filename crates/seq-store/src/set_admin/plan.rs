@@ -66,7 +66,7 @@ impl SetAdmin {
         Ok(fingerprint.ok_or_else(changed)?.0)
     }
 
-    /// Warns of obstacles to a rollback in this set.
+    /// Adds a warning to the draft for each obstacle in this set to a later rollback of the migration.
     fn check_way_back(&self, draft: &mut Draft) {
         if self.between.plan.borrow().candidates.is_empty() {
             draft.warnings.push(format!(
