@@ -25,6 +25,7 @@ use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{GetRoutesRequest, Routes, StatusRequest, StatusResponse};
 
+mod certificate;
 mod sample;
 mod verdict;
 mod view;

@@ -672,12 +672,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod between_sets;
-#[cfg(test)]
-mod departures;
-#[cfg(test)]
-mod neighbours;
-#[cfg(test)]
-mod restores;
-#[cfg(test)]
 mod tests;

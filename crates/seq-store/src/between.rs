@@ -22,8 +22,10 @@ use std::sync::Arc;
 
 use seq_core::SetId;
 use seq_core::arbiter::Plan;
-use seq_proto::v1;
+use seq_core::state::CommandRefusal;
+use seq_proto::{Reason, v1};
 use tokio::sync::watch;
+use tonic::Status;
 
 use crate::replicated_set::ReplicatedSet;
 
@@ -64,4 +66,9 @@ impl Between {
             to_set_id: to.0,
         })
     }
+}
+
+/// Returns the status of a command that the state refused.
+fn refused(refusal: &CommandRefusal) -> Status {
+    Reason::of_command(refusal).status(refusal.to_string())
 }

@@ -11,10 +11,8 @@ use seq_core::plan::{Fingerprint, Preconditions};
 use seq_core::state::{State, Terms};
 use seq_core::{NodeId, SectionId, SetId};
 use seq_proto::Reason;
-use seq_raft::{ChangeGuard, RaftHandle};
+use seq_raft::{ChangeGuard, RaftHandle, StateMachine};
 use tonic::Status;
-
-use crate::replicated_set::SetState;
 
 /// A change that an operator requests: whether it is a dry run, and the fingerprint of the plan that it requires.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +27,10 @@ impl Required {
     }
 
     /// Begins the change, unless it is a dry run.
-    pub(crate) async fn begin<'a>(&self, raft: &'a RaftHandle<SetState>) -> Result<Option<ChangeGuard<'a>>, Status> {
+    pub(crate) async fn begin<'a, M: StateMachine>(
+        &self,
+        raft: &'a RaftHandle<M>,
+    ) -> Result<Option<ChangeGuard<'a>>, Status> {
         if self.dry_run { Ok(None) } else { raft.begin_change().await.map(Some) }
     }
 

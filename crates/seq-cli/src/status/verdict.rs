@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use seq_command::output::grouped;
 
-use super::view::Expiry;
+use super::certificate::Expiry;
 
 mod conditions;
 mod remarks;

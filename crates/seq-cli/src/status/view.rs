@@ -9,18 +9,16 @@ use seq_proto::v1::status_response::Role;
 use serde::Serialize;
 
 use super::EXPIRED;
+use super::certificate::{CertificateView, Expiry};
 use super::sample::Sample;
 use super::verdict::State;
 use crate::alloc_state::AllocState;
 
 mod absent;
-mod certificate;
 mod render;
 mod set_view;
 
 use absent::{Absence, Absent, Unreachable};
-use certificate::CertificateView;
-pub(super) use certificate::Expiry;
 use set_view::{Registered, SetView};
 
 /// The merged responses, with sets and nodes sorted by name.

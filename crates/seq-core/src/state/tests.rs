@@ -8,6 +8,11 @@ use super::*;
 use crate::lease::LeaseTerms;
 use crate::route::RouteTable;
 
+mod between_sets;
+mod departures;
+mod neighbours;
+mod restores;
+
 fn definition(name: &str) -> SetDefinition {
     SetDefinition::only(name, Layout::new(0..400, 100).unwrap())
 }

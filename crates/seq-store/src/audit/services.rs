@@ -24,7 +24,6 @@ use seq_raft::Gate;
 use tonic::{Request, Response, Status};
 
 use super::recorder::{Operation, Recorder};
-use crate::set_admin::migrations::migration_text;
 
 /// A service whose changes are recorded.
 #[derive(Clone)]
@@ -259,4 +258,9 @@ impl<S: BackupService> BackupService for Audited<S> {
         let operation = Operation::new("backup create".to_owned());
         self.recorder.get()?.record(request, operation, |request| self.inner.create_backup(request)).await
     }
+}
+
+/// Returns the text of a migration in the audit log, for the operation that starts it.
+pub(crate) fn migration_text(id: u64) -> String {
+    format!("migration {id}")
 }

@@ -161,7 +161,7 @@ pub(crate) async fn learn(between: &Between, stated: &Stated) -> Result<Vec<SetI
         let learned = LearnDirectory { from: Some(from), claims: part.to_vec(), sets: std::mem::take(&mut sets) };
         between.replicated.propose(learned).await?.map_err(|refusal| {
             tracing::warn!(set = from.0, %refusal, "the statements of another set were not learned");
-            super::service::refused(&refusal)
+            super::refused(&refusal)
         })?;
     }
     let mut claimed: Vec<SetId> = claims.iter().map(|run| run.claim.set).filter(|set| *set != from).collect();
@@ -178,7 +178,7 @@ pub(crate) async fn learn_facts(between: &Between, facts: SetFacts) -> Result<()
         return Ok(());
     }
     let outcome = between.replicated.propose(LearnDirectory::of(facts)).await?;
-    outcome.map(drop).map_err(|refusal| super::service::refused(&refusal))
+    outcome.map(drop).map_err(|refusal| super::refused(&refusal))
 }
 
 /// Asks sets that are not known yet, at the addresses that another set states, and learns their statements about
@@ -243,7 +243,7 @@ async fn inherit_of(between: &Between, set: SetId, mut first: SectionId) -> Resu
         let page = inter_set::fence_response(set, &response)?;
         let next = page.next;
         let kept = between.replicated.propose(Inherit(page)).await?;
-        match (kept.map_err(|refusal| super::service::refused(&refusal))?, next) {
+        match (kept.map_err(|refusal| super::refused(&refusal))?, next) {
             (true, Some(next)) => first = next,
             (true, None) => {
                 tracing::info!(set = set.0, "the records of a closing set are inherited");

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
-use super::{Between, confirm, exchange};
+use super::{Between, confirm, exchange, refused};
 use crate::sender;
 
 /// The service, opened once the member is loaded.
@@ -301,8 +301,4 @@ fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> R
         uid_end: uids.end,
         section_size: set.layout.section_size(),
     })
-}
-
-pub(super) fn refused(refusal: &CommandRefusal) -> Status {
-    Reason::of_command(refusal).status(refusal.to_string())
 }

@@ -22,6 +22,7 @@ use seq_proto::v1::{
 use tonic::Status;
 
 use super::{SetAdmin, name_of, refused};
+use crate::audit::services::migration_text;
 use crate::between::progress::MigrationProgress;
 
 /// Default pace of a migration: 1,000 sections in five seconds, with pauses that callers do not notice.
@@ -250,11 +251,6 @@ fn shown(
 
 fn is_over(phase: MigrationPhase) -> bool {
     matches!(phase, MigrationPhase::RolledBack | MigrationPhase::Completed)
-}
-
-/// Returns the text of a migration in the audit log, for the operation that starts it.
-pub(crate) fn migration_text(id: u64) -> String {
-    format!("migration {id}")
 }
 
 /// Times at which operators started and ended a migration, in milliseconds since 1970; 0 if they are no longer kept.

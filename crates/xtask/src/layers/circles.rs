@@ -11,7 +11,7 @@ use crate::source::Source;
 
 /// Crates that had circles when the rule was added, with their number. This is a ratchet: an entry is lowered when a
 /// circle opens, never raised.
-const RATCHET: &[(&str, usize)] = &[("seq-core", 2), ("seq-sim", 2), ("seq-store", 4), ("seq-cli", 1)];
+const RATCHET: &[(&str, usize)] = &[("seq-core", 1), ("seq-sim", 2), ("seq-store", 1)];
 
 /// The path of a module below its crate's root, such as `["state", "moves"]`.
 type Module = Vec<String>;

@@ -48,7 +48,7 @@ impl CertificateView {
 
 /// Nodes whose certificates expire soon or have expired.
 #[derive(Clone, Debug, Default)]
-pub(in crate::status) struct Expiry {
+pub(super) struct Expiry {
     expired: Vec<String>,
     expiring: Vec<String>,
 }
@@ -67,21 +67,21 @@ impl Expiry {
     }
 
     /// Adds a node that does not respond because its certificate has expired.
-    pub(in crate::status) fn add_expired(&mut self, node: &str) {
+    pub(super) fn add_expired(&mut self, node: &str) {
         self.expired.push(node.to_owned());
     }
 
     /// Returns whether a node does not respond because its certificate has expired.
-    pub(in crate::status) fn is_cause(&self, node: &str) -> bool {
+    pub(super) fn is_cause(&self, node: &str) -> bool {
         self.expired.iter().any(|expired| expired == node)
     }
 
-    pub(in crate::status) fn has_expired(&self) -> bool {
+    pub(super) fn has_expired(&self) -> bool {
         !self.expired.is_empty()
     }
 
     /// The warning, which follows a verdict; `None` if no certificate is expired or expiring.
-    pub(in crate::status) fn warning(&self) -> Option<String> {
+    pub(super) fn warning(&self) -> Option<String> {
         let expired = (!self.expired.is_empty()).then(|| format!("certificate expired: {}", self.expired.join(", ")));
         let expiring =
             (!self.expiring.is_empty()).then(|| format!("certificate expires soon: {}", self.expiring.join(", ")));
