@@ -13,11 +13,11 @@ use crate::faults::Weather;
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise.
+    /// Name of the promise.
     pub promise: &'static str,
-    /// How.
+    /// Description of the violation, with its values.
     pub text: String,
-    /// When, in the world's time.
+    /// Time of the violation, since the world began.
     pub at: Duration,
 }
 
@@ -25,12 +25,12 @@ pub struct Violation {
 #[derive(Debug)]
 pub(crate) struct Check {
     weather: Weather,
-    /// Whether a call may be repeated in calm weather: one that a migration overtakes.
+    /// Whether a call may be repeated in calm weather, because a migration may overtake it.
     repeats_calmly: bool,
     checker: Checker,
-    /// Runs of numbers taken, for each uid: first to last.
+    /// The runs of numbers taken of each uid, as the last number of a run by its first.
     taken: Vec<BTreeMap<u64, u64>>,
-    /// How often each call under way was given up by a process that had sent it on, and repeated.
+    /// For each call in progress, how often a process that had forwarded it gave it up and retried it.
     repeats: BTreeMap<u64, u32>,
     /// Calls of which the network made a copy: the copy's response does not count the lost attempts of the original.
     copied: BTreeSet<u64>,
@@ -64,25 +64,25 @@ impl Check {
         Check { weather, repeats_calmly: true, ..stormy }
     }
 
-    /// Notes a broken promise; the first one counts.
+    /// Records a broken promise, unless another promise was broken before.
     pub(crate) fn broken(&mut self, now: u64, promise: &'static str, text: String) {
         self.violation.get_or_insert(Violation { promise, text, at: Duration::from_nanos(now) });
     }
 
-    /// Numbers were taken from a section in some process' memory.
+    /// Checks numbers that a process took from a section in its memory.
     pub(crate) fn taken(&mut self, now: u64, uid: u64, first: u64, last: u64, ceiling: u64) {
         if last > ceiling {
             self.broken(now, "ceiling", format!("uid {uid} was given {first}..={last} above the ceiling {ceiling}"));
         }
         let runs = &mut self.taken[uid as usize];
-        // Of disjoint runs the last one that begins at or before `last` is the only one that may reach `first`.
+        // The runs are disjoint, so only the last run that begins at or before `last` may reach `first`.
         if let Some((from, to)) = runs.range(..=last).next_back()
             && *to >= first
         {
             let text = format!("uid {uid} was given {first}..={last}, and {from}..={to} before");
             return self.broken(now, "unique", text);
         }
-        // Joined with the run before, so that a quiet history stays short.
+        // Adjacent runs are joined, so that a history without gaps stays short.
         match runs.range_mut(..first).next_back().filter(|(_, to)| **to + 1 == first) {
             Some((_, to)) => *to = last,
             None => {
@@ -103,38 +103,40 @@ impl Check {
         self.checker.start_advance(Duration::from_nanos(now), User(uid as u32), to)
     }
 
-    /// The largest number in a response for a uid.
+    /// Returns the largest number of a uid in any response.
     pub(crate) fn largest(&self, uid: u64) -> u64 {
         self.checker.floor(User(uid as u32))
     }
 
-    /// A uid was advanced in some process' memory.
+    /// Checks an advance of a uid that a process made in its memory.
     pub(crate) fn advanced(&mut self, now: u64, uid: u64, to: u64, ceiling: u64) {
         if to > ceiling {
             self.broken(now, "ceiling", format!("uid {uid} was advanced to {to} above the ceiling {ceiling}"));
         }
     }
 
-    /// The network doubled a call: the copy may take numbers without a response to any caller.
+    /// Records that the network doubled a call, because the copy may take numbers without a response to any caller.
     pub(crate) fn doubled(&mut self, now: u64, uid: u64, call: u64) {
         self.copied.insert(call);
         let copy = self.start(now, uid);
         self.checker.end(copy, Duration::from_nanos(now), [Outcome::Maybe { lost: 1 }]);
     }
 
-    /// A process gave up a call that it had forwarded, and will retry it: the copy may take numbers.
+    /// Records that a process gave up a call that it had forwarded, and will retry it: the abandoned attempt may take
+    /// numbers.
     pub(crate) fn repeated(&mut self, call: u64) {
         *self.repeats.entry(call).or_default() += 1;
     }
 
-    /// How many attempts of a call may have taken numbers without a response, if its response counts so many. A node
-    /// that was given up may have repeated the call itself, so a caller that knows of one lost attempt may miss others.
+    /// Returns how many attempts of a call may have taken numbers without a response, when its response counts
+    /// `counted` attempts. A node that was given up may have repeated the call itself, so a caller that knows of a
+    /// single lost attempt may miss others.
     pub(crate) fn lost(&mut self, call: u64, counted: u32) -> u32 {
         let repeats = self.repeats.remove(&call).unwrap_or(0);
         if counted == 0 && !self.copied.contains(&call) { 0 } else { counted.max(repeats) }
     }
 
-    /// The same for a call without any response.
+    /// Returns how many attempts of a call without any response may have taken numbers.
     pub(crate) fn lost_unanswered(&mut self, call: u64) -> u32 {
         1 + self.repeats.remove(&call).unwrap_or(0)
     }
@@ -165,7 +167,8 @@ impl Check {
     }
 
     fn judge(&mut self, now: u64) {
-        // What the order promises rests on clocks; what does not is watched where the numbers are taken.
+        // The promised order depends on clocks, which are wrong in wild weather. The promises without clocks are
+        // checked where the numbers are taken.
         if self.weather != Weather::Wild
             && let Some(fault) = self.checker.details().first().copied()
         {

@@ -11,17 +11,18 @@ use crate::net::{Address, Body};
 use crate::serving::FORGED_EPOCH;
 use crate::world::World;
 
-/// How long a caller waits.
+/// Time from a call to its deadline.
 const PATIENCE: u64 = 3_000 * MS;
 
-/// How much longer it waits than its deadline: a refusal at the deadline is in flight.
+/// Time that a caller waits beyond the deadline, because a refusal at the deadline is still in flight.
 const GRACE: u64 = 200 * MS;
 
-/// How far below the largest number of its uid an advance may name one, and how many numbers it is drawn from.
+/// Distance from the largest number of a uid down to the lowest target of its advances.
 const ADVANCE_BACK: u64 = 10;
+/// Number of consecutive targets that an advance is drawn from.
 const MOST_ADVANCE: u64 = 60;
 
-/// What a call wants.
+/// The purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     Take(Count),
@@ -33,11 +34,11 @@ pub(crate) enum Wish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Client(usize),
-    /// A process that sent it on, under a number of its own.
+    /// A process that forwarded the call, under a number of its own.
     Process(usize, u64),
 }
 
-/// A call as it travels.
+/// A call in a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) id: u64,
@@ -53,10 +54,10 @@ pub(crate) struct Call {
     pub(crate) origin: Origin,
 }
 
-/// Its response.
+/// The response to a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reply {
-    /// `lost`: attempts that may have taken numbers beside the one with the response.
+    /// `lost` counts the attempts without a response that may have taken numbers, too.
     Given {
         value: Seq,
         prev: Seq,
@@ -71,7 +72,7 @@ pub(crate) enum Reply {
         past: bool,
         epoch: Epoch,
     },
-    /// `lost`: attempts that may have consumed numbers; 0: it was refused for sure.
+    /// `lost` counts the attempts that may have taken numbers; at 0 the call certainly took none.
     Refused {
         refusal: Refusal,
         lost: u32,
@@ -81,13 +82,13 @@ pub(crate) enum Reply {
 /// A caller.
 #[derive(Debug, Default)]
 pub(crate) struct Client {
-    /// The call that is under way.
+    /// The call in progress.
     flight: Option<(Call, CallId)>,
-    /// The newest epoch seen of each section.
+    /// The newest epoch of each section in any response.
     epochs: Vec<Epoch>,
     /// The node that responded last for each section.
     owners: Vec<usize>,
-    /// Asks for this uid alone, and stops when it was given a number.
+    /// The only uid of a probe, which stops after its first number.
     probe: Option<Uid>,
     pub(crate) served: bool,
 }
@@ -98,19 +99,19 @@ impl Client {
         Client { epochs: vec![Epoch(0); sections], owners: vec![0; sections], ..Client::default() }
     }
 
-    /// One that wants one number of one uid.
+    /// Returns a caller that requests a single number of a given uid.
     pub(crate) fn probing(sections: u32, uid: Uid) -> Client {
         Client { probe: Some(uid), ..Client::new(sections) }
     }
 
-    /// The uid of a probe that was not served.
+    /// Returns the uid of a probe that was not served.
     pub(crate) fn unserved(&self) -> Option<Uid> {
         self.probe.filter(|_| !self.served)
     }
 }
 
 impl World {
-    /// A caller makes its next call.
+    /// Makes the next call of a caller, unless a call is in progress.
     pub(crate) fn call(&mut self, c: usize) {
         if self.clients[c].flight.is_some() {
             return;
@@ -156,13 +157,13 @@ impl World {
         self.send(self.hosts.of_clients(), Address::Port(name, port), Body::Call(call));
     }
 
-    /// What a caller asks for: numbers mostly, now and then a reading, seldom that a uid be raised.
+    /// Draws the purpose of a call: mostly numbers, sometimes a reading, seldom an advance of the uid.
     fn wish(&mut self, c: usize, uid: Uid) -> Wish {
         let count = if self.rng.chance(30) { self.rng.between(20, 60) } else { self.rng.between(1, 4) };
         let drawn = if self.clients[c].probe.is_some() { u64::MAX } else { self.rng.below(1_000) };
         match drawn {
             0..150 => Wish::Read,
-            // Around where the uid stands: below it, at it, above it, beyond the ceiling.
+            // Targets around the uid's number: below it, equal to it, above it, and above the ceiling.
             150..180 => {
                 let to = self.check.largest(uid.0).saturating_sub(ADVANCE_BACK) + self.rng.below(MOST_ADVANCE);
                 Wish::Advance(Target::new(to).expect("a small number"))
@@ -171,11 +172,12 @@ impl World {
         }
     }
 
-    /// A call was sent to an address without a listener: it certainly took nothing, and is sent to another node.
+    /// Sends a call to another node after it found no listener, which means that it certainly took nothing. A process
+    /// that forwarded the call receives a refusal instead.
     pub(crate) fn undelivered(&mut self, call: Call) {
         match call.origin {
             Origin::Client(c) if self.is_waiting(c, call.id) => {
-                // Not by `send`: where messages are doubled, copies would be doubled again and again.
+                // `send` is not used here, because it would double the copies of a doubled call again and again.
                 let to = Address::Port(self.rng.index(self.hosts.names()), 0);
                 let wait = self.rng.between(MS, 5 * MS);
                 self.after(wait, Event::Message { to, body: Body::Call(call) });
@@ -189,8 +191,8 @@ impl World {
         }
     }
 
-    /// A process gave up a call that it had forwarded, and will retry it. For a copy that the network made, and for a
-    /// call that its caller has given up, no response counts the lost attempt.
+    /// Records that a process gave up a call that it had forwarded, and will retry it. For a copy that the network
+    /// made, and for a call that its caller has given up, no response counts the lost attempt.
     pub(crate) fn note_repeat(&mut self, call: &Call) {
         let is_known = |client: &Client| client.flight.as_ref().is_some_and(|(flight, _)| flight.id == call.id);
         if call.doubled || !self.clients.iter().any(is_known) {
@@ -204,7 +206,7 @@ impl World {
         self.clients[c].flight.as_ref().is_some_and(|(call, _)| call.id == id)
     }
 
-    /// A caller has its response.
+    /// Checks the response to a caller's call, and schedules the next call.
     pub(crate) fn answered(&mut self, c: usize, id: u64, reply: Reply) {
         if !self.is_waiting(c, id) {
             return;
@@ -253,7 +255,7 @@ impl World {
         self.next_call(c);
     }
 
-    /// A caller waits no longer.
+    /// Ends a call that got no response in time.
     pub(crate) fn call_timed_out(&mut self, c: usize, id: u64) {
         if self.is_waiting(c, id)
             && let Some((call, flight)) = self.clients[c].flight.take()
@@ -264,7 +266,7 @@ impl World {
         }
     }
 
-    /// A call without a response; so many of its attempts may have taken numbers.
+    /// Reports a failed call to the checker; `lost` of its attempts may have taken numbers.
     fn no_answer(&mut self, flight: CallId, wish: Wish, lost: u32) {
         self.coverage.saw(Situation::Maybe);
         let now = self.now;

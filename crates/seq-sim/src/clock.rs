@@ -1,27 +1,28 @@
-//! The clocks of a simulated machine: each with a rate of its own, in suspend, and set by hand.
+//! The clocks of a simulated machine. Each clock has its own rate; the machine may be suspended, and its wall clock
+//! may be set.
 
 use seq_core::lease::Clocks;
 
 use crate::rng::Rng;
 
-/// The rate of a clock that is right, in millionths.
+/// The rate of a correct clock, in millionths.
 pub(crate) const TRUE_RATE: u64 = 1_000_000;
 
-/// How far rates may be off so that the promises on time hold: the margin of `LeaseTerms`, in millionths.
+/// The largest error of a rate at which the promises on time hold, in millionths: the margin of `LeaseTerms`.
 pub(crate) const RATE_MARGIN: u64 = 110_000;
 
-/// One machine's clocks, as a straight line for each from the last change on.
+/// The clocks of a machine, which are linear in the true time since the last change.
 #[derive(Clone, Debug)]
 pub(crate) struct MachineClock {
     since: u64,
     read: Clocks,
-    /// Of boottime, raw and realtime.
+    /// Rates of boottime, raw and realtime, in millionths.
     rates: [u64; 3],
     suspended: bool,
 }
 
 impl MachineClock {
-    /// Clocks that began anywhere.
+    /// Returns clocks with random values.
     pub(crate) fn new(rng: &mut Rng, rates: [u64; 3]) -> MachineClock {
         let boottime = rng.between(1, 1 << 50);
         let raw = rng.between(1, boottime + 1);
@@ -33,7 +34,7 @@ impl MachineClock {
         }
     }
 
-    /// Their values at a true time.
+    /// Returns the values of the clocks at a true time.
     pub(crate) fn at(&self, now: u64) -> Clocks {
         let gone = |rate: u64| (u128::from(now - self.since) * u128::from(rate) / u128::from(TRUE_RATE)) as u64;
         Clocks {
@@ -43,7 +44,7 @@ impl MachineClock {
         }
     }
 
-    /// The raw clock stops while the machine sleeps.
+    /// Suspends or resumes the machine; its raw clock stops in suspend.
     pub(crate) fn suspend(&mut self, now: u64, suspended: bool) {
         self.settle(now);
         self.suspended = suspended;
@@ -54,7 +55,7 @@ impl MachineClock {
         self.rates = rates;
     }
 
-    /// Sets the wall clock.
+    /// Sets the wall clock forward or back, in nanoseconds.
     pub(crate) fn step_wall(&mut self, now: u64, by: i64) {
         self.settle(now);
         self.read.realtime = self.read.realtime.saturating_add_signed(by);

@@ -1,18 +1,18 @@
-//! How often each situation came about that the worlds are made for. One that never did was not tested.
+//! Counts of the situations that the worlds are made for. A situation that never occurred was not tested.
 
 macro_rules! situations {
     ($($(#[$doc:meta])* $name:ident: $text:literal,)*) => {
-        /// A situation.
+        /// A situation that the worlds are made for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Situation {
             $($(#[$doc])* $name,)*
         }
 
         impl Situation {
-            /// All of them.
+            /// All situations, in the order of their declaration.
             pub const ALL: &'static [Situation] = &[$(Situation::$name,)*];
 
-            /// What it is called in a report.
+            /// Returns the situation's name in a report.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Situation::$name => $text,)* }
@@ -24,9 +24,9 @@ macro_rules! situations {
 situations! {
     /// A section was taken from a silent owner.
     Failover: "failovers",
-    /// A change of owner that the owner was faster than.
+    /// A change of owner was refused, because a command of the owner was applied before it.
     Overtaken: "reassigns overtaken",
-    /// A raise for an ownership that was over.
+    /// A raise was refused, because its ownership had ended.
     RaiseRefused: "raises refused by epoch",
     /// A raise was committed.
     Raised: "raises",
@@ -34,7 +34,7 @@ situations! {
     Moved: "planned moves",
     /// A section was started from an exact copy.
     Copied: "starts from a copy",
-    /// A grant that found a copy of another attempt.
+    /// A section started at the ceiling, because the staged copy belonged to another attempt.
     StaleCopy: "stale copies ignored",
     /// A frozen section was thawed.
     Thawed: "thaws",
@@ -42,17 +42,17 @@ situations! {
     FrozenForRelease: "sections frozen for a release",
     /// A release left a copy in the store.
     ReleasedExactly: "releases with copies",
-    /// An ownership began that starts from a kept copy.
+    /// An ownership started from a kept copy.
     StartedFromKept: "starts from a kept copy",
     /// A commit was requested again.
     CommitRepeated: "commits repeated",
-    /// An offer that a target refused.
+    /// A target refused an offer.
     OfferRefused: "offers refused",
-    /// A stranger's Activate made a process query its store.
+    /// A forged Activate made a process query its store.
     Forged: "forged Activates",
-    /// A call came when the lease was over.
+    /// A call arrived after the lease had expired.
     LeaseExpired: "calls under an expired lease",
-    /// A call was held.
+    /// A call became pending.
     Held: "calls held",
     /// A pending call was served.
     HeldAnswered: "held calls answered",
@@ -66,25 +66,25 @@ situations! {
     ForwardedTwice: "calls forwarded twice",
     /// A call carried a newer epoch than the owner's.
     EpochAhead: "epochs ahead of the owner's",
-    /// An incarnation ended because there is a newer one.
+    /// An incarnation ended, because its node had a newer incarnation.
     SessionOver: "sessions over",
-    /// Two processes under one name at a time.
+    /// Two processes ran under one name at the same time.
     TwoLives: "two processes under one name",
-    /// Newer routes came from a peer while the lease was over.
+    /// A process fetched newer routes from a peer after its lease had expired.
     PeerRoutes: "routes fetched from peers",
     /// Routes of a peer revoked a section.
     PeerRevoked: "sections revoked by routes of a peer",
-    /// A section was given up because its raises failed, or by a process that leaves.
+    /// A section was released, because its raises failed or its process was leaving.
     Released: "sections given up",
-    /// A process left in good order.
+    /// A process that was leaving had no sections left, and ended.
     Left: "processes that left empty",
-    /// An arbiter's thread stood still between the state and its clock.
+    /// An arbiter's thread stalled between its reads of the state and of the clock.
     StalledLook: "stalls inside an arbiter's look",
-    /// Two arbiters at a time.
+    /// Two members of a store had an arbiter at the same time.
     TwoArbiters: "two arbiters at a time",
-    /// A deposed leader's entry that was applied all the same.
+    /// An entry of a deposed leader was applied after all.
     LateEntry: "entries of a deposed leader applied",
-    /// A response of the store to a process that had given up waiting.
+    /// A response of the store arrived after its process had abandoned the request.
     LateAnswer: "responses that came too late",
     /// A process stalled while a call was between its check and its number.
     StalledInCall: "stalls between check and number",
@@ -100,19 +100,19 @@ situations! {
     Advanced: "advances",
     /// A uid was past the number that it should be raised to.
     AdvancePast: "advances refused as past",
-    /// A forwarded call was given up and retried, and its response counts the lost attempts.
+    /// A response counts lost attempts, because the forwarded call was given up and retried.
     LostCounted: "responses that count lost attempts",
     /// A leader that no AllocSvr reached transferred leadership.
     LeadershipTransferred: "transfers by an unreached leader",
-    /// A member of the store stood still.
+    /// A member of the store stalled.
     MemberStalled: "members of the store that stood still",
     /// The store was put back to an earlier state.
     RolledBack: "stores put back to an earlier state",
-    /// A process stopped for good, because the store is behind an earlier response.
+    /// A process stopped permanently, because the store is behind an earlier response.
     Stopped: "processes stopped by a store that is behind",
-    /// The store refused a process that has seen more than the store has.
+    /// The store refused a registration that names a newer revision than the store has.
     SeenMore: "registrations that had seen more than the store has",
-    /// Counters did not show that the store was put back.
+    /// No counter showed that the store was put back.
     Masked: "rollbacks that no counter showed",
     /// Two sets: a migration was requested.
     MigrationStarted: "migrations started",
@@ -120,15 +120,15 @@ situations! {
     Departed: "departures",
     /// Two sets: a section departed without an owner.
     DepartedSilently: "departures without an owner",
-    /// Two sets: the sections of a migration return.
+    /// Two sets: the sections of a migration began to return.
     Returned: "returns begun",
     /// Two sets: a migration was completed.
     MigrationCompleted: "migrations completed",
     /// Two sets: a set was restored from its backup.
     Restored: "sets restored",
-    /// Two sets: a set was restored while the other one was in quarantine.
+    /// Two sets: a set was restored while the other set was in quarantine.
     BothQuarantined: "sets restored while the other was in quarantine",
-    /// Two sets: the fence of a restored set counted too few restores.
+    /// Two sets: a set in quarantine began a newer lineage, because its fence counted too few restores.
     LineageBegun: "newer lineages begun in quarantine",
     /// Two sets: a quarantine ended.
     QuarantineEnded: "quarantines that ended",
@@ -136,11 +136,11 @@ situations! {
     ArrivalWaits: "arrivals in a quarantine",
     /// Two sets: a departure was applied while its migration was paused.
     PausedDeparture: "departures under a paused migration",
-    /// Two sets: a departure was requested again that had been applied.
+    /// Two sets: a departure was requested again after it had been applied.
     DepartureUnknown: "departures repeated after they were applied",
-    /// Two sets: a section of the other set was entered, and a copy of another attempt was there.
+    /// Two sets: a process entered a section of the other set next to a staged copy of another attempt.
     OtherAttempt: "arrivals beside a copy of another attempt",
-    /// Two sets: an arrival of before a restore came after its fence.
+    /// Two sets: an arrival from before a restore came after the fence of its lineage.
     ArrivalFenced: "arrivals of a fenced lineage",
     /// Two sets: a call was forwarded to the other set.
     ForwardedToSet: "calls forwarded to another set",
@@ -156,13 +156,13 @@ situations! {
     SetCloses: "sets that close",
     /// Two sets: a departure to a closing set was refused.
     DepartureToClosing: "departures to a closing set",
-    /// Two sets: a process of before a restore served under its lease.
+    /// Two sets: a process from before a restore served under its lease.
     OlderLineage: "allocations by processes of an older lineage",
     /// Restores: a section departed with its owner.
     RestoresDeparted: "restores: departures",
     /// Restores: a section departed without an owner.
     RestoresDepartedSilently: "restores: departures without an owner",
-    /// Restores: the sections of a migration return.
+    /// Restores: the sections of a migration began to return.
     RestoresReturned: "restores: returns begun",
     /// Restores: a set was restored.
     RestoresRestored: "restores: sets restored",
@@ -170,21 +170,21 @@ situations! {
     RestoresOldBackup: "restores: restores from an old backup",
     /// Restores: a larger margin was given as a larger count.
     RestoresLargerMargin: "restores: restores with a larger margin",
-    /// Restores: the operator had missed a count, and a set that serves stated it.
+    /// Restores: the operator may have missed a count, and asked a set that serves for it.
     RestoresAsked: "restores: counts asked of other sets",
-    /// Restores: the operator had missed a count, and no set that serves responded.
+    /// Restores: the operator may have missed a count, and no set that serves responded.
     RestoresBlind: "restores: counts chosen while no set responds",
-    /// Restores: all sets were lost at a time.
+    /// Restores: all sets were lost at the same time.
     RestoresAllLost: "restores: disasters of all sets",
     /// Restores: a set was lost in quarantine.
     RestoresLostInQuarantine: "restores: sets lost in quarantine",
-    /// Restores: a set was lost while another one was in quarantine.
+    /// Restores: a set was lost while another set was in quarantine.
     RestoresLostBesideQuarantine: "restores: sets lost beside a quarantine",
-    /// Restores: a set was lost while a migration was open or a section on its way.
+    /// Restores: a set was lost while a migration was open or a section was on its way.
     RestoresLostInMigration: "restores: sets lost in a migration",
-    /// Restores: a set was lost right after another one was merged into it.
+    /// Restores: a set was lost right after another set was merged into it.
     RestoresLostAfterMerge: "restores: sets lost after a merge",
-    /// Restores: a set inherited the final records of a closing one.
+    /// Restores: a set inherited the final records of a closing set.
     RestoresInherited: "restores: inheritances",
     /// Restores: a migration to a set began just before it was closed.
     RestoresCrossed: "restores: migrations to a set that closes",
@@ -192,27 +192,27 @@ situations! {
     RestoresStopped: "restores: closed sets that stopped",
     /// Restores: a fence counted too few restores.
     RestoresFenceRefused: "restores: fences refused by count",
-    /// Restores: a fence was accepted by a set that had fenced a third one.
+    /// Restores: a set accepted a fence after it had accepted the fence of a third set.
     RestoresFencedAfterThird: "restores: fences accepted after that of a third set",
     /// Restores: a fence made a set send departures again.
     RestoresSentAgain: "restores: fences that make departures unconfirmed",
-    /// Restores: a set in quarantine began a lineage by itself.
+    /// Restores: a set in quarantine began a lineage by itself, unseen by the operator.
     RestoresLineageBegun: "restores: lineages begun unseen",
     /// Restores: a quarantine ended.
     RestoresQuarantineEnded: "restores: quarantines that ended",
-    /// Restores: a quarantine outlasted longer leases than those of its set.
+    /// Restores: a quarantine outlasted leases that are longer than the leases of its set.
     RestoresLongerWait: "restores: quarantines by another set's terms",
-    /// Restores: a member with other first content was left out of its group.
+    /// Restores: a member that began with another backup was left out of its group.
     RestoresMemberRefused: "restores: members of another content left out",
-    /// Restores: a process of before a restore served under its lease.
+    /// Restores: a process from before a restore served under its lease.
     RestoresOlderLineage: "restores: allocations by processes of an older lineage",
-    /// Numbers were given.
+    /// Numbers were allocated.
     Given: "allocations",
     /// A call got no response.
     Maybe: "calls without an answer",
 }
 
-/// The counts of a run, or of many.
+/// The counts of a run, or the sums of several runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage([u64; Situation::ALL.len()]);
 
@@ -223,12 +223,12 @@ impl Default for Coverage {
 }
 
 impl Coverage {
-    /// Notes that it came about.
+    /// Counts an occurrence of a situation.
     pub(crate) fn saw(&mut self, situation: Situation) {
         self.0[situation as usize] += 1;
     }
 
-    /// How often it came about.
+    /// Returns how often a situation occurred.
     #[must_use]
     pub fn count(&self, situation: Situation) -> u64 {
         self.0[situation as usize]
@@ -241,7 +241,7 @@ impl Coverage {
         }
     }
 
-    /// What never came about. No world is made for a rollback that no counter shows.
+    /// Returns the situations that never occurred, except `Situation::Masked`, for which no world is made.
     #[must_use]
     pub fn missing(&self) -> Vec<Situation> {
         let sought = Situation::ALL.iter().copied().filter(|situation| *situation != Situation::Masked);

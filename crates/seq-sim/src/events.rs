@@ -14,7 +14,7 @@ use crate::serving::{Checked, Pending};
 use crate::session::{AfterRaise, Rpc};
 use crate::store::{Entry, Requester};
 
-/// What a process does by itself.
+/// An action that a process takes by itself.
 #[derive(Debug)]
 pub(crate) enum Step {
     Register,
@@ -29,30 +29,30 @@ pub(crate) enum Step {
     Take(Box<Pending>, Rc<Owned>),
     Forwarded(u64, Reply),
     FetchRoutes,
-    /// A round of probes of another set is over, or the next one is due.
+    /// The end of a round of probes of another set, by the round's number.
     ProbeTimeout(SetId, u64),
     PollSet(SetId),
-    /// A call has waited long enough for another set to respond.
+    /// The end of a call's wait for another set to respond.
     AwaitedSet(u64),
     Wake,
-    /// The time of a pending or a forwarded call.
+    /// The timer of a pending or a forwarded call.
     CallTimer(u64),
     Leaving(u64),
-    /// Refreshes the clock that a planted bug serves by.
+    /// A refresh of the clock by which a planted bug serves calls.
     Tick,
 }
 
-/// What happens in the store.
+/// An event in a store.
 #[derive(Debug)]
 pub(crate) enum StoreStep {
-    /// An entry of a set's log is applied.
+    /// The application of an entry of a set's log.
     Apply(usize, Box<Entry>),
     Answer(Requester, Rc<StoreRequest>, Box<Answer>),
     Look(usize, u64),
     LookOn(usize, u64, InHand),
 }
 
-/// Something that happens.
+/// An event of a world.
 #[derive(Debug)]
 pub(crate) enum Event {
     Message {
@@ -66,18 +66,18 @@ pub(crate) enum Event {
     CallTimeout(usize, u64),
     FaultBegins(usize),
     FaultEnds(usize),
-    /// A process of a name is started, unless one runs.
+    /// The start of a process under a name, unless a process listens on its usual port.
     Start(usize),
     /// The next step of a merge.
     Merge,
-    /// An operator closes a set.
+    /// An operator's command that closes a set.
     Close(usize),
     Heal,
     Probe,
     End,
 }
 
-/// A queued event.
+/// A queued event; events of the same time happen in the order of their numbers.
 #[derive(Debug)]
 pub(crate) struct Queued {
     pub(crate) at: u64,

@@ -1,4 +1,5 @@
-//! The faults of a world. Each is a window of time with a number, so that a run can be repeated with some of them.
+//! The faults of a world. Each fault is a window of time with a number, so that a run can be repeated with some of the
+//! faults.
 
 /// Nanoseconds in a millisecond.
 pub(crate) const MS: u64 = 1_000_000;
@@ -6,39 +7,39 @@ pub(crate) const MS: u64 = 1_000_000;
 /// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000 * MS;
 
-/// How long things go wrong.
+/// The time at which a world of one set heals, and the limit of a fault's begin.
 pub(crate) const FAULTS_END: u64 = 30 * SECOND;
 
-/// One kind of fault, with its victim.
+/// A kind of fault, with its victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Messages from one host to another are lost.
     CutOneWay { from: usize, to: usize },
     /// Messages between two hosts are lost.
     Cut { a: usize, b: usize },
-    /// A host is cut off, outwards, inwards or both.
+    /// A host is cut off: outward, inward, or both.
     Isolate { host: usize, outward: bool, inward: bool },
-    /// Messages are lost, so many in a thousand.
+    /// Messages are lost, at a rate in a thousand.
     Loss(u64),
-    /// Messages arrive twice, so many in a thousand.
+    /// Messages arrive twice, at a rate in a thousand.
     Duplicates(u64),
-    /// Messages take up to so long, in milliseconds.
+    /// Some messages take longer, up to a number of milliseconds.
     Slow(u64),
-    /// A few messages are delivered up to 20 seconds later.
+    /// A few messages arrive up to 20 seconds later, at a rate in a thousand.
     Ancient(u64),
-    /// Responses of the store are lost, so many in a thousand.
+    /// Responses of the store are lost, at a rate in a thousand.
     ResponsesLost(u64),
-    /// Responses of other AllocSvrs in handovers are lost, so many in a thousand.
+    /// Responses of other AllocSvrs in handovers are lost, at a rate in a thousand.
     PeerResponsesLost(u64),
-    /// A process does nothing for a while.
+    /// A process stalls.
     Stall(usize),
-    /// A machine sleeps.
+    /// A machine is suspended.
     Suspend(usize),
     /// A process dies, and its successor starts after a while.
     Crash(usize),
     /// A second process is started under a name.
     Twin(usize),
-    /// A process leaves in good order, and its successor starts.
+    /// A process leaves in an orderly way, and its successor starts.
     Leave(usize),
     /// An operator drains an AllocSvr.
     Drain(usize),
@@ -46,13 +47,13 @@ pub(crate) enum Kind {
     Move(u32, usize),
     /// An operator pauses balancing in a set permanently.
     PauseBalancing(usize),
-    /// A wall clock is set, by so many milliseconds.
+    /// A wall clock is set forward or back, in milliseconds.
     WallStep(usize, i64),
-    /// Another member leads; the old one does not know for a while.
+    /// A member becomes the leader; the leader before it believes for a while that it still leads.
     Elect(usize),
-    /// Nothing is committed in a set.
+    /// The store of a set commits no entries.
     StorePause(usize),
-    /// A member of the store does nothing for a while; what is sent to it waits.
+    /// A member of the store stalls; its messages wait.
     StallMember(usize),
     /// The arbiters of a set evaluate late.
     LateLook(usize),
@@ -60,26 +61,26 @@ pub(crate) enum Kind {
     LateReassign(usize),
     /// Responses of a set are read from the state later than their entry was applied.
     LateNews(usize),
-    /// The link between a machine and the store is cut; those to callers and other AllocSvrs work.
+    /// The link between a machine and the store is cut, while its links to callers and other AllocSvrs work.
     Severed(usize),
-    /// One process under a name receives no response of the store.
+    /// The process under a name and a port receives no response of the store.
     Mute(usize, usize),
-    /// Renewals of a name are lost, and raises too; commits of handovers arrive.
+    /// Renewals and raises of a name are lost, while its commits of handovers arrive.
     OnlyCommits(usize),
     /// Raises of a name are lost.
     NoRaises(usize),
     /// Commits of handovers of a name are lost.
     NoCommits(usize),
-    /// The responses to them are lost.
+    /// Responses to commits of handovers of a name are lost.
     NoCommitResponses(usize),
     /// Renewals of a name are lost.
     NoRenewals(usize),
     /// Forged messages of a handover are sent to a name.
     Forge(usize),
-    /// Every member's data directory is put back to its state of so many milliseconds before, and all of them start
-    /// again.
+    /// Every member's data directory is put back to an earlier state, by a number of milliseconds, and all members
+    /// start again.
     RollBack(u64),
-    /// Some sections of a set are to migrate.
+    /// A migration of some sections of a set begins.
     Migrate(usize, u64),
     /// The migrations of a set are paused.
     PauseMigrations(usize),
@@ -91,21 +92,21 @@ pub(crate) enum Kind {
     Blackout(usize),
     /// Messages between the stores of two sets are lost, or arrive seconds later.
     Divide,
-    /// Processes of a set receive calls of the other set, and none of their responses arrives there.
+    /// Processes of a set receive calls of the other set, but their responses to it are lost.
     Silence(usize),
-    /// The routes of a process have sections in the other set that are not there, under the epoch of the caller.
+    /// The routes of a name have sections in the other set that are not there, under the epoch of the caller.
     Unsettle(usize),
     /// A backup of a set is made.
     Backup(usize),
     /// A set is restored from its backup.
     Restore(usize),
-    /// A set is merged into the other set. A migration to the merged set may begin just before that closes.
+    /// A set is merged into the other set. A migration to the merged set may begin just before that set closes.
     Merge(usize, bool),
-    /// A clock runs at a rate beyond every margin, in millionths: only promises without clocks hold.
+    /// A machine's clocks run at a rate beyond every margin, in millionths, so that only promises without clocks hold.
     WildRate(usize, u64),
 }
 
-/// One fault.
+/// A fault, with its begin and duration in nanoseconds of virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) at: u64,
@@ -120,14 +121,14 @@ impl Fault {
     }
 }
 
-/// What kind of a world a seed makes.
+/// The kind of a world, which decides which promises are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weather {
-    /// Sections change owner only by handover: no gap, no request refused.
+    /// Sections change owner only by handover, so that numbers have no gaps and no request is refused.
     Calm,
-    /// Everything breaks, clocks within their margin: every promise.
+    /// Every fault may occur, with clocks within their margin, and every promise is checked.
     Stormy,
-    /// Clocks beyond any margin: the promises that need none.
+    /// Clocks run beyond any margin, and only the promises that need no clock are checked.
     Wild,
 }
 

@@ -1,5 +1,4 @@
-//! Forwarded and waiting calls: a request to an owner is watched until it has a response, and a waiting call is tried
-//! again.
+//! Forwarded and pending calls: a process watches a forwarded call until it has a response, and retries a pending call.
 
 use std::time::Duration;
 
@@ -15,12 +14,12 @@ use crate::net::{Address, Body};
 use crate::serving::{Forward, Pending};
 use crate::world::World;
 
-/// Limit on the pending calls of one process: few, so that the bound is met.
+/// Limit on the pending calls of a process, which is so low that calls reach it.
 const MAX_PENDING: usize = 64;
 
-/// How long a pending call of a running process may go without being tried, and how long one may wait for an owner that
-/// was replaced: above what the retries and the timeouts of `seq_core::calls` come to, and short against a client's
-/// deadline.
+/// The longest time between two attempts of a pending call in a running process, and the longest wait of a forwarded
+/// call for an owner that was replaced. The bound exceeds the retries and timeouts of `seq_core::calls` and is short
+/// compared with a caller's deadline.
 const NEGLECT_BOUND: u64 = SECOND;
 
 impl World {
@@ -48,7 +47,7 @@ impl World {
         self.watch(p, id);
     }
 
-    /// Watches a forwarded call: at each change of the ownership, and when the machine asks for it.
+    /// Watches a forwarded call, at each change of the ownership and when its machine requests it.
     pub(crate) fn watch(&mut self, p: usize, id: u64) {
         let now = self.now;
         let process = &self.procs[p];
@@ -57,7 +56,7 @@ impl World {
         let routes = process.owner.routes();
         let route = routes.and_then(|routes| routes.get(pending.call.section)).unwrap_or_default();
         let routed = route.other_set().map(Destination::Set).or(route.owner.map(Destination::Node));
-        // A claim that is newer than the routes stands beside them.
+        // A destination in another set stands even if the routes differ, because its claim may be newer than they are.
         let stands = routed == Some(forward.to) || matches!(forward.to, Destination::Set(_));
         forward.replaced = if stands { None } else { forward.replaced.or(Some(now)) };
         let watch = pending.machine.watch(pending.now(now), (routed, route.epoch));
@@ -89,7 +88,7 @@ impl World {
         pending
     }
 
-    /// Nothing is left of a call here, or it waits, or it is refused.
+    /// Ends a call in this process, keeps it pending, or refuses it.
     pub(crate) fn rest(&mut self, p: usize, mut pending: Pending, rest: Rest) {
         self.renew_if_due(p, &mut pending);
         let section = pending.call.section;
@@ -121,7 +120,7 @@ impl World {
         }
     }
 
-    /// The time of a pending or a forwarded call has come; it may have been completed meanwhile.
+    /// Retries a pending call or watches a forwarded call when its timer fires, unless the call has ended since.
     pub(crate) fn call_timer(&mut self, p: usize, id: u64) {
         if let Some(pending) = self.procs[p].pending.remove(&id) {
             self.retry(p, pending);
@@ -147,7 +146,8 @@ impl World {
         self.attempt(p, pending);
     }
 
-    /// A call is not left alone for longer than the bound, unless its process stood still meanwhile.
+    /// Checks that a call was not neglected for longer than the bound; the time in which its process stalled does not
+    /// count.
     fn not_neglected(&mut self, p: usize, since: Option<u64>, what: &'static str) {
         let Some(since) = since.map(|since| since.max(self.procs[p].stalled_until)) else { return };
         if self.now.saturating_sub(since) > NEGLECT_BOUND {
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// The response to a call that was forwarded.
+    /// Processes the response to a forwarded call.
     pub(crate) fn forwarded(&mut self, p: usize, id: u64, reply: Reply) {
         let Some(Forward { mut pending, to, replaced }) = self.procs[p].forwards.remove(&id) else { return };
         self.not_neglected(p, replaced, "a call waited for an owner that was replaced");
@@ -200,7 +200,7 @@ impl World {
     }
 }
 
-/// Whether a refusal of another node leaves a call pending, as in `seq-alloc`.
+/// Returns whether a refusal of another node leaves a call pending, as in `seq-alloc`.
 fn stays_pending(refusal: &Refusal) -> bool {
     refusal.is_transient() || matches!(refusal, Refusal::Moved { .. } | Refusal::SetUnavailable { .. })
 }

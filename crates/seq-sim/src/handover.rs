@@ -1,4 +1,4 @@
-//! Handovers between processes: what the source sends, and what the target responds.
+//! Handovers between processes: the requests of the source, and the responses of the target and the store.
 
 use std::rc::Rc;
 
@@ -18,13 +18,13 @@ use crate::net::{Address, Body, PeerRequest, StoreRequest, StoreResponse};
 use crate::session::Purpose;
 use crate::world::World;
 
-/// The forged attempt.
+/// The id of forged handovers.
 const FORGED_ATTEMPT: HandoverId = HandoverId(77);
 
-/// How long a target may take.
+/// The timeout of a request to a target.
 const RESPONSE_TIMEOUT: u64 = 500 * MS;
 
-/// A request to a target under way.
+/// A request in flight to a target.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerCall {
     handover: Handover,
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// Where a node listens, as far as a process knows.
+    /// Returns the address of a node in the routes of a process.
     pub(crate) fn address_of(&self, p: usize, node: NodeId) -> Option<Address> {
         let routes = self.procs[p].owner.routes()?;
         parse(&routes.node(node)?.addr)
@@ -90,24 +90,25 @@ impl World {
         self.after(RESPONSE_TIMEOUT, Event::Step(p, Step::PeerTimeout(id)));
     }
 
-    /// The target responded, or did not in time.
+    /// Processes the response of a target, or its timeout as a refusal.
     pub(crate) fn peer_response(&mut self, p: usize, id: u64, accepted: bool) {
         let Some(PeerCall { handover, phase }) = self.procs[p].peer_calls.remove(&id) else { return };
         match phase {
             Phase::Prepare => self.step(p, |owner, effects| owner.on_prepared(&handover, accepted, effects)),
             Phase::Stage => self.step(p, |owner, effects| owner.on_staged(&handover, accepted, effects)),
-            // The target is granted the section with its next renewal at the latest; there may be more to hand over.
+            // The target is granted the section with its next renewal at the latest. The source renews because it may
+            // have more sections to hand over.
             Phase::Activate => self.renew_now(p),
         }
     }
 
-    /// A source sends a request to this process, as a target.
+    /// Processes a source's request to this process as the target, and sends the response.
     pub(crate) fn peer_request(&mut self, p: usize, from: usize, id: u64, request: &PeerRequest) {
         let taken = match request {
             PeerRequest::Prepare(offer) => self.step(p, |owner, _| owner.on_prepare(offer)),
             PeerRequest::Stage(offer, copy) => {
                 let taken = self.step(p, |owner, _| owner.on_stage(offer, copy.clone()));
-                // Beside the machine: to see stale copies being passed over, and to plant a bug.
+                // The world keeps staged copies next to the machine, to count ignored stale copies and to plant a bug.
                 let known = self.procs[p].owner.owned().any(|owned| owned == (offer.section, offer.epoch));
                 let earlier = self.procs[p].staged.get(&offer.section).filter(|staged| staged.0 == offer.epoch);
                 if !known && (offer.from_set == SetId(0) || earlier.is_none()) {
@@ -137,7 +138,7 @@ impl World {
         self.send(host, Address::Process(from), Body::PeerResponse { id, accepted: taken.is_ok() });
     }
 
-    /// The planted bug: a target that starts an ownership on a peer's report.
+    /// Plants a bug: starts an ownership of the target on a peer's report.
     fn trust(&mut self, p: usize, offer: &HandoverOffer) {
         let HandoverOffer { section, epoch, handover_id, .. } = *offer;
         if self.procs[p].owner.owned().any(|owned| owned == (section, epoch)) {
@@ -151,7 +152,7 @@ impl World {
         }
     }
 
-    /// A forged Prepare, Stage and Activate reach a process, for a section that another one owns, or none.
+    /// Sends a process a forged Prepare, Stage and Activate of a random section.
     pub(crate) fn forge(&mut self, name: usize) {
         let Some(p) = self.running(name) else { return };
         let Some(session) = self.procs[p].owner.session() else { return };
@@ -170,7 +171,7 @@ impl World {
         let requests = [PeerRequest::Prepare(offer), PeerRequest::Stage(offer, copy), PeerRequest::Activate(offer)];
         for (number, request) in (1..).zip(requests) {
             let id = self.fresh();
-            // The response goes nowhere: the process has no such request under way.
+            // The process drops the response, because it has no such request in flight.
             let body = Body::Peer { process: p, id, request: Rc::new(request) };
             self.after(number * MS, Event::Message { to: Address::Process(p), body });
         }
@@ -185,7 +186,8 @@ impl World {
         self.request(p, Purpose::Commit(handover.clone()), StoreRequest::Commit { handover, since });
     }
 
-    /// No response: the request is repeated until there is one.
+    /// Schedules another request to commit a handover, because its outcome is unknown. The request is repeated until
+    /// there is a definite response.
     pub(crate) fn commit_unknown(&mut self, p: usize, handover: Handover) {
         let thaws = match self.bug {
             Some(Bug::ThawUnknown) => true,
@@ -243,7 +245,7 @@ impl World {
     }
 }
 
-/// Returns the address that a node registered, or that a set stated for one.
+/// Returns the address in the form that nodes register and that sets state for their nodes.
 pub(crate) fn parse(addr: &str) -> Option<Address> {
     let (name, port) = addr.split_once(':')?;
     Some(Address::Port(name.parse().ok()?, port.parse().ok()?))

@@ -1,4 +1,4 @@
-//! Makes faults happen, ends them, and heals everything in the end.
+//! Begins and ends faults, and heals the world when its time of faults is over.
 
 use seq_core::owner::Owner;
 use seq_core::renewals::PEER_ROUTES_INTERVAL;
@@ -13,10 +13,10 @@ use crate::rng::Rng;
 use crate::store::Entry;
 use crate::world::{TERMS, World};
 
-/// How long a process that leaves tries to.
+/// The longest time that a leaving process waits until it has no sections.
 const LEAVE_PATIENCE: u64 = 15 * SECOND;
 
-/// Clocks of a machine, within the margin unless the weather is wild.
+/// Returns the clocks of a machine, with rates within the margin.
 pub(crate) fn machine(rng: &mut Rng, edge: bool) -> MachineClock {
     let off = if edge { RATE_MARGIN } else { 500 };
     let (low, high) = (TRUE_RATE - off, TRUE_RATE + off);
@@ -29,16 +29,16 @@ pub(crate) fn machine(rng: &mut Rng, edge: bool) -> MachineClock {
 }
 
 impl World {
-    /// Returns the machine of a process of a set that has no session yet.
+    /// Returns the owner machine of a process without a session.
     fn owner(&self, set: usize) -> Owner {
         let name = self.stores[set].state.set.as_ref().map(|set| set.name.clone()).expect("the set is defined");
         Owner::new(&name, self.layout.clone(), TERMS)
     }
 
-    /// Starts a process under a name.
+    /// Starts a process under a name, unless the store was put back to an earlier state.
     pub(crate) fn start(&mut self, name: usize, port: usize) {
-        // One that has seen nothing cannot know that entries are lost: nothing is promised where an operator starts
-        // one.
+        // A process that has received no response cannot detect lost entries, so nothing is promised after an operator
+        // starts a process.
         let set = set_of_name(name);
         if self.stores[set].rolled_back.is_some() {
             return;
@@ -62,7 +62,7 @@ impl World {
         let idle = self.owner(set_of_name(self.procs[p].name));
         let process = &mut self.procs[p];
         let (name, port, token, began) = (process.name, process.port, process.token, process.began);
-        // Nothing of it is left; an owner of its own keeps the slot.
+        // The slot gets an idle owner, because nothing of the process' memory is left.
         *process = Process::new(name, port, token, idle);
         process.alive = false;
         (process.began, process.ended) = (began, self.now);
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// The process of a name that listens on its usual port, or else on the other.
+    /// Returns the process of a name that listens on the usual port, or otherwise on the other port.
     pub(crate) fn running(&self, name: usize) -> Option<usize> {
         self.listeners[name][0].or(self.listeners[name][1])
     }
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// Faults that are on, then off.
+    /// Switches a fault on or off.
     fn switch(&mut self, kind: Kind, on: bool) {
         let set = |value: u64| if on { value } else { 0 };
         let count = |counter: &mut u32| *counter = if on { *counter + 1 } else { counter.saturating_sub(1) };
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// One of two processes under a name ends; the newer one, or the older.
+    /// Ends the newer of two processes under a name, or ends both and starts another process.
     fn end_twin(&mut self, name: usize) {
         if let [Some(older), Some(newer)] = self.listeners[name] {
             if self.rng.chance(500) {
@@ -236,7 +236,7 @@ impl World {
         self.steer(set_of_name(name), Entry::Drain(name, drained));
     }
 
-    /// An operator's command.
+    /// Has the log of a set apply an operator's command.
     pub(crate) fn steer(&mut self, set: usize, entry: Entry) {
         self.after(MS, Event::Store(StoreStep::Apply(set, Box::new(entry))));
     }
@@ -244,7 +244,7 @@ impl World {
     fn leave(&mut self, name: usize) {
         let others = names_of(set_of_name(name)).filter(|other| *other != name).filter_map(|other| self.running(other));
         let calm = self.swarm.weather == Weather::Calm;
-        // Without another node the sections are released, and callers notice.
+        // If no other node stays, the sections are released, and callers notice that.
         let one_stays = others.into_iter().any(|p| !self.procs[p].owner.is_leaving());
         let Some(p) = self.running(name).filter(|_| !calm || one_stays) else { return };
         self.procs[p].owner.leave();
@@ -253,13 +253,13 @@ impl World {
         self.after(50 * MS, Event::Step(p, Step::Leaving(until)));
     }
 
-    /// Ends a process that wanted to leave, once it is empty.
+    /// Ends a leaving process, and starts its successor, once it has no sections or its time is over.
     pub(crate) fn leaving(&mut self, p: usize, until: u64) {
         let empty = self.procs[p].owner.is_empty();
         if !empty && self.now < until {
             return self.after(50 * MS, Event::Step(p, Step::Leaving(until)));
         }
-        // What it forwarded is still on its way back through it.
+        // Responses to forwarded calls still return through the process.
         let calm = self.swarm.weather == Weather::Calm;
         let process = &self.procs[p];
         if calm && !(process.pending.is_empty() && process.forwards.is_empty() && process.in_call == 0) {
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    /// A deposed leader receives notice of it.
+    /// Ends the arbiters of all members except the leader, as if the deposed members received notice.
     fn depose(&mut self, set: usize) {
         let leader = self.stores[set].leader;
         for member in members_of(set).filter(|member| *member != leader) {
@@ -301,7 +301,7 @@ impl World {
         self.after(until - self.now, Event::Resume(p));
     }
 
-    /// Everything works from here on.
+    /// Ends all faults, and schedules the probe of each uid.
     pub(crate) fn heal(&mut self) {
         self.healed = true;
         let now = self.now;

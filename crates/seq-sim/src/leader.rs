@@ -40,7 +40,7 @@ const EXCHANGE: u64 = 300 * MS;
 /// The longest stall, which is longer than any wait.
 const LONGEST_STALL: u64 = 6 * SECOND;
 
-/// An arbiter beside a member that believes it leads.
+/// The arbiter of a member that believes it leads, with the other machines of a leader.
 #[derive(Debug)]
 pub(crate) struct Seat {
     machine: Arbiter,
@@ -48,26 +48,26 @@ pub(crate) struct Seat {
     pub(crate) plan: Arc<Plan>,
     pub(crate) coordinator: Coordinator,
     pub(crate) quarantine: Option<Quarantine>,
-    /// When the fence of a quarantine is sent again.
+    /// The earliest time at which the fence of a quarantine is sent again.
     pub(crate) fence_at: u64,
     reach: LeaderReach,
     /// The term that the member leads, as far as it knows.
     term: u64,
     /// The requests of AllocSvrs that it has received.
     pub(crate) calls: u64,
-    /// When facts are sent to other sets again.
+    /// The time at which facts are sent to other sets again.
     exchange_at: u64,
-    /// When it evaluates next; evaluations scheduled for another time are skipped.
+    /// The time of the next evaluation; evaluations scheduled for another time are skipped.
     look_at: u64,
     pub(crate) proposing_until: u64,
     /// Whether its thread is stalled inside of an evaluation.
     stalled: bool,
-    /// A planted bug: the liveness counter of each incarnation, and since when.
+    /// A planted bug: the liveness counter of each incarnation, and the time since which it has this value.
     pub(crate) silent: BTreeMap<(NodeId, Incarnation), (Liveness, Duration)>,
 }
 
-/// The first input of an evaluation whose thread is stalled: the state; it reads the clock when it continues. The
-/// planted bug reads them in the other order.
+/// The first input of an evaluation whose thread is stalled. This is the state, because the thread reads the clock when
+/// it continues. A planted bug reads them in the other order.
 #[derive(Debug)]
 pub(crate) enum InHand {
     State(Box<State>),
@@ -75,7 +75,7 @@ pub(crate) enum InHand {
 }
 
 impl World {
-    /// Returns the arbiter beside a member, if the member believes that it leads.
+    /// Returns the arbiter of a member, if the member believes that it leads.
     pub(crate) fn seat(&mut self, member: usize) -> &mut Option<Seat> {
         &mut self.stores[set_of_member(member)].seats[member % MEMBERS]
     }
@@ -84,7 +84,7 @@ impl World {
         self.machines[self.hosts.of_member(member)].at(self.now)
     }
 
-    /// A member takes itself for the leader from now on: its arbiter knows nothing.
+    /// Makes a member believe that it leads, with an arbiter that has observed nothing yet.
     pub(crate) fn lead(&mut self, member: usize) {
         let weather = self.swarm.weather;
         let stable_for = Duration::from_millis(if weather == Weather::Calm { 500 } else { 1_500 });
@@ -117,7 +117,7 @@ impl World {
 
     /// Schedules the next evaluation of a member, unless an earlier one is due.
     pub(crate) fn look_soon(&mut self, member: usize, wait: u64) {
-        // A late look stays late, whatever is applied meanwhile.
+        // A late evaluation stays late even if entries are applied in the meantime.
         let (now, set) = (self.now, set_of_member(member));
         let waits = |seat: &Seat| seat.look_at > now && seat.look_at < u64::MAX;
         if self.stores[set].late_looks > 0 && self.seat(member).as_ref().is_some_and(waits) {
@@ -133,13 +133,13 @@ impl World {
         }
     }
 
-    /// An arbiter looks, and proposes.
+    /// Has an arbiter evaluate the state and propose; its thread may stall in between.
     pub(crate) fn look_at_state(&mut self, member: usize, at: u64) {
         if self.seat(member).as_ref().is_none_or(|seat| seat.look_at != at || seat.stalled) {
             return;
         }
-        // A thread may stand still between any two steps, also between these two. Where nothing fails it does not: by a
-        // state that is seconds old all nodes are dead, and a node that leaves has no candidate to hand over to.
+        // A thread may stall between any two steps, including these. It does not stall in worlds without failures,
+        // because in a state that is seconds old all nodes are dead, and a leaving node has no target for a handover.
         let runs_well = self.swarm.weather == Weather::Calm || self.healed;
         if self.swarm.interleave > 0 && !runs_well && self.rng.chance(STALLED_LOOKS) {
             self.coverage.saw(Situation::StalledLook);
@@ -154,7 +154,7 @@ impl World {
         self.finish_look(member, None, self.member_clock(member));
     }
 
-    /// The thread of an arbiter goes on.
+    /// Continues an evaluation whose thread was stalled.
     pub(crate) fn look_on(&mut self, member: usize, at: u64, in_hand: InHand) {
         let Some(seat) = self.seat(member).as_mut().filter(|seat| seat.look_at == at && seat.stalled) else {
             return;
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// Looks at the state, or at a state that was read earlier.
+    /// Evaluates the state, or a state that was read earlier, and proposes changes of owner.
     fn finish_look(&mut self, member: usize, earlier: Option<State>, clock: Clocks) {
         let (set, now) = (set_of_member(member), self.now);
         let Store { state, seats, .. } = &mut self.stores[set];
@@ -189,7 +189,7 @@ impl World {
             seat.proposing_until = now + RETRY;
             self.propose(member, reassigns);
         }
-        // A stopped clock reaches no deadline by itself.
+        // A stopped clock reaches no deadline, so the wait is bounded in true time.
         let mut wait = next.map_or(RETRY, |wait| wait.as_nanos() as u64).clamp(PACE, SECOND);
         if self.is_unreached(member, &plan, time) {
             return self.transfer(member);
@@ -210,7 +210,7 @@ impl World {
         seat.reach.observe(time, inputs).is_some()
     }
 
-    /// Transfers leadership to another member. The previous leader knows of it.
+    /// Transfers leadership to another member. The previous leader stops leading at once.
     fn transfer(&mut self, member: usize) {
         self.coverage.saw(Situation::LeadershipTransferred);
         let members = members_of(set_of_member(member));
@@ -219,8 +219,8 @@ impl World {
         *self.seat(member) = None;
     }
 
-    /// Has the coordinator beside a member evaluate the state, and acts on its decisions, on a quarantine and on what
-    /// other sets should know.
+    /// Has a member's coordinator evaluate the state and carries out its decisions, continues a quarantine, and sends
+    /// facts to other sets.
     fn coordinate(&mut self, member: usize, plan: &Plan, earlier: Option<&State>, time: Duration) {
         let at_once = self.bug == Some(Bug::SilentAtOnce);
         let Store { state, seats, .. } = &mut self.stores[set_of_member(member)];

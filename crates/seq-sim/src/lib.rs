@@ -1,11 +1,13 @@
-//! The rules of the core in a simulated world, broken by a seed.
+//! Simulation of the rules of `seq-core` in worlds whose faults a seed draws.
 //!
-//! The machines of `seq-core` run as they are: `State` behind a network that loses, doubles and delays, `Arbiter`
-//! beside members that lead or believe so, `Owner`, `Section` and `Lease` in AllocSvrs that stall, crash and are
-//! started twice. What is simulated is the shell around them: sockets, disks, clocks, threads. Every number taken is
-//! held against what is promised. [`run`] is one seed; [`shrink()`] finds which of its faults matter.
+//! The machines of `seq-core` run unchanged: `State` behind a network that loses, doubles and delays messages,
+//! `Arbiter` in members that lead or believe that they lead, and `Owner`, `Section` and `Lease` in AllocSvrs that
+//! stall, crash and are started twice. The shell around the machines is simulated: sockets, disks, clocks, threads.
+//! Every number that is taken is checked against the promises. [`run`] runs a seed; [`shrink()`] finds the faults that
+//! a violation needs.
 //!
-//! **Invariant:** a seed makes everything. Nothing here reads a clock, the environment, or a map in random order.
+//! **Invariant:** the seed determines everything that happens. Nothing here reads a clock, the environment, or a map in
+//! random order.
 
 use std::time::Duration;
 
@@ -47,44 +49,44 @@ pub use shrink::{Shrunk, shrink};
 
 use world::World;
 
-/// A run to be made.
+/// The parameters of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// What makes everything.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Sets of the world: 2 for two, 3 for three with restores upon restores, else one. A planted bug between sets has
-    /// two, one of restores three.
+    /// Number of sets of the world: 2, or 3 with restores upon restores, or otherwise one. A planted bug between sets
+    /// runs with two sets, a planted bug of restores with three.
     pub sets: u32,
-    /// A planted bug.
+    /// The planted bug, if any.
     pub bug: Option<Bug>,
-    /// Numbers of the faults that happen; `None`: all of the seed's.
+    /// Numbers of the faults that happen; with `None`, all faults of the seed.
     pub faults: Option<Vec<usize>>,
-    /// Whether what happens is written down.
+    /// Whether the outcome has a trace of the events.
     pub trace: bool,
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The promise that was broken, if one was.
+    /// The first promise that was broken, if any.
     pub violation: Option<Violation>,
-    /// The same for two runs that were the same.
+    /// Hash of the events, which is equal for two runs of the same seed.
     pub hash: u64,
-    /// Virtual time that passed.
+    /// Virtual time of the run.
     pub simulated: Duration,
-    /// Events that happened.
+    /// Number of events.
     pub events: u64,
-    /// How often each situation came about.
+    /// Number of occurrences of each situation.
     pub coverage: Coverage,
-    /// What kind of world it was.
+    /// Kind of the world, for reports.
     pub weather: &'static str,
-    /// The faults of the seed, by number, in words.
+    /// Descriptions of all faults of the seed, by number.
     pub faults: Vec<String>,
-    /// What happened, where it was asked for; the last of it.
+    /// The last lines of the trace, if the run has one.
     pub trace: Vec<String>,
 }
 
-/// Makes a run.
+/// Runs a world until its end, or until a promise is broken.
 #[must_use]
 pub fn run(run: &Run) -> Outcome {
     if run.sets == 3 || run.bug.is_some_and(Bug::is_of_restores) {

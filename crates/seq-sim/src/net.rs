@@ -1,4 +1,4 @@
-//! The network: which hosts reach each other, how long a message takes, and which ones are lost, doubled or late.
+//! The network: it decides which hosts reach each other, and which messages are lost, doubled or late.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use crate::rng::Rng;
 use crate::sets::Between;
 use crate::world::World;
 
-/// Where a message goes.
+/// The destination of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// Whatever process listens there: a name of the set file, and a port.
+    /// The process that listens under a name of the set file, on one of its two ports.
     Port(usize, usize),
-    /// This very process: a response on its connection.
+    /// A given process, for a response on its connection.
     Process(usize),
     /// A member of the store.
     Member(usize),
@@ -50,7 +50,7 @@ pub(crate) enum StoreRequest {
         raises: Vec<Raise>,
         since: RouteVersion,
     },
-    /// Commits a handover, in this set or to another one.
+    /// Commits a handover inside the set, or a departure to another set.
     Commit {
         handover: Handover,
         since: RouteVersion,
@@ -62,21 +62,21 @@ pub(crate) enum StoreRequest {
 pub(crate) enum StoreResponse {
     NotLeader(usize),
     Registered(Session, Mark),
-    /// The registration does not follow the newest incarnation, which this is.
+    /// The newest incarnation, which the registration does not follow.
     Follow(Incarnation),
     Renewed(OwnershipUpdate),
     Raised(Vec<Option<Seq>>, OwnershipUpdate),
     Committed(OwnershipUpdate),
     SessionOver(Refused),
-    /// The registration has seen more than the store has.
+    /// The store's state is older than the newest response that the process has received.
     Behind,
-    /// A commit was refused.
+    /// The refusal of a commit.
     CommitRefused(RefusedCommit),
     Refused,
 }
 
 impl StoreResponse {
-    /// The store's mark, in a response other than a refusal.
+    /// Returns the store's mark in a response other than a refusal.
     pub(crate) fn mark(&self) -> Option<Mark> {
         match self {
             StoreResponse::Registered(_, mark) => Some(*mark),
@@ -87,7 +87,7 @@ impl StoreResponse {
         }
     }
 
-    /// The process' own record in a refusal.
+    /// Returns the store's view of the process in a refusal.
     pub(crate) fn refused(&self) -> Option<Refused> {
         match self {
             StoreResponse::SessionOver(refused) => Some(*refused),
@@ -98,7 +98,7 @@ impl StoreResponse {
     }
 }
 
-/// What a source asks a target.
+/// A request of a source to a target.
 #[derive(Clone, Debug)]
 pub(crate) enum PeerRequest {
     Prepare(HandoverOffer),
@@ -115,7 +115,7 @@ pub(crate) enum Body {
         attempt: u32,
         request: Rc<StoreRequest>,
     },
-    /// With how often the store had been restored when it responded.
+    /// A response of the store; `rollbacks` is the number of its restores to an earlier state at that time.
     StoreResponse {
         rpc: u64,
         attempt: u32,
@@ -131,18 +131,18 @@ pub(crate) enum Body {
         id: u64,
         accepted: bool,
     },
-    /// A process whose lease is over fetches routes newer than a version.
+    /// A request for routes newer than `known`, by a process whose lease has expired or as a probe of a set.
     FetchRoutes {
         process: usize,
         id: u64,
         known: RouteVersion,
     },
-    /// `None`: there are no newer ones.
+    /// Routes of a peer, or `None` if it has no newer routes.
     PeerRoutes {
         id: u64,
         update: Option<Rc<RouteUpdate>>,
     },
-    /// A message of a member of another set's store.
+    /// A message from a member of another set's store.
     Between {
         from: usize,
         message: Between,
@@ -154,10 +154,10 @@ pub(crate) enum Body {
     },
 }
 
-/// The weather on the wires.
+/// The faults of the network that are in effect.
 #[derive(Debug)]
 pub(crate) struct Net {
-    /// How many faults cut the way from one host to another.
+    /// Number of faults that cut the link from one host to another.
     cut: Vec<Vec<u8>>,
     pub(crate) loss: u64,
     pub(crate) duplicates: u64,
@@ -165,17 +165,18 @@ pub(crate) struct Net {
     pub(crate) ancient: u64,
     pub(crate) responses_lost: u64,
     pub(crate) peer_responses_lost: u64,
-    /// How many faults keep the store's responses from a process, by name and port.
+    /// Number of faults that lose the store's responses to a process, by name and port.
     pub(crate) mute: Vec<[u32; 2]>,
-    /// The same for what a name asks the store.
+    /// Number of faults that lose a name's renewals and raises. The next four fields are such counts for its raises, its
+    /// renewals, its commits, and the responses to its commits.
     pub(crate) only_commits: Vec<u32>,
     pub(crate) no_raises: Vec<u32>,
     pub(crate) no_renewals: Vec<u32>,
     pub(crate) no_commits: Vec<u32>,
     pub(crate) no_commit_responses: Vec<u32>,
-    /// How many faults keep responses of a set from the other sets' processes.
+    /// Number of faults that lose all messages of a set's processes to the other sets' processes.
     pub(crate) silent: Vec<u32>,
-    /// How many faults make the routes of a name wrong.
+    /// Number of faults that make the routes of a name wrong.
     pub(crate) unsettled: Vec<u32>,
 }
 
@@ -206,12 +207,12 @@ impl Net {
         *ways = if cut { *ways + 1 } else { ways.saturating_sub(1) };
     }
 
-    /// Everything heals; messages under way stay under way.
+    /// Ends all faults of the network; messages in flight stay in flight.
     pub(crate) fn heal(&mut self, hosts: Hosts) {
         *self = Net::new(hosts);
     }
 
-    /// How long a message takes; `None` when it is lost.
+    /// Returns the delay of a message, or `None` if it is lost.
     fn delay(&self, rng: &mut Rng, body: &Body, from: usize, to: usize) -> Option<u64> {
         let lost = match body {
             Body::StoreResponse { .. } => self.responses_lost,
@@ -230,12 +231,12 @@ impl Net {
 }
 
 impl World {
-    /// Returns the set of an AllocSvr's host that a message is of or for.
+    /// Returns the set of an AllocSvr's host, or `None` for other hosts.
     fn set_of_host(&self, host: usize) -> Option<usize> {
         (host < self.hosts.names()).then(|| set_of_name(host))
     }
 
-    /// Whether a fault is meant for this kind of message.
+    /// Returns whether a fault loses all messages of this kind.
     fn is_swallowed(&self, from: usize, to: Address, body: &Body) -> bool {
         if let (Some(from), Some(to)) = (self.set_of_host(from), self.set_of_host(self.host(to)))
             && from != to

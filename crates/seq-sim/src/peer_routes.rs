@@ -1,7 +1,7 @@
-//! Routes from peers: a process whose lease is expired fetches newer routes from the other processes in turn.
+//! Routes from peers: a process whose lease has expired fetches newer routes from the other processes in turn.
 //!
-//! The rules are those of `seq-alloc`'s `peer_routes.rs`. What comes goes through `Owner::on_peer_routes`: it can
-//! revoke a section, and never grants one or extends the lease.
+//! The rules are the same as in `seq-alloc`'s `peer_routes.rs`. A response goes through `Owner::on_peer_routes`, which
+//! may revoke a section, but never grants a section or extends the lease.
 
 use std::rc::Rc;
 
@@ -17,12 +17,12 @@ use crate::net::{Address, Body};
 use crate::process::Process;
 use crate::world::World;
 
-/// The fetch under way; the next one replaces it.
+/// The fetch in progress, which the next fetch replaces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RouteFetch {
     id: u64,
     sent: Clocks,
-    /// Fetches so far: the peers have turns.
+    /// Number of fetches so far, which selects the next peer.
     turns: usize,
     /// Whether routes of a peer were adopted.
     adopted: bool,
@@ -49,7 +49,7 @@ impl World {
         self.send(host, to, Body::FetchRoutes { process: p, id, known });
     }
 
-    /// The version of the routes that the next request to the store names.
+    /// Returns the version of the routes that the next request to the store names.
     pub(crate) fn known_version(&self, p: usize) -> RouteVersion {
         let Process { owner, route_fetch, .. } = &self.procs[p];
         match (self.bug, owner.routes()) {
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// A peer fetches the routes of this process.
+    /// Sends a peer the routes of this process that are newer than `known`.
     pub(crate) fn serve_routes(&mut self, p: usize, from: usize, id: u64, known: RouteVersion) {
         let process = &self.procs[p];
         let update = process.owner.routes().and_then(|routes| routes.since(known)).map(Rc::new);
@@ -66,7 +66,7 @@ impl World {
         self.send(host, Address::Process(from), Body::PeerRoutes { id, update });
     }
 
-    /// The routes of a peer came, or the peer has no newer ones.
+    /// Adopts the routes of a peer, unless the peer has no newer routes.
     pub(crate) fn adopt_peer_routes(&mut self, p: usize, id: u64, update: Option<&RouteUpdate>) {
         if self.is_probe(p, id, update) {
             return;
@@ -81,7 +81,7 @@ impl World {
         let Some(update) = update else { return };
         self.coverage.saw(Situation::PeerRoutes);
         let owned = self.procs[p].owner.owned().count();
-        // An update that does not fit any more changes nothing; the next fetch names the newer version.
+        // An update that no longer fits changes nothing; the next fetch names the newer version.
         let adopted = self.step(p, |owner, effects| owner.on_peer_routes(update, effects)).is_ok();
         self.procs[p].route_fetch.adopted |= adopted;
         if self.procs[p].owner.owned().count() < owned {

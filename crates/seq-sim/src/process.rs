@@ -1,7 +1,7 @@
-//! One AllocSvr process: the core's machines, its sections, its lease, and what its shell carries out.
+//! An AllocSvr process: the core's machines, its sections and its lease, and the shell that carries out their effects.
 //!
-//! **Invariant:** the order of `seq-alloc/src/ownership.rs`: what leaves and enters the table comes before the lease
-//! that the same response extends.
+//! **Invariant:** as in `seq-alloc/src/ownership.rs`, all changes of the table precede the extension of the lease by
+//! the same response.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -28,7 +28,7 @@ use crate::serving::{Forward, Pending};
 use crate::session::{RAISES, Rpc};
 use crate::world::{STEP, TERMS, World};
 
-/// Renewals as they run.
+/// The default options of renewals, as in production.
 const RENEWALS: RenewalOptions = RenewalOptions::DEFAULTS;
 
 /// A section in a process' memory.
@@ -41,12 +41,12 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
-    /// Whether it is frozen: then it serves no call.
+    /// Returns whether the section is frozen, so that it serves no call.
     pub(crate) fn is_frozen(&self) -> bool {
         self.section.current(SlotIndex(0)).is_none()
     }
 
-    /// The frozen section's copy, with the planted bugs of a copy.
+    /// Freezes the section and returns its copy, with the planted bugs of copies.
     pub(crate) fn copy(&self, bug: Option<Bug>) -> SectionCopy {
         if bug == Some(Bug::NoFreeze) && !self.is_frozen() {
             return self.copy_unfrozen();
@@ -76,7 +76,7 @@ pub(crate) struct Process {
     pub(crate) port: usize,
     pub(crate) alive: bool,
     pub(crate) stalled_until: u64,
-    /// What came while it stalled, in order.
+    /// The events that occurred while the process stalled, in order.
     pub(crate) backlog: VecDeque<Event>,
     pub(crate) owner: Owner,
     pub(crate) lease: Lease,
@@ -86,37 +86,37 @@ pub(crate) struct Process {
     pub(crate) node: NodeId,
     pub(crate) token: u64,
     pub(crate) registrations: Registrations,
-    /// The newest response seen, over all its incarnations.
+    /// The mark of the newest response, over all incarnations of the process.
     pub(crate) water: HighWater,
-    /// The same as the world knows it, for the check.
+    /// The world's own copy of that mark, for checks.
     pub(crate) answered: Mark,
-    /// Whether it stopped for good.
+    /// Whether the process stopped permanently.
     pub(crate) stopped: bool,
-    /// How long responses of the store let it serve.
+    /// The terms of the lease that a response of the store extends.
     pub(crate) terms: LeaseTerms,
     pub(crate) began: u64,
-    /// When it was killed or had left.
+    /// Time at which the process was killed or had left.
     pub(crate) ended: u64,
     /// The members of the store.
     pub(crate) members: StoreMembers<usize>,
     pub(crate) rpcs: BTreeMap<u64, Rpc>,
     pub(crate) renewals: Renewals,
-    /// When the renewals are polled next, on the world's clock.
+    /// Time of the next poll of the renewals, on the world's clock.
     pub(crate) polled_at: Option<Duration>,
     pub(crate) raises: RaiseQueue<Rc<Owned>>,
-    /// Of commits without a response.
+    /// The backoff of commits without a response.
     pub(crate) commit_backoff: Backoff,
     pub(crate) peer_calls: BTreeMap<u64, PeerCall>,
     pub(crate) route_fetch: RouteFetch,
-    /// Calls that wait, by the number of their timer.
+    /// Pending calls, by the number of their timer.
     pub(crate) pending: BTreeMap<u64, Pending>,
     pub(crate) forwards: BTreeMap<u64, Forward>,
     pub(crate) woken: bool,
-    /// Calls between their check and their number.
+    /// Number of calls that are between two steps: the read of the lease, the read of the table, and the allocation.
     pub(crate) in_call: u32,
-    /// A planted bug: the clock that calls are served by.
+    /// A planted bug: the clock by which calls are served.
     pub(crate) cached_clock: Clocks,
-    /// A planted bug: staged copies by section, whatever their attempt.
+    /// Staged copies by section, for a planted bug and the count of stale copies, without regard to their attempt.
     pub(crate) staged: BTreeMap<SectionId, (Epoch, HandoverId, SectionCopy)>,
     /// The other sets that calls were forwarded to.
     pub(crate) other_sets: BTreeMap<SetId, OtherSet>,
@@ -171,7 +171,7 @@ impl Process {
 }
 
 impl World {
-    /// What a process reads from its machine's clocks.
+    /// Returns the clocks of the process' machine.
     pub(crate) fn clock(&self, p: usize) -> Clocks {
         let read = self.machines[self.procs[p].name].at(self.now);
         if self.bug == Some(Bug::SuspendStops) {
@@ -180,7 +180,7 @@ impl World {
         read
     }
 
-    /// Has the machine of a process take a step, and carries its effects out.
+    /// Has the owner machine of a process take a step, and carries out its effects.
     pub(crate) fn step<T>(&mut self, p: usize, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
         let mut effects = Effects::new();
         let outcome = step(&mut self.procs[p].owner, &mut effects);
@@ -208,7 +208,7 @@ impl World {
                 Effect::Lease(LeaseEffect::Extend { sent }) => self.extend(p, sent),
                 Effect::Lease(LeaseEffect::End) => self.procs[p].lease.end(),
                 Effect::RenewNow => self.on_grant_reported(p),
-                // Noted in the trace; the section starts at the ceiling.
+                // The loss is in the trace already, and the section starts at the ceiling.
                 Effect::CopyLost { .. } => {}
                 Effect::Send(request) => requests.push(request),
             }
@@ -226,7 +226,7 @@ impl World {
             TableEffect::Publish => {}
             TableEffect::Enter { section, epoch, ceiling, copy } => self.enter(p, section, epoch, ceiling, copy),
             TableEffect::Leave { section, epoch } => self.leave_section(p, section, epoch),
-            // Done once the table has all changes.
+            // `step` freezes sections after all changes of the table.
             TableEffect::Freeze { .. } => {}
             TableEffect::Thaw { section, epoch } => self.thaw(p, section, epoch),
         }
@@ -298,7 +298,7 @@ impl World {
         self.coverage.saw(Situation::Thawed);
     }
 
-    /// Has pending calls tried again.
+    /// Schedules another attempt of all pending calls.
     pub(crate) fn wake(&mut self, p: usize) {
         let process = &mut self.procs[p];
         let waits = !process.pending.is_empty() || !process.forwards.is_empty();
@@ -308,7 +308,7 @@ impl World {
         }
     }
 
-    /// Ends an incarnation, if it still is the current one, and begins another one after a while.
+    /// Ends an incarnation, if it is still current, and schedules the registration of the next.
     pub(crate) fn end_session(&mut self, p: usize, session: Session) {
         if self.procs[p].owner.session() != Some(session) {
             return;
@@ -328,8 +328,8 @@ impl World {
         self.after(wait.as_nanos() as u64, Event::Step(p, Step::Register));
     }
 
-    /// An incarnation is ended by another process of its name that ran beside it or began after it, not by a
-    /// registration of one that had ended before.
+    /// Checks that an incarnation was ended by another process of its name that ran at the same time or began later, not
+    /// by the registration of a process that had ended before.
     fn require_successor(&mut self, p: usize) {
         let process = &self.procs[p];
         if self.stores[process.set()].restores > 0 {
@@ -343,7 +343,7 @@ impl World {
         }
     }
 
-    /// One process serves a section at a time: checked from outside, by the clocks of all of them.
+    /// Checks from outside that no two processes serve a section at the same time, each by its own clock.
     pub(crate) fn look_at_owners(&mut self) {
         self.owners_changed = false;
         let mut serving: BTreeMap<SectionId, usize> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Checks of the changes that an entry made, from outside of a store.
+//! Checks of the changes that an entry has made, from outside of a store.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl Before {
 }
 
 impl World {
-    /// Counts ownerships that start from a kept copy. The planted bugs of kept copies grant one to a later ownership.
+    /// Counts ownerships that start from a kept copy. The planted bugs of kept copies grant a copy to a later ownership.
     pub(crate) fn look_at_copies(&mut self, set: usize, before: &Copies) {
         let Store { state, older_copies, .. } = &mut self.stores[set];
         let began = |copies: &Copies, section| copies.iter().any(|(one, kept)| one == section && is_granted(kept));
@@ -57,7 +57,7 @@ impl World {
                 continue;
             };
             let (KeptFor::After(epoch) | KeptFor::Granted(epoch)) = older.kept_for;
-            // The ownership after the one that has started from it: with a release in between it is two epochs later.
+            // A used copy may start another ownership soon after: at most two epochs later, with a release in between.
             let next = self.bug != Some(Bug::CopyUsedTwice) || record.epoch.0 <= epoch.0 + 2;
             if next && record.epoch > epoch && record.handover_id == HandoverId(0) && !kept.contains_key(section) {
                 let kept_for = KeptFor::Granted(record.epoch);
@@ -67,7 +67,7 @@ impl World {
         state.copies = Copies::from_parts(kept).expect("copies of the simulator are small");
     }
 
-    /// Compares the records after an entry with the records before it, and with all that was ever committed.
+    /// Compares the records after an entry with the records before it, and with all ceilings and epochs ever committed.
     pub(crate) fn look_at_records(&mut self, set: usize, before: &Before) {
         let store = &self.stores[set];
         let (closed, rolled_back) = (store.state.closing == Closing::Closed, store.rolled_back.is_some());
@@ -108,7 +108,8 @@ impl World {
         self.stores.iter().filter(|store| store.state.sections.resident(section).is_some()).count()
     }
 
-    /// Checks that an entry whose response extends a lease counts as a sign of life: the arbiter's wait begins with it.
+    /// Checks that an entry whose response extends a lease moves the liveness counter, because the arbiter's wait begins
+    /// with the last move.
     pub(crate) fn look_at_liveness(&mut self, set: usize, before: &Before, (command, answer): (&Command, &Answer)) {
         let (node, incarnation) = match (command, answer) {
             (Command::Renew(renew), Answer::Renewed(Ok(()))) => (renew.node, renew.incarnation),
@@ -125,7 +126,7 @@ impl World {
         }
     }
 
-    /// Counts the situations that an entry makes.
+    /// Counts the situations that an entry brings about.
     pub(crate) fn look_at_entry(&mut self, set: usize, before: &Before, (command, answer): (&Command, &Answer)) {
         let state = &self.stores[set].state;
         let saw: &[Situation] = match (command, answer) {

@@ -1,12 +1,13 @@
-//! The one source of chance in a world. Written here, so that a seed means the same whatever a library does.
+//! The random numbers of a world. The generator is written here, so that no change of a library changes the worlds of
+//! the seeds.
 
-/// splitmix64.
+/// A splitmix64 generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Rng {
-        // Neighbouring seeds must not run through neighbouring states.
+        // The seed is mixed, because neighbouring seeds must not run through neighbouring states.
         let mut rng = Rng(seed ^ 0x5e95_7a2b_c0de_f00d);
         Rng(rng.next() ^ seed.rotate_left(32))
     }
@@ -19,22 +20,22 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is above 0.
+    /// Returns a number below `bound`, which must be above 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in `low..high`.
+    /// Returns a number in `low..high`, which must not be empty.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low)
     }
 
-    /// An index below `len`.
+    /// Returns an index below `len`, which must be above 0.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// True so often in a thousand.
+    /// Returns true with a chance of `permille` in a thousand.
     pub(crate) fn chance(&mut self, permille: u64) -> bool {
         self.below(1_000) < permille
     }

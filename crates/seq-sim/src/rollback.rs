@@ -1,15 +1,14 @@
-//! A store that is restored to an earlier state: the data directories of all members from copies of one instant, while
-//! AllocSvrs continue. The rules are those of `seq_core::high_water`, as `seq-alloc` applies them.
+//! A store that is put back to an earlier state: the data directories of all members are restored from copies of one
+//! instant, while AllocSvrs continue. The processes apply the rules of `seq_core::high_water` as `seq-alloc` does.
 //!
 //! **Promise:** a process that received a response about entries that the store has lost since uses no response to a
-//! later request, and stops for good; as long as each running process received such a response, no number is allocated
-//! twice. A process that detects the loss stops itself and no other: one without a newer response cannot detect it, and
-//! may be granted numbers that are allocated already. So the store is restored only to a state behind the responses of
-//! each running process, and no process is started afterwards.
+//! later request, and stops permanently. As long as each running process received such a response, no number is
+//! allocated twice. A process that detects the loss stops only itself. A process without a newer response cannot detect
+//! the loss, and may be granted numbers that are allocated already. Therefore the store is restored only to a state
+//! behind the responses of each running process, and no process is started afterwards.
 //!
-//! Counters show a loss for as long as they are behind. If as many commands of a process were applied without a
-//! response that it received, and the revision was passed as well, they do not; such a world ends there, without a
-//! result.
+//! Counters show a loss only while they are behind. They do not show it after the store has passed the earlier revision
+//! and has applied as many commands of the process whose responses were lost. Such a world ends there without a result.
 
 use std::cmp::Reverse;
 
@@ -28,10 +27,10 @@ use crate::store::{Entry, Store};
 use crate::swarm::MOST_BACK_MS;
 use crate::world::World;
 
-/// The time after which a process that stopped is started again in a set that was restored.
+/// The time after which a stopped process is started again in a set that was restored.
 const RESTART: u64 = 300 * MS;
 
-/// The set whose store is put back, in worlds of one set.
+/// The set whose store is put back, which is the only set of such worlds.
 const ROLLED_BACK: usize = 0;
 
 impl Store {
@@ -56,7 +55,7 @@ impl World {
         earlier.push_back((self.now, state.clone()));
     }
 
-    /// All members are put back to their state of an earlier instant, and start again.
+    /// Puts all members back to their state of an earlier instant, and starts them again.
     pub(crate) fn roll_back(&mut self, back: u64) {
         let store = &self.stores[ROLLED_BACK];
         let running = self.procs.iter().filter(|process| process.alive);
@@ -69,7 +68,7 @@ impl World {
         let lost = (store.state.revision, restored.revision);
         self.trace
             .note(now, [9, lost.1.0, 0], || format!("the store is put back from revision {} to {}", lost.0, lost.1));
-        // What was under way to members, inside of them and between them is gone with their processes.
+        // Messages to members, and entries in progress in members and between them, are gone with their processes.
         self.queue.retain(|Reverse(Queued { event, .. })| match event {
             Event::Message { to: Address::Member(_), .. } => false,
             Event::Store(StoreStep::Apply(_, entry)) => {
@@ -86,7 +85,7 @@ impl World {
         self.lead(self.stores[ROLLED_BACK].leader);
     }
 
-    /// Whether a process may use a response of the store; if not, it has stopped.
+    /// Returns whether a process may use a response of the store; stops the process if it may not.
     pub(crate) fn may_use(&mut self, p: usize, rpc: &Rpc, rollbacks: u32, response: &StoreResponse) -> bool {
         let trusts = self.bug == Some(Bug::TrustsRolledBackStore);
         let counts = !matches!(rpc.purpose, Purpose::Register);
@@ -128,20 +127,21 @@ impl World {
         false
     }
 
-    /// Whether only a store that lost entries refuses a move so, because of an incarnation of its target.
+    /// Returns whether the incarnation of a handover's target in a refusal shows that the store has lost entries.
     pub(crate) fn shows_lost_target(&self, handover: &Handover, current: Incarnation) -> bool {
         let trusts = self.bug == Some(Bug::TrustsRolledBackStore);
         !trusts && Refused::Incarnation(current).shows_loss(handover.incarnation, RenewSeq(0))
     }
 
-    /// A process stops for good: it serves nothing, and asks the store for nothing.
+    /// Stops a process permanently, so that it serves no call and sends no request to the store. In a restored set, an
+    /// operator starts it again.
     pub(crate) fn stop(&mut self, p: usize, why: &str) {
         self.coverage.saw(Situation::Stopped);
         let now = self.now;
         self.trace.note(now, [10, p as u64, 0], || format!("process {p} stops: {why}"));
         let (name, store) = (self.procs[p].name, &self.stores[self.procs[p].set()]);
         if store.restores > 0 {
-            // An operator starts it again, as after each restore.
+            // An operator starts stopped processes again after each restore.
             self.kill(p);
             return self.after(RESTART, Event::Start(name));
         }
@@ -155,8 +155,8 @@ impl World {
         }
     }
 
-    /// Checks from outside: the newest response of a process when it sent the request, against the state that the
-    /// response it uses was read from.
+    /// Checks from outside that the response that a process uses was read from a state that is newer than the newest
+    /// response of the process when it sent the request.
     fn look_at_use(&mut self, p: usize, answered: Mark, mark: Mark, counts: bool, rollbacks: u32) {
         let Some(restored) = self.stores[self.procs[p].set()].rolled_back else { return };
         if rollbacks == 0 || answered.revision <= restored {
@@ -164,7 +164,7 @@ impl World {
         }
         let liveness = if counts { mark.liveness > answered.liveness } else { mark.liveness >= answered.liveness };
         if mark.revision > answered.revision && liveness {
-            // No counter shows it.
+            // No counter shows the loss.
             self.coverage.saw(Situation::Masked);
             self.over = true;
             return;
@@ -173,7 +173,7 @@ impl World {
         self.check.broken(self.now, "a store that is behind is not served from", text);
     }
 
-    /// When everything works again, each running process has noticed.
+    /// Checks that each running process has detected the loss after everything healed.
     pub(crate) fn require_stopped(&mut self) {
         let unstopped = self.procs.iter().position(|process| process.alive && !process.stopped);
         if let Some(p) = unstopped {

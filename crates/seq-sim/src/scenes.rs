@@ -1,22 +1,22 @@
-//! Draws single faults, and faults that go together.
+//! Draws of single faults, and of groups of faults that meet.
 
 use crate::faults::{FAULTS_END, Fault, Kind, MS, SECOND, Weather};
 use crate::hosts::{Hosts, NAMES, names_of, set_of_name};
 use crate::rng::Rng;
 
-/// Kinds of faults that are switched on and off by themselves.
+/// Number of kinds of faults that are drawn one by one.
 pub(crate) const STORMY_KINDS: usize = 26;
 
-/// Draws a fault of a kind, for a time within these bounds.
+/// Draws a fault of a kind, with a duration within bounds.
 pub(crate) fn draw(rng: &mut Rng, kind: Kind, least_ms: u64, most_ms: u64) -> Fault {
     Fault { at: rng.between(SECOND, FAULTS_END), lasts: rng.between(least_ms, most_ms) * MS, kind }
 }
 
-/// Most scenes in a run, plus one.
+/// Upper limit of the number of scenes in a run, exclusive.
 pub(crate) const MOST_SCENES: u64 = 7;
 
-/// Draws faults that go together: each rule of the protocol is there for a meeting of several, which chance alone makes
-/// seldom. When each happens is drawn, so that they meet in every order.
+/// Draws a group of faults that meet. Each rule of the protocol exists for such a meeting, which rarely occurs by chance
+/// alone. The times of the faults are drawn as well, so that they meet in every order.
 pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, hosts: Hosts) {
     let name = rng.index(hosts.names());
     let set = set_of_name(name);
@@ -25,7 +25,7 @@ pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, ho
     let mut add = |at: u64, lasts_ms: u64, kind: Kind| {
         faults.push(Fault { at: start + at * MS, lasts: lasts_ms * MS, kind });
     };
-    // What needs the most to come together is drawn most often.
+    // Scenes that need the most coincidences are drawn most often.
     let drawn = *[0, 1, 2, 3, 3, 4, 4, 5, 6, 7].get(rng.index(10)).expect("ten of them");
     let drawn = if weather == Weather::Wild && rng.chance(700) { 2 } else { drawn };
     match drawn {
@@ -36,7 +36,7 @@ pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, ho
             add(twin, rng.between(3_000, 6_000), Kind::Twin(name));
             add(twin + rng.between(2, 300), rng.between(2_000, 4_000), Kind::Mute(name, 0));
         }
-        // The same, and what was proposed before comes late.
+        // As in the scene before, and proposals from before the second process are committed late.
         1 => {
             let stalls = rng.between(2_300, 3_200);
             let twin = stalls + rng.between(5, 1_500);
@@ -45,7 +45,7 @@ pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, ho
             add(twin, rng.between(3_000, 6_000), Kind::Twin(name));
             add(twin + rng.between(2, 100), rng.between(2_000, 4_000), Kind::Mute(name, 0));
         }
-        // An owner that callers reach and the store does not.
+        // Callers reach an owner, but the store does not.
         2 => {
             if weather == Weather::Wild {
                 add(0, rng.between(4_000, 7_000), Kind::WildRate(name, 0));
@@ -54,7 +54,7 @@ pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, ho
             add(rng.below(200), lasts, Kind::Severed(name));
             add(lasts, rng.between(300, 1_500), Kind::NoRenewals(name));
         }
-        // A handover whose commit gets no response, and the section is handed over again.
+        // The commit of a handover gets no response, and the section is handed over again.
         3 => {
             add(0, rng.between(1_000, 4_000), Kind::Drain(name));
             add(0, rng.between(600, 1_900), Kind::NoCommitResponses(name));
@@ -62,7 +62,7 @@ pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, ho
             add(rng.between(300, 900), rng.between(1_000, 4_000), Kind::Drain(other));
             add(rng.between(300, 900), rng.between(100, 1_000), Kind::Crash(third));
         }
-        // A handover whose target is another incarnation by then, of an owner whose messages are lost.
+        // The target of a handover has a new incarnation before the commit, while messages of the owner are lost.
         4 => {
             add(0, rng.between(1_000, 4_000), Kind::Drain(name));
             add(0, rng.between(600, 2_000), Kind::NoCommits(name));
@@ -70,13 +70,13 @@ pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, ho
             add(rng.between(300, 900), rng.between(10, 200), Kind::Crash(other));
             add(rng.between(300, 900), rng.between(10, 200), Kind::Crash(third));
         }
-        // A move that fails after its copy arrived, and an owner that dies later.
+        // A handover fails after its copy has arrived, and the owner crashes later.
         5 => {
             add(0, rng.between(500, 3_000), Kind::Drain(name));
             add(rng.below(20), rng.between(100, 900), Kind::PeerResponsesLost(rng.between(300, 1_000)));
             add(rng.between(400, 3_000), rng.between(2_600, 5_000), Kind::Crash(name));
         }
-        // All processes stop in an orderly way, and start again; one of them may be killed soon after that.
+        // All processes stop in an orderly way and start again; some process may crash soon after that.
         7 => {
             let restarts = rng.between(500, 2_500);
             add(0, restarts, Kind::Leave(name));
@@ -90,7 +90,7 @@ pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, ho
                 );
             }
         }
-        // An owner whose raises alone fail.
+        // Only the raises of an owner fail.
         _ => add(0, rng.between(1_500, 4_000), Kind::NoRaises(name)),
     }
 }

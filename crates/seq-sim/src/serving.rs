@@ -1,8 +1,8 @@
-//! Calls in a process: checked, served, pending, forwarded. What becomes of a pending call is decided by
-//! [`seq_core::calls`], as in `seq-alloc`.
+//! Calls in a process, which are checked, served, forwarded or kept pending. As in `seq-alloc`, [`seq_core::calls`]
+//! decides the next step of a pending call.
 //!
-//! **Order matters:** the clocks are read after the call has arrived, then the lease, then the table. Between any two
-//! of these, and before the number is taken, other events may happen to the process, or it may stall.
+//! **Order matters:** the clocks are read after the call has arrived, then the lease, then the table. Between any two of
+//! these steps, and before the number is taken, other events of the process may occur, or the process may stall.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::faults::{MS, Weather};
 use crate::process::{Owned, Process};
 use crate::world::World;
 
-/// How far clients may advance a uid: as a server has it by default.
+/// The limit of advances, which is a server's default.
 const FAR: AdvanceLimit = AdvanceLimit(limits::DEFAULT_MAX_ADVANCE);
 
-/// Limits on how long a thread may be away, from a usual preemption to a long one.
+/// Limits on the time for which a thread is preempted, from usual to long, in nanoseconds.
 const GAPS: [u64; 3] = [MS, 20 * MS, 200 * MS];
 
 /// A call in a process.
@@ -31,21 +31,21 @@ const GAPS: [u64; 3] = [MS, 20 * MS, 200 * MS];
 pub(crate) struct Pending {
     pub(crate) call: Call,
     pub(crate) machine: PendingCall,
-    /// When it arrived, which the machine counts from.
+    /// Time of arrival, from which the machine counts.
     pub(crate) since: u64,
-    /// The last request to another set: when it was sent, under which epoch of the route.
+    /// The last request to another set: the time at which it was sent, and the epoch of the route.
     pub(crate) sent_to_set: Option<(u64, Epoch)>,
-    /// When it was tried last and found to wait.
+    /// Time of the last attempt, after which the call waits.
     pub(crate) tried: u64,
     pub(crate) unknown: UnknownAttempts,
-    /// What it waits for now.
+    /// The current wait of the call.
     pub(crate) wait: Option<Wait>,
-    /// Whether it ever waited.
+    /// Whether the call has ever waited.
     pub(crate) waited: bool,
 }
 
 impl Pending {
-    /// Whether it waits for an ownership update.
+    /// Returns whether the call waits for an ownership update.
     fn awaits_owner(&self) -> bool {
         self.wait.is_some_and(|wait| wait.awaits_owner)
     }
@@ -60,11 +60,11 @@ impl Pending {
 pub(crate) struct Forward {
     pub(crate) pending: Pending,
     pub(crate) to: Destination,
-    /// Since when its section is routed to another node.
+    /// Time since which the section is routed to another node, if it is.
     pub(crate) replaced: Option<u64>,
 }
 
-/// What a call was checked against.
+/// A call with the state of the lease that was read for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
     pending: Pending,
@@ -73,13 +73,13 @@ pub(crate) struct Checked {
     early: Option<Rc<Owned>>,
 }
 
-/// What a process knows of the ownership of a call's section.
+/// The view of a process on the ownership of a call's section.
 struct View<'a> {
     process: &'a Process,
     call: &'a Call,
     leased: Option<bool>,
     bug: Option<Bug>,
-    /// A fault: the set that the routes have sections in which are not served here.
+    /// A fault: the set in which the routes wrongly have all sections.
     unsettled: Option<SetId>,
 }
 
@@ -109,7 +109,7 @@ impl OwnershipView for View<'_> {
 }
 
 impl Process {
-    /// Whether a call of this process waits for an ownership update.
+    /// Returns whether a call of this process waits for an ownership update.
     pub(crate) fn awaits_owner(&self) -> bool {
         let forwards = self.forwards.values().map(|forward| &forward.pending);
         self.pending.values().chain(forwards).any(Pending::awaits_owner)
@@ -117,7 +117,7 @@ impl Process {
 }
 
 impl World {
-    /// The timeouts of pending calls, with the planted bugs of them.
+    /// Returns the timeouts of pending calls, with their planted bugs.
     fn call_timeouts(&self) -> CallTimeouts {
         let defaults = CallTimeouts::DEFAULTS;
         let long = Duration::from_secs(60);
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// A call is in a process' memory.
+    /// Accepts a call into a process' memory and attempts to serve it.
     pub(crate) fn arrive(&mut self, p: usize, call: Call) {
         let deadline = Duration::from_nanos(call.deadline.saturating_sub(self.now));
         let uncounted = match self.bug {
@@ -161,14 +161,15 @@ impl World {
         }
     }
 
-    /// How long a thread may be away. In calm weather it is back long before a replaced owner is given up.
+    /// Draws the time for which a thread is preempted. In calm weather it is much shorter than the timeout after which a
+    /// replaced owner is given up.
     pub(crate) fn gap(&mut self) -> u64 {
         let lengths = if self.swarm.weather == Weather::Calm { &GAPS[..2] } else { &GAPS[..] };
         let most = lengths[self.rng.index(lengths.len())];
         self.rng.below(most)
     }
 
-    /// The table is read, after the lease was.
+    /// Reads the table for a call whose lease was read before, and serves, forwards or refuses the call, or lets it wait.
     pub(crate) fn look(&mut self, p: usize, checked: Checked) {
         let Checked { mut pending, mut leased, early } = checked;
         let mut owned = self.procs[p].table.get(&pending.call.section).cloned();
@@ -206,7 +207,7 @@ impl World {
         }
     }
 
-    /// The slot is moved, or read.
+    /// Serves a call from the section that was read for it, by a move or a read of its slot.
     pub(crate) fn take(&mut self, p: usize, mut pending: Pending, owned: &Rc<Owned>) {
         let Call { section, .. } = pending.call;
         if pending.call.epoch > owned.epoch {
@@ -229,7 +230,7 @@ impl World {
         self.raise(p);
     }
 
-    /// Serves a call from a section; `None`: not now.
+    /// Serves a call from a section; returns `None` if the call has to wait.
     fn serve(&mut self, p: usize, pending: &Pending, owned: &Rc<Owned>) -> Option<Reply> {
         let Call { slot, wish, .. } = pending.call;
         let epoch = owned.epoch;
@@ -290,7 +291,7 @@ impl World {
         }
     }
 
-    /// The slot is raised to a number.
+    /// Raises a slot to a number; returns `None` if the call has to wait.
     fn advance(&mut self, p: usize, pending: &Pending, owned: &Rc<Owned>, to: Target) -> Option<Reply> {
         let Call { uid, section, slot, .. } = pending.call;
         let epoch = owned.epoch;
@@ -320,5 +321,5 @@ impl World {
     }
 }
 
-/// An epoch that no section has: what a client may make up.
+/// An epoch that no section has, as a client may invent it.
 pub(crate) const FORGED_EPOCH: Epoch = Epoch(1 << 40);
