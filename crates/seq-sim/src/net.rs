@@ -87,7 +87,7 @@ impl StoreResponse {
         }
     }
 
-    /// Returns the store's view of the process in a refusal.
+    /// Returns the process' own record in a refusal, if the refusal names it.
     pub(crate) fn refused(&self) -> Option<Refused> {
         match self {
             StoreResponse::SessionOver(refused) => Some(*refused),
@@ -167,8 +167,8 @@ pub(crate) struct Net {
     pub(crate) peer_responses_lost: u64,
     /// Number of faults that lose the store's responses to a process, by name and port.
     pub(crate) mute: Vec<[u32; 2]>,
-    /// Number of faults that lose a name's renewals and raises. The next four fields are such counts for its raises, its
-    /// renewals, its commits, and the responses to its commits.
+    /// Number of faults that lose a name's renewals and raises. The next four fields are such counts for its raises,
+    /// its renewals, its commits, and the responses to its commits.
     pub(crate) only_commits: Vec<u32>,
     pub(crate) no_raises: Vec<u32>,
     pub(crate) no_renewals: Vec<u32>,

@@ -1,7 +1,8 @@
-//! Other sets, as a process knows them: calls are forwarded to any of their nodes, and probes show if a set responds.
+//! Other sets, as a process knows them: calls are forwarded to any of their nodes, and probes show whether a set
+//! responds.
 //!
-//! When a round of probes is due and when a set counts as down is decided by [`seq_core::set_health`], as in
-//! `seq-alloc`. A probe requests the routes of the other set, so that calls reach the owner at once.
+//! As in `seq-alloc`, [`seq_core::set_health`] decides when a round of probes is due and when a set counts as down. A
+//! probe requests the routes of the other set, so that calls reach the owner at once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,29 +24,29 @@ use crate::process::Process;
 use crate::serving::{Forward, Pending};
 use crate::world::World;
 
-/// How long a call waits for the first rounds of probes of a set, as in `seq-alloc`.
+/// The longest wait of a call for the first rounds of probes of a set, as in `seq-alloc`.
 const FIRST_ROUNDS: Duration = PROBE_TIMEOUT.saturating_mul(ROUNDS + 1);
 
 /// The shortest time between two requests of a call under claims that are not newer: the first retry.
 const FOLLOWS_AFTER: u64 = 25 * MS;
 
-/// Another set.
+/// The state of another set in a process.
 #[derive(Debug)]
 pub(crate) struct OtherSet {
     health: Health,
     missed: u32,
     received: Duration,
-    /// When a round of probes had a response last.
+    /// Time of the last response to a round of probes.
     responded: Duration,
     used: Duration,
     probed: Option<Duration>,
     stale: bool,
     unreachable: bool,
-    /// When it was up last, if it is down.
+    /// Time at which the set was last found to be down after it had been up.
     fell: Option<Duration>,
     /// The round of probes in progress.
     round: Option<u64>,
-    /// The probes of that round.
+    /// The ids of the last round's probes without a response.
     probes: BTreeSet<u64>,
     polled_at: Option<Duration>,
     routes: Option<RouteTable>,
@@ -109,7 +110,7 @@ impl World {
         matches!(call.origin, Origin::Process(from, _) if self.procs[from].set() != self.procs[p].set())
     }
 
-    /// Returns the set that the routes of a process have its sections in, while a fault makes them wrong.
+    /// Returns the set in which the routes of a process wrongly have all sections, while a fault makes them wrong.
     pub(crate) fn unsettled(&self, p: usize) -> Option<SetId> {
         let process = &self.procs[p];
         (self.net.unsettled[process.name] > 0).then(|| set_id(1 - process.set()))
@@ -163,7 +164,7 @@ impl World {
         self.rest(p, pending, Rest::Refuse(Refusal::SetUnavailable { section, set }));
     }
 
-    /// A call has waited for a set long enough.
+    /// Refuses a call that has waited for a set for too long.
     pub(crate) fn awaited_set(&mut self, p: usize, id: u64) {
         if let Some((set, pending)) = self.procs[p].awaits_set.remove(&id) {
             self.unavailable(p, pending, set);
@@ -194,7 +195,8 @@ impl World {
         self.watch(p, id);
     }
 
-    /// Returns the address for a call of a section: the owner's by the routes of the set, or that of any of its nodes.
+    /// Returns the address for a call of a section: the owner in the routes of the set, or otherwise any node of the
+    /// set.
     fn address_in(&mut self, p: usize, set: SetId, section: SectionId) -> Option<Address> {
         let process = &self.procs[p];
         let other = process.other_sets.get(&set)?;
@@ -258,7 +260,7 @@ impl World {
         self.after(PROBE_TIMEOUT.as_nanos() as u64, Event::Step(p, Step::ProbeTimeout(set, round)));
     }
 
-    /// Adopts the response to a probe; returns whether it is one.
+    /// Adopts the response to a probe; returns false if the response belongs to no probe.
     pub(crate) fn is_probe(&mut self, p: usize, id: u64, update: Option<&RouteUpdate>) -> bool {
         let found = self.procs[p].other_sets.iter_mut().find(|(_, other)| other.probes.contains(&id));
         let Some((set, other)) = found else { return false };
@@ -329,7 +331,8 @@ impl World {
         }
     }
 
-    /// Notes a response of another set, and turns refusals of its nodes into refusals of the set.
+    /// Records a response of another set. If a node of the set is unreachable, the refusal becomes a refusal of the
+    /// set.
     pub(crate) fn of_destination(&mut self, p: usize, pending: &Pending, to: Destination, reply: Reply) -> Reply {
         let Destination::Set(set) = to else { return reply };
         let (now, section) = (self.elapsed(), pending.call.section);

@@ -328,8 +328,8 @@ impl World {
         self.after(wait.as_nanos() as u64, Event::Step(p, Step::Register));
     }
 
-    /// Checks that an incarnation was ended by another process of its name that ran at the same time or began later, not
-    /// by the registration of a process that had ended before.
+    /// Checks that an incarnation was ended by another process of its name that ran at the same time or began later,
+    /// not by the registration of a process that had ended before.
     fn require_successor(&mut self, p: usize) {
         let process = &self.procs[p];
         if self.stores[process.set()].restores > 0 {

@@ -33,7 +33,7 @@ impl Before {
 }
 
 impl World {
-    /// Counts ownerships that start from a kept copy. The planted bugs of kept copies grant a copy to a later ownership.
+    /// Counts ownerships that start from a kept copy. The planted bugs of kept copies grant copies to later ownerships.
     pub(crate) fn look_at_copies(&mut self, set: usize, before: &Copies) {
         let Store { state, older_copies, .. } = &mut self.stores[set];
         let began = |copies: &Copies, section| copies.iter().any(|(one, kept)| one == section && is_granted(kept));
@@ -108,8 +108,8 @@ impl World {
         self.stores.iter().filter(|store| store.state.sections.resident(section).is_some()).count()
     }
 
-    /// Checks that an entry whose response extends a lease moves the liveness counter, because the arbiter's wait begins
-    /// with the last move.
+    /// Checks that an entry whose response extends a lease moves the liveness counter, because the arbiter's wait
+    /// begins with the last move.
     pub(crate) fn look_at_liveness(&mut self, set: usize, before: &Before, (command, answer): (&Command, &Answer)) {
         let (node, incarnation) = match (command, answer) {
             (Command::Renew(renew), Answer::Renewed(Ok(()))) => (renew.node, renew.incarnation),

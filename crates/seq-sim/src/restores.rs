@@ -1,12 +1,12 @@
-//! Three sets of different terms, and an operator who has backups and a notebook: restores upon restores, broken by a
-//! seed.
+//! Worlds of restores: three sets of different terms, which an operator with backups and a notebook restores again and
+//! again, under the faults of a seed.
 //!
-//! A set is simpler here than in the worlds of two sets: its store is a `State` as a register with its `Arbiter` and
-//! its `Coordinator`, and a process of it holds a lease by a clock of its own rate and starts each ownership at the
-//! ceiling. The operator knows what an operator knows: backups of different ages, the counts that he wrote down, and
-//! the stores that respond to him (`operator.rs`).
+//! A set is simpler here than in the worlds of two sets. Its store is a `State` as a register, with an `Arbiter` and a
+//! `Coordinator`. Each of its processes holds a lease by a clock of its own rate, and starts each ownership at the
+//! ceiling. The operator has only the knowledge of a real operator: backups of different ages, the counts in the
+//! notebook, and the stores that respond (`operator.rs`).
 //!
-//! **Invariant:** as in the other worlds, a seed makes everything.
+//! **Invariant:** as in the other worlds, the seed determines everything that happens.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -42,26 +42,27 @@ use operator::Operator;
 use process::{Process, Response};
 use store::{Between, Entry, Existence, Request, Set};
 
-/// Number of sets: what only a third set knows decides most of the findings that this world is made for.
+/// Number of sets. Most findings that these worlds are made for depend on records that only a third set has.
 const SETS: usize = 3;
 
-/// AllocSvrs of each set.
+/// Number of AllocSvrs of each set.
 const NAMES: usize = 2;
 
-/// Sections, of one uid each. Each set begins with the same number of them.
+/// Number of sections, of one uid each. Each set begins with the same number of sections.
 const SECTIONS: u32 = 6;
 
-/// When the last fault is over.
+/// The time at which the last fault is over.
 const FAULTS_END: u64 = 36 * SECOND;
 
-/// How long after that every section is served: the operator restores what is lost, each quarantine outlasts the
-/// longest lease by the fastest clock and may begin again for each other set, then the longest wait of an arbiter.
+/// The time within which every section is served after that. It covers the restores of lost sets, each quarantine,
+/// which outlasts the longest lease by the fastest clock and may begin again for each other set, and then the longest
+/// wait of an arbiter.
 const LIVENESS_BOUND: u64 = 60 * SECOND;
 
-/// How long each uid's probe may take then.
+/// The time within which the probe of each uid must be served after that.
 const PROBE_TIME: u64 = 3 * SECOND;
 
-/// Far more events than a run has.
+/// Limit on the events of a run, far above their usual number.
 const MOST_EVENTS: u64 = 900_000;
 
 const fn terms(lease: u64, margin: u64, wait: u64, renew_interval: u64) -> LeaseTerms {
@@ -73,18 +74,19 @@ const fn terms(lease: u64, margin: u64, wait: u64, renew_interval: u64) -> Lease
     }
 }
 
-/// The terms of the sets, in an order that the seed draws: a lease of one outlasts the waits of the two before it.
+/// The terms of the sets. Each lease outlasts the waits of the terms before it; the seed draws which set has which
+/// terms.
 const TERMS: [LeaseTerms; SETS] =
     [terms(500, 50, 630, 100), terms(1_500, 100, 1_900, 300), terms(4_000, 250, 5_000, 800)];
 
-/// Something that happens.
+/// An event of a world.
 #[derive(Debug)]
 enum Event {
-    /// An entry of a set's log is applied, unless the log is lost.
+    /// The application of an entry of a set's log, unless the log is lost.
     Apply(usize, u64, Box<Entry>),
     Request(usize, usize, u64, Request),
     Response(usize, u64, Response),
-    /// A message from a set to another one.
+    /// A message from a set to another set.
     Between(usize, usize, Box<Between>),
     Evaluate(usize),
     Tick(usize),
@@ -94,13 +96,13 @@ enum Event {
     Return(CallId, Outcome),
     Begin(usize),
     Over(usize),
-    /// The operator restores a set that is lost.
+    /// A restore of a lost set by the operator.
     Restore(usize, u64),
-    /// The operator looks at the stores that respond.
+    /// The operator's periodic look at the stores that respond.
     Look,
-    /// The operator closes a set.
+    /// The operator's command that closes a set.
     Close(usize),
-    /// Nothing of a process reaches its store for a while.
+    /// The begin of a time during which a process and its store do not reach each other.
     CutOff(usize, u64),
     Heal,
     Probe,
@@ -130,7 +132,7 @@ impl Ord for Queued {
     }
 }
 
-/// The world.
+/// The state of a world of restores.
 #[derive(Debug)]
 pub(crate) struct World {
     /// True time since it began, in nanoseconds.
@@ -151,29 +153,29 @@ pub(crate) struct World {
     loss: u64,
     /// Messages that arrive twice, in a thousand.
     duplicates: u64,
-    /// How late some messages are, in milliseconds.
+    /// Limit on the additional delay of some messages, in milliseconds.
     slow_ms: u64,
-    /// By sender and receiver, until when messages between two sets are lost or late.
+    /// Time until which messages from a set to another set are lost or late, by sender and receiver.
     divided_until: [[u64; SETS]; SETS],
     /// The highest ceiling that was ever committed for each section.
     highest: Vec<Seq>,
-    /// The set of each epoch.
+    /// The set in which each epoch of a section began.
     epochs: BTreeMap<(SectionId, Epoch), usize>,
-    /// The promises.
+    /// The checks of the promises.
     pub(crate) check: Check,
-    /// The outcome of a run.
+    /// The number of occurrences of each situation.
     pub(crate) coverage: Coverage,
-    /// Events of the run.
+    /// The trace of the run.
     pub(crate) trace: Trace,
-    /// Events so far.
+    /// Number of events so far.
     pub(crate) events: u64,
     healed: bool,
     over: bool,
-    /// Uids whose probe got no number yet.
+    /// The uids whose probe got no number yet.
     unserved: Vec<u64>,
 }
 
-/// The set's id.
+/// Returns the id of a set.
 fn set_id(set: usize) -> SetId {
     SetId(set as u64 + 1)
 }
@@ -183,7 +185,7 @@ fn index(set: SetId) -> usize {
 }
 
 impl World {
-    /// The world of a seed, with all its faults or some of them.
+    /// Returns the world of a seed, with all its faults or some of them.
     pub(crate) fn new(seed: u64, bug: Option<Bug>, faults: Option<&[usize]>, text: bool) -> World {
         let mut rng = Rng::new(seed ^ 0x3_5e75);
         let layout = Layout::new(0..u64::from(SECTIONS), 1).expect("a sound layout");
@@ -263,7 +265,7 @@ impl World {
         self.trace.note(self.now, words, text);
     }
 
-    /// Sends a message on the network: lost, doubled, late.
+    /// Sends a message on the network, which may lose, double or delay it.
     fn send(&mut self, event: impl Fn() -> Event) {
         let copies = 1 + u32::from(self.rng.chance(self.duplicates));
         for _ in 0..copies {
@@ -322,7 +324,7 @@ impl World {
         self.after(LIVENESS_BOUND, Event::Probe);
     }
 
-    /// Checks that each section is in one set, and requests a number of each uid.
+    /// Checks that no quarantine lasts and that each section is in a single set, and requests a number of each uid.
     fn probe(&mut self) {
         for set in 0..SETS {
             let Set { existence, state, .. } = &self.sets[set];
@@ -357,7 +359,7 @@ impl World {
         running.filter(|set| set.state.sections.resident(section).is_some()).count()
     }
 
-    /// Compares what an entry has changed with all that was ever committed.
+    /// Compares the records after an entry with the records before it, and with all ceilings and epochs ever committed.
     fn look_at_records(&mut self, set: usize, before: &SectionRecords) {
         for section in (0..SECTIONS).map(SectionId) {
             let after = *self.sets[set].state.sections.get(section).expect("the layout has it");
@@ -387,7 +389,7 @@ impl World {
     }
 }
 
-/// The state of a set that knows the other ones.
+/// Returns the state of a set that knows the other sets.
 fn defined(set: usize, layout: &Layout, terms: LeaseTerms) -> State {
     let share = SECTIONS / SETS as u32;
     let home = |set: usize| Home {

@@ -15,8 +15,8 @@ pub(crate) fn draw(rng: &mut Rng, kind: Kind, least_ms: u64, most_ms: u64) -> Fa
 /// Upper limit of the number of scenes in a run, exclusive.
 pub(crate) const MOST_SCENES: u64 = 7;
 
-/// Draws a group of faults that meet. Each rule of the protocol exists for such a meeting, which rarely occurs by chance
-/// alone. The times of the faults are drawn as well, so that they meet in every order.
+/// Draws a group of faults that meet. Each rule of the protocol exists for such a meeting, which rarely occurs by
+/// chance alone. The times of the faults are drawn as well, so that they meet in every order.
 pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, hosts: Hosts) {
     let name = rng.index(hosts.names());
     let set = set_of_name(name);

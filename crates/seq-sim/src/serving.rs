@@ -1,8 +1,8 @@
 //! Calls in a process, which are checked, served, forwarded or kept pending. As in `seq-alloc`, [`seq_core::calls`]
 //! decides the next step of a pending call.
 //!
-//! **Order matters:** the clocks are read after the call has arrived, then the lease, then the table. Between any two of
-//! these steps, and before the number is taken, other events of the process may occur, or the process may stall.
+//! **Order matters:** the clocks are read after the call has arrived, then the lease, then the table. Between any two
+//! of these steps, and before the number is taken, other events of the process may occur, or the process may stall.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -161,15 +161,15 @@ impl World {
         }
     }
 
-    /// Draws the time for which a thread is preempted. In calm weather it is much shorter than the timeout after which a
-    /// replaced owner is given up.
+    /// Draws the time for which a thread is preempted. In calm weather it is much shorter than the timeout after which
+    /// a replaced owner is given up.
     pub(crate) fn gap(&mut self) -> u64 {
         let lengths = if self.swarm.weather == Weather::Calm { &GAPS[..2] } else { &GAPS[..] };
         let most = lengths[self.rng.index(lengths.len())];
         self.rng.below(most)
     }
 
-    /// Reads the table for a call whose lease was read before, and serves, forwards or refuses the call, or lets it wait.
+    /// Reads the table for a call, after the lease was read, and serves, forwards or refuses the call, or lets it wait.
     pub(crate) fn look(&mut self, p: usize, checked: Checked) {
         let Checked { mut pending, mut leased, early } = checked;
         let mut owned = self.procs[p].table.get(&pending.call.section).cloned();

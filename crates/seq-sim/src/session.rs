@@ -1,8 +1,8 @@
 //! A process and its store: registering, renewing, raising, and the way to the member that leads.
 //!
-//! What is sent, when, and to which member is decided by the machines of `seq-core` that `seq-alloc` runs as well:
-//! `renewals`, `raises`, `store_calls`. This shell reads the clocks before the first attempt, and drops a response to
-//! an attempt that was abandoned. A response is compared with earlier ones before it is used: see `rollback.rs`.
+//! The machines of `seq-core` that `seq-alloc` runs as well decide which request is sent to which member at which time:
+//! `renewals`, `raises`, `store_calls`. This shell reads the clocks before the first attempt, and drops the response to
+//! an abandoned attempt. It compares each response with earlier responses before it uses the response (`rollback.rs`).
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::process::Owned;
 use crate::store::{LONG_LEASE, LONG_TERMS};
 use crate::world::{TERMS, World};
 
-/// Raises as they run, in batches of a few sections, so that batches are cut.
+/// The default options of raises, but with small batches, so that raises need several batches.
 pub(crate) const RAISES: RaiseOptions = RaiseOptions { batch: 4, ..RaiseOptions::DEFAULTS };
 
 impl RaisedSection for Owned {
@@ -51,7 +51,7 @@ impl RaisedSection for Owned {
     }
 }
 
-/// What a request is for.
+/// The purpose of a request to the store.
 #[derive(Debug)]
 pub(crate) enum Purpose {
     Register,
@@ -60,20 +60,20 @@ pub(crate) enum Purpose {
     Commit(Handover),
 }
 
-/// A request under way.
+/// A request in flight to the store.
 #[derive(Debug)]
 pub(crate) struct Rpc {
     pub(crate) purpose: Purpose,
     request: Rc<StoreRequest>,
     sent: Clocks,
     call: StoreCall<usize>,
-    /// The high-water mark when the attempt was sent: the process', and the world's own.
+    /// The high-water mark of the process when the attempt was sent; the next field is the world's own copy.
     pub(crate) seen: Mark,
     pub(crate) answered: Mark,
 }
 
 impl World {
-    /// Begins an incarnation, or goes on trying to.
+    /// Requests the registration of an incarnation, unless the process has a session or has stopped.
     pub(crate) fn register(&mut self, p: usize) {
         if self.procs[p].owner.session().is_some() || self.procs[p].stopped {
             return;
@@ -90,23 +90,24 @@ impl World {
         );
     }
 
-    /// The terms that a name registers with now: those of the first name are longer where the set's terms allow for it.
+    /// Returns the terms with which a name registers now. The first name has a longer lease while the terms of its set
+    /// are long.
     fn terms_of(&self, name: usize) -> LeaseTerms {
         let long = name == 0 && self.stores[0].state.terms() == LONG_TERMS;
         if long { LeaseTerms { lease: LONG_LEASE, ..TERMS } } else { TERMS }
     }
 
-    /// The time as the core's machines count it.
+    /// Returns the time of the core's machines.
     pub(crate) fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.now)
     }
 
-    /// The random part of a wait.
+    /// Draws the random part of a wait.
     pub(crate) fn jitter(&mut self) -> u32 {
         (self.rng.next() >> 32) as u32
     }
 
-    /// Renews, if it is time.
+    /// Sends a renewal if it is due, or schedules the next poll.
     pub(crate) fn renew(&mut self, p: usize) {
         let (now, expects) = (self.elapsed(), self.expects_update(p));
         let route_version = self.known_version(p);
@@ -124,19 +125,19 @@ impl World {
         }
     }
 
-    /// What is known here proved stale.
+    /// Renews soon, because the state of this process proved stale.
     pub(crate) fn renew_now(&mut self, p: usize) {
         self.procs[p].renewals.on_stale();
         self.renew(p);
     }
 
-    /// A peer reports that a handover to this process is committed.
+    /// Renews soon, because a peer reports a committed handover to this process.
     pub(crate) fn on_grant_reported(&mut self, p: usize) {
         self.procs[p].renewals.on_grant_reported();
         self.renew(p);
     }
 
-    /// Sends a request to the store. The clocks are read here, before anything is sent.
+    /// Sends a request to the store. The clocks are read here, before the first attempt.
     pub(crate) fn request(&mut self, p: usize, purpose: Purpose, request: StoreRequest) {
         let id = self.fresh();
         let (sent, none) = (self.clock(p), Mark::default());
@@ -177,7 +178,7 @@ impl World {
         self.request_failed(p, rpc.purpose);
     }
 
-    /// No member responded as the leader.
+    /// Schedules the repeat of a request to which no member responded as the leader.
     fn request_failed(&mut self, p: usize, purpose: Purpose) {
         match purpose {
             Purpose::Register => {
@@ -208,7 +209,7 @@ impl World {
         }
     }
 
-    /// A response of a member arrived.
+    /// Processes a member's response to a request in flight.
     pub(crate) fn response(&mut self, p: usize, id: u64, attempt: u32, rollbacks: u32, response: &Rc<StoreResponse>) {
         let any_attempt = self.bug == Some(Bug::ClockPerAttempt);
         if self.procs[p].rpcs.get(&id).is_none_or(|rpc| rpc.call.attempt() != attempt && !any_attempt) {
@@ -235,7 +236,7 @@ impl World {
         self.settle(p, rpc, response);
     }
 
-    /// A response is adopted.
+    /// Adopts a response to a request.
     pub(crate) fn settle(&mut self, p: usize, rpc: Rpc, response: &StoreResponse) {
         match (rpc.purpose, response) {
             (Purpose::Register, StoreResponse::Registered(session, _)) => self.registered(p, *session),
@@ -281,7 +282,7 @@ impl World {
         self.renew(p);
     }
 
-    /// Whether the next response may well bring what is waited for.
+    /// Returns whether the next response may contain an ownership update that this process waits for.
     fn expects_update(&self, p: usize) -> bool {
         let process = &self.procs[p];
         process.awaits_owner() || process.owner.expects_update()
@@ -336,7 +337,7 @@ impl World {
         }
     }
 
-    /// The rest of a response to a raise, when the ceilings are in place already.
+    /// Adopts the rest of a response to a raise, after its ceilings are in place.
     pub(crate) fn after_raise(&mut self, p: usize, after: AfterRaise) {
         let AfterRaise { session, sent, update, outcome: RaiseOutcome { raised, lost, .. } } = after;
         self.step(p, |owner, effects| {
@@ -352,7 +353,8 @@ impl World {
         self.raise(p);
     }
 
-    /// Every delta builds on what its request named, so the update of a sound store is always adopted.
+    /// Checks that an ownership update was adopted. An update of a sound store always is, because it builds on the
+    /// version in its request.
     pub(crate) fn require_adopted(&mut self, p: usize, taken: Result<(), AdoptError>) {
         if let Err(error) = taken {
             self.check.broken(self.now, "ownership updates are adopted", format!("process {p}: {error}"));
@@ -360,7 +362,7 @@ impl World {
     }
 }
 
-/// What is left to do with a response to a raise.
+/// The rest of a response to a raise, after its ceilings are in place.
 #[derive(Debug)]
 pub(crate) struct AfterRaise {
     session: Session,

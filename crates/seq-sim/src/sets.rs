@@ -1,7 +1,7 @@
-//! Two sets: migrations between them, restores of each from a backup, and the merge of one into the other.
+//! Two sets: migrations between them, restores of each set from a backup, and the merge of one set into the other.
 //!
-//! The stores and processes of the sets are those of a world of one set; here is what sets send each other, and what
-//! an operator of both does.
+//! The stores and processes of the sets are the same as in a world of one set; these modules add the messages between
+//! the sets, and an operator of both.
 
 mod between;
 mod faults;
@@ -19,10 +19,10 @@ use seq_core::{Layout, SectionId};
 
 use crate::hosts::set_id;
 
-/// Number of sets of a world of several.
+/// Number of sets of such a world.
 pub(crate) const SETS: usize = 2;
 
-/// Returns the state of a set that knows the other one. The first half of the sections begins in the first set.
+/// Returns the state of a set that knows the other set. The first half of the sections begins in the first set.
 pub(crate) fn defined(set: usize, layout: &Layout) -> State {
     let half = layout.sections() / SETS as u32;
     let home = |set: usize| Home {

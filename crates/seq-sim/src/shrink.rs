@@ -1,27 +1,26 @@
-//! From a run that broke a promise to the few faults that are needed for it.
+//! Search for the few faults that a run needs to break a promise.
 
 use crate::{Run, Violation, run};
 
-/// Runs that the search may take; it returns the best schedule so far.
+/// Limit on the runs of a search, which then returns the fewest faults found so far.
 const MOST_RUNS: u32 = 600;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shrunk {
     /// Numbers of the faults that are needed.
     pub faults: Vec<usize>,
-    /// What they break.
+    /// The promise that the faults break, in the last run with them.
     pub violation: Violation,
-    /// The faults in words, in the same order.
+    /// Descriptions of the faults, in the same order.
     pub described: Vec<String>,
-    /// Runs that the search took.
+    /// Number of runs of the search.
     pub runs: u32,
 }
 
-/// Finds a few faults of a run that break the same promise; `None` when the run breaks none.
+/// Finds a few faults of a run that break the same promise; returns `None` if the run breaks no promise.
 ///
-/// Faults are left out in halves, then quarters, and so on down to single ones, for as long as something can be left
-/// out.
+/// The search omits halves of the faults, then quarters, and so on down to single faults, until no part can be omitted.
 #[must_use]
 pub fn shrink(of: &Run) -> Option<Shrunk> {
     let whole = run(&Run { trace: false, ..of.clone() });

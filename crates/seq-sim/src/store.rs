@@ -1,5 +1,5 @@
-//! The store: the real `State` as a register that is changed by one entry at a time, three members of which one or two
-//! believe that they lead, and the real `Arbiter` beside each of those.
+//! The store: the real `State` as a register whose entries are applied one at a time, and three members. One or two
+//! members believe that they lead, and each such member runs the real `Arbiter`.
 //!
 //! **Invariant:** a response is sent only after its command was applied, by the member that proposed it.
 
@@ -29,35 +29,36 @@ use crate::sets::Asked;
 use crate::store_bugs::{loosen, raise_unfenced, uncount};
 use crate::world::World;
 
-/// The lease of one name in worlds that begin with long terms.
+/// The lease of the first name in worlds that begin with long terms.
 pub(crate) const LONG_LEASE: Duration = Duration::from_secs(4);
 
-/// The terms that such a world begins with, until they are those of all others.
+/// The terms with which such a world begins, until a command sets the terms of all other worlds.
 pub(crate) const LONG_TERMS: Terms = Terms { lease_wait: Duration::from_secs(5) };
 
-/// The store.
+/// The store of a set.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) state: State,
     /// The member that leads.
     pub(crate) leader: usize,
-    /// By member of this store.
+    /// The arbiters of the members that believe that they lead, by member of this store.
     pub(crate) seats: [Option<Seat>; MEMBERS],
     pub(crate) paused_until: u64,
-    /// Faults that are on.
+    /// Number of faults in effect that make evaluations late; the next two fields count late proposals and late
+    /// responses.
     pub(crate) late_looks: u32,
     pub(crate) late_reassigns: u32,
     pub(crate) late_news: u32,
-    /// Earlier states with when each was left, in worlds where the store is put back to one of them; the newest is the
-    /// last.
+    /// Earlier states, with the time at which each was replaced, in worlds that put the store back to an earlier state.
+    /// The newest state is the last.
     pub(crate) earlier: VecDeque<(u64, State)>,
-    /// The revision that it was put back to.
+    /// The revision to which the store was put back.
     pub(crate) rolled_back: Option<Revision>,
-    /// The backup that a restore begins from.
+    /// The backup from which a restore begins.
     pub(crate) backup: Option<State>,
-    /// How often the set was restored.
+    /// Number of restores of the set.
     pub(crate) restores: u32,
-    /// A planted bug: the ceiling of each section when owners were named for it.
+    /// A planted bug: the ceiling that each section had when the other set was requested to name an owner for it.
     pub(crate) armed_at: BTreeMap<SectionId, Seq>,
     /// A planted bug: the newest kept copy of each section.
     pub(crate) older_copies: BTreeMap<SectionId, KeptCopy>,
@@ -72,16 +73,16 @@ pub(crate) struct Requester {
     pub(crate) member: usize,
 }
 
-/// An entry of the log on its way.
+/// An entry of the log that is not applied yet.
 #[derive(Debug)]
 pub(crate) enum Entry {
     Requested(Rc<StoreRequest>, Option<Requester>),
     Reassign(Vec<Reassign>, usize),
-    /// A command of an operator or of the leader for migrations and restores, or one that another set asked for, which
-    /// gets the response.
+    /// A command of an operator, of the leader for migrations and restores, or of another set, which then gets the
+    /// response.
     Between(Box<Command>, Option<Asked>),
     Drain(usize, bool),
-    /// A section, and the name that it is moved to; `None`: it is balanced again.
+    /// A section and the name to which an operator moves it; with `None`, the section is balanced again.
     Move(u32, Option<usize>),
     PauseBalancing,
     Terms(Terms),
@@ -108,7 +109,7 @@ impl Store {
 }
 
 impl World {
-    /// A request reached a member.
+    /// Has a member propose the command of a request, or refuse the request if the member knows that it does not lead.
     pub(crate) fn requested(
         &mut self,
         member: usize,
@@ -135,7 +136,7 @@ impl World {
         if member == self.stores[set].leader {
             self.after(wait, Event::Store(StoreStep::Apply(set, Box::new(Entry::Requested(request, Some(requester))))));
         } else if self.rng.chance(500) {
-            // The new leader has the entry in its log; the old one never learns.
+            // The new leader has the entry in its log, but the old leader never learns that it was committed.
             self.coverage.saw(Situation::LateEntry);
             let wait = wait + self.rng.below(SECOND);
             self.after(wait, Event::Store(StoreStep::Apply(set, Box::new(Entry::Requested(request, None)))));
@@ -149,7 +150,7 @@ impl World {
         self.send(self.hosts.of_member(member), Address::Process(process), body);
     }
 
-    /// An entry is committed and applied.
+    /// Commits and applies an entry, checks its changes, and schedules the response.
     pub(crate) fn apply(&mut self, set: usize, entry: Entry) {
         if self.now < self.stores[set].paused_until {
             let wait = self.stores[set].paused_until - self.now + self.rng.below(20 * MS);
@@ -185,7 +186,7 @@ impl World {
         }
     }
 
-    /// Applies a command, with the planted bugs.
+    /// Applies a command, with the planted bugs of stores.
     fn apply_command(&mut self, set: usize, command: &Command, before: &Before) -> Answer {
         let planted = self.apply_planted(set, command);
         let mut answer = planted.unwrap_or_else(|| self.stores[set].state.apply(command));
@@ -224,7 +225,7 @@ impl World {
         }
     }
 
-    /// A member responds, from the state as it is by now.
+    /// Sends the response to a request, which a member reads from the current state.
     pub(crate) fn answer(&mut self, requester: Requester, request: &StoreRequest, answer: Answer) {
         let set = set_of_member(requester.member);
         let seat = self.seat(requester.member).as_ref();

@@ -14,7 +14,8 @@ use crate::bugs::Bug;
 use crate::leader::Seat;
 use crate::world::{STEP, TERMS};
 
-/// Planted bugs: entries after which the records of nodes lack what the arbiter waits by.
+/// Plants bugs in the records of nodes after an entry, so that they lack a lease or a count on which the arbiter's wait
+/// depends.
 pub(crate) fn uncount(
     bug: Option<Bug>,
     nodes: &mut [NodeRecord],
@@ -48,7 +49,7 @@ pub(crate) fn uncount(
     }
 }
 
-/// Planted bugs: the arbiter is shown terms and leases for which it waits too short a time.
+/// Plants bugs in the state that an arbiter evaluates: with its terms and leases, the arbiter waits too short a time.
 pub(crate) fn shorten(bug: Option<Bug>, state: &State) -> Cow<'_, State> {
     let terms = match bug {
         Some(Bug::ShortWait) => Terms { lease_wait: TERMS.lease * 3 / 5 },
@@ -61,7 +62,8 @@ pub(crate) fn shorten(bug: Option<Bug>, state: &State) -> Cow<'_, State> {
     Cow::Owned(state)
 }
 
-/// Planted bugs: a pause keeps sections at dead owners, and moves are made as if the owners were dead.
+/// Plants bugs in proposals: a pause of balancing keeps sections at dead owners, or moves are made as if the owners
+/// were dead.
 pub(crate) fn steer_wrongly(bug: Option<Bug>, state: &State, plan: &Plan, reassigns: &mut Vec<Reassign>) {
     match bug {
         Some(Bug::PauseStopsTakeovers) if state.balancing.paused().is_some() => {
@@ -78,7 +80,8 @@ pub(crate) fn steer_wrongly(bug: Option<Bug>, state: &State, plan: &Plan, reassi
     }
 }
 
-/// A planted bug: changes of owner that ask for less than they should.
+/// Plants bugs in changes of owner: replaces the liveness counter that is compared by its current value, so that the
+/// comparison always succeeds.
 pub(crate) fn loosen(bug: Option<Bug>, state: &State, reassigns: &mut [Reassign]) {
     for change in reassigns {
         let Some(record) = state.sections.resident(change.section) else { continue };
@@ -96,7 +99,7 @@ pub(crate) fn is_granted(kept: &KeptCopy) -> bool {
     matches!(kept.kept_for, KeptFor::Granted(_))
 }
 
-/// A planted bug: the raises that were refused are applied.
+/// Plants a bug: applies the raises that were refused.
 pub(crate) fn raise_unfenced(state: &mut State, command: &Command, answer: &mut Answer) {
     let (Command::Raise(RaiseCeilings { raises, .. }), Answer::Raised(outcome)) = (command, answer) else { return };
     for (raise, ceiling) in raises.iter().zip(outcome.iter_mut().flatten()) {
@@ -109,7 +112,8 @@ pub(crate) fn raise_unfenced(state: &mut State, command: &Command, answer: &mut 
     }
 }
 
-/// A planted bug: an incarnation that is over is given up as if it had been silent since it was last looked at.
+/// Plants a bug: replaces the owner of sections of an ended incarnation as if it had been silent since its counter last
+/// moved.
 pub(crate) fn reassign_over(seat: &mut Seat, now: Duration, state: &State, reassigns: &mut Vec<Reassign>) {
     for (id, node) in state.nodes() {
         let seen = seat.silent.entry((id, node.incarnation)).or_insert((node.liveness, now));
@@ -132,7 +136,7 @@ pub(crate) fn reassign_over(seat: &mut Seat, now: Duration, state: &State, reass
     }
 }
 
-/// A planted bug: every section counts as one without a live owner.
+/// Plants a bug: returns every section as a section without a living owner.
 pub(crate) fn all_stranded(state: &State) -> Vec<Stranded> {
     let stranded = |(section, record): (SectionId, &Residence)| Stranded {
         section,

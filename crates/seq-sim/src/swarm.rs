@@ -1,6 +1,6 @@
 //! The choices of a seed: the weather, and a list of faults.
 //!
-//! Which kinds of faults a seed has, and how many of them, is drawn as well: a world in which everything breaks at once
+//! The kinds of a seed's faults and their numbers are drawn as well, because a world in which everything breaks at once
 //! never gets far enough for the rare meetings of two faults.
 
 use crate::faults::{FAULTS_END, Fault, Kind, MS, SECOND, Weather};
@@ -8,50 +8,50 @@ use crate::hosts::{Hosts, MEMBERS, NAMES};
 use crate::rng::Rng;
 use crate::scenes::{MOST_SCENES, STORMY_KINDS, draw, scene, stormy};
 
-/// How long after everything healed each section must be served.
+/// The time within which each section must be served after everything healed.
 const LIVENESS_BOUND: u64 = 12 * SECOND;
 
 /// The choices of a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Swarm {
     pub(crate) weather: Weather,
-    /// Whether threads of a process meet inside of a call, so often in a thousand.
+    /// The chance, in a thousand, that a thread is preempted inside of a call, so that other events occur there.
     pub(crate) interleave: u64,
-    /// Whether clock rates lie at the edge of their margin.
+    /// Whether clock rates reach the edge of their margin.
     pub(crate) edge_rates: bool,
-    /// Whether one name has longer leases, under terms of the set that are shortened on the way.
+    /// Whether the first name begins with a longer lease, under terms of the set that are shortened during the run.
     pub(crate) long_terms: bool,
-    /// Pause between a caller's calls, in milliseconds.
+    /// Mean pause between a caller's calls, in milliseconds. In calm weather the pause is always half of it.
     pub(crate) think_ms: u64,
-    /// When everything heals.
+    /// The time at which everything heals.
     pub(crate) ends: u64,
-    /// The time after that within which each section must be served.
+    /// The time within which each section must be served after that.
     pub(crate) liveness_bound: u64,
-    /// Numbered from 0.
+    /// The faults, which are numbered from 0.
     pub(crate) faults: Vec<Fault>,
 }
 
-/// Most faults of one kind in a run.
+/// Limit on the faults of a kind in a run, exclusive.
 const MOST_OF_A_KIND: u64 = 7;
 
-/// How often in a thousand worlds in which something breaks the store is put back to an earlier state. Seldom: nothing
-/// is served afterwards.
+/// Worlds, in a thousand with failures, that put the store back to an earlier state. They are few, because nothing is
+/// served afterwards.
 const ROLLED_BACK: u64 = 80;
 
-/// The longest time that it is put back by, in milliseconds.
+/// The longest time by which the store is put back, in milliseconds.
 pub(crate) const MOST_BACK_MS: u64 = 5_000;
 
-/// How often in a thousand worlds an operator moves sections and pauses balancing.
+/// Worlds, in a thousand, in which an operator moves sections and may pause balancing.
 const OPERATED: u64 = 200;
 
-/// Makes the chance of an operator another one than that of the rest, so that all other worlds stay as they are.
+/// Makes the draws for an operator independent of the other draws, so that all other worlds stay as they are.
 const OPERATOR_SEED: u64 = 0x3c91_55e0_d47a_180b;
 
-/// Makes the chance of a rollback another one than that of the rest, so that all other worlds stay as they are.
+/// Makes the draws for a rollback independent of the other draws, so that all other worlds stay as they are.
 const ROLLBACK_SEED: u64 = 0x7b1d_0c4a_6e55_92f3;
 
 impl Swarm {
-    /// Adds a store that is put back to an earlier state, if the seed has it.
+    /// Adds a rollback of the store to an earlier state, if the seed has one.
     pub(crate) fn add_rollback(&mut self, seed: u64) {
         let rng = &mut Rng::new(seed ^ ROLLBACK_SEED);
         if self.weather == Weather::Calm || !rng.chance(ROLLED_BACK) {
@@ -64,7 +64,7 @@ impl Swarm {
             self.faults.push(Fault { at: at - before * MS, lasts: lasts * MS, kind });
         };
         if rng.chance(400) {
-            // Planned moves to incarnations that are lost, with commits whose responses were lost.
+            // Handovers to incarnations that the store then loses, by commits whose responses are lost.
             let name = rng.index(NAMES);
             let restart = rng.between(2_000, 4_500);
             back = restart + rng.below(400);
@@ -76,7 +76,7 @@ impl Swarm {
             add(moves, 4_000, Kind::Drain(name));
             add(moves - rng.between(10, 200), moves + 600, Kind::OnlyCommits(name));
         } else if rng.chance(800) {
-            // Names that run twice, so that some process is just about to register.
+            // Second processes of all names, so that some process is about to register.
             for name in 0..NAMES {
                 add(rng.between(100, 4_000), rng.between(4_000, 8_000), Kind::Twin(name));
             }
@@ -85,7 +85,7 @@ impl Swarm {
         self.faults.sort_by_key(|fault| fault.at);
     }
 
-    /// Adds an operator who moves sections and pauses balancing, if the seed has one.
+    /// Adds an operator that moves sections and may pause balancing, if the seed has one.
     pub(crate) fn add_operator(&mut self, seed: u64, sections: u32) {
         let rng = &mut Rng::new(seed ^ OPERATOR_SEED);
         if !rng.chance(OPERATED) {
@@ -101,7 +101,7 @@ impl Swarm {
         self.faults.sort_by_key(|fault| fault.at);
     }
 
-    /// Whether the store is put back to an earlier state at some time.
+    /// Returns whether the store is put back to an earlier state at some time.
     pub(crate) fn rolls_back(&self) -> bool {
         self.faults.iter().any(|fault| matches!(fault.kind, Kind::RollBack(_)))
     }

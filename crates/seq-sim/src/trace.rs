@@ -1,11 +1,11 @@
-//! What happened, as a running hash and, where wanted, as text. Two runs of a seed have the same hash.
+//! The events of a run, as a running hash and, on request, as text. Two runs of a seed have the same hash.
 
 use std::collections::VecDeque;
 
-/// Lines kept: what came before the last few seconds explains little.
+/// Limit on the lines that are kept, because events before the last few seconds explain little.
 const MAX_LINES: usize = 4_000;
 
-/// The log of a world.
+/// The trace of a world.
 #[derive(Debug)]
 pub(crate) struct Trace {
     hash: u64,
@@ -17,7 +17,7 @@ impl Trace {
         Trace { hash: 0xcbf2_9ce4_8422_2325, lines: text.then(VecDeque::new) }
     }
 
-    /// Records an event. The text is made only if it is printed.
+    /// Records an event. `text` is called only if the run has a text.
     pub(crate) fn note(&mut self, now: u64, words: [u64; 3], text: impl FnOnce() -> String) {
         for word in [now].iter().chain(&words) {
             self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);

@@ -1,6 +1,7 @@
-//! A world: everything that happens, in the order of virtual time, from one seed.
+//! A world of one or two sets: all events of a seed, in the order of virtual time.
 //!
-//! **Invariant:** nothing here reads a clock, a map in random order, or an address; two runs of a seed are the same.
+//! **Invariant:** nothing here reads a clock, a map in random order, or an address, so that two runs of a seed are the
+//! same.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -28,37 +29,38 @@ use crate::store::{Entry, LONG_TERMS, Store};
 use crate::swarm::Swarm;
 use crate::trace::Trace;
 
-/// The set's name.
+/// The name of the set in worlds of one set.
 const SET: &str = "sim";
 
-/// Makes the worlds of several sets other ones than those of one set.
+/// Makes the draws of worlds of several sets independent of the draws of worlds of one set.
 const SETS_SEED: u64 = 0x2_5e75;
 
-/// Far more events than a run has: more of them are messages that trigger each other without end.
+/// Limit on the events of a run, far above their usual number, which detects messages that trigger each other
+/// endlessly.
 const MOST_EVENTS: u64 = 600_000;
 
-/// A step so small that ceilings are met all the time.
+/// The step of raises, which is so small that calls meet ceilings all the time.
 pub(crate) const STEP: SeqStep = SeqStep(40);
 
-/// What leases are like: the defaults, which is what runs.
+/// The terms of leases: the defaults, as in production.
 pub(crate) const TERMS: LeaseTerms = LeaseTerms::DEFAULTS;
 
-/// Uids: few, so that calls meet.
+/// Number of uids, which is so small that calls meet.
 const UIDS: u64 = 12;
 
-/// Uids in a section.
+/// Number of uids of a section.
 const SECTION_SIZE: u32 = 2;
 
-/// When callers begin. Several sets have exchanged their addresses by the later time.
+/// The times of the first calls in worlds of one set and of several sets, which have exchanged their addresses by then.
 const FIRST_CALLS: [u64; 2] = [300 * MS, SECOND];
 
-/// Callers.
+/// Number of callers.
 const CLIENTS: usize = 4;
 
-/// How long each uid's probe may take then.
+/// The time within which the probe of each uid must be served, after everything healed.
 const PROBE_TIME: u64 = 5 * SECOND;
 
-/// The world.
+/// The state of a world.
 #[derive(Debug)]
 pub(crate) struct World {
     /// True time since it began, in nanoseconds.
@@ -77,14 +79,14 @@ pub(crate) struct World {
     pub(crate) highest: Vec<Seq>,
     /// The set in which each epoch of a section began.
     pub(crate) epochs: BTreeMap<(SectionId, Epoch), usize>,
-    /// Until when messages between the stores of two sets are lost or late.
+    /// Time until which messages between the stores of two sets are lost or late.
     pub(crate) divided_until: u64,
     /// The merge of a set that is in progress.
     pub(crate) merge: Option<Merge>,
-    /// Clocks of the AllocSvrs' machines, then of the members'.
+    /// Clocks of the machines of the AllocSvrs, followed by the machines of the members.
     pub(crate) machines: Vec<MachineClock>,
     pub(crate) procs: Vec<Process>,
-    /// Until when each member of the store is paused.
+    /// Time until which each member of a store stalls.
     pub(crate) members_stalled: Vec<u64>,
     /// The listening process, by name and port.
     pub(crate) listeners: Vec<[Option<usize>; 2]>,
@@ -100,7 +102,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Makes the world of a run with a number of sets.
+    /// Returns the world of a run with a number of sets, which must be 1 or 2.
     pub(crate) fn new(run: &Run, sets: usize) -> World {
         let Run { seed, bug, ref faults, trace: text, .. } = *run;
         let (hosts, several) = (Hosts { sets }, sets > 1);
@@ -184,7 +186,7 @@ impl World {
         }
     }
 
-    /// A number that was not drawn before.
+    /// Returns a number that was not returned before.
     pub(crate) fn fresh(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
@@ -195,7 +197,7 @@ impl World {
         self.queue.push(Reverse(Queued { at: self.now + wait, number, event }));
     }
 
-    /// The host of an address.
+    /// Returns the host of an address.
     pub(crate) fn host(&self, address: Address) -> usize {
         match address {
             Address::Port(name, _) => name,
@@ -205,7 +207,7 @@ impl World {
         }
     }
 
-    /// The member of the store that an event needs, if that one is paused, and until when.
+    /// Returns the time until which the member that an event needs is stalled, if it is.
     fn stalled_member(&self, event: &Event) -> Option<u64> {
         let member = match event {
             Event::Message { to: Address::Member(member), .. }
@@ -225,7 +227,7 @@ impl World {
             Event::Step(p, step) => {
                 if !self.procs[p].alive {
                 } else if self.procs[p].stalled_until > self.now && matches!(step, Step::Tick) {
-                    // Whose turn comes first after a stall is chance; what is refreshed is refreshed late.
+                    // The order of events after a stall is random, so a refresh may come late.
                     let wait = self.procs[p].stalled_until - self.now + self.rng.below(50 * MS);
                     self.after(wait, Event::Step(p, step));
                 } else if self.procs[p].stalled_until > self.now {
@@ -252,7 +254,7 @@ impl World {
         }
     }
 
-    /// A process goes on where it stopped: what came meanwhile is there all at once.
+    /// Continues a process after its stall, with all events that occurred in the meantime.
     fn resume(&mut self, p: usize) {
         if self.procs[p].stalled_until > self.now {
             return;
@@ -341,8 +343,8 @@ impl World {
         }
     }
 
-    /// Each section is in one set, and each uid must be given a number now, unless the store was put back: then an
-    /// operator must decide first.
+    /// Checks that each section is in a single set, and requests a number of each uid. If the store was put back, the
+    /// processes must have stopped instead, until an operator decides.
     fn probe(&mut self) {
         for section in (0..self.layout.sections()).map(SectionId).filter(|_| self.hosts.sets > 1) {
             if self.homes(section) != 1 {

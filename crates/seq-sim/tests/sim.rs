@@ -1,25 +1,26 @@
-//! A few hundred seeds, and every planted bug.
+//! Runs a few hundred seeds, and hunts every planted bug.
 
 use std::time::Duration;
 
 use seq_sim::{Bug, Caught, Coverage, Run, Situation, hunt, run, shrink};
 
-/// Seeds run here.
+/// Number of seeds of worlds of one set.
 const SEEDS: u64 = 200;
 
-/// Seeds of worlds of two sets.
+/// Number of seeds of worlds of two sets.
 const SEEDS_OF_TWO_SETS: u64 = 100;
 
-/// Seeds of worlds of restores.
+/// Number of seeds of worlds of restores.
 const SEEDS_OF_RESTORES: u64 = 200;
 
-/// Seeds of which the story of a silent set is run alone.
+/// Number of seeds whose faults of a silent set are run alone, with their migrations.
 const SEEDS_OF_SILENCE: u64 = 20;
 
-/// Most seeds that a planted bug may take.
+/// Limit on the seeds within which a planted bug must be caught.
 const MOST_SEEDS: u64 = 4_000;
 
-/// Where the hunts for the rarest bugs begin: some seeds before one that caught it, which saves minutes.
+/// The first seeds of the hunts for the rarest bugs, which begin some seeds before a seed that catches the bug, to save
+/// minutes.
 const HUNTED_FROM: [(Bug, u64); 7] = [
     (Bug::UnfencedRaise, 2_350),
     (Bug::TableBeforeLease, 6_100),
@@ -108,7 +109,7 @@ fn a_violation_is_shrunk_to_the_faults_it_needs() {
     assert_eq!(again.violation, Some(shrunk.violation), "the shrunk run repeats");
 }
 
-/// Makes the faults of a set that receives and does not respond happen alone, with the migrations.
+/// Checks the faults of a set that receives requests and does not respond, together with the migrations alone.
 #[test]
 fn silence() {
     let mut coverage = Coverage::default();

@@ -1,4 +1,4 @@
-//! Calls into worlds of restores: numbers of random uids, compared with the promises.
+//! Calls in worlds of restores, for numbers of random uids that are checked against the promises.
 
 use seq_core::SectionId;
 use seq_order::{CallId, Outcome};
@@ -8,13 +8,13 @@ use super::{Event, SECTIONS, World};
 use crate::coverage::Situation;
 use crate::faults::MS;
 
-/// Time between two calls.
+/// Mean time between two calls.
 const THINK: u64 = 12 * MS;
 
-/// How long a call looks for an owner.
+/// The longest time for which a call looks for an owner.
 const CALL_TIME: u64 = 300 * MS;
 
-/// Pause of a call that found no owner.
+/// The time between two attempts of a call that finds no owner.
 const CALL_AGAIN: u64 = 20 * MS;
 
 /// A call in flight.
@@ -41,7 +41,7 @@ impl World {
         self.after(wait, Event::Arrive(Call { id, uid, until: self.now + time, probe }));
     }
 
-    /// Takes a number at a process that serves the section, whichever lineage that process is of.
+    /// Takes a number at a process that serves the section, even if the process belongs to an older lineage.
     pub(super) fn arrive(&mut self, call: Call) {
         let section = SectionId(call.uid as u32);
         let now = self.now;

@@ -17,7 +17,7 @@ const FAULTS: (u64, u64) = (10, 40);
 /// Fewest and most groups of faults that meet, of a seed.
 const STORIES: (u64, u64) = (1, 5);
 
-/// How long such a group takes.
+/// The length of such a group.
 const STORY: u64 = 12 * SECOND;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ enum Kind {
     Loss,
     Duplicates,
     Slow,
-    /// Messages from the set to another one, or from and to all of them, are lost, or come seconds later.
+    /// Messages from the set to another set, or from and to all other sets, are lost or come seconds later.
     Divide,
     Backup,
     /// The store of the set is lost, and restored when the fault is over.
@@ -48,7 +48,7 @@ enum Kind {
 /// A fault.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
-    /// When it begins, in nanoseconds.
+    /// Time of its begin, in nanoseconds.
     pub(crate) at: u64,
     time: u64,
     kind: Kind,
@@ -57,7 +57,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// The fault in words.
+    /// Returns a description of the fault.
     pub(crate) fn describe(&self) -> String {
         let (at, time) = (Duration::from_nanos(self.at), Duration::from_nanos(self.time));
         format!("{:?} of set {} at {at:?} for {time:?}, {}", self.kind, self.set, self.pick)
@@ -120,7 +120,7 @@ fn of(rng: &mut Rng, kind: Kind, at: u64, set: usize) -> Fault {
     Fault { set, ..fault(rng, kind, at) }
 }
 
-/// A set is lost, and again while it is in quarantine or soon after it.
+/// Draws losses of a set, which is lost again while it is in quarantine or soon after it.
 fn lost_again(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let mut faults = vec![of(rng, Kind::Backup, at, set)];
     let mut next = at + rng.between(100 * MS, SECOND);
@@ -131,13 +131,13 @@ fn lost_again(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     faults
 }
 
-/// A set is lost while another one is in quarantine, or is lost.
+/// Draws losses of two sets: the second set is lost while the first set is lost or in quarantine.
 fn two_lost(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let (other, next) = ((set + 1 + rng.index(SETS - 1)) % SETS, at + rng.between(10 * MS, 4 * SECOND));
     vec![of(rng, Kind::Migrate, at, set), of(rng, Kind::Lose, at + 200 * MS, set), of(rng, Kind::Lose, next, other)]
 }
 
-/// A set is lost while sections leave it or are on their way to it.
+/// Draws the loss of a set while sections leave it or are on their way to it.
 fn lost_in_migration(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let (other, lost) = ((set + 1 + rng.index(SETS - 1)) % SETS, at + rng.between(20 * MS, 600 * MS));
     let victim = if rng.chance(500) { set } else { other };
@@ -149,7 +149,7 @@ fn lost_in_migration(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     ]
 }
 
-/// All sets are lost, and again before the operator has read every count.
+/// Draws two losses of all sets, the second before the operator has read every count.
 fn all_lost_twice(rng: &mut Rng, at: u64) -> Vec<Fault> {
     let mut faults = vec![fault(rng, Kind::LoseAll, at)];
     let again = at + rng.between(4 * SECOND, 11 * SECOND);
@@ -157,8 +157,8 @@ fn all_lost_twice(rng: &mut Rng, at: u64) -> Vec<Fault> {
     faults
 }
 
-/// A set is restored, and a process of before receives nothing of it: it serves as long as its lease holds. Its
-/// sections may be those of another set in the backups.
+/// Draws the restore of a set of which a process of the earlier lineage receives no notice, so that the process serves
+/// as long as its lease holds. The backups may have its sections in another set.
 fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let other = (set + 1 + rng.index(SETS - 1)) % SETS;
     let lost = at + rng.between(SECOND, 3 * SECOND);
@@ -175,12 +175,12 @@ fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     ]
 }
 
-/// A short time until a restore.
+/// Returns a short time until a restore.
 fn short(time: u64) -> u64 {
     200 * MS + time % (300 * MS)
 }
 
-/// A set is merged into another one, which is lost right after it.
+/// Draws the merge of a set into another set, which is lost right after the merge.
 fn merged_and_lost(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let merge = of(rng, Kind::Merge, at, set);
     vec![of(rng, Kind::Complete, at, set), Fault { pick: merge.pick | 1, ..merge }]
@@ -238,7 +238,7 @@ impl World {
             Kind::Slow => self.slow_ms = 0,
             Kind::Lose => self.restore(set, pick / 2),
             Kind::LoseAll => {
-                // In an order of chance, each after a while.
+                // The sets are restored in a random order, each after some time.
                 for set in 0..SETS {
                     let (wait, pick) = (self.rng.below(2 * SECOND), self.rng.next());
                     self.after(wait, Event::Restore(set, pick));
@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    /// Rolls the newest open migration of a set back.
+    /// Rolls back the newest open migration of a set.
     fn roll_back(&mut self, set: usize) {
         let open = |(_, one): &(&MigrationId, &Migration)| one.is_open();
         let id = self.sets[set].state.migrations.iter().filter(open).map(|(id, _)| *id).next_back();

@@ -1,11 +1,13 @@
-//! The operator: backups of different ages, a notebook with the counts of restores, and the stores that respond to him.
+//! The operator of three sets, with backups of different ages, a notebook with the counts of restores, and the
+//! responses of the stores.
 //!
-//! He restores with a count above everything in the notebook and in the backup, and writes it down. A restored set may
-//! begin a lineage with a higher count by itself while it is in quarantine; he writes that one down when he sees it.
-//! While a set may have moved on unseen, he asks the sets that respond and that are not in quarantine: each of them has
-//! fenced every lineage that serves. Where none responds, he leaves [`RESERVE`] counts for what he has not seen.
+//! The operator restores with a count above all counts in the notebook and in the backup, and writes the new count
+//! down. A restored set may begin a lineage with a higher count by itself while it is in quarantine; the operator
+//! writes down that count, too, on the next read of it. While a set may have begun a lineage unseen, the operator asks
+//! the sets that respond and are not in quarantine, because each of them has fenced every lineage that serves. If no
+//! such set responds, the operator skips [`RESERVE`] counts, which unseen lineages may have.
 //!
-//! **Invariant:** he knows nothing that a person beside the cluster could not know.
+//! **Invariant:** the operator has only knowledge that a person outside of the cluster can have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,55 +27,57 @@ use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MS;
 
-/// Counts that a restore leaves out where a set may have moved on unseen and no set responds: each lineage that a set
-/// begins by itself counts one more than any set knows, and few sets are in quarantine at a time.
+/// Number of counts that a restore skips if a set may have begun a lineage unseen and no set responds. It suffices
+/// because each lineage that a set begins by itself has the next count above all counts that any set knows, and few
+/// sets are in quarantine at the same time.
 const RESERVE: u32 = 16;
 
 /// Time between two looks of the operator.
 const LOOK: u64 = 300 * MS;
 
-/// How often a look reads the counts of a set, in a thousand: between two of them a set moves on unseen.
+/// The chance, in a thousand, that a look reads the count of a set. Between two reads, a set may begin a lineage
+/// unseen.
 const READS: u64 = 250;
 
-/// Most backups of a set that are kept: the oldest one and the newest ones.
+/// Limit on the kept backups of a set, which are the oldest backup and the newest backups.
 const MOST_BACKUPS: usize = 6;
 
 /// A backup of a set.
 #[derive(Clone, Debug)]
 pub(super) struct Backup {
-    /// When it was made.
+    /// Time of the backup.
     at: u64,
     state: State,
-    /// As [`Set::heir_of`](super::store::Set::heir_of).
+    /// The closed sets whose final records are in the backup, as in [`Set::heir_of`](super::store::Set::heir_of).
     heir_of: BTreeSet<usize>,
-    /// Whether the set was restored from an older one since: it is of a history that was given up.
+    /// Whether the set was restored from an older backup since, so that this backup belongs to an abandoned history.
     abandoned: bool,
 }
 
-/// A set that is merged into another one and closed.
+/// A merge of a set into another set, after which the merged set is closed.
 #[derive(Clone, Copy, Debug)]
 struct Merge {
     set: usize,
     into: usize,
-    /// Whether the other set is lost once this one has stopped.
+    /// Whether the set `into` is lost once the merged set has stopped.
     strikes: bool,
-    /// A set whose operator begins a migration to this set just before this set is closed.
+    /// A set from which a migration to the merged set begins just before the merged set is closed.
     crossed_by: Option<usize>,
 }
 
 /// The operator.
 #[derive(Debug, Default)]
 pub(super) struct Operator {
-    /// The highest count of a restore that he wrote down.
+    /// The highest count of a restore in the notebook.
     notebook: u32,
-    /// The restored sets whose count he has not read since they serve.
+    /// The restored sets whose count was not read since they serve.
     unread: BTreeSet<usize>,
     merge: Option<Merge>,
-    /// When each set was restored.
+    /// Times of the restores of each set.
     restored_at: BTreeMap<usize, Vec<u64>>,
 }
 
-/// The identity that the members of a restored group compare before they form it.
+/// Returns the identity that the members of a restored group compare before they form the group.
 fn identity(state: &State, bug: Option<Bug>) -> Fingerprint {
     let content = match bug {
         Some(Bug::MembersNeedNotAgree) => format!("{}", state.lineage),
@@ -83,7 +87,7 @@ fn identity(state: &State, bug: Option<Bug>) -> Fingerprint {
 }
 
 impl World {
-    /// Loses a set's store, and its processes where they stood beside it.
+    /// Loses a set's store, and also its processes if `with_processes`.
     pub(super) fn lose(&mut self, set: usize, with_processes: bool) {
         if self.sets[set].existence != Existence::Running {
             return;
@@ -117,7 +121,7 @@ impl World {
         }
         one.backups.push(Backup { at: now, state: one.state.clone(), heir_of: one.heir_of.clone(), abandoned: false });
         if one.backups.len() > MOST_BACKUPS {
-            // A set with the final records of a closed set may be the last one that has them.
+            // A backup with the final records of a closed set is kept, because no other set may have these records.
             let without = (1..MOST_BACKUPS).find(|at| one.backups[*at].heir_of.is_empty());
             one.backups.remove(without.unwrap_or(1));
         }
@@ -129,7 +133,7 @@ impl World {
             return;
         }
         let mut usable: Vec<usize> = (0..self.sets[set].backups.len()).filter(|at| self.is_usable(set, *at)).collect();
-        // Numbers served since an older backup was restored are in no newer backup of the history before.
+        // A backup of an abandoned history lacks the numbers that were allocated since the restore of an older backup.
         let goes_on = |at: &usize| !self.sets[set].backups[*at].abandoned;
         if self.bug != Some(Bug::AbandonedHistory) && usable.iter().any(goes_on) {
             usable.retain(goes_on);
@@ -179,8 +183,8 @@ impl World {
         (0..NAMES).for_each(|name| self.start_again(set, name));
     }
 
-    /// The member that was begun from another file than the two others. It is of the group only where the identity of
-    /// the group does not cover what it began with.
+    /// Draws whether a member begins with another backup than the two others. Returns its state if the member joins the
+    /// group, which it does only if the identity of the group does not cover the content of the backup.
     fn other_member(&mut self, set: usize, at: usize, lineage: Lineage, state: &State) -> Option<State> {
         let backups = self.sets[set].backups.len();
         if backups < 2 || !self.rng.chance(200) {
@@ -196,8 +200,8 @@ impl World {
         None
     }
 
-    /// Whether a backup may be used: of each closed set whose processes are gone, it has the final records, or a set
-    /// that serves has them.
+    /// Returns whether a backup may be used: it or a set that serves must have the final records of each closed set
+    /// whose processes are gone.
     fn is_usable(&self, set: usize, at: usize) -> bool {
         let gone = (0..SETS).filter(|one| self.sets[*one].existence == Existence::Gone);
         let knows = |heir: usize, gone: usize| {
@@ -208,7 +212,7 @@ impl World {
         gone.into_iter().all(|gone| backup.heir_of.contains(&gone) || (0..SETS).any(|heir| knows(heir, gone)))
     }
 
-    /// The count that a restore is to be above, as far as the operator knows.
+    /// Returns the highest count known to the operator, which the next restore must exceed.
     fn count(&mut self, set: usize, backup: &Backup) -> u32 {
         if self.bug == Some(Bug::NthOfBackup) {
             let restored = self.operator.restored_at.get(&set);
@@ -267,7 +271,7 @@ impl World {
         }
     }
 
-    /// Has a restored set forget the sets whose processes are gone, once it waits for nothing else.
+    /// Has a restored set forget the sets whose processes are gone, once it waits for no other set.
     fn forget_gone(&mut self, set: usize) {
         let awaited = self.awaited(set);
         let is_gone = |one: usize| self.sets[one].existence == Existence::Gone;
@@ -278,7 +282,7 @@ impl World {
         }
     }
 
-    /// Begins a migration of some of the sections that are in a set.
+    /// Begins a migration of some sections of a set.
     pub(super) fn migrate(&mut self, set: usize, pick: u64) {
         let to = (set + 1 + (pick / 8) as usize % (SETS - 1)) % SETS;
         let here: Vec<SectionId> = self.sets[set].state.sections.residents().map(|(section, _)| section).collect();
@@ -303,7 +307,7 @@ impl World {
         self.propose(set, Command::StartMigration(start), Origin::Here);
     }
 
-    /// Completes every migration of a set whose sections all arrived.
+    /// Completes every migration of a set whose sections have all arrived.
     pub(super) fn complete_all(&mut self, set: usize) {
         let state = &self.sets[set].state;
         let ready = |(id, one): &(&MigrationId, &Migration)| {
@@ -315,7 +319,7 @@ impl World {
         }
     }
 
-    /// Begins to merge a set into another one, unless a merge has begun: two of three sets stay.
+    /// Begins to merge a set into another set, unless a merge is in progress.
     pub(super) fn merge(&mut self, set: usize, into: usize, pick: u64) {
         if self.operator.merge.is_none() && set != into {
             let (strikes, crossed_by) = (pick % 2 == 1, (pick / 4 % 2 == 1).then_some(into));
@@ -323,8 +327,8 @@ impl World {
         }
     }
 
-    /// Begins a migration to a set that is closed soon after it. The owner of the section may be cut off in between:
-    /// its departure then comes when the set is closing.
+    /// Begins a migration to a set that is closed soon after it. The owner of the section may be cut off in between, so
+    /// that its departure comes when the set is closing.
     fn cross(&mut self, from: usize, to: usize) {
         let residents = self.sets[from].state.sections.residents();
         let Some((section, owner)) = residents.map(|(section, record)| (section, record.owner)).next() else { return };

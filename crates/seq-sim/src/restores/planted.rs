@@ -1,5 +1,5 @@
-//! Bugs that are planted into worlds of restores: in the place of an entry, in what it has written, or as the rules of
-//! formats before 8 for one command.
+//! Bugs that are planted into worlds of restores: they change an entry, or the records after it, or apply a command by
+//! the rules of formats before 8.
 
 use seq_core::SectionId;
 use seq_core::state::{Answer, Arrival, Closing, Command, Inherit, Recovery, Residence, Rules, SectionRecord, State};
@@ -41,7 +41,7 @@ fn apply(state: &mut State, command: &Command, bug: Option<Bug>) -> Answer {
     after(state, command, answer, &before, bug)
 }
 
-/// Bugs in proposals.
+/// Returns the command of an entry, with the planted bugs in proposals.
 fn rewritten(command: &Command, bug: Bug) -> Command {
     match (bug, command.clone()) {
         (Bug::InheritanceSkipped, Command::Inherit(Inherit(mut page))) => {
@@ -52,7 +52,7 @@ fn rewritten(command: &Command, bug: Bug) -> Command {
     }
 }
 
-/// Bugs in what an entry has written.
+/// Plants bugs in the records that an entry has written; returns the result of the entry.
 fn after(state: &mut State, command: Command, answer: Answer, before: &State, bug: Bug) -> Answer {
     match (bug, command, answer) {
         (Bug::VoidKeepsClaims, Command::Fence(_) | Command::LearnRecords(_), answer) => {
@@ -85,7 +85,7 @@ fn after(state: &mut State, command: Command, answer: Answer, before: &State, bu
     }
 }
 
-/// Puts the responses back that a newer lineage of another set has voided.
+/// Restores the responses and claims that a newer lineage of another set has voided.
 fn keep_claims(recovery: Option<&mut Recovery>, before: Option<&Recovery>) {
     let (Some(recovery), Some(before)) = (recovery, before) else { return };
     for (set, next) in &before.responses {

@@ -1,7 +1,8 @@
-//! An AllocSvr process of one of three sets: its session, its lease by a clock of its own rate, and its sections, each
-//! as a counter below a ceiling.
+//! An AllocSvr process of one of three sets: its session, its lease by a clock of its own rate, and its sections. A
+//! section is a counter below a ceiling.
 //!
-//! **Invariant:** a process has one request to its store in flight, and adopts the response to that one alone.
+//! **Invariant:** a process has at most one request to its store in flight, and adopts only the response to that
+//! request.
 
 use std::collections::BTreeMap;
 
@@ -19,16 +20,16 @@ use crate::faults::{MS, SECOND};
 /// Interval at which a process looks for due work.
 const TICK: u64 = 25 * MS;
 
-/// How long a request waits for its response.
+/// The timeout of a request.
 const TIMEOUT: u64 = 250 * MS;
 
-/// When a process that ended is started again.
+/// The time after which a successor of an ended process is started.
 const RESTART: u64 = 300 * MS;
 
-/// How far a raise goes: so little that ceilings are met all the time.
+/// The step of a raise, which is so small that calls meet ceilings all the time.
 const STEP: u64 = 40;
 
-/// A section in memory.
+/// A section in a process' memory.
 #[derive(Debug)]
 pub(super) struct Owned {
     pub(super) epoch: Epoch,
@@ -36,7 +37,7 @@ pub(super) struct Owned {
     pub(super) last: u64,
     /// The committed ceiling, as far as the process knows.
     ceiling: u64,
-    /// The departure that is requested until there is a response; nothing is allocated from then on.
+    /// The departure that the process requests until there is a response. No number is allocated in the meantime.
     departing: Option<Depart>,
 }
 
@@ -44,9 +45,9 @@ pub(super) struct Owned {
 #[derive(Clone, Debug)]
 pub(super) enum Response {
     Registered(Session),
-    /// The registration does not follow the newest incarnation, which this is.
+    /// The newest incarnation, which the registration does not follow.
     Follow(Incarnation),
-    /// The sections of the session with their epochs and ceilings, and those of them that are to depart.
+    /// The sections of the session with their epochs and ceilings, and the departures to request.
     Granted {
         owned: Vec<(SectionId, Epoch, Seq)>,
         departs: Vec<Depart>,
@@ -71,11 +72,11 @@ pub(super) struct Process {
     name: usize,
     pub(super) alive: bool,
     pub(super) stalled_until: u64,
-    /// Until when nothing reaches the store.
+    /// Time until which the process and its store do not reach each other.
     pub(super) cut_until: u64,
     pub(super) session: Option<Session>,
     pub(super) table: BTreeMap<SectionId, Owned>,
-    /// The rate of its clocks, in millionths.
+    /// The rate of the process' clocks, in millionths.
     rate: u64,
     lease: Lease,
     token: u64,
@@ -91,7 +92,7 @@ impl Process {
         Clocks { boottime: now, raw: now, realtime: now }
     }
 
-    /// Whether a call for a section is given a number here.
+    /// Returns whether the process can allocate a number of a section now.
     pub(super) fn serves(&self, section: SectionId, now: u64) -> bool {
         let free = |owned: &Owned| owned.departing.is_none() && owned.last < owned.ceiling;
         self.alive
@@ -101,18 +102,18 @@ impl Process {
     }
 }
 
-/// A time on a clock with a rate in millionths.
+/// Returns a true time as a clock with a rate in millionths shows it.
 pub(super) fn local(now: u64, rate: u64) -> u64 {
     (u128::from(now) * u128::from(rate) / u128::from(TRUE_RATE)) as u64
 }
 
 impl World {
-    /// Draws the rate of a clock: true, or as far off as leases allow for.
+    /// Draws the rate of a clock, which is correct or has the largest error that leases allow for.
     pub(super) fn rate(&mut self) -> u64 {
         [TRUE_RATE - RATE_MARGIN, TRUE_RATE, TRUE_RATE + RATE_MARGIN][self.rng.index(3)]
     }
 
-    /// Starts a process, which replaces the one before.
+    /// Starts a process, which replaces the earlier process of its name.
     pub(super) fn start(&mut self, set: usize, name: usize) {
         if let Some(p) = self.newest[set][name] {
             self.procs[p].alive = false;
@@ -138,21 +139,21 @@ impl World {
         self.after(0, Event::Tick(self.procs.len() - 1));
     }
 
-    /// Starts a process of a name, unless one runs.
+    /// Starts a process of a name, unless a process of the name runs.
     pub(super) fn start_again(&mut self, set: usize, name: usize) {
         if self.newest[set][name].is_none_or(|p| !self.procs[p].alive) {
             self.after(0, Event::Start(set, name));
         }
     }
 
-    /// Ends a process; its memory is gone.
+    /// Ends a process at once, without any notice to its store.
     pub(super) fn kill(&mut self, set: usize, name: usize) {
         if let Some(p) = self.newest[set][name] {
             self.procs[p].alive = false;
         }
     }
 
-    /// Sends the messages that are due.
+    /// Sends the next request of a process, if it is due and no request is in flight.
     pub(super) fn tick(&mut self, p: usize) {
         if !self.procs[p].alive {
             return;
@@ -228,7 +229,7 @@ impl World {
                     process.renewals.0 += 1;
                     process.renew_at = now + terms.renew_interval.as_nanos() as u64;
                 }
-                // The table first, then the lease.
+                // The lease is extended after the table has changed.
                 process.lease.extend(sent, terms.served());
             }
         }

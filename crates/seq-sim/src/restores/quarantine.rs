@@ -9,7 +9,7 @@ use super::{World, index, set_id};
 use crate::bugs::Bug;
 use crate::faults::MS;
 
-/// When a fence without a response is sent again.
+/// The time after which a fence without a response is sent again.
 const FENCE_AGAIN: u64 = 150 * MS;
 
 impl World {
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    /// The sets whose responses are not complete.
+    /// Returns the sets whose responses are not complete, with the first missing section.
     pub(super) fn awaited(&self, set: usize) -> Vec<(usize, SectionId)> {
         let awaited = self.sets[set].state.awaited_responses();
         awaited.map(|(set, first)| (index(set), first)).collect()
@@ -50,7 +50,8 @@ impl World {
             Between::Page(page) => self.propose(set, Command::LearnRecords(page), Origin::Here),
             Between::TooFewRestores { lineage, least } => {
                 if let Some(count) = next_count(&self.sets[set].state, lineage, least) {
-                    // The planted bug is the former rule as a whole: such a set counts as it is asked to.
+                    // The planted bug is the whole former rule, so that the lineage has the count that the other set
+                    // requires.
                     let count = if self.bug == Some(Bug::FenceOfOwnCount) { least } else { count };
                     let lineage = Lineage(u64::from(count) << 32 | self.rng.below(1 << 16));
                     self.propose(set, Command::BeginLineage(BeginLineage { lineage }), Origin::Here);
@@ -60,7 +61,7 @@ impl World {
         }
     }
 
-    /// Responds to a fence that the log has; has the log accept it first where it has not.
+    /// Responds to a fence that the log has accepted, or has the log accept the fence first.
     pub(super) fn respond_to_fence(&mut self, set: usize, to: usize, lineage: Lineage, first: SectionId) {
         match self.sets[set].state.fence_response(set_id(to), lineage, first) {
             Ok(page) => self.send_to_set(set, to, Between::Page(page)),

@@ -1,6 +1,7 @@
-//! The store of one of three sets: the real `State` as a register, its arbiter, its coordinator, and what sets send.
+//! The store of one of three sets: the real `State` as a register, its arbiter, its coordinator, and the messages
+//! between sets.
 //!
-//! **Invariant:** nothing that a set sends to another one is read from a state without the entry that it is about.
+//! **Invariant:** no message of a set to another set is read from a state without the entry that the message is about.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,10 +27,11 @@ use crate::faults::MS;
 /// Time between two evaluations of a set.
 const EVALUATE: u64 = 40 * MS;
 
-/// How often a set states facts of itself to the others, and requests the records of closing ones.
+/// Time between two statements of facts to the other sets, which are sent together with requests for the records of
+/// closing sets.
 const EXCHANGE: u64 = 300 * MS;
 
-/// How late messages are that were sent while two sets were divided.
+/// The delay of messages that were sent while the sets were divided and are not lost.
 const LATE: (u64, u64) = (300 * MS, 5_000 * MS);
 
 /// A request of an AllocSvr to its store.
@@ -82,7 +84,7 @@ pub(super) enum Between {
     FinalPage(FenceResponse),
 }
 
-/// Where the result of an entry goes.
+/// The origin of an entry, which gets the response.
 #[derive(Debug)]
 pub(super) enum Origin {
     Process(usize, u64, Request),
@@ -90,7 +92,7 @@ pub(super) enum Origin {
     Here,
 }
 
-/// An entry of a log on its way.
+/// An entry of a log that is not applied yet.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) command: Command,
@@ -101,36 +103,36 @@ pub(super) struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Existence {
     Running,
-    /// Its disks are lost, and nothing was restored yet.
+    /// The disks of the store are lost, and the set was not restored yet.
     Lost,
-    /// It was closed, and its processes have stopped permanently.
+    /// The set was closed, and its processes have stopped permanently.
     Gone,
 }
 
-/// A set's store.
+/// The store of a set.
 #[derive(Debug)]
 pub(super) struct Set {
     pub(super) existence: Existence,
     pub(super) state: State,
     pub(super) terms: LeaseTerms,
-    /// A planted bug: the state of the member that took part in this group with other content.
+    /// A planted bug: the state of a member that joined the group with another backup.
     pub(super) stray: Option<State>,
-    /// From old to new.
+    /// The kept backups, from the oldest to the newest.
     pub(super) backups: Vec<Backup>,
-    /// The closed sets whose final records are in the state, by this log or by a response in quarantine.
+    /// The closed sets whose final records are in the state, from inheritances or from responses in quarantine.
     pub(super) heir_of: BTreeSet<usize>,
-    /// Number of its log: a loss ends one, a restore begins another one.
+    /// Number of the current log; a loss ends a log, and a restore begins another log.
     pub(super) log: u64,
     pub(super) arbiter: Arbiter,
     pub(super) coordinator: Coordinator,
     pub(super) plan: Arc<Plan>,
-    /// The rate of its leader's clock, in millionths.
+    /// The rate of the leader's clock, in millionths.
     rate: u64,
     pub(super) down_until: u64,
     pub(super) quarantine: Option<Quarantine>,
-    /// When the fence is sent again.
+    /// The earliest time at which the fence is sent again.
     pub(super) fence_at: u64,
-    /// When facts are stated again.
+    /// The time at which facts are sent to other sets again.
     exchange_at: u64,
 }
 
@@ -155,7 +157,7 @@ impl Set {
         }
     }
 
-    /// Whether an operator or another set can reach a leader.
+    /// Returns whether an operator or another set can reach a leader.
     pub(super) fn responds(&self, now: u64) -> bool {
         self.existence == Existence::Running && self.down_until <= now
     }
@@ -168,7 +170,7 @@ fn arbiter() -> Arbiter {
 }
 
 impl World {
-    /// Makes another member the leader: it knows nothing but the state, and has another clock.
+    /// Makes another member the leader, which has only the state, no observations, and another clock.
     pub(super) fn elect(&mut self, set: usize) {
         let rate = self.rate();
         let one = &mut self.sets[set];
@@ -185,7 +187,8 @@ impl World {
         self.after(wait, Event::Apply(set, log, Box::new(Entry { command, from })));
     }
 
-    /// Sends a message to another set. Of those that are sent while the two are divided, half come seconds later.
+    /// Sends a message to another set. While the two sets are divided, half of the messages are lost, and half come up
+    /// to 5 seconds later.
     pub(super) fn send_to_set(&mut self, from: usize, to: usize, message: Between) {
         if self.divided_until[from][to] > self.now {
             if self.rng.chance(500) {
@@ -326,7 +329,7 @@ impl World {
         self.send_to_set(set, to, response);
     }
 
-    /// Returns the response to a process; `None`: it gets none, and requests again.
+    /// Returns the response to a process, or `None` if the process gets no response and has to repeat its request.
     fn response_to(&self, set: usize, answer: &Answer, request: &Request) -> Option<Response> {
         let session = match request {
             Request::Register { .. } => {
@@ -365,12 +368,12 @@ impl World {
         Some(Response::Granted { owned, departs: departs.collect(), refused })
     }
 
-    /// The leader's time, on its own clock.
+    /// Returns the time on the leader's clock.
     pub(super) fn leader_time(&self, set: usize) -> Duration {
         Duration::from_nanos(local(self.now, self.sets[set].rate))
     }
 
-    /// Has the leader of a set look at its state, and act on it.
+    /// Has the leader of a set evaluate its state, propose changes and send messages to other sets.
     pub(super) fn evaluate(&mut self, set: usize) {
         if self.sets[set].existence == Existence::Gone {
             return;
@@ -400,7 +403,7 @@ impl World {
         }
     }
 
-    /// States facts of a set to the others, and requests the records of those that close.
+    /// Sends facts of a set to the other sets, and requests the final records of closing sets.
     fn exchange(&mut self, set: usize) {
         let Some(facts) = self.sets[set].state.facts(Vec::new()) else { return };
         for to in (0..SETS).filter(|to| *to != set) {
@@ -425,7 +428,7 @@ impl World {
         }
     }
 
-    /// Has a restored set state whether it knows a migration of its own: the response takes no time.
+    /// Has a restored set state whether it knows a migration of its own. The response takes no time.
     fn ask(&mut self, set: usize, of: usize, migration: MigrationId) {
         if !self.sets[of].responds(self.now) {
             return;
@@ -479,7 +482,7 @@ impl World {
         effect.into_iter().for_each(|effect| self.carry_out(set, effect));
     }
 
-    /// Has the log learn facts of another set, unless nothing but their revision is new.
+    /// Has the log learn facts of another set, unless only their revision is new.
     fn learn(&mut self, set: usize, facts: SetFacts) {
         let known = self.sets[set].state.sets.get(&facts.id).and_then(|peer| peer.facts.as_ref());
         let same = |known: &SetFacts| SetFacts { revision: facts.revision, ..known.clone() } == facts;
@@ -488,7 +491,7 @@ impl World {
         }
     }
 
-    /// Names the owners of sections that will arrive; none where the set takes no sections.
+    /// Names the owners of sections that will arrive, or none if the set takes no sections.
     fn arm(&mut self, set: usize, to: usize, migration: MigrationId, sections: &[SectionId]) {
         let Set { state, plan, .. } = &self.sets[set];
         let owners = plan.reserve(state, self.layout.id(), sections).unwrap_or_default();

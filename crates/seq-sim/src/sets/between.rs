@@ -57,7 +57,7 @@ pub(crate) enum Between {
     },
     /// A set states facts about itself.
     Facts(SetFacts),
-    /// A set requests a page of the final records of a closing one.
+    /// A set requests a page of the final records of a closing set.
     Final {
         first: SectionId,
     },
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Has the log of a member's set commit a command. A member that was deposed may have it in its log in vain.
+    /// Has the log of a member's set commit a command. The command of a deposed member may never be committed.
     pub(crate) fn propose_command(&mut self, member: usize, command: impl Into<Command>, asked: Option<Asked>) {
         let set = set_of_member(member);
         if member != self.stores[set].leader && self.rng.chance(500) {
@@ -103,7 +103,7 @@ impl World {
         self.after(wait, Event::Store(StoreStep::Apply(set, Box::new(entry))));
     }
 
-    /// Carries out a decision of the coordinator beside a member.
+    /// Carries out a decision of a member's coordinator.
     pub(crate) fn carry_out_between(&mut self, member: usize, effect: Effect) {
         let set = set_of_member(member);
         match effect {
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// A message of another set reached a member, which acts on it if it believes that it leads.
+    /// Processes a message of another set to a member, if the member believes that it leads.
     pub(crate) fn receive_between(&mut self, member: usize, from: usize, message: Between) {
         let (set, other) = (set_of_member(member), set_id(set_of_member(from)));
         let quarantined = self.stores[set].state.is_quarantined();
@@ -173,7 +173,7 @@ impl World {
         effect.into_iter().for_each(|effect| self.carry_out_between(member, effect));
     }
 
-    /// Has the log learn facts of another set, unless nothing but their revision is new.
+    /// Has the log learn facts of another set, unless only their revision is new.
     fn learn(&mut self, member: usize, facts: SetFacts) {
         let peers = &self.stores[set_of_member(member)].state.sets;
         let known = peers.get(&facts.id).and_then(|peer| peer.facts.as_ref());
@@ -207,7 +207,7 @@ impl World {
         self.send_to_member(member, to, Between::Armed { migration, armed });
     }
 
-    /// Responds to another set when the entry of its request was applied.
+    /// Responds to another set after the entry of its request was applied.
     pub(crate) fn respond_to_set(&mut self, set: usize, asked: Asked, answer: Answer) {
         let state = &self.stores[set].state;
         let Asked { member, from, message } = asked;
@@ -233,7 +233,7 @@ impl World {
         self.send_to_member(member, from, response);
     }
 
-    /// States facts of a set to the other set, and requests the records of a closing set.
+    /// Sends facts of a set to the other set, and requests the final records of a closing set.
     pub(crate) fn exchange(&mut self, member: usize) {
         let set = set_of_member(member);
         let state = &self.stores[set].state;

@@ -24,7 +24,7 @@ pub(crate) struct Merge {
 }
 
 impl World {
-    /// Begins a migration of some of the sections that are in the set.
+    /// Begins a migration of some sections of a set.
     pub(crate) fn migrate(&mut self, set: usize, pick: u64) {
         let state = &self.stores[set].state;
         let here: Vec<SectionId> = state.sections.residents().map(|(section, _)| section).collect();
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// Merges a set into the other set, unless a merge is in progress or was made.
+    /// Begins to merge a set into the other set, unless a merge is in progress or was made.
     pub(crate) fn merge(&mut self, merge: Merge) {
         if self.merge.is_none() && self.stores.iter().all(|store| store.state.closing == Closing::Open) {
             self.merge = Some(merge);
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Begins a migration to the set that is closed soon.
+    /// Begins a migration to the set that closes soon; returns whether there was a section to migrate.
     fn cross(&mut self, from: usize) -> bool {
         let section = self.stores[from].state.sections.residents().map(|(section, _)| section).next();
         section.into_iter().for_each(|first| self.start_migration(from, SectionRun { first, sections: 1 }));

@@ -1,6 +1,6 @@
-//! Bugs that are planted into the stores of two sets: in the place of an entry, or in what it has written.
+//! Bugs that are planted into the stores of two sets: they replace an entry, or change the records after it.
 //!
-//! The core runs as it is; a bug changes what is proposed to it, or its records afterwards.
+//! The core itself runs unchanged.
 
 use seq_core::limits::RESTORE_MARGIN;
 use seq_core::migration::{Coordinator, Effect};
@@ -16,7 +16,7 @@ use crate::store::Store;
 use crate::world::World;
 
 impl World {
-    /// The planted bug: the response to a fence is made of what is read, and the log gets no entry.
+    /// Plants a bug: responds to a fence from a read of the state, without an entry in the log.
     pub(crate) fn respond_by_reading(&mut self, set: usize, asked: Asked, lineage: Lineage) {
         let kept = self.stores[set].state.clone();
         let answer = self.stores[set].state.apply(&Command::Fence(Fence { set: set_id(1 - set), lineage }));
@@ -24,12 +24,12 @@ impl World {
         self.stores[set].state = kept;
     }
 
-    /// Planted bugs in the place of an entry.
+    /// Applies a planted bug in the place of an entry; returns `None` if the entry is to be applied.
     pub(crate) fn apply_planted(&mut self, set: usize, command: &Command) -> Option<Answer> {
         let state = &mut self.stores[set].state;
         match (self.bug?, command) {
-            // `MigrationOver` states that every repeat is refused as well, `OtherMigration` that a later entry may lift
-            // it.
+            // `MigrationOver` states that every repeat is refused as well; `OtherMigration` states that a later entry
+            // may lift the refusal.
             (
                 bug @ (Bug::PauseRefuses | Bug::SetsThawInconclusive),
                 Command::Depart(Depart { section, migration, .. }),
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// Planted bugs that change what an entry has written.
+    /// Plants bugs in the records that an entry has written.
     pub(crate) fn after_planted(&mut self, set: usize, command: &Command, answer: &Answer, before: &SectionRecords) {
         let Store { state, armed_at, .. } = &mut self.stores[set];
         match (self.bug, command, answer) {
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// The planted bug: a store takes a newer claim of the other set for its fence.
+    /// Plants a bug: raises the fence of a store to newer claims of the other set's directory.
     fn adopt_claims(&mut self, set: usize) {
         let claims: Vec<_> = self.stores[1 - set].state.directory.runs().collect();
         let state = &mut self.stores[set].state;
@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// The planted bug: the Arrive of a tombstone that is proposed is sent, and the proposal is lost with its leader.
+    /// Plants a bug: sends the Arrive of a departure that is only proposed, and whose proposal is lost with its leader.
     pub(crate) fn send_proposed(&mut self, member: usize, depart: &Depart) {
         let set = set_of_member(member);
         let mut proposed = self.stores[set].state.clone();
@@ -158,7 +158,7 @@ impl World {
             }
         }
     }
-    /// The planted bug: a restored set is resident at the ceiling of its backup.
+    /// Plants a bug: makes all sections of a restored set resident at the ceilings of its backup.
     pub(crate) fn serve_at_once(&mut self, set: usize) {
         let state = &mut self.stores[set].state;
         state.recovery = None;

@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 const FENCE_AGAIN: u64 = 100 * MS;
 
 impl World {
-    /// Restores a set from its backup: its processes receive no notice.
+    /// Restores a set from its backup, without notice to its processes.
     pub(crate) fn restore(&mut self, set: usize) {
         let store = &self.stores[set];
         let Some(mut state) = store.backup.clone().filter(|_| store.state.closing == Closing::Open) else { return };
@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    /// Does the next step of the quarantine beside a member that believes it leads.
+    /// Does the next step of the quarantine of a set, by a member that believes it leads.
     pub(crate) fn recover(&mut self, member: usize) {
         let (set, now) = (set_of_member(member), self.now);
         let Some((seat, time)) = self.seat_and_time(member) else { return };
