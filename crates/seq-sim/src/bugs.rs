@@ -92,7 +92,7 @@ bugs! {
     AbandonsAtOnce: "abandons-at-once", "a forwarded call abandoned as soon as its owner is replaced",
     /// A request to an owner that was replaced is never abandoned.
     NeverAbandons: "never-abandons", "a forwarded call that waits for an owner that was replaced",
-    /// A pending call is tried only when something changes.
+    /// A pending call is retried only if the table, the routes, the lease or a ceiling changes.
     NeverRetries: "never-retries", "a pending call without retries",
     /// A forwarded call does not count its hops.
     UncountedHops: "uncounted-hops", "a forwarded call whose hops are not counted",
@@ -102,7 +102,7 @@ bugs! {
     TrustsActivate: "trusts-activate", "a section served on an Activate, without a grant of the store",
     /// A process uses responses of a store that was restored to an earlier state.
     TrustsRolledBackStore: "trusts-rolled-back-store", "a response used although the store is behind what it answered before",
-    /// A peer that responds while the lease is over extends it.
+    /// A response of a peer extends an expired lease.
     PeerRoutesExtend: "peer-routes-extend-lease", "a lease extended by the routes of a peer",
     /// The lease counts from the clocks before the latest attempt, even if an earlier attempt gets the response.
     ClockPerAttempt: "clock-per-attempt", "a lease counted from a later attempt than the one that was answered",
@@ -172,9 +172,9 @@ bugs! {
     DownTooEarly: "down-too-early", "two sets: a set that counts as down after one missed probe",
     /// The operator counts the restores since a backup.
     NthOfBackup: "nth-of-backup", "restores: a count of the restores since the backup was made",
-    /// The operator trusts his notebook although a set may have moved on unseen.
+    /// The operator trusts the notebook alone, although a set may have begun a lineage unseen.
     NotebookAlone: "notebook-alone", "restores: a count above the notebook alone, while a set may have moved on unseen",
-    /// The operator restores from a backup of an abandoned history: he has restored from an older backup since.
+    /// The operator restores from a backup whose history the restore of an older backup has abandoned.
     AbandonedHistory: "abandoned-history", "restores: a backup of a history that was given up for an older backup",
     /// A set compares a fence with the count of its own lineage only.
     FenceOfOwnCount: "fence-of-own-count", "restores: a fence compared with the own count only, and a lineage of the count that one set requires",

@@ -32,7 +32,7 @@ pub(crate) struct Check {
     taken: Vec<BTreeMap<u64, u64>>,
     /// For each call in progress, how often a process that had forwarded it gave it up and retried it.
     repeats: BTreeMap<u64, u32>,
-    /// Calls of which the network made a copy: the copy's response does not count the lost attempts of the original.
+    /// Calls that the network has copied. The response to a copy does not count the lost attempts of the original.
     copied: BTreeSet<u64>,
     /// The first promise that was broken.
     pub(crate) violation: Option<Violation>,
@@ -58,7 +58,8 @@ impl Check {
         }
     }
 
-    /// Returns the history of several sets: a call may be repeated where a section returns soon after it departed.
+    /// Returns the history of several sets, in which a call may be repeated if a section returns soon after it
+    /// departed.
     pub(crate) fn of_sets(weather: Weather, uids: usize) -> Check {
         let stormy = Check::new(Weather::Stormy, uids);
         Check { weather, repeats_calmly: true, ..stormy }
@@ -122,8 +123,8 @@ impl Check {
         self.checker.end(copy, Duration::from_nanos(now), [Outcome::Maybe { lost: 1 }]);
     }
 
-    /// Records that a process gave up a call that it had forwarded, and will retry it: the abandoned attempt may take
-    /// numbers.
+    /// Records that a process gave up a call that it had forwarded, and will retry it, because the abandoned attempt
+    /// may take numbers.
     pub(crate) fn repeated(&mut self, call: u64) {
         *self.repeats.entry(call).or_default() += 1;
     }

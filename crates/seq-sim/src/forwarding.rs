@@ -129,7 +129,8 @@ impl World {
         }
     }
 
-    /// Tries all pending calls again, because the table, the routes, the lease or a ceiling changed.
+    /// Retries all pending calls and watches all forwarded calls, because the table, the routes, the lease or a ceiling
+    /// changed.
     pub(crate) fn wake_now(&mut self, p: usize) {
         self.procs[p].woken = false;
         let forwards: Vec<u64> = self.procs[p].forwards.keys().copied().collect();

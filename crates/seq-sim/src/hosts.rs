@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use seq_core::SetId;
 
-/// AllocSvrs that each set declares.
+/// Number of AllocSvrs that each set declares.
 pub(crate) const NAMES: usize = 3;
 
-/// Members of each store.
+/// Number of members of each store.
 pub(crate) const MEMBERS: usize = 3;
 
 /// The hosts of a world, by its number of sets.

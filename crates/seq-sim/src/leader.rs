@@ -53,14 +53,14 @@ pub(crate) struct Seat {
     reach: LeaderReach,
     /// The term that the member leads, as far as it knows.
     term: u64,
-    /// The requests of AllocSvrs that it has received.
+    /// Number of requests of AllocSvrs that the member has received.
     pub(crate) calls: u64,
     /// The time at which facts are sent to other sets again.
     exchange_at: u64,
     /// The time of the next evaluation; evaluations scheduled for another time are skipped.
     look_at: u64,
     pub(crate) proposing_until: u64,
-    /// Whether its thread is stalled inside of an evaluation.
+    /// Whether the arbiter's thread is stalled inside of an evaluation.
     stalled: bool,
     /// A planted bug: the liveness counter of each incarnation, and the time since which it has this value.
     pub(crate) silent: BTreeMap<(NodeId, Incarnation), (Liveness, Duration)>,
@@ -115,7 +115,7 @@ impl World {
         self.look_soon(member, PACE);
     }
 
-    /// Schedules the next evaluation of a member, unless an earlier one is due.
+    /// Schedules the next evaluation of a member, unless an earlier evaluation is due.
     pub(crate) fn look_soon(&mut self, member: usize, wait: u64) {
         // A late evaluation stays late even if entries are applied in the meantime.
         let (now, set) = (self.now, set_of_member(member));

@@ -1,4 +1,5 @@
-//! The network: it decides which hosts reach each other, and which messages are lost, doubled or late.
+//! The network: it decides which hosts reach each other, the delay of each message, and which messages are lost or
+//! doubled.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -82,7 +82,7 @@ pub(crate) struct Process {
     pub(crate) lease: Lease,
     pub(crate) confirmed: u64,
     pub(crate) table: BTreeMap<SectionId, Rc<Owned>>,
-    /// 0 before the first registration.
+    /// The id of the node, which is 0 before the first registration.
     pub(crate) node: NodeId,
     pub(crate) token: u64,
     pub(crate) registrations: Registrations,

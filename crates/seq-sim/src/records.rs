@@ -57,7 +57,8 @@ impl World {
                 continue;
             };
             let (KeptFor::After(epoch) | KeptFor::Granted(epoch)) = older.kept_for;
-            // A used copy may start another ownership soon after: at most two epochs later, with a release in between.
+            // `CopyUsedTwice` grants a used copy only to the next ownership, which is two epochs later if a release is
+            // in between.
             let next = self.bug != Some(Bug::CopyUsedTwice) || record.epoch.0 <= epoch.0 + 2;
             if next && record.epoch > epoch && record.handover_id == HandoverId(0) && !kept.contains_key(section) {
                 let kept_for = KeptFor::Granted(record.epoch);

@@ -135,7 +135,7 @@ impl Ord for Queued {
 /// The state of a world of restores.
 #[derive(Debug)]
 pub(crate) struct World {
-    /// True time since it began, in nanoseconds.
+    /// True time since the world began, in nanoseconds.
     pub(crate) now: u64,
     rng: Rng,
     bug: Option<Bug>,

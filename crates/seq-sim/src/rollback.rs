@@ -7,8 +7,9 @@
 //! the loss, and may be granted numbers that are allocated already. Therefore the store is restored only to a state
 //! behind the responses of each running process, and no process is started afterwards.
 //!
-//! Counters show a loss only while they are behind. They do not show it after the store has passed the earlier revision
-//! and has applied as many commands of the process whose responses were lost. Such a world ends there without a result.
+//! Counters show a loss only while they are behind. They do not show it if the store has passed the lost revision
+//! again, and has applied as many commands of the process without a response that reached the process. Such a world
+//! ends there without a result.
 
 use std::cmp::Reverse;
 
@@ -155,8 +156,8 @@ impl World {
         }
     }
 
-    /// Checks from outside that the response that a process uses was read from a state that is newer than the newest
-    /// response of the process when it sent the request.
+    /// Checks from outside that a process uses no response of a store that is behind the newest response of the process
+    /// when it sent the request.
     fn look_at_use(&mut self, p: usize, answered: Mark, mark: Mark, counts: bool, rollbacks: u32) {
         let Some(restored) = self.stores[self.procs[p].set()].rolled_back else { return };
         if rollbacks == 0 || answered.revision <= restored {

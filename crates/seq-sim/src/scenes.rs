@@ -95,7 +95,7 @@ pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, ho
     }
 }
 
-/// Draws a fault of the kind with that number.
+/// Draws a fault of a kind, which is given by its number.
 pub(crate) fn stormy(rng: &mut Rng, kind: usize, hosts: Hosts) -> Fault {
     let (name, host, other) = (rng.index(hosts.names()), rng.index(hosts.count()), rng.index(hosts.count()));
     let (set, server) = (set_of_name(name), rng.index(hosts.machines()));

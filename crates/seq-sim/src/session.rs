@@ -1,4 +1,4 @@
-//! A process and its store: registering, renewing, raising, and the way to the member that leads.
+//! A process and its store: registrations, renewals, raises, and the search for the leader.
 //!
 //! The machines of `seq-core` that `seq-alloc` runs as well decide which request is sent to which member at which time:
 //! `renewals`, `raises`, `store_calls`. This shell reads the clocks before the first attempt, and drops the response to

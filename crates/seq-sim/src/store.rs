@@ -200,7 +200,7 @@ impl World {
         answer
     }
 
-    /// Returns the command of an entry.
+    /// Returns the command of an entry, with the planted bugs in proposals.
     fn command_of(&self, set: usize, entry: &Entry) -> Command {
         let state = &self.stores[set].state;
         let named = |name: usize| state.nodes().find(|(_, node)| node.name == name.to_string());

@@ -17,7 +17,7 @@ impl Trace {
         Trace { hash: 0xcbf2_9ce4_8422_2325, lines: text.then(VecDeque::new) }
     }
 
-    /// Records an event. `text` is called only if the run has a text.
+    /// Records an event. `text` is called only if the trace keeps lines.
     pub(crate) fn note(&mut self, now: u64, words: [u64; 3], text: impl FnOnce() -> String) {
         for word in [now].iter().chain(&words) {
             self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);

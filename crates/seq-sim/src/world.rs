@@ -63,7 +63,7 @@ const PROBE_TIME: u64 = 5 * SECOND;
 /// The state of a world.
 #[derive(Debug)]
 pub(crate) struct World {
-    /// True time since it began, in nanoseconds.
+    /// True time since the world began, in nanoseconds.
     pub(crate) now: u64,
     pub(crate) rng: Rng,
     pub(crate) bug: Option<Bug>,

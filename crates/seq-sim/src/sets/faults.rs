@@ -55,7 +55,7 @@ pub(crate) fn draw(rng: &mut Rng, hosts: Hosts) -> Swarm {
     }
 }
 
-/// Draws migrations and drains, one after another: no call is refused.
+/// Draws migrations and drains, one after another, so that no call is refused.
 fn calm_faults(rng: &mut Rng, hosts: Hosts) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut at = 2 * SECOND;
@@ -140,8 +140,8 @@ fn storms(rng: &mut Rng, hosts: Hosts, faults: &mut Vec<Fault>) {
     faults.retain(|fault| fault.at + SECOND < FAULTS_END);
 }
 
-/// Draws a migration that is paused again and again, while messages are doubled and late: its departures are repeated,
-/// are applied long after they were sent, and their responses are lost.
+/// Draws a migration that is paused again and again, while messages are doubled and late, so that its departures are
+/// repeated and are applied long after they were sent, and their responses are lost.
 fn hesitation(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let mut faults = vec![
         Fault { at, lasts: STORY - MS, kind: Kind::Duplicates(rng.between(300, 600)) },
@@ -203,8 +203,8 @@ fn restore_in_progress(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     ]
 }
 
-/// Draws a restore of a set of which a process of the earlier lineage receives nothing: the process serves as long as
-/// its lease holds.
+/// Draws a restore of a set of which a process of the earlier lineage receives no notice, so that the process serves as
+/// long as its lease holds.
 fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let cut = at + rng.below(400 * MS);
     let name = names_of(set).start + rng.index(NAMES);
