@@ -54,8 +54,8 @@ use world::World;
 pub struct Run {
     /// The seed of all random choices.
     pub seed: u64,
-    /// Number of sets of the world: 2, or 3 with restores upon restores, or otherwise one. A planted bug between sets
-    /// runs with two sets, a planted bug of restores with three.
+    /// Number of sets of the world: 2, or 3 with restores upon restores; any other number means one set. A planted bug
+    /// between sets always runs with two sets, a planted bug of restores with three.
     pub sets: u32,
     /// The planted bug, if any.
     pub bug: Option<Bug>,
