@@ -23,7 +23,7 @@ const FETCH_TIMEOUT: Duration = Duration::from_millis(200);
 /// State of the fetches from the peers in turn, while the lease is expired.
 pub(crate) struct PeerRoutes {
     shared: Arc<Shared>,
-    /// Number of checks of the lease, which chooses the peer.
+    /// Number of checks of the lease so far; it selects the peer of the next fetch.
     turn: usize,
     /// Time of the next check of the lease; `None` while a fetch is in flight.
     due: Option<Instant>,

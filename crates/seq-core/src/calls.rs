@@ -114,7 +114,7 @@ pub enum Step {
     /// Send the items to their owner in one request, with one hop more, and [`PendingCall::watch`] it; then call
     /// [`PendingCall::on_response`].
     Forward(NodeId),
-    /// Like [`Step::Forward`], but to another set, with [`PendingCall::route_epoch`].
+    /// Like [`Step::Forward`], but to another set; the forwarded call carries [`PendingCall::route_epoch`].
     ForwardToSet(SetId),
     /// Neither serve nor forward now.
     Rest(Rest),
@@ -330,9 +330,9 @@ impl PendingCall {
 
     /// Returns the epoch under which to serve an item that names `callers`, the newest epoch that its client has seen.
     ///
-    /// `confirmed` is the boot time at which the newest request with a response of the store was sent. If a client has
-    /// seen a newer ownership, it is served only once the store confirmed this ownership after the call arrived,
-    /// because then the client's epoch is wrong.
+    /// `confirmed` is the time, on the clock since boot, at which this node sent the newest request to which the store
+    /// has responded. If the client names an epoch above `mine`, the item is served only if that request was sent after
+    /// the call arrived: then the store has confirmed this node's ownership since, and the client's epoch is wrong.
     ///
     /// # Errors
     /// [`Refusal::StaleEpoch`]: the call waits, and a renewal is sent now.

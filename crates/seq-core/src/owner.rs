@@ -85,7 +85,7 @@ pub struct Renewal {
     pub renew_seq: RenewSeq,
     /// Version of the routes that the node knows.
     pub route_version: RouteVersion,
-    /// Parts of the copies of frozen sections.
+    /// Parts of copies: the counters of the sections that the node has frozen.
     pub copies: Vec<CopyPart>,
     /// Ownerships that the node gives up.
     pub released: Vec<(SectionId, Epoch)>,

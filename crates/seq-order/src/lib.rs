@@ -352,7 +352,8 @@ impl Checker {
             if !gap.is_empty() {
                 cold.closed.insert(gap);
             }
-            // The floor was allocated by definition, even if its run was dropped; an upper bound that was read was not.
+            // A floor above `read_bound` was allocated, even if the run that ends at the floor was dropped. A floor up
+            // to `read_bound` may be the upper bound of a read, so a call must still return it.
             if prev != floor || prev <= cold.read_bound {
                 cold.must_be_given(*top, Orphan { number: prev, read: false, named, at: answered });
             }

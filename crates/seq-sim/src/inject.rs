@@ -71,7 +71,8 @@ impl World {
         }
     }
 
-    /// Returns the process of a name that listens on the usual port, or otherwise on the other port.
+    /// Returns the process that runs under a name: the process that listens on the usual port or, without one, the
+    /// process that listens on the other port.
     pub(crate) fn running(&self, name: usize) -> Option<usize> {
         self.listeners[name][0].or(self.listeners[name][1])
     }

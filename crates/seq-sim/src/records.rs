@@ -57,8 +57,8 @@ impl World {
                 continue;
             };
             let (KeptFor::After(epoch) | KeptFor::Granted(epoch)) = older.kept_for;
-            // `CopyUsedTwice` grants a used copy only to the next ownership, which is two epochs later if a release is
-            // in between.
+            // The planted bug `CopyUsedTwice` grants a copy again that an ownership has started from, but only to the
+            // next ownership: the next epoch, or the one after it if the section was released before.
             let next = self.bug != Some(Bug::CopyUsedTwice) || record.epoch.0 <= epoch.0 + 2;
             if next && record.epoch > epoch && record.handover_id == HandoverId(0) && !kept.contains_key(section) {
                 let kept_for = KeptFor::Granted(record.epoch);

@@ -16,7 +16,7 @@ use std::path::Path;
 pub(crate) use docs::anchors;
 pub(crate) use metrics::names as metric_names;
 pub(crate) use proto::files as proto_files;
-pub(crate) use sentences::limits_of as sentence_limits;
+pub(crate) use sentences::LIMITS as SENTENCE_LIMITS;
 
 use crate::report;
 use crate::source;

@@ -82,7 +82,7 @@ fn print_sentences<'a>(sources: impl Iterator<Item = &'a Source> + Clone, places
     println!("\nsentences without a noun, for each thousand lines of comments, with the limits:");
     println!("  {:<33}{}", "", PATTERNS.map(|pattern| format!("  {pattern:<24}")).concat());
     for (name, counts) in sentences::of_crates(sources.clone()) {
-        let rates = counts.rates().into_iter().zip(tidy::sentence_limits(&name));
+        let rates = counts.rates().into_iter().zip(tidy::SENTENCE_LIMITS);
         let rates: String = rates.map(|(rate, limit)| format!("  {:<24}", format!("{rate:.1} of {limit}"))).collect();
         println!("  {name:<20} {:>6} lines{}", counts.lines, rates.trim_end());
     }

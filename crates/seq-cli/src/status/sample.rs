@@ -1,4 +1,4 @@
-//! Responses of the nodes of a cluster, and the nodes that they name.
+//! Responses of the nodes of a cluster, and the nodes that the responses name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ impl Sample {
             Some(Role::Alloc(alloc)) => {
                 alloc.store_addrs.iter().for_each(|addr| self.add(addr, set, NodeRole::Store));
             }
-            // A proxy has routes, but no role.
+            // A proxy states routes and no role, and is no node of a set.
             None => {}
         }
     }

@@ -87,7 +87,7 @@ async fn a_seed_with_another_role_is_refused() {
 async fn a_seed_of_another_set_than_it_states_gets_no_call() {
     let ((a, _b), certificates) = (two_sets(), Certificates::default());
     certificates.give(&a, "alloc/c/a1");
-    // The set is not known before its first response.
+    // The client learns the name of the set from the first response only, so connecting succeeds and the call fails.
     let client = proxy(&a, &certificates).connect().await.unwrap();
     client.next(5).await.unwrap_err();
     assert!(certificates.is_refused(&a));

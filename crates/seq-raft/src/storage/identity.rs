@@ -142,7 +142,7 @@ pub(crate) fn write(files: &Files, identity: &Identity) -> Result<(), LoadError>
     put(files, identity)
 }
 
-/// Writes the identity alone, durably. All other contents must be written already.
+/// Writes the file with the identity, durably. All other files of the data directory must be written before it.
 pub(crate) fn put(files: &Files, identity: &Identity) -> Result<(), LoadError> {
     let written = files.write(FILE, &encoding::write_identity(identity));
     written.map_err(|source| LoadError::Io { place: files.place(FILE), source })

@@ -279,7 +279,8 @@ impl Times {
     }
 }
 
-/// Returns whether sections that came back by the return of a migration are still part of it.
+/// Returns whether a section is in this set that the return of migration `id` brought back, and that can leave by it
+/// again.
 fn returns(state: &State, id: MigrationId) -> bool {
     let by = return_id(id);
     state.sections.residents().any(|(_, residence)| residence.came_by == by)

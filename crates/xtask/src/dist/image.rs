@@ -13,7 +13,7 @@ use super::{Dist, TARGET, run_to_end, sha256};
 /// User and group of the processes, which own no file of the image: 65532 is "nonroot" in the distroless images.
 const USER: &str = "65532:65532";
 
-/// Writes the archive; returns its file name.
+/// Writes the archive of the container image; returns the archive's file name.
 pub(super) fn write(dist: &Dist) -> anyhow::Result<String> {
     let layout = dist.staged.join("image");
     let blobs = layout.join("blobs/sha256");
