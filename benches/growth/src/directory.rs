@@ -87,6 +87,7 @@ fn whole(sets: u64) -> RouteUpdate {
         RouteRun { first: SectionId(first as u32), sections, route }
     };
     RouteUpdate {
+        series: [].into(),
         set: "set-1".to_owned(),
         id: SetId(1),
         version: RouteVersion(10),
@@ -100,6 +101,7 @@ fn whole(sets: u64) -> RouteUpdate {
 
 fn delta(table: &RouteTable, section: SectionId, route: Route) -> RouteUpdate {
     RouteUpdate {
+        series: [].into(),
         set: table.set().to_owned(),
         id: table.id(),
         layout: table.layout().clone(),

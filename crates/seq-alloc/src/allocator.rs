@@ -98,13 +98,7 @@ impl Allocator {
         let machine = Owner::new(&set, layout.clone(), options.terms()).with_secret(fastrand::u64(..));
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
-            ownership: Ownership::new(
-                machine,
-                layout.clone(),
-                Step(spec.step),
-                options.terms().served(),
-                clock.clone(),
-            ),
+            ownership: Ownership::new(machine, Step(spec.step), options.terms().served(), clock.clone()),
             clock,
             registration: Registration::default(),
             raises: RaiseInbox::default(),
@@ -345,7 +339,7 @@ impl Allocator {
     #[inline]
     async fn one<W: Work>(&self, work: &W, call: Call, item: Item) -> Result<W::Output, Refusal> {
         let shared = &*self.shared;
-        let (section, slot) = shared.config.layout.locate(item.uid)?;
+        let (section, slot) = shared.locate(item.uid, call.via)?;
         let item = PendingItem { index: 0, item, section, slot, unknown: UnknownAttempts::default() };
         // The guard is dropped at the end of the statement, before any await.
         let result = self.serve().and_then(|serving| work.here(shared, serving.get(section)?, &item));

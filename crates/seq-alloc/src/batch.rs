@@ -38,7 +38,7 @@ impl Shared {
         let mut located = [None; PREFETCHED];
         for (chunk, items) in items.chunks(PREFETCHED).enumerate() {
             for (located, item) in located.iter_mut().zip(items) {
-                let target = item.ok().and_then(|item| self.config.layout.locate(item.uid).ok());
+                let target = item.ok().and_then(|item| self.locate(item.uid, via).ok());
                 *located =
                     target.map(|(section, slot)| (section, slot, serving.and_then(|serving| serving.get(section))));
                 if let (Some((_, slot, Some(served))), 2..) = (*located, items.len()) {
@@ -47,7 +47,7 @@ impl Shared {
             }
             for (index, (item, located)) in (chunk * PREFETCHED..).zip(items.iter().zip(located)) {
                 let (Ok(item), Some((section, slot, served))) = (*item, located) else {
-                    replies.push(self.locate(index, item).err().map(Err));
+                    replies.push(self.pending_item(index, item, via).err().map(Err));
                     continue;
                 };
                 let item = PendingItem { index, item, section, slot, unknown: UnknownAttempts::default() };
@@ -65,9 +65,9 @@ impl Shared {
         self.counters.given(via, numbers);
     }
 
-    fn locate(&self, index: usize, item: &DecodedItem) -> Result<PendingItem, Refusal> {
+    fn pending_item(&self, index: usize, item: &DecodedItem, via: Via) -> Result<PendingItem, Refusal> {
         let item = (*item)?;
-        let (section, slot) = self.config.layout.locate(item.uid)?;
+        let (section, slot) = self.locate(item.uid, via)?;
         Ok(PendingItem { index, item, section, slot, unknown: UnknownAttempts::default() })
     }
 
@@ -126,7 +126,7 @@ impl Shared {
     fn groups<T>(&self, call: &Call, items: &[DecodedItem], replies: &[ItemReply<T>]) -> Vec<PendingGroup> {
         let pending = items.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
         let pending: Vec<PendingItem> =
-            pending.filter_map(|(index, (item, _))| self.locate(index, item).ok()).collect();
+            pending.filter_map(|(index, (item, _))| self.pending_item(index, item, call.via).ok()).collect();
         let mut sections: BTreeMap<SectionId, OfSection> = BTreeMap::new();
         for item in &pending {
             let of_section = sections.entry(item.section).or_default();

@@ -120,7 +120,7 @@ impl Shared {
         match &handover.departure {
             None => owners::to_offer(&offer(SetId(0)), &self.config.set),
             Some(departure) => {
-                let layout_id = self.config.layout.id_of(section).unwrap_or(LayoutId(0));
+                let layout_id = self.layout().id_of(section).unwrap_or(LayoutId(0));
                 owners::to_offer_between_sets(&offer(self.ownership.set_id()), departure.set, layout_id)
             }
         }

@@ -99,8 +99,7 @@ impl Service {
         let mut next = Some(first);
         while let Some(message) = next {
             shared.handovers.receiving.make_room(&mut room, message.slots.len())?;
-            owners::extend_copy(&mut copy, &message, section, &shared.config.layout)
-                .map_err(|error| malformed(&error))?;
+            owners::extend_copy(&mut copy, &message, section, &shared.layout()).map_err(|error| malformed(&error))?;
             next = messages.message().await?;
         }
         // The permit covers the slots of the copy, not its spare capacity.
@@ -110,7 +109,7 @@ impl Service {
 
     fn offer(&self, offer: Option<&v1::HandoverOffer>) -> Result<HandoverOffer, Status> {
         let shared = &self.0.shared;
-        owners::offer(offer, &shared.config.set, shared.ownership.set_id(), &shared.config.layout)
+        owners::offer(offer, &shared.config.set, shared.ownership.set_id(), &shared.layout())
             .map_err(|error| malformed(&error))
     }
 }

@@ -19,7 +19,7 @@ use seq_core::owner::handover::HandoverRequest;
 use seq_core::owner::{CopyLoss, Effect, Effects, LeaseEffect, Owner, Session, TableEffect};
 use seq_core::route::RouteTable;
 use seq_core::section::SectionCopy;
-use seq_core::{Epoch, Layout, Section, SectionId, Seq, Step};
+use seq_core::{Epoch, Section, SectionId, Seq, Step};
 
 mod routes;
 mod section;
@@ -32,7 +32,6 @@ use table::{Change, SectionTable};
 /// Owner's machine, with the state that readers load without its lock.
 #[derive(Debug)]
 pub(crate) struct Ownership {
-    layout: Layout,
     /// Step of raises. Changed under the machine's lock, together with the step of each section in the table.
     step: AtomicU64,
     /// Time for which a lease is used, shorter than the lease by its margin.
@@ -99,10 +98,9 @@ impl Serving<'_> {
 
 impl Ownership {
     /// Creates an ownership of no section. `step` is the step of raises, `served` the time for which a lease is used.
-    pub(crate) fn new(machine: Owner, layout: Layout, step: Step, served: Duration, clock: Clock) -> Ownership {
+    pub(crate) fn new(machine: Owner, step: Step, served: Duration, clock: Clock) -> Ownership {
         Ownership {
-            sections: SectionTable::new(layout.sections()),
-            layout,
+            sections: SectionTable::new(machine.layout().sections()),
             step: step.0.into(),
             served,
             clock,
@@ -239,7 +237,7 @@ impl Ownership {
             TableEffect::Publish => self.routes.store(machine.routes().cloned()),
             TableEffect::Enter { section, epoch, ceiling, copy } => {
                 transitions.enter(epoch, copy.is_some());
-                changes.push(Change::Enter(self.start(section, epoch, ceiling, copy.as_ref(), transitions)));
+                changes.push(Change::Enter(self.start(machine, (section, epoch, ceiling), copy.as_ref(), transitions)));
             }
             TableEffect::Leave { section, epoch } => {
                 transitions.leave(epoch);
@@ -248,7 +246,7 @@ impl Ownership {
             // Carried out by `step`, once the table has all changes.
             TableEffect::Freeze { .. } => {}
             TableEffect::Thaw { section, epoch } => {
-                changes.extend(self.thaw(section, epoch, transitions).map(Change::Enter));
+                changes.extend(self.thaw(machine, section, epoch, transitions).map(Change::Enter));
             }
         }
     }
@@ -257,13 +255,12 @@ impl Ownership {
     /// numbers that may have been allocated.
     fn start(
         &self,
-        id: SectionId,
-        epoch: Epoch,
-        ceiling: Seq,
+        machine: &Owner,
+        (id, epoch, ceiling): (SectionId, Epoch, Seq),
         copy: Option<&SectionCopy>,
         transitions: &mut Transitions,
     ) -> Arc<OwnedSection> {
-        let uids = self.layout.uids_of(id);
+        let uids = machine.layout().uids_of(id);
         let uids = (uids.end - uids.start) as u32;
         let exact = copy.map(|copy| Section::handed_over(uids, copy, ceiling, self.raise_step()));
         let exact = exact
@@ -275,9 +272,15 @@ impl Ownership {
 
     /// Creates a section with the values of a section that was frozen for a handover that failed; `None` if the section
     /// has left.
-    fn thaw(&self, id: SectionId, epoch: Epoch, transitions: &mut Transitions) -> Option<Arc<OwnedSection>> {
+    fn thaw(
+        &self,
+        machine: &Owner,
+        id: SectionId,
+        epoch: Epoch,
+        transitions: &mut Transitions,
+    ) -> Option<Arc<OwnedSection>> {
         let frozen = self.sections.load().get(id).filter(|owned| owned.epoch == epoch).cloned()?;
-        Some(self.start(id, epoch, frozen.ceiling(), Some(&frozen.freeze()), transitions))
+        Some(self.start(machine, (id, epoch, frozen.ceiling()), Some(&frozen.freeze()), transitions))
     }
 }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use seq_api::clock::Clock;
+use seq_api::service::Via;
 use seq_core::owner::{Effects, Owner, OwnershipUpdate, Session};
 use seq_core::route::RouteTable;
-use seq_core::{NodeId, RenewSeq, SectionId, SetId, raise};
+use seq_core::{Layout, NodeId, Refusal, RenewSeq, SectionId, SetId, SlotIndex, Uid, raise};
 use seq_proto::owners::{self, OwnershipUpdateError};
 use seq_proto::v1;
 use tokio_util::sync::CancellationToken;
@@ -105,11 +106,29 @@ impl Shared {
         update: Option<&v1::OwnershipUpdate>,
         me: NodeId,
     ) -> Result<OwnershipUpdate, OwnershipUpdateError> {
-        let decoded = owners::update(update, &self.config.layout, me)?;
+        let decoded = owners::update(update, &self.layout(), me)?;
         if let Some(update) = update {
             self.handovers.targets.adopt(update);
         }
         Ok(decoded)
+    }
+
+    /// Returns the layout of the newest routes; before the first routes, the layout of the set file.
+    pub(crate) fn layout(&self) -> Layout {
+        self.routes().as_ref().map_or_else(|| self.config.layout.clone(), |routes| routes.layout().clone())
+    }
+
+    /// Returns the section and the slot of a uid. A lane has an address in the place of a uid, which no caller may name.
+    #[inline]
+    pub(crate) fn locate(&self, uid: Uid, via: Via) -> Result<(SectionId, SlotIndex), Refusal> {
+        self.config.layout.locate(uid).or_else(|refusal| self.locate_lane(uid, via, refusal))
+    }
+
+    #[cold]
+    fn locate_lane(&self, address: Uid, via: Via, refusal: Refusal) -> Result<(SectionId, SlotIndex), Refusal> {
+        let routes = self.routes();
+        let routes = routes.as_ref().filter(|_| matches!(via, Via::Id | Via::Forwarded));
+        routes.and_then(|routes| routes.layout().locate(address).ok()).ok_or(refusal)
     }
 
     /// Returns the sections that may be served now, for calls that arrived before.

@@ -31,13 +31,15 @@ pub enum Via {
     Resp,
     /// From a client, as JSON or plain text over HTTP.
     Json,
+    /// From a client, for ids of a series, over any protocol.
+    Id,
     /// From another node that does not own the section.
     Forwarded,
 }
 
 impl Via {
     /// All values, in the order of their discriminants.
-    pub const ALL: [Via; 5] = [Via::Grpc, Via::Stream, Via::Resp, Via::Json, Via::Forwarded];
+    pub const ALL: [Via; 6] = [Via::Grpc, Via::Stream, Via::Resp, Via::Json, Via::Id, Via::Forwarded];
 
     /// Returns the value of the label `via`.
     #[must_use]
@@ -47,6 +49,7 @@ impl Via {
             Via::Stream => "stream",
             Via::Resp => "resp",
             Via::Json => "json",
+            Via::Id => "id",
             Via::Forwarded => "forwarded",
         }
     }

@@ -81,6 +81,7 @@ impl Directory {
             nodes: home.nodes().map(node).collect(),
             sets: self.others(home).map(other).collect(),
             runs: seq_core::route::runs(runs),
+            series: [].into(),
         })
     }
 }

@@ -30,6 +30,7 @@ fn table(layout: &Layout) -> RouteTable {
         route: Route::here(Some(NodeId(section % OWNERS + 1)), Epoch(1)),
     };
     let update = RouteUpdate {
+        series: [].into(),
         id: seq_core::SetId(7),
         sets: BTreeMap::new(),
         set: "bench".to_owned(),

@@ -134,9 +134,9 @@ impl Plan {
         all.extend(sections);
         all.sort_unstable();
         all.dedup();
-        let placed = placement::propose(&all, &candidates);
+        let placed = Placement::default().propose(state, &all, &candidates);
         let owner = |section: &SectionId| {
-            let id = *placed.get(all.binary_search(section).ok()?)?;
+            let id = (*placed.get(all.binary_search(section).ok()?)?)?;
             Some((id, state.node(id)?.incarnation))
         };
         sections.iter().filter_map(owner).collect()
@@ -189,23 +189,44 @@ pub struct Arbiter {
     deadline: Option<Duration>,
 }
 
-/// Sections, and each candidate with its weight; a node's name never changes.
-type PlacementOf = (Vec<SectionId>, Vec<(NodeId, u32)>);
+/// The proposed owners of the sections of uids, and of the sections of lanes, which only some candidates can own.
+#[derive(Debug, Default)]
+struct Placement {
+    uids: PlacementOf,
+    lanes: PlacementOf,
+}
+
+impl Placement {
+    /// Returns the proposed owner of each section, in their order; `None` for a section that no candidate can own.
+    fn propose(&mut self, state: &State, sections: &[SectionId], candidates: &[Candidate<'_>]) -> Vec<Option<NodeId>> {
+        let first_lane = state.set.as_ref().map_or(u32::MAX, |set| set.layout.declared().sections());
+        let (uids, lanes) = sections.split_at(sections.partition_point(|section| section.0 < first_lane));
+        let owners = self.uids.propose(uids, candidates).iter().copied().map(Some);
+        let mut owners: Vec<Option<NodeId>> = owners.chain(core::iter::repeat(None)).take(uids.len()).collect();
+        let reads = |one: &&Candidate<'_>| state.node(one.id).is_some_and(|node| node.reads_lanes);
+        let readers: Vec<Candidate<'_>> = candidates.iter().filter(reads).copied().collect();
+        owners.extend(self.lanes.propose(lanes, &readers).iter().copied().map(Some));
+        owners.resize(sections.len(), None);
+        owners
+    }
+}
 
 /// The proposed owner of each section, kept while the sections and the candidates are the same: each applied handover
 /// makes a new plan, and hashing every section anew costs far more than the rest of the plan.
 #[derive(Debug, Default)]
-struct Placement {
-    of: Option<PlacementOf>,
+struct PlacementOf {
+    sections: Vec<SectionId>,
+    candidates: Vec<(NodeId, u32)>,
+    /// Empty without a candidate.
     owners: Vec<NodeId>,
 }
 
-impl Placement {
-    fn propose(&mut self, sections: Vec<SectionId>, candidates: &[Candidate<'_>]) -> &[NodeId] {
-        let of = (sections, candidates.iter().map(|one| (one.id, one.weight)).collect());
-        if self.of.as_ref() != Some(&of) {
-            self.owners = placement::propose(&of.0, candidates);
-            self.of = Some(of);
+impl PlacementOf {
+    fn propose(&mut self, sections: &[SectionId], candidates: &[Candidate<'_>]) -> &[NodeId] {
+        let weights = || candidates.iter().map(|one| (one.id, one.weight));
+        if self.sections != sections || !weights().eq(self.candidates.iter().copied()) {
+            self.owners = placement::propose(sections, candidates);
+            (self.sections, self.candidates) = (sections.to_vec(), weights().collect());
         }
         &self.owners
     }
@@ -353,7 +374,7 @@ fn plan(
     }
     let candidates = candidates(state, declared, inputs);
     let residents: Vec<SectionId> = state.sections.residents().map(|(section, _)| section).collect();
-    let placed = placement.propose(residents, &candidates);
+    let placed = placement.propose(state, &residents, &candidates);
     plan.candidates = candidates.iter().map(|candidate| (candidate.id, candidate.weight)).collect();
     plan.living = inputs.living.keys().map(|session| session.0).collect();
     let draining = inputs.living.iter().filter(|(_, flags)| **flags != (false, false));
@@ -371,7 +392,7 @@ fn plan(
         // This is the count for which the wait ran, not the current count.
         let liveness = || owner.map(|one| observed[&one]).filter(|one| !one.over).map(|one| one.liveness);
         let moved = state.balancing.moved(section).filter(|node| candidates.iter().any(|one| one.id == *node));
-        let Some(to) = moved.or(placed.get(index).copied()) else {
+        let Some(to) = moved.or(placed[index]) else {
             if take {
                 plan.stranded.push(Stranded { section, expected: record.epoch, liveness: liveness() });
             }

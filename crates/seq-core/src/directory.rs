@@ -54,6 +54,19 @@ struct Run {
     changed: RouteVersion,
 }
 
+impl ClaimRun {
+    /// Splits the run into the sections before a section, and the section with those after it.
+    #[must_use]
+    pub fn split_at(self, section: SectionId) -> (Option<ClaimRun>, Option<ClaimRun>) {
+        let ClaimRun { sections: SectionRun { first, sections }, claim } = self;
+        let before = section.0.saturating_sub(first.0).min(sections);
+        let run = |first, sections| {
+            (sections > 0).then_some(ClaimRun { sections: SectionRun { first: SectionId(first), sections }, claim })
+        };
+        (run(first.0, before), run(first.0 + before, sections - before))
+    }
+}
+
 impl Directory {
     /// Keeps the newer claim of each section. Claims that change do so in this version of the copy's owner, which never
     /// falls. Returns whether any claim changed. A run that no layout can have, see [`SectionRun::end`], is skipped.

@@ -203,8 +203,7 @@ impl Layout {
     /// # Errors
     /// [`OtherLayout`]: neither layout begins with the other. Nothing changed.
     pub fn adopt(&mut self, other: &Layout) -> Result<bool, OtherLayout> {
-        let common = self.appended().iter().zip(other.appended()).all(|(mine, theirs)| mine == theirs);
-        if self.uids != other.uids || !common {
+        if !self.agrees(other) {
             return Err(OtherLayout { ours: self.id(), theirs: other.id() });
         }
         let longer = other.appended().len() > self.appended().len();
@@ -212,6 +211,13 @@ impl Layout {
             self.clone_from(other);
         }
         Ok(longer)
+    }
+
+    /// Returns whether both are layouts of one cluster: one of them begins with the other.
+    #[must_use]
+    pub fn agrees(&self, other: &Layout) -> bool {
+        let common = self.appended().iter().zip(other.appended()).all(|(mine, theirs)| mine == theirs);
+        self.uids == other.uids && common
     }
 
     /// Returns the section and the slot of a uid, or of the address of a lane.
@@ -270,6 +276,12 @@ impl Layout {
         self.appended().iter().map(|Appended { lanes, first_section }| {
             (*lanes, SectionRun { first: SectionId(*first_section), sections: lanes.sections() })
         })
+    }
+
+    /// Returns the lanes with a section; `None` for a section of uids.
+    #[must_use]
+    pub fn lanes_at(&self, section: SectionId) -> Option<Lanes> {
+        self.lanes_of(section).map(|one| one.lanes)
     }
 
     /// Returns the layout without lanes: the part that the set files declare.
@@ -336,7 +348,11 @@ pub enum AppendError {
         end: u64,
     },
     /// There would be no lane, or a section without or with too many lanes.
-    #[error("{count} lanes, {per_section} in a section: 1 to {} in a section", limits::MAX_SECTION_SIZE)]
+    #[error(
+        "{count} lanes, {per_section} in a section: 1 to {} in a section, in at most {} sections",
+        limits::MAX_SECTION_SIZE,
+        limits::MAX_SERIES_SECTIONS
+    )]
     BadLanes {
         /// Number of lanes.
         count: u32,

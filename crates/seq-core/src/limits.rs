@@ -76,6 +76,12 @@ pub const MAX_SECTIONS: u32 = 1_048_576;
 /// Most spaces in a layout: the uids, and 1,023 series of lanes. The whole layout is in each route table.
 pub const MAX_SPACES: usize = 1_024;
 
+/// Most sections of one series: enough for one for each of 16,384 lanes, and an entry that adds them takes milliseconds.
+pub const MAX_SERIES_SECTIONS: u32 = 16_384;
+
+/// Longest encoding of a series' shape, in bytes: eight numbers of 64 bits.
+pub const MAX_SHAPE_BYTES: usize = 64;
+
 /// Most other sets that a store's log knows, because their records stay in the committed state permanently.
 pub const MAX_SETS: usize = 1_024;
 
@@ -132,7 +138,7 @@ pub const MAX_SECTION_SIZE: u32 = 16_777_216;
 /// Largest step: far more than a core allocates in a second, and far from the end of the numbers.
 pub const MAX_STEP: u64 = 1 << 32;
 
-/// Longest name of a set or node, in bytes: a DNS label.
+/// Longest name of a set, node or series, in bytes: a DNS label.
 pub const MAX_NAME_BYTES: usize = 63;
 
 /// Longest address of a node, in bytes: a DNS name and a port.

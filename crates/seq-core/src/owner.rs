@@ -140,6 +140,7 @@ pub enum AdoptError {
 #[derive(Debug)]
 pub struct Owner {
     set: String,
+    /// The layout of the newest routes; before the first routes, the layout of the set file.
     layout: Layout,
     terms: LeaseTerms,
     session: Option<Session>,
@@ -149,7 +150,7 @@ pub struct Owner {
     /// Whether the next request must ask for the whole table.
     whole: bool,
     /// The newest epoch that was ever entered, for each section. Invariant: a section is entered only under a higher
-    /// epoch.
+    /// epoch. No shorter than the layout.
     held: Vec<Epoch>,
     /// The served sections, each with a route that names this node and the epoch, or an older epoch. Invariant: empty
     /// without an incarnation.
@@ -206,6 +207,12 @@ impl Owner {
     #[must_use]
     pub fn session(&self) -> Option<Session> {
         self.session
+    }
+
+    /// Returns the layout of the newest routes; before the first routes, the layout of the set file.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Returns the newest routes known.
@@ -478,6 +485,9 @@ impl Owner {
         effects: &mut Effects,
     ) -> Result<Option<Arc<RouteTable>>, AdoptError> {
         if let Some(next) = self.next_routes(update)? {
+            self.layout.clone_from(next.layout());
+            // A restore may have lost lanes. Their epochs stay, because sections that are appended again continue them.
+            self.held.resize(self.held.len().max(self.layout.sections() as usize), Epoch(0));
             self.routes = Some(Arc::new(next));
             effects.push(TableEffect::Publish.into());
             for run in &update.runs {
@@ -550,7 +560,7 @@ impl Owner {
 
     /// Returns the table after an update; `None` if the update is not newer.
     fn next_routes(&self, update: &RouteUpdate) -> Result<Option<RouteTable>, AdoptError> {
-        if update.set != self.set || update.layout != self.layout {
+        if update.set != self.set || update.layout.declared() != self.layout.declared() {
             return Err(AdoptError::OtherSet { set: update.set.clone(), layout: update.layout.clone() });
         }
         let gap = AdoptError::Gap { version: update.version, base: update.base };

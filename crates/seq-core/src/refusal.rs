@@ -191,6 +191,12 @@ pub enum Refusal {
         /// Number of hops in the request.
         hops: u32,
     },
+    /// The ids of the lane are as far ahead of the clock as the series allows.
+    #[error("the ids of the lane in section {section} are as far ahead of the clock as its series allows")]
+    LaneAhead {
+        /// The lane's section.
+        section: SectionId,
+    },
     /// The node is about to exit.
     #[error("the node is shutting down")]
     ShuttingDown,

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use crate::id::{Epoch, NodeId, RouteVersion, SectionId, SetId};
 use crate::layout::Layout;
+use crate::state::Series;
 
 /// The owner of a section and its epoch, or the set that it is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +93,9 @@ pub struct RouteUpdate {
     pub sets: BTreeMap<SetId, RouteSet>,
     /// The routes that changed, in order of section, not overlapping.
     pub runs: Vec<RouteRun>,
+    /// All series of the cluster, in the order of their lanes in the layout. Empty in an update for a process that
+    /// locates no lane.
+    pub series: Arc<[Series]>,
 }
 
 /// A copy of one set's routes.
@@ -108,6 +112,7 @@ pub struct RouteTable {
     /// The routes of all sections, in order. Shared between copies of the table, so that a change of one section copies
     /// one chunk and not the route of every section.
     chunks: Vec<Arc<Chunk>>,
+    series: Arc<[Series]>,
 }
 
 /// Sections in a chunk. A chunk is 8 KiB, and the largest set has 4,096 chunks.
@@ -156,6 +161,7 @@ impl RouteTable {
             sets: BTreeMap::new(),
             nodes: update.nodes.clone(),
             chunks: alloc::vec![Arc::default(); chunks_of(&update.layout)],
+            series: update.series.clone(),
         };
         table.write(update);
         Some(table)
@@ -164,32 +170,32 @@ impl RouteTable {
     /// Applies a newer update. The table never goes back to an older version.
     #[must_use = "a mismatch means that the whole table must be fetched"]
     pub fn adopt(&mut self, update: &RouteUpdate) -> Adopted {
-        let mut layout = self.layout.clone();
-        if update.id != self.id || layout.adopt(&update.layout).is_err() || !update.fits() {
+        if update.id != self.id || update.layout.declared() != self.layout.declared() || !update.fits() {
             return Adopted::Mismatch;
         }
         if update.version <= self.version {
             return Adopted::NotNewer;
         }
-        // A layout only grows, so a newer version does not have a shorter one.
-        if layout != update.layout {
-            return Adopted::Mismatch;
-        }
         if update.base == RouteVersion(0) {
-            // The update names every section. A restored set begins without nodes, and numbers them anew.
+            // The update names every section. A restored set begins without nodes, numbers them anew, and may have lost
+            // lanes.
             let Some(whole) = RouteTable::from_whole(update) else { return Adopted::Mismatch };
             *self = whole;
             return Adopted::Newer;
         }
         // A node that is gone may own sections that the update does not name.
         let gone = self.nodes.keys().any(|id| !update.nodes.contains_key(id));
-        if update.base > self.version || gone {
+        // A layout only grows, so a newer version does not have a shorter one.
+        let mut layout = self.layout.clone();
+        let grows = layout.adopt(&update.layout).is_ok() && layout == update.layout;
+        if update.base > self.version || gone || !grows {
             return Adopted::Mismatch;
         }
         self.version = update.version;
         self.chunks.resize_with(chunks_of(&layout), Arc::default);
         self.layout = layout;
         self.nodes.clone_from(&update.nodes);
+        self.series.clone_from(&update.series);
         self.write(update);
         Adopted::Newer
     }
@@ -213,6 +219,7 @@ impl RouteTable {
             nodes: self.nodes.clone(),
             sets: self.sets_since(since),
             runs: runs(changed.map(|((route, _), section)| (SectionId(section), *route))),
+            series: self.series.clone(),
         })
     }
 
@@ -268,6 +275,12 @@ impl RouteTable {
         &self.layout
     }
 
+    /// Returns the series of the cluster, in the order of their lanes in the layout.
+    #[must_use]
+    pub fn series(&self) -> &Arc<[Series]> {
+        &self.series
+    }
+
     /// Returns the table's version.
     #[must_use]
     pub fn version(&self) -> RouteVersion {
@@ -302,6 +315,18 @@ fn chunks_of(layout: &Layout) -> usize {
 }
 
 impl RouteUpdate {
+    /// Returns the update for a process that locates no lane: with the layout that the set files declare, and the routes
+    /// of its sections.
+    #[must_use]
+    pub fn declared(self) -> RouteUpdate {
+        let layout = self.layout.declared();
+        let runs = self.runs.into_iter().filter_map(|run| {
+            let sections = layout.sections().checked_sub(run.first.0)?.min(run.sections);
+            (sections > 0).then_some(RouteRun { sections, ..run })
+        });
+        RouteUpdate { runs: runs.collect(), layout, series: [].into(), ..self }
+    }
+
     /// Returns whether the runs are in order within the layout, every owner is listed, and only sections in this set
     /// have one.
     fn fits(&self) -> bool {

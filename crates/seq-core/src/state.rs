@@ -47,6 +47,7 @@ mod recovery;
 mod restore;
 mod rules;
 mod sections;
+mod series;
 mod set_command;
 
 pub use audit::{Audit, AuditEvent, AuditHash, AuditRecord, BeginOperation, EndOperation, audit_text};
@@ -65,6 +66,7 @@ pub use record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
 pub use recovery::{FenceResponse, RecordClaim, Recovery};
 pub use rules::Rules;
 pub use sections::SectionRecords;
+pub use series::{AdoptSeries, CreateSeries, NoteReadsLanes, RetireSeries, Series};
 pub use set_command::{
     Arrival, Arrive, Arrived, Arriving, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
     Forget, Inherit, LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
@@ -119,6 +121,8 @@ pub struct State {
     pub loss: Option<Loss>,
     /// Amount by which each restore raises the ceilings.
     pub restore_margin: RestoreMargin,
+    /// The series, in the order of their lanes in the layout.
+    pub series: Vec<Series>,
     /// The rules by which commands are applied.
     pub rules: Rules,
 }
@@ -177,7 +181,8 @@ pub struct SetDefinition {
     pub name: String,
     /// Id of the set in the directory, 1 or above. The proposer of the definition draws it at random.
     pub id: SetId,
-    /// The cluster's uids and sections. A change of either would give uids other counters, so no command changes them.
+    /// The cluster's uids and sections. A change of either would give uids other counters, so no command changes them:
+    /// lanes of series are only appended.
     pub layout: Layout,
     /// The sets in which the cluster's sections begin, in order of section. A set that is created later begins without
     /// sections: they come by migration only.
@@ -217,7 +222,12 @@ impl SetDefinition {
     /// member may propose a definition with an id that it drew.
     #[must_use]
     pub fn defines(&self, name: &str, layout: &Layout) -> bool {
-        self.name == name && self.layout == *layout
+        self.name == name && self.layout.declared() == layout.declared()
+    }
+
+    /// Returns whether the cluster began with this set, which creates the cluster's series.
+    pub(crate) fn is_writer(&self) -> bool {
+        self.homes.iter().any(|home| home.set == self.id && home.sections.first == SectionId(0))
     }
 
     /// Returns whether the homes are in order, do not overlap and fit the layout.
@@ -260,6 +270,8 @@ pub struct NodeRecord {
     pub drained: bool,
     /// Whether that incarnation is about to exit.
     pub leaving: bool,
+    /// Whether that incarnation can own sections of series; see [`NoteReadsLanes`].
+    pub reads_lanes: bool,
 }
 
 impl State {
@@ -323,6 +335,7 @@ impl State {
                 .collect(),
             sets: self.route_sets(since),
             runs: route::runs(self.changed_routes(since).map(|section| (section, self.route(section)))),
+            series: self.series.as_slice().into(),
         })
     }
 
@@ -449,6 +462,7 @@ impl State {
                 node.token = *token;
                 node.renew_seq = RenewSeq(0);
                 node.leaving = false;
+                node.reads_lanes = false;
                 node.registered_at = node.liveness;
                 node.lease = earlier.max(*lease);
                 node.peer_addr.clone_from(peer_addr);
@@ -472,6 +486,7 @@ impl State {
                     lease: *lease,
                     drained: false,
                     leaving: false,
+                    reads_lanes: false,
                 });
                 self.route_version.0 += 1;
                 self.nodes.len() - 1

@@ -169,7 +169,7 @@ impl Shape {
     #[must_use]
     pub fn last(&self, lane: u32) -> u64 {
         match self {
-            Shape::Counter(counter) => counter.max_id - (counter.max_id - counter.offset) % counter.increment,
+            Shape::Counter(counter) => counter.last(),
             Shape::Timed(timed) => timed.join(timed.last_time(), lane, (1 << timed.seq_bits) - 1),
         }
     }
@@ -178,6 +178,12 @@ impl Shape {
 impl CounterShape {
     /// The largest increment.
     pub const MAX_INCREMENT: u64 = 1 << 32;
+
+    /// Returns the last id.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.max_id - (self.max_id - self.offset) % self.increment
+    }
 
     fn check(&self) -> Result<(), BadShape> {
         let CounterShape { offset, increment, max_id } = *self;

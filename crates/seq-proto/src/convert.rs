@@ -1,11 +1,13 @@
 //! Wire validation: decoded messages are checked here and become core types.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use seq_core::limits;
 use seq_core::route::{Route, RouteNode, RouteRun, RouteSet, RouteUpdate};
 use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, SetId, Target, Uid};
 
+use crate::series::{self, SeriesError};
 use crate::v1;
 
 /// The validated items of a batch; a read has no counts.
@@ -92,7 +94,7 @@ pub fn check_hops(hops: u32) -> Result<(), Refusal> {
 
 impl From<&RouteUpdate> for v1::Routes {
     fn from(update: &RouteUpdate) -> Self {
-        let uids = update.layout.uids();
+        let (uids, lanes) = (update.layout.uids(), update.layout.declared().sections());
         v1::Routes {
             set: update.set.clone(),
             version: update.version.0,
@@ -105,17 +107,9 @@ impl From<&RouteUpdate> for v1::Routes {
                 .iter()
                 .map(|(id, node)| v1::RouteNode { id: id.0, name: node.name.clone(), addr: node.addr.clone() })
                 .collect(),
-            runs: update
-                .runs
-                .iter()
-                .map(|run| v1::RouteRun {
-                    first_section: run.first.0,
-                    sections: run.sections,
-                    owner: run.route.owner.map_or(0, |owner| owner.0),
-                    epoch: run.route.epoch.0,
-                    away_set_id: run.route.away.0,
-                })
-                .collect(),
+            runs: wire_runs(&update.runs, 0..lanes),
+            series: update.series.iter().map(v1::StoredSeries::from).collect(),
+            lane_runs: wire_runs(&update.runs, lanes..u32::MAX),
             set_id: update.id.0,
             sets: update
                 .sets
@@ -124,6 +118,21 @@ impl From<&RouteUpdate> for v1::Routes {
                 .collect(),
         }
     }
+}
+
+/// Encodes the parts of runs that are in a range of sections.
+fn wire_runs(runs: &[RouteRun], range: Range<u32>) -> Vec<v1::RouteRun> {
+    let part = |run: &RouteRun| {
+        let (first, end) = (run.first.0.max(range.start), run.first.0.saturating_add(run.sections).min(range.end));
+        (first < end).then(|| v1::RouteRun {
+            first_section: first,
+            sections: end - first,
+            owner: run.route.owner.map_or(0, |owner| owner.0),
+            epoch: run.route.epoch.0,
+            away_set_id: run.route.away.0,
+        })
+    };
+    runs.iter().filter_map(part).collect()
 }
 
 /// Error: a route message is not a route update.
@@ -136,6 +145,22 @@ pub enum RoutesError {
         set: String,
         /// Violated rule of the layout.
         source: seq_core::layout::LayoutError,
+    },
+    /// A series is invalid.
+    #[error("routes of set {set:?}: {source}")]
+    Series {
+        /// The set it names.
+        set: String,
+        /// The flaw of the series.
+        source: SeriesError,
+    },
+    /// The lanes of a series do not continue the layout.
+    #[error("routes of set {set:?}: the lanes of series {series:?} do not continue the layout")]
+    Lanes {
+        /// The set it names.
+        set: String,
+        /// Name of the series.
+        series: String,
     },
     /// The routes have no version, or build on a newer version.
     #[error("routes of set {set:?}: version {version} on base {base}")]
@@ -182,8 +207,17 @@ impl TryFrom<&v1::Routes> for RouteUpdate {
 
     fn try_from(routes: &v1::Routes) -> Result<Self, RoutesError> {
         let set = || routes.set.clone();
-        let layout = Layout::new(routes.uid_start..routes.uid_end, routes.section_size)
+        let mut layout = Layout::new(routes.uid_start..routes.uid_end, routes.section_size)
             .map_err(|source| RoutesError::Layout { set: set(), source })?;
+        let lanes = layout.sections();
+        let mut series = Vec::with_capacity(routes.series.len());
+        for one in &routes.series {
+            let one = series::routed(one, RouteVersion(routes.version))
+                .map_err(|source| RoutesError::Series { set: set(), source })?;
+            let appended = layout.append(one.lanes).ok().filter(|(_, sections)| *sections == one.sections);
+            layout = appended.ok_or_else(|| RoutesError::Lanes { set: set(), series: one.name.clone() })?.0;
+            series.push(one);
+        }
         if routes.version == 0 || routes.base_version >= routes.version {
             return Err(RoutesError::Version { set: set(), version: routes.version, base: routes.base_version });
         }
@@ -194,12 +228,15 @@ impl TryFrom<&v1::Routes> for RouteUpdate {
             }
             nodes.insert(NodeId(node.id), RouteNode { name: node.name.clone(), addr: node.addr.clone() });
         }
-        let mut runs = Vec::with_capacity(routes.runs.len());
+        let mut runs = Vec::with_capacity(routes.runs.len() + routes.lane_runs.len());
         let mut end = 0u64;
-        for run in &routes.runs {
+        let places = routes.runs.iter().map(|run| (run, 0..lanes));
+        let places = places.chain(routes.lane_runs.iter().map(|run| (run, lanes..layout.sections())));
+        for (run, place) in places {
             let first = u64::from(run.first_section);
             let run_end = first + u64::from(run.sections);
-            if run.sections == 0 || first < end || run_end > u64::from(layout.sections()) {
+            let fits = first >= end.max(place.start.into()) && run_end <= u64::from(place.end);
+            if run.sections == 0 || !fits {
                 return Err(RoutesError::Run { set: set(), first: run.first_section, sections: run.sections });
             }
             end = run_end;
@@ -207,11 +244,17 @@ impl TryFrom<&v1::Routes> for RouteUpdate {
             if owner.is_some_and(|owner| !nodes.contains_key(&owner) || run.away_set_id != 0) {
                 return Err(RoutesError::UnknownOwner { set: set(), first: run.first_section, owner: run.owner });
             }
-            runs.push(RouteRun {
-                first: SectionId(run.first_section),
-                sections: run.sections,
-                route: Route { owner, epoch: Epoch(run.epoch), away: SetId(run.away_set_id) },
-            });
+            let (first, sections) = (SectionId(run.first_section), run.sections);
+            let route = Route { owner, epoch: Epoch(run.epoch), away: SetId(run.away_set_id) };
+            match runs.last_mut() {
+                // The wire splits a run where the lanes begin.
+                Some(RouteRun { first: of, sections: before, route: same })
+                    if first.0 == lanes && of.0 + *before == lanes && *same == route =>
+                {
+                    *before += sections;
+                }
+                _ => runs.push(RouteRun { first, sections, route }),
+            }
         }
         let set_of = |set: &v1::RouteSet| RouteSet { name: set.name.clone(), allocs: set.allocs.clone() };
         let sets = routes.sets.iter().map(|set| (SetId(set.id), set_of(set)));
@@ -224,6 +267,7 @@ impl TryFrom<&v1::Routes> for RouteUpdate {
             base: RouteVersion(routes.base_version),
             nodes,
             runs,
+            series: series.into(),
         })
     }
 }

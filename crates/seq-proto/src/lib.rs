@@ -15,12 +15,18 @@ pub mod ports;
 pub mod reason;
 pub mod refusals;
 pub mod roles;
+pub mod series;
 pub mod status;
 
 pub use reason::Reason;
 
 /// Types and services generated from `proto/seqsvr/v1` by `cargo xtask generate`.
-#[expect(clippy::allow_attributes_without_reason, clippy::too_many_lines, reason = "generated")]
+#[expect(
+    clippy::allow_attributes_without_reason,
+    clippy::large_enum_variant,
+    clippy::too_many_lines,
+    reason = "generated"
+)]
 pub mod v1 {
     include!("generated/seqsvr.v1.rs");
 

@@ -6,6 +6,7 @@ use seq_core::arbiter::{Departure, PlannedHandover};
 use seq_core::high_water::Mark;
 use seq_core::owner::handover::HandoverOffer;
 use seq_core::owner::{Grant, GrantedCopy, OwnershipUpdate};
+use seq_core::route::RouteUpdate;
 use seq_core::section::{Distance, SectionCopy};
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, LayoutId, Lineage, Liveness, MigrationId, NodeId, Revision, SectionId, Seq,
@@ -104,7 +105,7 @@ pub enum OwnershipUpdateError {
     Routes(#[from] RoutesError),
 }
 
-/// Decodes the store's ownership update for the node `me`.
+/// Decodes the store's ownership update for the node `me`. `layout` bounds the sections of an update without routes.
 ///
 /// # Errors
 /// [`OwnershipUpdateError`].
@@ -118,10 +119,12 @@ pub fn update(
     if [update.epochs.len(), update.ceilings.len(), update.handover_ids.len()] != [rows; 3] {
         return Err(OwnershipUpdateError::Lists { sections: rows });
     }
+    let routes: Option<RouteUpdate> = update.routes.as_ref().map(TryFrom::try_from).transpose()?;
+    let sections = routes.as_ref().map_or(layout, |routes| &routes.layout).sections();
     let mut copied = update.copied.iter().peekable();
     let grant = |row: usize| {
         let (section, epoch, ceiling) = (update.sections[row], update.epochs[row], update.ceilings[row]);
-        if section >= layout.sections() || epoch == 0 || ceiling > Seq::MAX.0 {
+        if section >= sections || epoch == 0 || ceiling > Seq::MAX.0 {
             return Err(OwnershipUpdateError::Grant { section, epoch, ceiling });
         }
         Ok(Grant {
@@ -134,7 +137,7 @@ pub fn update(
     };
     let granted = |copy: &v1::KeptCopy| {
         let v1::KeptCopy { section, epoch, highest, ref copy } = *copy;
-        if section >= layout.sections() || epoch == 0 || highest > Seq::MAX.0 {
+        if section >= sections || epoch == 0 || highest > Seq::MAX.0 {
             return Err(OwnershipUpdateError::Copy { section, epoch, highest });
         }
         let bytes = Arc::new(copy.clone());
@@ -149,11 +152,11 @@ pub fn update(
         departure: one.departure.as_ref().map(|departure| Arc::new(departure.into())),
     };
     Ok(OwnershipUpdate {
-        routes: update.routes.as_ref().map(TryFrom::try_from).transpose()?,
         grants: (0..rows).map(grant).collect::<Result<_, _>>()?,
         handovers: update.handovers.iter().map(planned).collect(),
         no_other_candidate: update.no_other_candidate,
         copies: update.copies.iter().map(granted).collect::<Result<_, _>>()?,
+        routes,
         mark: Mark { revision: Revision(update.revision), liveness: Liveness(update.liveness) },
     })
 }

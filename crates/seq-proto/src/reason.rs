@@ -227,6 +227,40 @@ reasons! {
         /// No node of the other set can be reached.
         SetUnavailable = "SET_UNAVAILABLE", [Unavailable], Ceiling, Unchanged, [SET];
     }
+    "Ids" {
+        /// No series has this name.
+        UnknownSeries = "UNKNOWN_SERIES", [NotFound], Never, Unchanged;
+        /// A series of this name exists with another shape or other lanes, or is retired: a name is used once.
+        SeriesExists = "SERIES_EXISTS", [AlreadyExists], Never, Unchanged;
+        /// The series is retired: it gives out no more ids.
+        SeriesRetired = "SERIES_RETIRED", [FailedPrecondition], Never, Unchanged;
+        /// The ids of the series have ended: its time or its numbers are used up.
+        SeriesEnded = "SERIES_ENDED", [OutOfRange], Never, Unchanged;
+        /// The shape cannot be used: the text names the field.
+        BadShape = "BAD_SHAPE", [InvalidArgument], Never, Unchanged;
+        /// Callers name the lane of this series, and the request names none.
+        LaneRequired = "LANE_REQUIRED", [InvalidArgument], Never, Unchanged;
+        /// The server chooses the lane of this series, or it has only one, and the request names a lane.
+        LaneNotAllowed = "LANE_NOT_ALLOWED", [InvalidArgument], Never, Unchanged;
+        /// The series has no such lane.
+        LaneOutOfRange = "LANE_OUT_OF_RANGE", [OutOfRange], Never, Unchanged;
+        /// The id to be above is further ahead than the series goes at once.
+        AfterTooFar = "AFTER_TOO_FAR", [OutOfRange], Never, Unchanged;
+        /// The number is no id of the series.
+        NotAnId = "NOT_AN_ID", [InvalidArgument], Never, Unchanged;
+        /// Ids of a timed series are neither read nor advanced: the clock moves them.
+        NotACounter = "NOT_A_COUNTER", [FailedPrecondition], Never, Unchanged;
+        /// No more ids of the lane are within `ahead_ms` of the clock.
+        LaneAhead = "LANE_AHEAD", [Unavailable], Owner, Unchanged;
+        /// The cluster has as many series as it may.
+        TooManySeries = "TOO_MANY_SERIES", [ResourceExhausted], Never, Unchanged;
+        /// The lanes do not fit the layout of the cluster.
+        LayoutFull = "LAYOUT_FULL", [ResourceExhausted], Never, Unchanged;
+        /// Another set creates the series of the cluster: the set with which the cluster began.
+        LayoutWriter = "LAYOUT_WRITER", [FailedPrecondition], Never, Unchanged;
+        /// An AllocSvr of a release that knows no series is live: upgrade it first.
+        SetOutdated = "SET_OUTDATED", [FailedPrecondition], Never, Unchanged;
+    }
     "Endpoints" {
         /// The message cannot be decoded.
         Malformed = "MALFORMED", [InvalidArgument], Never, Unchanged;
@@ -425,7 +459,7 @@ reasons! {
         BadStoreId = "BAD_STORE_ID", [InvalidArgument], Never, Unchanged;
         /// The change names no member, or more than a store may have.
         BadCount = "BAD_COUNT", [InvalidArgument], Never, Unchanged;
-        /// The name of the member cannot be one.
+        /// The name of the member or series is none: it is empty, too long, or has other characters than allowed.
         BadName = "BAD_NAME", [InvalidArgument], Never, Unchanged;
         /// The change adds and removes the same member.
         AddedAndRemoved = "ADDED_AND_REMOVED", [InvalidArgument], Never, Unchanged;

@@ -64,7 +64,11 @@ impl RefusedHandover<'_> {
                 SetRefusal::OldLineage { set, newest: Lineage(0), given }.into()
             }
             #[rustfmt::skip]
-            Reason::StoreBehind | Reason::UidOutOfRange | Reason::UidMissing | Reason::ToMissing |
+            Reason::UnknownSeries | Reason::SeriesExists | Reason::SeriesRetired | Reason::SeriesEnded |
+            Reason::BadShape | Reason::LaneRequired | Reason::LaneNotAllowed | Reason::LaneOutOfRange |
+            Reason::AfterTooFar | Reason::NotAnId | Reason::NotACounter | Reason::TooManySeries |
+            Reason::LayoutFull | Reason::LayoutWriter | Reason::SetOutdated |
+            Reason::LaneAhead | Reason::StoreBehind | Reason::UidOutOfRange | Reason::UidMissing | Reason::ToMissing |
             Reason::CountOutOfRange | Reason::EmptyBatch | Reason::BatchTooLarge | Reason::CountsMismatch |
             Reason::NotOwner | Reason::Unserved | Reason::DeadlinePassed | Reason::OwnerUnreachable |
             Reason::OwnerTimedOut | Reason::OwnerConnectionLost | Reason::StaleEpoch | Reason::LeaseExpired |
@@ -165,6 +169,7 @@ impl RefusedItem {
             Reason::Exhausted => Refusal::Exhausted { uid, count },
             Reason::AdvanceTooFar => Refusal::AdvanceTooFar { to: to?, bound: details.bound? },
             Reason::AlreadyPast => Refusal::AlreadyPast { uid },
+            Reason::LaneAhead => Refusal::LaneAhead { section },
             Reason::ShuttingDown => Refusal::ShuttingDown,
             // Without the set, the call waits for newer routes.
             Reason::Moved => match (details.set, details.since) {
@@ -173,6 +178,10 @@ impl RefusedItem {
             },
             Reason::SetUnavailable => details.set.map_or(unserved, |set| Refusal::SetUnavailable { section, set }),
             #[rustfmt::skip]
+            Reason::UnknownSeries | Reason::SeriesExists | Reason::SeriesRetired | Reason::SeriesEnded |
+            Reason::BadShape | Reason::LaneRequired | Reason::LaneNotAllowed | Reason::LaneOutOfRange |
+            Reason::AfterTooFar | Reason::NotAnId | Reason::NotACounter | Reason::TooManySeries |
+            Reason::LayoutFull | Reason::LayoutWriter | Reason::SetOutdated |
             Reason::Unserved | Reason::StaleEpoch | Reason::EmptyBatch | Reason::BatchTooLarge |
             Reason::CountsMismatch | Reason::TooManyHops | Reason::WouldWait | Reason::Malformed |
             Reason::MessageTooLarge | Reason::UnknownMethod | Reason::UnsupportedEncoding | Reason::BodyTimedOut |

@@ -60,6 +60,11 @@ pub const TABLE: &[Row] = &[
         methods: &["Next", "NextMany", "NextStream", "Current", "CurrentMany", "Advance", "GetRoutes"],
         allowed: CALLERS,
     },
+    Row {
+        service: "seqsvr.v1.IdService",
+        methods: &["Next", "Current", "Advance", "Decode", "ListSeries"],
+        allowed: CALLERS,
+    },
     Row { service: HTTP, methods: &["*"], allowed: CALLERS },
     Row { service: REDIS, methods: &["*"], allowed: &[Any(Proxy), Any(Operator), Any(Client), Token] },
     // A section that migrates is handed over between AllocSvrs of two sets.
@@ -110,6 +115,7 @@ pub const TABLE: &[Row] = &[
         ],
         allowed: OPERATORS,
     },
+    Row { service: "seqsvr.v1.SeriesAdminService", methods: &["CreateSeries", "RetireSeries"], allowed: OPERATORS },
     Row { service: "seqsvr.v1.BackupService", methods: &["CreateBackup"], allowed: OPERATORS },
     Row { service: "seqsvr.v1.AuditService", methods: &["ListEvents"], allowed: OPERATORS },
     // Members of the store forward the request to the leader.

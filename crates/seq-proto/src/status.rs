@@ -8,6 +8,7 @@ use std::time::Duration;
 use prost::Message;
 use seq_core::Refusal;
 use seq_core::arbiter::NotReserved;
+use seq_core::layout::AppendError;
 use seq_core::state::{CommandRefusal, SetRefusal};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
@@ -48,6 +49,7 @@ impl Reason {
             Refusal::AdvanceTooFar { .. } => Reason::AdvanceTooFar,
             Refusal::AlreadyPast { .. } => Reason::AlreadyPast,
             Refusal::TooManyHops { .. } => Reason::TooManyHops,
+            Refusal::LaneAhead { .. } => Reason::LaneAhead,
             Refusal::ShuttingDown => Reason::ShuttingDown,
             Refusal::Moved { .. } => Reason::Moved,
             Refusal::SetUnavailable { .. } => Reason::SetUnavailable,
@@ -75,7 +77,25 @@ impl Reason {
             CommandRefusal::OtherPredecessor { .. } => Reason::OtherPredecessor,
             CommandRefusal::StoreBehind { .. } | CommandRefusal::EntriesLost { .. } => Reason::StoreBehind,
             CommandRefusal::AuditTextTooLong { .. } | CommandRefusal::UnknownOperation { .. } => Reason::Malformed,
+            CommandRefusal::BadSeriesName { .. } => Reason::BadName,
+            CommandRefusal::ShapeTooLong { .. } => Reason::BadShape,
+            CommandRefusal::SeriesExists { .. } => Reason::SeriesExists,
+            CommandRefusal::UnknownSeries { .. } => Reason::UnknownSeries,
+            CommandRefusal::NotSeriesWriter => Reason::LayoutWriter,
+            CommandRefusal::OtherSeries { .. } => Reason::OtherLayout,
+            CommandRefusal::Layout(error) => Reason::of_append(error),
             CommandRefusal::BetweenSets(refusal) => Reason::between_sets(refusal),
+        }
+    }
+
+    /// Returns the reason why lanes do not fit the layout.
+    const fn of_append(error: &AppendError) -> Reason {
+        match error {
+            AppendError::TooManySpaces => Reason::TooManySeries,
+            AppendError::TooManySections { .. } | AppendError::UidsTooHigh { .. } => Reason::LayoutFull,
+            AppendError::BadLanes { .. } | AppendError::BadStart { .. } | AppendError::BadClock { .. } => {
+                Reason::BadShape
+            }
         }
     }
 

@@ -3,16 +3,35 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use seq_core::layout::{Lanes, TickClock};
 use seq_core::route::{self, Route, RouteNode, RouteUpdate};
+use seq_core::state::Series;
 use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, Seq, Uid};
 use seq_proto::convert::{Items, RoutesError, check_hops};
 use seq_proto::{Reason, status, v1};
 use tonic::Code;
 use tonic_types::StatusExt;
 
+/// Lays out this many sections, up to `lanes` of them as the lanes of two series.
+fn laid_out(sections: u32, lanes: u32, routed: RouteVersion) -> (Layout, Vec<Series>) {
+    let lanes = lanes.min(sections - 1);
+    let mut layout = Layout::new(500..500 + u64::from(sections - lanes) * 10, 10).unwrap();
+    let mut series = Vec::new();
+    let clock = TickClock { epoch_ms: 1, unit_ms: 2, seq_bits: 3, lead_ms: 4 };
+    for (count, clock) in [(lanes / 2, None), (lanes - lanes / 2, Some(clock))].into_iter().filter(|one| one.0 > 0) {
+        let lanes = Lanes { count, per_section: 1, start: Seq(5), margin: 6, clock };
+        let (next, sections) = layout.append(lanes).unwrap();
+        layout = next;
+        let (name, shape) = (format!("s{}", series.len()), vec![1, 2]);
+        series.push(Series { name, shape, lanes, sections, created_ms: 7, retired: clock.is_none(), routed });
+    }
+    (layout, series)
+}
+
 fn updates() -> impl Strategy<Value = RouteUpdate> {
     let routes = prop::collection::vec(prop::option::of((0u32..4, 0u64..3)), 1..40);
-    (routes, 1u64..100, 0u64..5).prop_map(|(routes, version, base)| {
+    (routes, 1u64..100, 0u64..5, 0u32..40).prop_map(|(routes, version, base, lanes)| {
+        let (layout, series) = laid_out(routes.len() as u32, lanes, RouteVersion(version + base));
         let listed = routes.iter().enumerate().filter_map(|(section, route)| {
             route.map(|(owner, epoch)| {
                 let owner = (owner > 0).then_some(NodeId(owner));
@@ -23,7 +42,8 @@ fn updates() -> impl Strategy<Value = RouteUpdate> {
             id: seq_core::SetId(7),
             sets: BTreeMap::new(),
             set: "im-a".into(),
-            layout: Layout::new(500..500 + routes.len() as u64 * 10, 10).unwrap(),
+            layout,
+            series: series.into(),
             version: RouteVersion(version + base),
             base: RouteVersion(base),
             nodes: (1..4)
@@ -53,6 +73,14 @@ fn wire() -> v1::Routes {
         section_size: 10,
         nodes: vec![v1::RouteNode { id: 1, name: "a1".into(), addr: "127.0.0.1:1".into() }],
         runs: vec![v1::RouteRun { first_section: 0, sections: 10, owner: 1, epoch: 1, away_set_id: 0 }],
+        series: vec![v1::StoredSeries {
+            name: "a".into(),
+            shape: vec![],
+            lanes: Some(v1::Lanes { count: 4, per_section: 2, first_section: 10, ..v1::Lanes::default() }),
+            created_ms: 0,
+            retired: false,
+        }],
+        lane_runs: vec![v1::RouteRun { first_section: 10, sections: 2, owner: 1, epoch: 1, away_set_id: 0 }],
     }
 }
 
@@ -71,6 +99,15 @@ fn bad_routes_are_named() {
     assert!(matches!(refused(|r| r.runs[0].sections = u32::MAX), RoutesError::Run { .. }));
     assert!(matches!(refused(|r| r.runs[0].owner = 9), RoutesError::UnknownOwner { owner: 9, .. }));
     assert!(matches!(refused(|r| r.runs.push(r.runs[0])), RoutesError::Run { .. }));
+    assert!(matches!(refused(|r| r.series[0].lanes = None), RoutesError::Series { .. }));
+    fn first(r: &mut v1::Routes, first: u32) {
+        r.series[0].lanes.as_mut().unwrap().first_section = first;
+    }
+    assert!(matches!(refused(|r| first(r, 11)), RoutesError::Lanes { .. }));
+    assert!(matches!(refused(|r| r.series.push(r.series[0].clone())), RoutesError::Lanes { .. }));
+    assert!(matches!(refused(|r| r.series.clear()), RoutesError::Run { .. }), "no section of lanes without a series");
+    assert!(matches!(refused(|r| r.lane_runs[0].first_section = 9), RoutesError::Run { .. }));
+    assert!(matches!(refused(|r| r.runs.push(r.lane_runs[0])), RoutesError::Run { .. }));
 }
 
 #[test]

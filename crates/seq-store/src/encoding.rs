@@ -1,4 +1,4 @@
-//! Formats 5 to 10 of commands and states: archived types and their conversions. No other module uses rkyv.
+//! Formats 5 to 11 of commands and states: archived types and their conversions. No other module uses rkyv.
 //!
 //! Types of `seq-core` are never archived themselves, because a renamed field there must not change the bytes on disk.
 //! Data with an item for each section is a set of flat vectors of the same length, which encodes, validates and reads
@@ -13,10 +13,11 @@
 //! to count. Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only. Format 8
 //! (`v8`) adds the knowledge of sets about each other since [`Rules::Eight`](state::Rules::Eight), and the record of a
 //! loss of entries. Format 9 (`v9`) adds the copies of sections whose last owner stopped in an orderly way. Format 10
-//! (`v10`) adds moves of sections by operators, and pauses of balancing.
+//! (`v10`) adds moves of sections by operators, and pauses of balancing. Format 11 (`v11`) adds series.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;
+use seq_core::layout::Lanes;
 use seq_core::state;
 use seq_raft::Malformed;
 
@@ -26,13 +27,14 @@ mod set_columns;
 mod set_command;
 mod state_columns;
 mod v10;
+mod v11;
 mod v7;
 mod v8;
 mod v9;
 
 /// The newest format: the format of the newest command, but at least the format of the newest state.
 pub(crate) const NEWEST: u16 =
-    if state::Command::NEWEST_FORMAT > BALANCING { state::Command::NEWEST_FORMAT } else { BALANCING };
+    if state::Command::NEWEST_FORMAT > SERIES { state::Command::NEWEST_FORMAT } else { SERIES };
 
 /// The first format that has an audit log.
 const AUDIT: u16 = 7;
@@ -45,6 +47,9 @@ pub(crate) const COPIES: u16 = 9;
 
 /// The first format in which operators move sections and pause balancing.
 const BALANCING: u16 = 10;
+
+/// The first format with series.
+const SERIES: u16 = 11;
 
 /// The oldest format, which is also the format of a group that has never raised its format.
 pub(crate) const OLDEST: u16 = 5;
@@ -97,18 +102,25 @@ pub(crate) fn encode_state(format: u16, state: &state::State) -> Vec<u8> {
         AUDIT..NEIGHBOURS => v7::encode_state(state, encode_state(OLDEST, state)),
         NEIGHBOURS..COPIES => v8::encode_state(state, encode_state(AUDIT, state)),
         COPIES..BALANCING => v9::encode_state(state, encode_state(NEIGHBOURS, state)),
-        _ => v10::encode_state(state, encode_state(COPIES, state)),
+        BALANCING..SERIES => v10::encode_state(state, encode_state(COPIES, state)),
+        _ => v11::encode_state(state, encode_state(BALANCING, state)),
     }
 }
 
 /// Decodes a state.
 pub(crate) fn decode_state(format: u16, body: &[u8]) -> Result<state::State, Malformed> {
+    decode_laid_out(format, body, &[])
+}
+
+/// Decodes a state with a layout to which lanes are appended, because the formats before [`SERIES`] have none.
+fn decode_laid_out(format: u16, body: &[u8], lanes: &[Lanes]) -> Result<state::State, Malformed> {
     let state = match format {
-        ..AUDIT => decode_state_v5(body),
-        AUDIT..NEIGHBOURS => v7::decode_state(body, decode_state_v5),
-        NEIGHBOURS..COPIES => v8::decode_state(body, |body| decode_state(AUDIT, body)),
-        COPIES..BALANCING => v9::decode_state(body, |body| decode_state(NEIGHBOURS, body)),
-        _ => v10::decode_state(body, |body| decode_state(COPIES, body)),
+        ..AUDIT => decode_state_v5(body, lanes),
+        AUDIT..NEIGHBOURS => v7::decode_state(body, |body| decode_state_v5(body, lanes)),
+        NEIGHBOURS..COPIES => v8::decode_state(body, |body| decode_laid_out(AUDIT, body, lanes)),
+        COPIES..BALANCING => v9::decode_state(body, |body| decode_laid_out(NEIGHBOURS, body, lanes)),
+        BALANCING..SERIES => v10::decode_state(body, |body| decode_laid_out(COPIES, body, lanes)),
+        _ => v11::decode_state(body, |body, lanes| decode_laid_out(BALANCING, body, lanes)),
     };
     Ok(state::State { rules: state::Rules::of_format(format), ..state? })
 }
@@ -138,9 +150,9 @@ fn decode_command_v5(body: &[u8]) -> Result<state::Command, Malformed> {
     Ok(decoded.map_err(malformed)?.into_core()?)
 }
 
-fn decode_state_v5(body: &[u8]) -> Result<state::State, Malformed> {
+fn decode_state_v5(body: &[u8], lanes: &[Lanes]) -> Result<state::State, Malformed> {
     let decoded = rkyv::from_bytes::<state_columns::State, rancor::Error>(&aligned(body));
-    Ok(decoded.map_err(malformed)?.into_core()?)
+    Ok(decoded.map_err(malformed)?.into_core(lanes)?)
 }
 
 /// Bytes of a file or a socket lie at any address; an archive needs an aligned one.

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use seq_core::plan::{Fingerprint, Preconditions};
-use seq_core::state::{State, Terms};
+use seq_core::state::{CreateSeries, Fields, State, Terms};
 use seq_core::{NodeId, SectionId, SetId};
 use seq_proto::Reason;
 use seq_raft::{ChangeGuard, RaftHandle, StateMachine};
@@ -88,6 +88,21 @@ pub(crate) fn forget(state: &State, set: SetId) -> Fingerprint {
     let facts = state.sets.get(&set).and_then(|peer| peer.facts.as_ref());
     let (name, lineage) = facts.map_or(("", 0), |facts| (&facts.name, facts.lineage.0));
     of("forget", state).number(set.0).text(name).number(lineage).fingerprint()
+}
+
+/// Returns the fingerprint of a new series: the set, its lineage, its layout, and the series. The time is left out,
+/// because the change has another time than its dry run.
+pub(crate) fn create_series(state: &State, create: &CreateSeries) -> Fingerprint {
+    let layout = state.set.as_ref().map_or(0, |set| set.layout.id().0);
+    let mut lanes = Vec::new();
+    create.lanes.put(&mut lanes);
+    let bytes = create.shape.iter().chain(&lanes).map(|byte| u64::from(*byte));
+    of("create series", state).number(layout).text(&create.name).numbers(bytes).fingerprint()
+}
+
+/// Returns the fingerprint of the end of a series: the set, its lineage, the series, and whether it is retired.
+pub(crate) fn retire_series(state: &State, name: &str) -> Fingerprint {
+    of("retire series", state).text(name).flag(state.series(name).is_some_and(|series| series.retired)).fingerprint()
 }
 
 fn of(change: &str, state: &State) -> Preconditions {

@@ -20,6 +20,7 @@ use seq_proto::v1::forward_service_server::ForwardServiceServer;
 use seq_proto::v1::inter_set_service_server::InterSetServiceServer;
 use seq_proto::v1::node_admin_service_server::NodeAdminServiceServer;
 use seq_proto::v1::raft_service_server::RaftServiceServer;
+use seq_proto::v1::series_admin_service_server::SeriesAdminServiceServer;
 use seq_proto::v1::set_admin_service_server::SetAdminServiceServer;
 use seq_proto::v1::status_service_server::StatusServiceServer;
 use seq_proto::v1::store_admin_service_server::StoreAdminServiceServer;
@@ -177,6 +178,7 @@ impl Services {
         let members = StoreAdminServiceServer::new(self.audited(&self.members));
         let nodes = NodeAdminServiceServer::new(self.audited(&self.nodes));
         let sets = SetAdminServiceServer::new(self.audited(&self.sets));
+        let series = SeriesAdminServiceServer::new(self.audited(&self.sets));
         let backup = BackupServiceServer::new(self.audited(&self.backup));
         let audit = AuditServiceServer::new(self.audit.clone());
         Routes::new(members.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
@@ -185,6 +187,7 @@ impl Services {
                 sets.max_decoding_message_size(limits::MAX_REQUEST_BYTES)
                     .max_encoding_message_size(limits::MAX_RESPONSE_BYTES),
             )
+            .add_service(series.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
             .add_service(backup.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
             .add_service(audit.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
     }

@@ -6,6 +6,7 @@
 //! | `plan` | checks of a migration, in both directions |
 //! | `migrations` | starting and ending migrations, and their progress |
 //! | `sections` | records of sections |
+//! | `series` | creating and retiring series |
 //!
 //! **Invariant:** only a leader that a majority acknowledges responds. Every change is one entry of the log. A refused
 //! request has changed nothing, and its refusal names the obstacle.
@@ -15,13 +16,15 @@ use std::sync::Arc;
 use seq_core::SetId;
 use seq_core::state::{CommandRefusal, SetDefinition, State};
 use seq_proto::Reason;
+use seq_proto::v1::series_admin_service_server::SeriesAdminService;
 use seq_proto::v1::set_admin_service_server::SetAdminService;
 use seq_proto::v1::{
-    CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateSetRequest,
-    CreateSetResponse, ForgetSetRequest, ForgetSetResponse, ListMigrationsRequest, ListMigrationsResponse,
-    ListSectionsRequest, ListSectionsResponse, ListSetsRequest, ListSetsResponse, PlanMigrationRequest,
-    PlanMigrationResponse, RollbackMigrationRequest, RollbackMigrationResponse, SetPaceRequest, SetPaceResponse,
-    StartMigrationRequest, StartMigrationResponse,
+    CloseSetRequest, CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateSeriesRequest,
+    CreateSeriesResponse, CreateSetRequest, CreateSetResponse, ForgetSetRequest, ForgetSetResponse,
+    ListMigrationsRequest, ListMigrationsResponse, ListSectionsRequest, ListSectionsResponse, ListSetsRequest,
+    ListSetsResponse, PlanMigrationRequest, PlanMigrationResponse, RetireSeriesRequest, RetireSeriesResponse,
+    RollbackMigrationRequest, RollbackMigrationResponse, SetPaceRequest, SetPaceResponse, StartMigrationRequest,
+    StartMigrationResponse,
 };
 use seq_raft::{Gate, QuorumStatus};
 use tokio::sync::watch;
@@ -34,6 +37,7 @@ use crate::definition::DeclaredSet;
 pub(crate) mod migrations;
 mod plan;
 mod sections;
+mod series;
 pub(crate) mod sets;
 
 /// The open service. Clones share its state.
@@ -100,6 +104,23 @@ macro_rules! respond {
     ($self:ident, $request:ident, $method:ident) => {
         $self.0.get()?.$method($request.into_inner()).await.map(Response::new)
     };
+}
+
+#[tonic::async_trait]
+impl SeriesAdminService for SetAdminServer {
+    async fn create_series(
+        &self,
+        request: Request<CreateSeriesRequest>,
+    ) -> Result<Response<CreateSeriesResponse>, Status> {
+        respond!(self, request, create_series)
+    }
+
+    async fn retire_series(
+        &self,
+        request: Request<RetireSeriesRequest>,
+    ) -> Result<Response<RetireSeriesResponse>, Status> {
+        respond!(self, request, retire_series)
+    }
 }
 
 #[tonic::async_trait]

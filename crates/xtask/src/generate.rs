@@ -25,7 +25,7 @@ const JSON: &str = "seqsvr.v1.serde.rs";
 const DESCRIPTORS: &str = "descriptors.bin";
 
 /// The messages of the JSON endpoint.
-const IN_JSON: [&str; 19] = [
+const IN_JSON: [&str; 37] = [
     ".seqsvr.v1.NextRequest",
     ".seqsvr.v1.NextResponse",
     ".seqsvr.v1.NextManyRequest",
@@ -45,6 +45,24 @@ const IN_JSON: [&str; 19] = [
     ".seqsvr.v1.RouteNode",
     ".seqsvr.v1.RouteRun",
     ".seqsvr.v1.RouteSet",
+    ".seqsvr.v1.NextIdsRequest",
+    ".seqsvr.v1.NextIdsResponse",
+    ".seqsvr.v1.IdRun",
+    ".seqsvr.v1.CurrentIdRequest",
+    ".seqsvr.v1.CurrentIdResponse",
+    ".seqsvr.v1.AdvanceIdRequest",
+    ".seqsvr.v1.AdvanceIdResponse",
+    ".seqsvr.v1.DecodeIdRequest",
+    ".seqsvr.v1.DecodeIdResponse",
+    ".seqsvr.v1.ListSeriesRequest",
+    ".seqsvr.v1.ListSeriesResponse",
+    ".seqsvr.v1.Series",
+    ".seqsvr.v1.StoredSeries",
+    ".seqsvr.v1.Shape",
+    ".seqsvr.v1.CounterShape",
+    ".seqsvr.v1.TimedShape",
+    ".seqsvr.v1.Lanes",
+    ".seqsvr.v1.TickClock",
 ];
 
 /// A generated file: its name and content.

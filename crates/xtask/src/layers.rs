@@ -33,7 +33,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-order", uses: &[], tests_use: &[] },
     Layer { name: "seq-sim", uses: &["seq-core", "seq-order"], tests_use: &[] },
     Layer { name: "seq-auth", uses: &[], tests_use: &[] },
-    Layer { name: "seq-proto", uses: &["seq-auth", "seq-core"], tests_use: &[] },
+    Layer { name: "seq-proto", uses: &["seq-auth", "seq-core", "seq-ids"], tests_use: &[] },
     Layer { name: "seq-kit", uses: &["seq-auth"], tests_use: &[] },
     Layer { name: "seq-api", uses: &["seq-core", "seq-kit"], tests_use: &[] },
     Layer { name: "seq-tenant", uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
@@ -47,7 +47,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-raft", uses: &["seq-api", "seq-core", "seq-kit", "seq-proto"], tests_use: &["seq-auth"] },
     Layer {
         name: "seq-store",
-        uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto", "seq-raft"],
+        uses: &["seq-api", "seq-auth", "seq-core", "seq-ids", "seq-kit", "seq-proto", "seq-raft"],
         tests_use: &[],
     },
     Layer {

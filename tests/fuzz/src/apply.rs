@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use arbitrary::Result;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared};
+use seq_core::layout::{Lanes, TickClock};
 use seq_core::state::{
-    BeginOperation, ClaimStoreId, Command, CopyPart, Drain, EndOperation, MoveSections, Pause, PauseBalancing, Raise,
-    RaiseCeilings, Reassign, Registration, Renew, Residence, SetDefinition, SetTerms, Terms, Transfer,
+    AdoptSeries, BeginOperation, ClaimStoreId, Command, CopyPart, CreateSeries, Drain, EndOperation, MoveSections,
+    NoteReadsLanes, Pause, PauseBalancing, Raise, RaiseCeilings, Reassign, Registration, Renew, Residence,
+    RetireSeries, SetDefinition, SetTerms, Terms, Transfer,
 };
-use seq_core::{Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
+use seq_core::{
+    Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq, SetId,
+};
 
 use crate::input::Input;
 use crate::replica::{Replica, SET, layout};
@@ -81,6 +85,7 @@ impl Run {
             },
             15 => return self.arbitrate(input),
             16 => return self.restore(input),
+            17 => self.series(input)?,
             _ => sets::command(input, &self.replica.state)?,
         };
         self.replica.apply(&command);
@@ -214,6 +219,33 @@ impl Run {
 
 impl Run {
     /// Returns an event of the audit log.
+    fn series(&self, input: &mut Input<'_>) -> Result<Command> {
+        let create = |input: &mut Input<'_>| {
+            let clock = TickClock { epoch_ms: input.around(0)?, unit_ms: 1, seq_bits: 12, lead_ms: 60_000 };
+            let clock = if input.flag()? { Some(clock) } else { None };
+            let (count, per_section) = (input.around_small(4)?, input.around_small(2)?);
+            let lanes = Lanes { count, per_section, start: Seq(input.around(1)?), margin: input.around(0)?, clock };
+            Ok(CreateSeries {
+                name: name(input)?,
+                shape: vec![0; input.around_small(64)? as usize % 80],
+                lanes,
+                created_ms: 1,
+            })
+        };
+        Ok(match input.below(4)? {
+            0 => Command::CreateSeries(create(input)?),
+            1 => Command::RetireSeries(RetireSeries { name: name(input)? }),
+            2 => Command::AdoptSeries(AdoptSeries {
+                from: SetId(input.around(1)?),
+                series: input.some(MAX_ROWS, |input| Ok((create(input)?, input.flag()?)))?,
+            }),
+            _ => Command::NoteReadsLanes(NoteReadsLanes {
+                node: NodeId(input.around_small(1)?),
+                incarnation: Incarnation(input.around(1)?),
+            }),
+        })
+    }
+
     fn operation(&self, input: &mut Input<'_>) -> Result<Command> {
         let at_unix_ms = input.around(0)?;
         if input.flag()? {

@@ -53,6 +53,9 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     SectionRange SetFacts SetInfo SetPaceRequest SetPaceResponse StartMigrationRequest StartMigrationResponse
     StartReturnRequest StartReturnResponse AuditEvent BegunOperation EndedOperation EndOperationRequest EndOperationResponse
     ListEventsRequest ListEventsResponse ListCeilingsRequest ListCeilingsResponse SectionCeiling
+    NextIdsRequest NextIdsResponse IdRun CurrentIdRequest CurrentIdResponse AdvanceIdRequest AdvanceIdResponse
+    DecodeIdRequest DecodeIdResponse ListSeriesRequest ListSeriesResponse Series StoredSeries Shape CounterShape TimedShape
+    Lanes TickClock CreateSeriesRequest CreateSeriesResponse RetireSeriesRequest RetireSeriesResponse
     ConfirmRequest ConfirmResponse ReadFinalRequest ForgetSetRequest ForgetSetResponse ReportLossRequest ReportLossResponse
 );
 

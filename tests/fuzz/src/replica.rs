@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use seq_core::state::{Answer, Command, SectionRecord, SetDefinition, State};
+use seq_core::state::{Answer, Command, SectionRecord, Series, SetDefinition, State};
 use seq_core::{Layout, Lineage, RouteVersion, SectionId, limits};
 
 /// The set of every state. It has few sections, so that commands meet.
@@ -57,7 +57,16 @@ impl Replica {
     /// Checks that epochs, ceilings, incarnations, counts and versions never fall, and records are never removed.
     fn never_falls(&self, before: &State, command: &Command) {
         let after = &self.state;
-        assert!(before.set.is_none() || before.set == after.set, "{command:?} changed the set");
+        let continues = |old: &SetDefinition, new: &SetDefinition| {
+            // The layout only grows, by the lanes of series.
+            let grown = new.layout.lanes().count() == after.series.len() && new.layout.agrees(&old.layout);
+            let layout = new.layout.clone();
+            grown && layout.sections() >= old.layout.sections() && SetDefinition { layout, ..old.clone() } == *new
+        };
+        let same = before.set.as_ref().is_none_or(|old| after.set.as_ref().is_some_and(|new| continues(old, new)));
+        assert!(same, "{command:?} changed the set");
+        let retired = |(old, new): (&Series, &Series)| old.name == new.name && old.retired <= new.retired;
+        assert!(before.series.iter().zip(&after.series).all(retired), "{command:?} changed a series");
         assert!(after.route_version >= before.route_version, "{command:?} took the routes back");
         assert!(after.revision > before.revision, "{command:?} was not counted");
         for (section, old) in before.sections.known() {
@@ -69,7 +78,9 @@ impl Replica {
             let falls = new.epoch < old.epoch || new.max_seq < old.max_seq || new.routed < old.routed;
             assert!(!falls, "{command:?} took section {id} from {old:?} to {new:?}");
             let bound = old.max_seq.0.saturating_add(limits::MAX_RAISE);
-            assert!(new.max_seq.0 <= bound, "{command:?} raised section {id} from {old:?} to {new:?}");
+            let lanes = after.set.as_ref().and_then(|set| set.layout.lanes_at(id));
+            let ticks = lanes.is_some_and(|lanes| lanes.clock.is_some());
+            assert!(ticks || new.max_seq.0 <= bound, "{command:?} raised section {id} from {old:?} to {new:?}");
             let same = (old.owner, old.incarnation) == (new.owner, new.incarnation);
             assert!(same || new.epoch > old.epoch, "{command:?} gave section {id} away under the epoch of {old:?}");
         }

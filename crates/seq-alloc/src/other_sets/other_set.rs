@@ -304,7 +304,7 @@ impl OtherSet {
     pub(super) fn adopt(&self, update: &RouteUpdate) {
         let known = self.routes.load_full();
         let mut next = match known.as_deref() {
-            Some(known) if known.layout() == &update.layout => known.clone(),
+            Some(known) if known.layout().agrees(&update.layout) => known.clone(),
             _ => match RouteTable::from_whole(update) {
                 Some(whole) => whole,
                 None => return self.forget_routes(),

@@ -149,7 +149,7 @@ async fn fetch(set: Arc<OtherSet>, addr: Arc<str>, layout: Layout) -> Ended {
     let response = tokio::time::timeout(FETCH_TIMEOUT, get_routes(&set, &addr, set.route_version())).await;
     let Ok(Some(v1::GetRoutesResponse { routes: Some(routes) })) = response else { return Ended::Fetch(id, None) };
     let wrong = match RouteUpdate::try_from(&routes) {
-        Ok(update) if update.id == id && update.layout == layout => {
+        Ok(update) if update.id == id && update.layout.declared() == layout => {
             set.adopt(&update);
             None
         }

@@ -21,8 +21,8 @@ type Chunk = [Option<Arc<OwnedSection>>; CHUNK];
 /// State of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// Invariant: the chunks together have room for every section of the set.
-    chunks: Box<[Arc<Chunk>]>,
+    /// Invariant: the chunks together have room for every section that ever was served here.
+    chunks: Vec<Arc<Chunk>>,
 }
 
 impl Table {
@@ -44,8 +44,16 @@ impl Table {
     /// Returns the entry of a section, in a chunk that no other state of the table shares.
     fn entry(&mut self, id: SectionId) -> &mut Option<Arc<OwnedSection>> {
         let id = id.0 as usize;
+        if id / CHUNK >= self.chunks.len() {
+            self.chunks.resize_with(id / CHUNK + 1, empty);
+        }
         &mut Arc::make_mut(&mut self.chunks[id / CHUNK])[id % CHUNK]
     }
+}
+
+/// Returns a chunk without a section.
+fn empty() -> Arc<Chunk> {
+    Arc::new([const { None }; CHUNK])
 }
 
 /// Change of one section.
@@ -65,8 +73,7 @@ pub(crate) struct SectionTable {
 
 impl SectionTable {
     pub(crate) fn new(sections: u32) -> SectionTable {
-        let empty: Arc<Chunk> = Arc::new([const { None }; CHUNK]);
-        let chunks = vec![empty; (sections as usize).div_ceil(CHUNK)].into();
+        let chunks = vec![empty(); (sections as usize).div_ceil(CHUNK)];
         SectionTable { current: ArcSwap::from_pointee(Table { chunks }) }
     }
 

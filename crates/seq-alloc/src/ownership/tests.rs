@@ -1,3 +1,4 @@
+use seq_core::Layout;
 use seq_core::lease::LeaseTerms;
 use seq_core::owner::{Grant, OwnershipUpdate};
 use seq_core::route::{Route, RouteNode, RouteRun, RouteUpdate};
@@ -13,7 +14,7 @@ fn layout() -> Layout {
 
 fn ownership() -> Ownership {
     let terms = LeaseTerms::DEFAULTS;
-    let ownership = Ownership::new(Owner::new("s", layout(), terms), layout(), Step(10), terms.served(), Clock::System);
+    let ownership = Ownership::new(Owner::new("s", layout(), terms), Step(10), terms.served(), Clock::System);
     let ((), followup) = ownership.step(|owner, _| owner.on_registered(ME));
     assert!(!followup.changed);
     ownership
@@ -32,6 +33,7 @@ fn update(node: NodeId, epoch: u64, version: u64) -> OwnershipUpdate {
     };
     OwnershipUpdate {
         routes: Some(RouteUpdate {
+            series: [].into(),
             id: seq_core::SetId(7),
             sets: [].into(),
             set: "s".to_owned(),

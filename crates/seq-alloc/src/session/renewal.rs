@@ -49,6 +49,7 @@ fn request(renewal: &Renewal) -> v1::RenewRequest {
         copies: renewal.copies.iter().map(part).collect(),
         taken: renewal.taken.iter().map(|(section, _)| section.0).collect(),
         taken_epochs: renewal.taken.iter().map(|(_, epoch)| epoch.0).collect(),
+        reads_lanes: true,
     }
 }
 

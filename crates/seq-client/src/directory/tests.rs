@@ -21,6 +21,8 @@ fn whole(set: &str, uids: std::ops::Range<u64>, version: u64) -> v1::Routes {
         away_set_id: 0,
     };
     v1::Routes {
+        series: Vec::new(),
+        lane_runs: Vec::new(),
         set_id: id(set),
         sets: vec![],
         set: set.to_owned(),
@@ -155,6 +157,7 @@ impl Twin {
             let node = |id: u32| (NodeId(id), RouteNode { name: format!("a{id}"), addr: format!("set-{set}-{id}:1") });
             let other = |set: u64| (SetId(set + 1), RouteSet { name: format!("set-{set}"), allocs: Vec::new() });
             let update = RouteUpdate {
+                series: [].into(),
                 set: format!("set-{set}"),
                 id: SetId(set + 1),
                 layout: layout.clone(),
@@ -183,6 +186,7 @@ impl Twin {
         let table = &mut self.tables[set as usize];
         let base = table.version();
         let update = RouteUpdate {
+            series: [].into(),
             version: RouteVersion(base.0 + 1),
             base,
             runs: vec![run],

@@ -86,6 +86,7 @@ impl World {
                 RouteRun { first: SectionId(section), sections: 1, route }
             };
             let update = RouteUpdate {
+                series: [].into(),
                 id: id(set),
                 sets: (0..addrs.len()).filter(|other| *other != set).map(other).collect(),
                 set: cluster.sets[set].0.clone(),
@@ -219,6 +220,7 @@ impl State {
         let table = &mut self.sets[set].table;
         let base = table.version();
         let update = RouteUpdate {
+            series: [].into(),
             id: table.id(),
             sets: [].into(),
             set: table.set().to_owned(),

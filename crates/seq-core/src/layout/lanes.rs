@@ -78,7 +78,8 @@ impl Lanes {
 
     pub(super) fn check(&self) -> Result<(), AppendError> {
         let Lanes { count, per_section, start, clock, .. } = *self;
-        if count == 0 || per_section == 0 || per_section > limits::MAX_SECTION_SIZE {
+        let fits = count > 0 && (1..=limits::MAX_SECTION_SIZE).contains(&per_section);
+        if !fits || self.sections() > limits::MAX_SERIES_SECTIONS {
             return Err(AppendError::BadLanes { count, per_section });
         }
         if start > Seq::MAX {

@@ -174,7 +174,8 @@ fn a_longer_layout_is_adopted_if_it_begins_with_the_shorter() {
 #[test]
 fn bad_lanes_are_refused() {
     let layout = spaces();
-    for (count, per_section) in [(0, 1), (1, 0), (1, limits::MAX_SECTION_SIZE + 1)] {
+    let most = limits::MAX_SERIES_SECTIONS;
+    for (count, per_section) in [(0, 1), (1, 0), (1, limits::MAX_SECTION_SIZE + 1), (most + 1, 1)] {
         assert_eq!(layout.append(plain(count, per_section)), Err(AppendError::BadLanes { count, per_section }));
     }
     let start = Seq(Seq::MAX.0 + 1);
@@ -185,8 +186,12 @@ fn bad_lanes_are_refused() {
         let lanes = Lanes { clock: Some(clock), ..plain(1, 1) };
         assert_eq!(layout.append(lanes), Err(AppendError::BadClock { clock }));
     }
-    let sections = limits::MAX_SECTIONS + 9;
-    assert_eq!(layout.append(plain(limits::MAX_SECTIONS, 1)), Err(AppendError::TooManySections { sections }));
+    let mut full = layout.clone();
+    while full.sections() + most <= limits::MAX_SECTIONS {
+        full = full.append(plain(most, 1)).unwrap().0;
+    }
+    let sections = full.sections() + most;
+    assert_eq!(full.append(plain(most, 1)), Err(AppendError::TooManySections { sections }));
     let high = Layout::new(0..ADDRESSES + 1, limits::MAX_SECTION_SIZE);
     assert!(matches!(high, Err(LayoutError::TooManySections { .. })));
     let high = Layout::new(ADDRESSES - 1..ADDRESSES + 1, 1).unwrap();

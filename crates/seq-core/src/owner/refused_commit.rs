@@ -58,7 +58,14 @@ impl RefusedCommit {
             | CommandRefusal::LeaseTooLong { .. }
             | CommandRefusal::OtherPredecessor { .. }
             | CommandRefusal::AuditTextTooLong { .. }
-            | CommandRefusal::UnknownOperation { .. } => RefusedCommit::Inconclusive,
+            | CommandRefusal::UnknownOperation { .. }
+            | CommandRefusal::BadSeriesName { .. }
+            | CommandRefusal::ShapeTooLong { .. }
+            | CommandRefusal::SeriesExists { .. }
+            | CommandRefusal::UnknownSeries { .. }
+            | CommandRefusal::NotSeriesWriter
+            | CommandRefusal::OtherSeries { .. }
+            | CommandRefusal::Layout(_) => RefusedCommit::Inconclusive,
         }
     }
 

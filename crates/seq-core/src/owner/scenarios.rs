@@ -355,6 +355,7 @@ fn routes(command: &Command<'_>) -> Option<RouteUpdate> {
         base: command.find("base").unwrap_or_default(),
         nodes: NODES.map(node).into(),
         runs: command.list("routes").into_iter().map(|Routed(run)| run).collect(),
+        series: [].into(),
     })
 }
 

@@ -32,6 +32,7 @@ fn routes(version: u64, owners: [(u32, u64); 4]) -> RouteUpdate {
         sets: BTreeMap::new(),
         set: String::from("s"),
         layout: layout(),
+        series: [].into(),
         version: RouteVersion(version),
         base: RouteVersion(0),
         nodes: [1, 2, 3].map(|id| (NodeId(id), node(id))).into(),

@@ -29,6 +29,7 @@ fn update(base: u64, version: u64, runs: Vec<RouteRun>) -> RouteUpdate {
         base: RouteVersion(base),
         nodes: (1..=3).map(node).collect(),
         runs,
+        series: [].into(),
     }
 }
 

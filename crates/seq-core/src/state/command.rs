@@ -10,7 +10,8 @@ use super::copies::CopyPart;
 use super::loss::Loss;
 use super::set_command::SetRefusal;
 use super::{SetDefinition, Terms};
-use crate::id::{Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq};
+use crate::id::{Epoch, HandoverId, Incarnation, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq, SetId};
+use crate::layout::AppendError;
 use crate::lease::LeaseTerms;
 use crate::limits;
 
@@ -317,6 +318,48 @@ pub enum CommandRefusal {
         /// The number in the command.
         operation: u64,
     },
+    /// The name of a series is too long, empty, or has other characters.
+    #[error(
+        "the name {name:?} of a series is not 1 to {} characters of a-z, 0-9, '_', '.' and '-'",
+        limits::MAX_NAME_BYTES
+    )]
+    BadSeriesName {
+        /// The name in the command.
+        name: String,
+    },
+    /// The encoding of a series' shape is too long.
+    #[error("a shape of {bytes} bytes is above the {} that a series keeps", limits::MAX_SHAPE_BYTES)]
+    ShapeTooLong {
+        /// Length of the encoding.
+        bytes: usize,
+    },
+    /// A series of this name exists with another shape or other lanes, or is retired. A name is used once.
+    #[error("a series named {name:?} exists {}: a name is used once, permanently",
+        if *retired { "and is retired" } else { "with another shape or other lanes" })]
+    SeriesExists {
+        /// The name in the command.
+        name: String,
+        /// Whether that series is retired.
+        retired: bool,
+    },
+    /// No series has this name.
+    #[error("no series is named {name:?}")]
+    UnknownSeries {
+        /// The name in the command.
+        name: String,
+    },
+    /// Another set creates the series of the cluster.
+    #[error("this set does not create series: the set does with which the cluster began")]
+    NotSeriesWriter,
+    /// The series that another set states do not continue those that are known here.
+    #[error("the series that set {from} states do not continue those that are known here")]
+    OtherSeries {
+        /// The set that stated them.
+        from: SetId,
+    },
+    /// The lanes of the series do not fit the layout.
+    #[error(transparent)]
+    Layout(#[from] AppendError),
     /// A refusal of a command between sets; see [`SetRefusal`].
     #[error(transparent)]
     BetweenSets(#[from] SetRefusal),

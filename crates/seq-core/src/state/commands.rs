@@ -13,12 +13,14 @@ use super::command::{
     ClaimStoreId, CommandRefusal, Drain, RaiseCeilings, Reassign, Registration, Renew, SetTerms, Transfer, Transferred,
 };
 use super::loss::ReportLoss;
+use super::series::{AdoptSeries, CreateSeries, NoteReadsLanes, RetireSeries};
 use super::set_command::{
     Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence, Forget,
     Inherit, LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
 };
 use super::{Closing, FenceResponse, SetDefinition, State};
 use crate::id::{Epoch, Incarnation, MigrationId, NodeId, Seq};
+use crate::layout::SectionRun;
 
 mod fields;
 #[macro_use]
@@ -146,6 +148,26 @@ commands! {
 
     /// Closes this set permanently.
     5 close: Close(Close) => Closed(Result<Closing, CommandRefusal>);
+
+    /// Creates a series.
+    11 create_series: CreateSeries(CreateSeries) as 1 { name, shape, lanes, created_ms } =>
+        /// The sections of its lanes.
+        SeriesCreated(Result<SectionRun, CommandRefusal>);
+
+    /// Retires a series permanently.
+    11 retire_series: RetireSeries(RetireSeries) as 2 { name } =>
+        /// Whether it was in use.
+        SeriesRetired(Result<bool, CommandRefusal>);
+
+    /// Adopts the series of the set that creates them.
+    11 adopt_series: AdoptSeries(AdoptSeries) as 3 { from, series } =>
+        /// Whether anything was new.
+        SeriesAdopted(Result<bool, CommandRefusal>);
+
+    /// Notes that an incarnation of an AllocSvr can own sections of series.
+    11 note_reads_lanes: NoteReadsLanes(NoteReadsLanes) as 4 { node, incarnation } =>
+        /// Whether that was not known.
+        ReadsLanesNoted(Result<bool, CommandRefusal>);
 
     /// Records that an operation of an administrator begins.
     7 begin_operation: BeginOperation(BeginOperation) =>

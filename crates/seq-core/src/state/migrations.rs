@@ -130,7 +130,7 @@ impl State {
         }
         let is_foreign = match self.rules {
             Rules::Seven => !self.migrations.contains_key(&id),
-            Rules::Eight | Rules::Nine | Rules::Ten => by.is_some(),
+            Rules::Eight | Rules::Nine | Rules::Ten | Rules::Eleven => by.is_some(),
         };
         if is_foreign {
             if self.rules >= Rules::Eight && self.foreign_migrations.get(&id).is_some_and(|known| Some(*known) != by) {

@@ -187,7 +187,9 @@ impl State {
         let was_closed = |set: &SetId| self.recovery.as_ref().is_some_and(|recovery| recovery.closed.contains(set));
         let is_closed = move |set: &SetId, peer: &PeerSet| match self.rules {
             Rules::Seven => is_stated(peer),
-            Rules::Eight | Rules::Nine | Rules::Ten => was_closed(set) || self.has_records_of(*set, peer),
+            Rules::Eight | Rules::Nine | Rules::Ten | Rules::Eleven => {
+                was_closed(set) || self.has_records_of(*set, peer)
+            }
         };
         let sets = self.sets.iter().filter(move |(set, peer)| !is_closed(set, peer)).map(|(set, _)| *set);
         let sets = self.recovery.iter().flat_map(move |recovery| sets.clone().map(move |set| (recovery, set)));

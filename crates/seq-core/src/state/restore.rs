@@ -83,7 +83,7 @@ impl State {
                 self.sets.values().map(|peer| peer.fenced.restores()).fold(self.lineage.restores() + 1, Ord::max)
             }
             // Another set may have served under its count, and sections that it sent here show that count.
-            Rules::Eight | Rules::Nine | Rules::Ten => self.most_restores().saturating_add(1),
+            Rules::Eight | Rules::Nine | Rules::Ten | Rules::Eleven => self.most_restores().saturating_add(1),
         }
     }
 

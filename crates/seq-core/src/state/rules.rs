@@ -14,8 +14,10 @@ pub enum Rules {
     /// Since format 9: no section is handed to a node that is about to exit.
     Nine,
     /// Since format 10: a closing set ends a migration with the sections that have departed.
-    #[default]
     Ten,
+    /// Since format 11: restores and arrivals move the ceilings of lanes by the margins of their series.
+    #[default]
+    Eleven,
 }
 
 impl Rules {
@@ -26,7 +28,8 @@ impl Rules {
             ..8 => Rules::Seven,
             8 => Rules::Eight,
             9 => Rules::Nine,
-            _ => Rules::Ten,
+            10 => Rules::Ten,
+            _ => Rules::Eleven,
         }
     }
 }

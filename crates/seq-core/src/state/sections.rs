@@ -42,6 +42,16 @@ impl SectionRecords {
         SectionRecords { sections, pages: (0..pages).map(|_| None).collect(), unconfirmed: 0 }
     }
 
+    /// Adds the records of sections that the layout has got, up to this many sections.
+    ///
+    /// # Panics
+    /// When there would be fewer sections, because a layout never loses one.
+    pub fn grow(&mut self, sections: u32) {
+        assert!(sections >= self.sections, "{} sections would become {sections}", self.sections);
+        self.sections = sections;
+        self.pages.resize_with((sections as usize).div_ceil(PAGE), || None);
+    }
+
     /// Returns the number of sections of the layout.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -67,6 +67,7 @@ impl Twin {
         let node = RouteNode { name: "a1".to_owned(), addr: "127.0.0.1:7100".to_owned() };
         let route = seq_core::route::Route::here(Some(NodeId(1)), Epoch(version));
         let update = RouteUpdate {
+            series: [].into(),
             id: seq_core::SetId(7),
             sets: BTreeMap::new(),
             set: "test".to_owned(),

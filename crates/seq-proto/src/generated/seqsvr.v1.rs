@@ -4922,6 +4922,143 @@ pub mod backup_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// A series. A name is used once: a series is never renamed or removed, and its shape and lanes never change.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Series {
+    /// Name of the series, 1 ..= 63 characters of \[a-z0-9\_.-\].
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// The shape of its ids.
+    #[prost(message, optional, tag = "2")]
+    pub shape: ::core::option::Option<Shape>,
+    /// The lanes.
+    #[prost(message, optional, tag = "3")]
+    pub lanes: ::core::option::Option<Lanes>,
+    /// Milliseconds since 1970 when it was created.
+    #[prost(uint64, tag = "4")]
+    pub created_ms: u64,
+    /// Whether it gives out no more ids.
+    #[prost(bool, tag = "5")]
+    pub retired: bool,
+}
+/// A series as stores and AllocSvrs pass it to each other.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StoredSeries {
+    /// Name of the series, 1 ..= 63 characters of \[a-z0-9\_.-\].
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// The encoding of its `Shape`, up to 64 bytes, as it was created: a later release may know more kinds of shapes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub shape: ::prost::alloc::vec::Vec<u8>,
+    /// The lanes.
+    #[prost(message, optional, tag = "3")]
+    pub lanes: ::core::option::Option<Lanes>,
+    /// Milliseconds since 1970 when it was created.
+    #[prost(uint64, tag = "4")]
+    pub created_ms: u64,
+    /// Whether it gives out no more ids.
+    #[prost(bool, tag = "5")]
+    pub retired: bool,
+}
+/// How the number of a lane becomes an id.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Shape {
+    /// The kind of shape.
+    #[prost(oneof = "shape::Kind", tags = "1, 2")]
+    pub kind: ::core::option::Option<shape::Kind>,
+}
+/// Nested message and enum types in `Shape`.
+pub mod shape {
+    /// The kind of shape.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Kind {
+        /// Numbers at a fixed distance.
+        #[prost(message, tag = "1")]
+        Counter(super::CounterShape),
+        /// Time, lane and sequence number.
+        #[prost(message, tag = "2")]
+        Timed(super::TimedShape),
+    }
+}
+/// The ids `offset`, `offset + increment`, and so on, in one lane.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CounterShape {
+    /// The id of the number 1, 1 ..= increment.
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+    /// Distance of neighbouring ids, 1 ..= 2^32.
+    #[prost(uint64, tag = "2")]
+    pub increment: u64,
+    /// The largest id, up to 2^63-1.
+    #[prost(uint64, tag = "3")]
+    pub max_id: u64,
+}
+/// Time, lane and sequence number, from the highest bit to the lowest; at most 63 bits in sum.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TimedShape {
+    /// Time 0, in milliseconds since 1970.
+    #[prost(uint64, tag = "1")]
+    pub epoch_ms: u64,
+    /// Milliseconds of a unit of time, 1 ..= 86,400,000.
+    #[prost(uint32, tag = "2")]
+    pub unit_ms: u32,
+    /// Bits of the time, 1 or above.
+    #[prost(uint32, tag = "3")]
+    pub time_bits: u32,
+    /// Bits of the lane, up to 20.
+    #[prost(uint32, tag = "4")]
+    pub lane_bits: u32,
+    /// Bits of the sequence number in a unit of time.
+    #[prost(uint32, tag = "5")]
+    pub seq_bits: u32,
+    /// Whether a new unit of time continues the sequence numbers of the last one, instead of beginning at 0.
+    #[prost(bool, tag = "6")]
+    pub spread: bool,
+    /// Whether the caller names the lane, as of Instagram's shards, instead of the server.
+    #[prost(bool, tag = "7")]
+    pub named_lanes: bool,
+    /// Time by which an id may be ahead of the clock, in milliseconds, 0 ..= 10,000.
+    #[prost(uint32, tag = "8")]
+    pub ahead_ms: u32,
+}
+/// The lanes of a series, in sections of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Lanes {
+    /// Number of lanes, 1 or above.
+    #[prost(uint32, tag = "1")]
+    pub count: u32,
+    /// Lanes in a section, 1 or above; the last section may have fewer.
+    #[prost(uint32, tag = "2")]
+    pub per_section: u32,
+    /// The number below which no lane begins.
+    #[prost(uint64, tag = "3")]
+    pub start: u64,
+    /// Numbers by which each restore from a backup raises the ceilings.
+    #[prost(uint64, tag = "4")]
+    pub margin: u64,
+    /// The clock that the numbers follow; absent for counters.
+    #[prost(message, optional, tag = "5")]
+    pub clock: ::core::option::Option<TickClock>,
+    /// Index of the first section.
+    #[prost(uint32, tag = "6")]
+    pub first_section: u32,
+}
+/// A clock in ticks: `time << seq_bits | sequence number`, where the time is in units since the epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TickClock {
+    /// Time 0, in milliseconds since 1970.
+    #[prost(uint64, tag = "1")]
+    pub epoch_ms: u64,
+    /// Milliseconds of a unit of time, 1 or above.
+    #[prost(uint32, tag = "2")]
+    pub unit_ms: u32,
+    /// Bits of the sequence number, 0 ..= 62.
+    #[prost(uint32, tag = "3")]
+    pub seq_bits: u32,
+    /// Time by which a raise moves the ceiling ahead of the clock, in milliseconds, 1 or above.
+    #[prost(uint32, tag = "4")]
+    pub lead_ms: u32,
+}
 /// A whole route table, or the part of it that is newer than `base_version`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Routes {
@@ -4955,6 +5092,14 @@ pub struct Routes {
     /// The other sets that the receiver does not know yet, or that changed.
     #[prost(message, repeated, tag = "10")]
     pub sets: ::prost::alloc::vec::Vec<RouteSet>,
+    /// All series of the cluster, in order of the sections of their lanes, also in a delta. The sections follow those of
+    /// the uids.
+    #[prost(message, repeated, tag = "11")]
+    pub series: ::prost::alloc::vec::Vec<StoredSeries>,
+    /// Owners of the sections of lanes, as `runs` has those of the sections of uids, which a client of an earlier release
+    /// reads alone.
+    #[prost(message, repeated, tag = "12")]
+    pub lane_runs: ::prost::alloc::vec::Vec<RouteRun>,
 }
 /// Another set of the cluster.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5091,6 +5236,9 @@ pub struct RenewRequest {
     /// Epoch of the ownership that was started, of the section at the same index, 1 or above.
     #[prost(uint64, repeated, tag = "10")]
     pub taken_epochs: ::prost::alloc::vec::Vec<u64>,
+    /// Whether the node can own sections of series. A node of an earlier release cannot, and gets none.
+    #[prost(bool, tag = "11")]
+    pub reads_lanes: bool,
 }
 /// A part of the copy of a frozen section. The bytes of all parts are variable-length numbers, 7 bits a byte, the lowest
 /// first: the number that the distances count from; then for each user with a number, in order of uid, the number of
@@ -6905,6 +7053,1192 @@ pub mod handover_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// Requests ids.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NextIdsRequest {
+    /// Name of the series.
+    #[prost(string, tag = "1")]
+    pub series: ::prost::alloc::string::String,
+    /// Number of ids, up to 1,000,000, of a timed series up to 10,000. 0, the value of a message without a count, takes
+    /// one.
+    #[prost(uint32, tag = "2")]
+    pub count: u32,
+    /// The lane, below the number of lanes. Required where the caller names lanes, refused elsewhere.
+    #[prost(uint32, optional, tag = "3")]
+    pub lane: ::core::option::Option<u32>,
+    /// All ids are above this one, 0 ..= 2^63-1.
+    #[prost(uint64, optional, tag = "4")]
+    pub after: ::core::option::Option<u64>,
+}
+/// Ids: their counts add up to the requested count.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NextIdsResponse {
+    /// Runs of ids, ascending.
+    #[prost(message, repeated, tag = "1")]
+    pub runs: ::prost::alloc::vec::Vec<IdRun>,
+    /// Distance of neighbouring ids in a run, 1 or above.
+    #[prost(uint64, tag = "2")]
+    pub step: u64,
+    /// Epoch of the ownership that allocated them, 1 or above.
+    #[prost(uint64, tag = "3")]
+    pub epoch: u64,
+    /// The lane that they are of.
+    #[prost(uint32, tag = "4")]
+    pub lane: u32,
+}
+/// The ids `first`, `first + step`, and so on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct IdRun {
+    /// The first id, 1 ..= 2^63-1.
+    #[prost(uint64, tag = "1")]
+    pub first: u64,
+    /// Number of ids, 1 or above.
+    #[prost(uint32, tag = "2")]
+    pub count: u32,
+}
+/// Requests the last id of a counter.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CurrentIdRequest {
+    /// Name of the series.
+    #[prost(string, tag = "1")]
+    pub series: ::prost::alloc::string::String,
+}
+/// The last id of a counter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CurrentIdResponse {
+    /// The last id; 0 if there is none.
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    /// Whether `id` is exactly the last one; it is an upper bound otherwise.
+    #[prost(bool, tag = "2")]
+    pub exact: bool,
+    /// Epoch of the ownership that responded, 1 or above.
+    #[prost(uint64, tag = "3")]
+    pub epoch: u64,
+}
+/// Raises a counter.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AdvanceIdRequest {
+    /// Name of the series.
+    #[prost(string, tag = "1")]
+    pub series: ::prost::alloc::string::String,
+    /// The id, which must be one of the series: the next id is above it. 1 ..= 2^63-1.
+    #[prost(uint64, tag = "2")]
+    pub to: u64,
+}
+/// The counter is at the id.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AdvanceIdResponse {
+    /// Epoch of the ownership that advanced it, 1 or above.
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+}
+/// Requests the parts of an id.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DecodeIdRequest {
+    /// Name of the series.
+    #[prost(string, tag = "1")]
+    pub series: ::prost::alloc::string::String,
+    /// The id, 1 ..= 2^63-1.
+    #[prost(uint64, tag = "2")]
+    pub id: u64,
+}
+/// The parts of an id.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DecodeIdResponse {
+    /// The lane; 0 for a counter.
+    #[prost(uint32, tag = "1")]
+    pub lane: u32,
+    /// The number of the lane's counter from which the id was made.
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    /// Time of a timed id, in milliseconds since 1970; absent for a counter.
+    #[prost(uint64, optional, tag = "3")]
+    pub unix_ms: ::core::option::Option<u64>,
+    /// Sequence number of a timed id in its unit of time; absent for a counter.
+    #[prost(uint64, optional, tag = "4")]
+    pub seq: ::core::option::Option<u64>,
+}
+/// Requests the series.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListSeriesRequest {}
+/// The series of the cluster.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListSeriesResponse {
+    /// The series, in the order in which they were created.
+    #[prost(message, repeated, tag = "1")]
+    pub series: ::prost::alloc::vec::Vec<Series>,
+}
+/// Creates a series.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateSeriesRequest {
+    /// Name of the series, 1 ..= 63 characters of \[a-z0-9\_.-\].
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// The shape of its ids.
+    #[prost(message, optional, tag = "2")]
+    pub shape: ::core::option::Option<Shape>,
+    /// Number of sections over which the lanes are spread, up to the number of lanes; 0: 16, or one for each lane if there
+    /// are fewer.
+    #[prost(uint32, tag = "3")]
+    pub sections: u32,
+    /// The first id of a counter is this one, or the first above it that the shape has; 0: the first of the shape.
+    #[prost(uint64, tag = "4")]
+    pub start: u64,
+    /// Time by which the ceiling of a timed series is ahead of the clock, in milliseconds, 1,000 ..= 600,000; 0: 60,000
+    /// where the server chooses lanes, 2,000 where the caller does.
+    #[prost(uint32, tag = "5")]
+    pub lead_ms: u32,
+    /// Whether a shape is accepted of which the ids end within ten years.
+    #[prost(bool, tag = "6")]
+    pub allow_short: bool,
+    /// Whether to change nothing and return what the change would do.
+    #[prost(bool, tag = "7")]
+    pub dry_run: bool,
+    /// The fingerprint of a dry run, which the change must still rest on, else it is refused with STALE_PLAN and changes
+    /// nothing; 0: it rests on nothing.
+    #[prost(fixed64, tag = "8")]
+    pub plan: u64,
+}
+/// The series exists, or would.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateSeriesResponse {
+    /// The series.
+    #[prost(message, optional, tag = "1")]
+    pub series: ::core::option::Option<Series>,
+    /// Whether it was created by this request. False in a dry run, and for a series that exists.
+    #[prost(bool, tag = "2")]
+    pub created: bool,
+    /// Hash of what a plan of this request rests on. In it are the set, its lineage, its layout, and the series.
+    #[prost(fixed64, tag = "3")]
+    pub fingerprint: u64,
+}
+/// Retires a series.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RetireSeriesRequest {
+    /// Name of the series.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Whether to change nothing and return what the change would do.
+    #[prost(bool, tag = "2")]
+    pub dry_run: bool,
+    /// The fingerprint of a dry run, as in CreateSeriesRequest.
+    #[prost(fixed64, tag = "3")]
+    pub plan: u64,
+}
+/// The series is retired, or would be.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RetireSeriesResponse {
+    /// The series.
+    #[prost(message, optional, tag = "1")]
+    pub series: ::core::option::Option<Series>,
+    /// Whether it was retired by this request. False in a dry run, and for a series that was retired before.
+    #[prost(bool, tag = "2")]
+    pub retired: bool,
+    /// Hash of what a plan of this request rests on. In it are the set, its lineage, the series, and whether it is retired.
+    #[prost(fixed64, tag = "3")]
+    pub fingerprint: u64,
+}
+/// Generated client implementations.
+pub mod id_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Gives out ids. Every AllocSvr serves every series of its cluster: it takes numbers from the lanes that it owns and
+    /// forwards the other requests.
+    #[derive(Debug, Clone)]
+    pub struct IdServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl IdServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> IdServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> IdServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            IdServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Takes the next id, or the next `count` ids, of a series.
+        pub async fn next(
+            &mut self,
+            request: impl tonic::IntoRequest<super::NextIdsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NextIdsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static("/seqsvr.v1.IdService/Next");
+            let mut req = request.into_request();
+            req.extensions_mut().insert(GrpcMethod::new("seqsvr.v1.IdService", "Next"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Reads the last id of a counter. Moves nothing.
+        pub async fn current(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CurrentIdRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CurrentIdResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.IdService/Current",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.IdService", "Current"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Raises a counter to a given id, so that the next one is above it: for imports. A series that is past the id is
+        /// refused (ALREADY_PAST). Idempotent.
+        pub async fn advance(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AdvanceIdRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AdvanceIdResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.IdService/Advance",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.IdService", "Advance"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Returns the parts of an id.
+        pub async fn decode(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DecodeIdRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DecodeIdResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.IdService/Decode",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.IdService", "Decode"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Returns the series of the cluster.
+        pub async fn list_series(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListSeriesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSeriesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.IdService/ListSeries",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.IdService", "ListSeries"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod id_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with IdServiceServer.
+    #[async_trait]
+    pub trait IdService: std::marker::Send + std::marker::Sync + 'static {
+        /// Takes the next id, or the next `count` ids, of a series.
+        async fn next(
+            &self,
+            request: tonic::Request<super::NextIdsRequest>,
+        ) -> std::result::Result<tonic::Response<super::NextIdsResponse>, tonic::Status>;
+        /// Reads the last id of a counter. Moves nothing.
+        async fn current(
+            &self,
+            request: tonic::Request<super::CurrentIdRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CurrentIdResponse>,
+            tonic::Status,
+        >;
+        /// Raises a counter to a given id, so that the next one is above it: for imports. A series that is past the id is
+        /// refused (ALREADY_PAST). Idempotent.
+        async fn advance(
+            &self,
+            request: tonic::Request<super::AdvanceIdRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AdvanceIdResponse>,
+            tonic::Status,
+        >;
+        /// Returns the parts of an id.
+        async fn decode(
+            &self,
+            request: tonic::Request<super::DecodeIdRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DecodeIdResponse>,
+            tonic::Status,
+        >;
+        /// Returns the series of the cluster.
+        async fn list_series(
+            &self,
+            request: tonic::Request<super::ListSeriesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSeriesResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Gives out ids. Every AllocSvr serves every series of its cluster: it takes numbers from the lanes that it owns and
+    /// forwards the other requests.
+    #[derive(Debug)]
+    pub struct IdServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> IdServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for IdServiceServer<T>
+    where
+        T: IdService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/seqsvr.v1.IdService/Next" => {
+                    #[allow(non_camel_case_types)]
+                    struct NextSvc<T: IdService>(pub Arc<T>);
+                    impl<T: IdService> tonic::server::UnaryService<super::NextIdsRequest>
+                    for NextSvc<T> {
+                        type Response = super::NextIdsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::NextIdsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as IdService>::next(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = NextSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.IdService/Current" => {
+                    #[allow(non_camel_case_types)]
+                    struct CurrentSvc<T: IdService>(pub Arc<T>);
+                    impl<
+                        T: IdService,
+                    > tonic::server::UnaryService<super::CurrentIdRequest>
+                    for CurrentSvc<T> {
+                        type Response = super::CurrentIdResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CurrentIdRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as IdService>::current(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CurrentSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.IdService/Advance" => {
+                    #[allow(non_camel_case_types)]
+                    struct AdvanceSvc<T: IdService>(pub Arc<T>);
+                    impl<
+                        T: IdService,
+                    > tonic::server::UnaryService<super::AdvanceIdRequest>
+                    for AdvanceSvc<T> {
+                        type Response = super::AdvanceIdResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AdvanceIdRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as IdService>::advance(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AdvanceSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.IdService/Decode" => {
+                    #[allow(non_camel_case_types)]
+                    struct DecodeSvc<T: IdService>(pub Arc<T>);
+                    impl<
+                        T: IdService,
+                    > tonic::server::UnaryService<super::DecodeIdRequest>
+                    for DecodeSvc<T> {
+                        type Response = super::DecodeIdResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DecodeIdRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as IdService>::decode(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DecodeSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.IdService/ListSeries" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListSeriesSvc<T: IdService>(pub Arc<T>);
+                    impl<
+                        T: IdService,
+                    > tonic::server::UnaryService<super::ListSeriesRequest>
+                    for ListSeriesSvc<T> {
+                        type Response = super::ListSeriesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListSeriesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as IdService>::list_series(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListSeriesSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for IdServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "seqsvr.v1.IdService";
+    impl<T> tonic::server::NamedService for IdServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// Generated client implementations.
+pub mod series_admin_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Creates and retires series. Served by every member of the store of the set with which the cluster began, for
+    /// operators, at its admin port; another member than the leader forwards the request to it. A store of another set
+    /// refuses with LAYOUT_WRITER.
+    #[derive(Debug, Clone)]
+    pub struct SeriesAdminServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl SeriesAdminServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> SeriesAdminServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> SeriesAdminServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            SeriesAdminServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Creates a series. A series of the same name, shape and lanes gets the same response; with others it is refused with
+        /// SERIES_EXISTS.
+        pub async fn create_series(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreateSeriesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateSeriesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.SeriesAdminService/CreateSeries",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.SeriesAdminService", "CreateSeries"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Retires a series permanently: it gives out no more ids, and its name is not used again.
+        pub async fn retire_series(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RetireSeriesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RetireSeriesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.SeriesAdminService/RetireSeries",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.SeriesAdminService", "RetireSeries"));
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod series_admin_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with SeriesAdminServiceServer.
+    #[async_trait]
+    pub trait SeriesAdminService: std::marker::Send + std::marker::Sync + 'static {
+        /// Creates a series. A series of the same name, shape and lanes gets the same response; with others it is refused with
+        /// SERIES_EXISTS.
+        async fn create_series(
+            &self,
+            request: tonic::Request<super::CreateSeriesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateSeriesResponse>,
+            tonic::Status,
+        >;
+        /// Retires a series permanently: it gives out no more ids, and its name is not used again.
+        async fn retire_series(
+            &self,
+            request: tonic::Request<super::RetireSeriesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RetireSeriesResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Creates and retires series. Served by every member of the store of the set with which the cluster began, for
+    /// operators, at its admin port; another member than the leader forwards the request to it. A store of another set
+    /// refuses with LAYOUT_WRITER.
+    #[derive(Debug)]
+    pub struct SeriesAdminServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> SeriesAdminServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for SeriesAdminServiceServer<T>
+    where
+        T: SeriesAdminService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/seqsvr.v1.SeriesAdminService/CreateSeries" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreateSeriesSvc<T: SeriesAdminService>(pub Arc<T>);
+                    impl<
+                        T: SeriesAdminService,
+                    > tonic::server::UnaryService<super::CreateSeriesRequest>
+                    for CreateSeriesSvc<T> {
+                        type Response = super::CreateSeriesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CreateSeriesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SeriesAdminService>::create_series(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreateSeriesSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.SeriesAdminService/RetireSeries" => {
+                    #[allow(non_camel_case_types)]
+                    struct RetireSeriesSvc<T: SeriesAdminService>(pub Arc<T>);
+                    impl<
+                        T: SeriesAdminService,
+                    > tonic::server::UnaryService<super::RetireSeriesRequest>
+                    for RetireSeriesSvc<T> {
+                        type Response = super::RetireSeriesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RetireSeriesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SeriesAdminService>::retire_series(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RetireSeriesSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for SeriesAdminServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "seqsvr.v1.SeriesAdminService";
+    impl<T> tonic::server::NamedService for SeriesAdminServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// The sender of a request, and its receiver.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Between {
@@ -7259,7 +8593,7 @@ pub struct ExchangeRequest {
     /// Version of the receiver's routes that the sender has merged; 0: none.
     #[prost(uint64, tag = "3")]
     pub route_version: u64,
-    /// Hash of the whole layout, 0 ..= 2^64-1.
+    /// Hash of the layout without the lanes of series, 0 ..= 2^64-1.
     #[prost(fixed64, tag = "4")]
     pub layout_id: u64,
 }
@@ -7285,6 +8619,14 @@ pub struct ExchangeResponse {
     /// Uids in a section.
     #[prost(uint32, tag = "6")]
     pub section_size: u32,
+    /// All series that this set knows, in order of the sections of their lanes. The receiver adopts those of the set that
+    /// creates series.
+    #[prost(message, repeated, tag = "7")]
+    pub series: ::prost::alloc::vec::Vec<StoredSeries>,
+    /// Claims of sections of lanes, as `claims` has those of the sections of uids, which a store of an earlier release
+    /// reads alone.
+    #[prost(message, repeated, tag = "8")]
+    pub lane_claims: ::prost::alloc::vec::Vec<ClaimRun>,
 }
 /// What became of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

@@ -1,3 +1,218 @@
+impl serde::Serialize for AdvanceIdRequest {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.AdvanceIdRequest", len)?;
+        if true {
+            struct_ser.serialize_field("series", &self.series)?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("to", ToString::to_string(&self.to).as_str())?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for AdvanceIdRequest {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "series",
+            "to",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Series,
+            To,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "series" => Ok(GeneratedField::Series),
+                            "to" => Ok(GeneratedField::To),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = AdvanceIdRequest;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.AdvanceIdRequest")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<AdvanceIdRequest, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut series__ = None;
+                let mut to__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Series => {
+                            if series__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("series"));
+                            }
+                            series__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::To => {
+                            if to__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("to"));
+                            }
+                            to__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(AdvanceIdRequest {
+                    series: series__.unwrap_or_default(),
+                    to: to__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.AdvanceIdRequest", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for AdvanceIdResponse {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.AdvanceIdResponse", len)?;
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("epoch", ToString::to_string(&self.epoch).as_str())?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for AdvanceIdResponse {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "epoch",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Epoch,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "epoch" => Ok(GeneratedField::Epoch),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = AdvanceIdResponse;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.AdvanceIdResponse")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<AdvanceIdResponse, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut epoch__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Epoch => {
+                            if epoch__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("epoch"));
+                            }
+                            epoch__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(AdvanceIdResponse {
+                    epoch: epoch__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.AdvanceIdResponse", FIELDS, GeneratedVisitor)
+    }
+}
 impl serde::Serialize for AdvanceRequest {
     #[allow(deprecated)]
     fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
@@ -294,6 +509,380 @@ impl<'de> serde::Deserialize<'de> for AdvanceResponse {
             }
         }
         deserializer.deserialize_struct("seqsvr.v1.AdvanceResponse", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for CounterShape {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.CounterShape", len)?;
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("offset", ToString::to_string(&self.offset).as_str())?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("increment", ToString::to_string(&self.increment).as_str())?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("maxId", ToString::to_string(&self.max_id).as_str())?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for CounterShape {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "offset",
+            "increment",
+            "max_id",
+            "maxId",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Offset,
+            Increment,
+            MaxId,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "offset" => Ok(GeneratedField::Offset),
+                            "increment" => Ok(GeneratedField::Increment),
+                            "maxId" | "max_id" => Ok(GeneratedField::MaxId),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = CounterShape;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.CounterShape")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<CounterShape, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut offset__ = None;
+                let mut increment__ = None;
+                let mut max_id__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Offset => {
+                            if offset__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("offset"));
+                            }
+                            offset__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Increment => {
+                            if increment__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("increment"));
+                            }
+                            increment__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::MaxId => {
+                            if max_id__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("maxId"));
+                            }
+                            max_id__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(CounterShape {
+                    offset: offset__.unwrap_or_default(),
+                    increment: increment__.unwrap_or_default(),
+                    max_id: max_id__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.CounterShape", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for CurrentIdRequest {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.CurrentIdRequest", len)?;
+        if true {
+            struct_ser.serialize_field("series", &self.series)?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for CurrentIdRequest {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "series",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Series,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "series" => Ok(GeneratedField::Series),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = CurrentIdRequest;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.CurrentIdRequest")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<CurrentIdRequest, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut series__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Series => {
+                            if series__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("series"));
+                            }
+                            series__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(CurrentIdRequest {
+                    series: series__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.CurrentIdRequest", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for CurrentIdResponse {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.CurrentIdResponse", len)?;
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("id", ToString::to_string(&self.id).as_str())?;
+        }
+        if true {
+            struct_ser.serialize_field("exact", &self.exact)?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("epoch", ToString::to_string(&self.epoch).as_str())?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for CurrentIdResponse {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "id",
+            "exact",
+            "epoch",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Id,
+            Exact,
+            Epoch,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "id" => Ok(GeneratedField::Id),
+                            "exact" => Ok(GeneratedField::Exact),
+                            "epoch" => Ok(GeneratedField::Epoch),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = CurrentIdResponse;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.CurrentIdResponse")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<CurrentIdResponse, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut id__ = None;
+                let mut exact__ = None;
+                let mut epoch__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Id => {
+                            if id__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("id"));
+                            }
+                            id__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Exact => {
+                            if exact__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("exact"));
+                            }
+                            exact__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::Epoch => {
+                            if epoch__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("epoch"));
+                            }
+                            epoch__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(CurrentIdResponse {
+                    id: id__.unwrap_or_default(),
+                    exact: exact__.unwrap_or_default(),
+                    epoch: epoch__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.CurrentIdResponse", FIELDS, GeneratedVisitor)
     }
 }
 impl serde::Serialize for CurrentManyRequest {
@@ -946,6 +1535,283 @@ impl<'de> serde::Deserialize<'de> for CurrentResponse {
         deserializer.deserialize_struct("seqsvr.v1.CurrentResponse", FIELDS, GeneratedVisitor)
     }
 }
+impl serde::Serialize for DecodeIdRequest {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.DecodeIdRequest", len)?;
+        if true {
+            struct_ser.serialize_field("series", &self.series)?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("id", ToString::to_string(&self.id).as_str())?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for DecodeIdRequest {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "series",
+            "id",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Series,
+            Id,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "series" => Ok(GeneratedField::Series),
+                            "id" => Ok(GeneratedField::Id),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = DecodeIdRequest;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.DecodeIdRequest")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<DecodeIdRequest, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut series__ = None;
+                let mut id__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Series => {
+                            if series__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("series"));
+                            }
+                            series__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::Id => {
+                            if id__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("id"));
+                            }
+                            id__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(DecodeIdRequest {
+                    series: series__.unwrap_or_default(),
+                    id: id__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.DecodeIdRequest", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for DecodeIdResponse {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.DecodeIdResponse", len)?;
+        if true {
+            struct_ser.serialize_field("lane", &self.lane)?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("number", ToString::to_string(&self.number).as_str())?;
+        }
+        if let Some(v) = self.unix_ms.as_ref() {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("unixMs", ToString::to_string(&v).as_str())?;
+        }
+        if let Some(v) = self.seq.as_ref() {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("seq", ToString::to_string(&v).as_str())?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for DecodeIdResponse {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "lane",
+            "number",
+            "unix_ms",
+            "unixMs",
+            "seq",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Lane,
+            Number,
+            UnixMs,
+            Seq,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "lane" => Ok(GeneratedField::Lane),
+                            "number" => Ok(GeneratedField::Number),
+                            "unixMs" | "unix_ms" => Ok(GeneratedField::UnixMs),
+                            "seq" => Ok(GeneratedField::Seq),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = DecodeIdResponse;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.DecodeIdResponse")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<DecodeIdResponse, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut lane__ = None;
+                let mut number__ = None;
+                let mut unix_ms__ = None;
+                let mut seq__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Lane => {
+                            if lane__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("lane"));
+                            }
+                            lane__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Number => {
+                            if number__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("number"));
+                            }
+                            number__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::UnixMs => {
+                            if unix_ms__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("unixMs"));
+                            }
+                            unix_ms__ = 
+                                map_.next_value::<::std::option::Option<crate::json::Number<_>>>()?.map(|x| x.0)
+                            ;
+                        }
+                        GeneratedField::Seq => {
+                            if seq__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("seq"));
+                            }
+                            seq__ = 
+                                map_.next_value::<::std::option::Option<crate::json::Number<_>>>()?.map(|x| x.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(DecodeIdResponse {
+                    lane: lane__.unwrap_or_default(),
+                    number: number__.unwrap_or_default(),
+                    unix_ms: unix_ms__,
+                    seq: seq__,
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.DecodeIdResponse", FIELDS, GeneratedVisitor)
+    }
+}
 impl serde::Serialize for Exactness {
     #[allow(deprecated)]
     fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
@@ -1215,6 +2081,124 @@ impl<'de> serde::Deserialize<'de> for GetRoutesResponse {
         deserializer.deserialize_struct("seqsvr.v1.GetRoutesResponse", FIELDS, GeneratedVisitor)
     }
 }
+impl serde::Serialize for IdRun {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.IdRun", len)?;
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("first", ToString::to_string(&self.first).as_str())?;
+        }
+        if true {
+            struct_ser.serialize_field("count", &self.count)?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for IdRun {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "first",
+            "count",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            First,
+            Count,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "first" => Ok(GeneratedField::First),
+                            "count" => Ok(GeneratedField::Count),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = IdRun;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.IdRun")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<IdRun, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut first__ = None;
+                let mut count__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::First => {
+                            if first__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("first"));
+                            }
+                            first__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Count => {
+                            if count__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("count"));
+                            }
+                            count__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(IdRun {
+                    first: first__.unwrap_or_default(),
+                    count: count__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.IdRun", FIELDS, GeneratedVisitor)
+    }
+}
 impl serde::Serialize for ItemError {
     #[allow(deprecated)]
     fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
@@ -1428,6 +2412,369 @@ impl<'de> serde::Deserialize<'de> for ItemError {
         deserializer.deserialize_struct("seqsvr.v1.ItemError", FIELDS, GeneratedVisitor)
     }
 }
+impl serde::Serialize for Lanes {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.Lanes", len)?;
+        if true {
+            struct_ser.serialize_field("count", &self.count)?;
+        }
+        if true {
+            struct_ser.serialize_field("perSection", &self.per_section)?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("start", ToString::to_string(&self.start).as_str())?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("margin", ToString::to_string(&self.margin).as_str())?;
+        }
+        if let Some(v) = self.clock.as_ref() {
+            struct_ser.serialize_field("clock", v)?;
+        }
+        if true {
+            struct_ser.serialize_field("firstSection", &self.first_section)?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for Lanes {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "count",
+            "per_section",
+            "perSection",
+            "start",
+            "margin",
+            "clock",
+            "first_section",
+            "firstSection",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Count,
+            PerSection,
+            Start,
+            Margin,
+            Clock,
+            FirstSection,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "count" => Ok(GeneratedField::Count),
+                            "perSection" | "per_section" => Ok(GeneratedField::PerSection),
+                            "start" => Ok(GeneratedField::Start),
+                            "margin" => Ok(GeneratedField::Margin),
+                            "clock" => Ok(GeneratedField::Clock),
+                            "firstSection" | "first_section" => Ok(GeneratedField::FirstSection),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = Lanes;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.Lanes")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<Lanes, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut count__ = None;
+                let mut per_section__ = None;
+                let mut start__ = None;
+                let mut margin__ = None;
+                let mut clock__ = None;
+                let mut first_section__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Count => {
+                            if count__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("count"));
+                            }
+                            count__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::PerSection => {
+                            if per_section__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("perSection"));
+                            }
+                            per_section__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Start => {
+                            if start__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("start"));
+                            }
+                            start__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Margin => {
+                            if margin__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("margin"));
+                            }
+                            margin__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Clock => {
+                            if clock__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("clock"));
+                            }
+                            clock__ = map_.next_value()?;
+                        }
+                        GeneratedField::FirstSection => {
+                            if first_section__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("firstSection"));
+                            }
+                            first_section__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(Lanes {
+                    count: count__.unwrap_or_default(),
+                    per_section: per_section__.unwrap_or_default(),
+                    start: start__.unwrap_or_default(),
+                    margin: margin__.unwrap_or_default(),
+                    clock: clock__,
+                    first_section: first_section__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.Lanes", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for ListSeriesRequest {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let len = 0;
+        let struct_ser = serializer.serialize_struct("seqsvr.v1.ListSeriesRequest", len)?;
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for ListSeriesRequest {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                            Ok(GeneratedField::__SkipField__)
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = ListSeriesRequest;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.ListSeriesRequest")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<ListSeriesRequest, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                while map_.next_key::<GeneratedField>()?.is_some() {
+                    let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                }
+                Ok(ListSeriesRequest {
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.ListSeriesRequest", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for ListSeriesResponse {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.ListSeriesResponse", len)?;
+        if true {
+            struct_ser.serialize_field("series", &self.series)?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for ListSeriesResponse {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "series",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Series,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "series" => Ok(GeneratedField::Series),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = ListSeriesResponse;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.ListSeriesResponse")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<ListSeriesResponse, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut series__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Series => {
+                            if series__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("series"));
+                            }
+                            series__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(ListSeriesResponse {
+                    series: series__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.ListSeriesResponse", FIELDS, GeneratedVisitor)
+    }
+}
 impl serde::Serialize for LostAttempts {
     #[allow(deprecated)]
     fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
@@ -1544,6 +2891,316 @@ impl<'de> serde::Deserialize<'de> for LostAttempts {
             }
         }
         deserializer.deserialize_struct("seqsvr.v1.LostAttempts", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for NextIdsRequest {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.NextIdsRequest", len)?;
+        if true {
+            struct_ser.serialize_field("series", &self.series)?;
+        }
+        if true {
+            struct_ser.serialize_field("count", &self.count)?;
+        }
+        if let Some(v) = self.lane.as_ref() {
+            struct_ser.serialize_field("lane", v)?;
+        }
+        if let Some(v) = self.after.as_ref() {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("after", ToString::to_string(&v).as_str())?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for NextIdsRequest {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "series",
+            "count",
+            "lane",
+            "after",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Series,
+            Count,
+            Lane,
+            After,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "series" => Ok(GeneratedField::Series),
+                            "count" => Ok(GeneratedField::Count),
+                            "lane" => Ok(GeneratedField::Lane),
+                            "after" => Ok(GeneratedField::After),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = NextIdsRequest;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.NextIdsRequest")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<NextIdsRequest, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut series__ = None;
+                let mut count__ = None;
+                let mut lane__ = None;
+                let mut after__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Series => {
+                            if series__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("series"));
+                            }
+                            series__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::Count => {
+                            if count__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("count"));
+                            }
+                            count__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Lane => {
+                            if lane__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("lane"));
+                            }
+                            lane__ = 
+                                map_.next_value::<::std::option::Option<crate::json::Number<_>>>()?.map(|x| x.0)
+                            ;
+                        }
+                        GeneratedField::After => {
+                            if after__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("after"));
+                            }
+                            after__ = 
+                                map_.next_value::<::std::option::Option<crate::json::Number<_>>>()?.map(|x| x.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(NextIdsRequest {
+                    series: series__.unwrap_or_default(),
+                    count: count__.unwrap_or_default(),
+                    lane: lane__,
+                    after: after__,
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.NextIdsRequest", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for NextIdsResponse {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.NextIdsResponse", len)?;
+        if true {
+            struct_ser.serialize_field("runs", &self.runs)?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("step", ToString::to_string(&self.step).as_str())?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("epoch", ToString::to_string(&self.epoch).as_str())?;
+        }
+        if true {
+            struct_ser.serialize_field("lane", &self.lane)?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for NextIdsResponse {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "runs",
+            "step",
+            "epoch",
+            "lane",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Runs,
+            Step,
+            Epoch,
+            Lane,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "runs" => Ok(GeneratedField::Runs),
+                            "step" => Ok(GeneratedField::Step),
+                            "epoch" => Ok(GeneratedField::Epoch),
+                            "lane" => Ok(GeneratedField::Lane),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = NextIdsResponse;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.NextIdsResponse")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<NextIdsResponse, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut runs__ = None;
+                let mut step__ = None;
+                let mut epoch__ = None;
+                let mut lane__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Runs => {
+                            if runs__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("runs"));
+                            }
+                            runs__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::Step => {
+                            if step__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("step"));
+                            }
+                            step__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Epoch => {
+                            if epoch__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("epoch"));
+                            }
+                            epoch__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Lane => {
+                            if lane__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("lane"));
+                            }
+                            lane__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(NextIdsResponse {
+                    runs: runs__.unwrap_or_default(),
+                    step: step__.unwrap_or_default(),
+                    epoch: epoch__.unwrap_or_default(),
+                    lane: lane__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.NextIdsResponse", FIELDS, GeneratedVisitor)
     }
 }
 impl serde::Serialize for NextManyRequest {
@@ -2753,6 +4410,12 @@ impl serde::Serialize for Routes {
         if true {
             len += 1;
         }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
         let mut struct_ser = serializer.serialize_struct("seqsvr.v1.Routes", len)?;
         if true {
             struct_ser.serialize_field("set", &self.set)?;
@@ -2794,6 +4457,12 @@ impl serde::Serialize for Routes {
         if true {
             struct_ser.serialize_field("sets", &self.sets)?;
         }
+        if true {
+            struct_ser.serialize_field("series", &self.series)?;
+        }
+        if true {
+            struct_ser.serialize_field("laneRuns", &self.lane_runs)?;
+        }
         struct_ser.end()
     }
 }
@@ -2819,6 +4488,9 @@ impl<'de> serde::Deserialize<'de> for Routes {
             "set_id",
             "setId",
             "sets",
+            "series",
+            "lane_runs",
+            "laneRuns",
         ];
 
         #[allow(clippy::enum_variant_names)]
@@ -2833,6 +4505,8 @@ impl<'de> serde::Deserialize<'de> for Routes {
             Runs,
             SetId,
             Sets,
+            Series,
+            LaneRuns,
             __SkipField__,
         }
         impl<'de> serde::Deserialize<'de> for GeneratedField {
@@ -2865,6 +4539,8 @@ impl<'de> serde::Deserialize<'de> for Routes {
                             "runs" => Ok(GeneratedField::Runs),
                             "setId" | "set_id" => Ok(GeneratedField::SetId),
                             "sets" => Ok(GeneratedField::Sets),
+                            "series" => Ok(GeneratedField::Series),
+                            "laneRuns" | "lane_runs" => Ok(GeneratedField::LaneRuns),
                             _ => Ok(GeneratedField::__SkipField__),
                         }
                     }
@@ -2894,6 +4570,8 @@ impl<'de> serde::Deserialize<'de> for Routes {
                 let mut runs__ = None;
                 let mut set_id__ = None;
                 let mut sets__ = None;
+                let mut series__ = None;
+                let mut lane_runs__ = None;
                 while let Some(k) = map_.next_key()? {
                     match k {
                         GeneratedField::Set => {
@@ -2968,6 +4646,18 @@ impl<'de> serde::Deserialize<'de> for Routes {
                             }
                             sets__ = Some(map_.next_value()?);
                         }
+                        GeneratedField::Series => {
+                            if series__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("series"));
+                            }
+                            series__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::LaneRuns => {
+                            if lane_runs__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("laneRuns"));
+                            }
+                            lane_runs__ = Some(map_.next_value()?);
+                        }
                         GeneratedField::__SkipField__ => {
                             let _ = map_.next_value::<serde::de::IgnoredAny>()?;
                         }
@@ -2984,9 +4674,859 @@ impl<'de> serde::Deserialize<'de> for Routes {
                     runs: runs__.unwrap_or_default(),
                     set_id: set_id__.unwrap_or_default(),
                     sets: sets__.unwrap_or_default(),
+                    series: series__.unwrap_or_default(),
+                    lane_runs: lane_runs__.unwrap_or_default(),
                 })
             }
         }
         deserializer.deserialize_struct("seqsvr.v1.Routes", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for Series {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.Series", len)?;
+        if true {
+            struct_ser.serialize_field("name", &self.name)?;
+        }
+        if let Some(v) = self.shape.as_ref() {
+            struct_ser.serialize_field("shape", v)?;
+        }
+        if let Some(v) = self.lanes.as_ref() {
+            struct_ser.serialize_field("lanes", v)?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("createdMs", ToString::to_string(&self.created_ms).as_str())?;
+        }
+        if true {
+            struct_ser.serialize_field("retired", &self.retired)?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for Series {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "name",
+            "shape",
+            "lanes",
+            "created_ms",
+            "createdMs",
+            "retired",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Name,
+            Shape,
+            Lanes,
+            CreatedMs,
+            Retired,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "name" => Ok(GeneratedField::Name),
+                            "shape" => Ok(GeneratedField::Shape),
+                            "lanes" => Ok(GeneratedField::Lanes),
+                            "createdMs" | "created_ms" => Ok(GeneratedField::CreatedMs),
+                            "retired" => Ok(GeneratedField::Retired),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = Series;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.Series")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<Series, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut name__ = None;
+                let mut shape__ = None;
+                let mut lanes__ = None;
+                let mut created_ms__ = None;
+                let mut retired__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Name => {
+                            if name__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("name"));
+                            }
+                            name__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::Shape => {
+                            if shape__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("shape"));
+                            }
+                            shape__ = map_.next_value()?;
+                        }
+                        GeneratedField::Lanes => {
+                            if lanes__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("lanes"));
+                            }
+                            lanes__ = map_.next_value()?;
+                        }
+                        GeneratedField::CreatedMs => {
+                            if created_ms__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("createdMs"));
+                            }
+                            created_ms__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Retired => {
+                            if retired__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("retired"));
+                            }
+                            retired__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(Series {
+                    name: name__.unwrap_or_default(),
+                    shape: shape__,
+                    lanes: lanes__,
+                    created_ms: created_ms__.unwrap_or_default(),
+                    retired: retired__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.Series", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for Shape {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if self.kind.is_some() {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.Shape", len)?;
+        if let Some(v) = self.kind.as_ref() {
+            match v {
+                shape::Kind::Counter(v) => {
+                    struct_ser.serialize_field("counter", v)?;
+                }
+                shape::Kind::Timed(v) => {
+                    struct_ser.serialize_field("timed", v)?;
+                }
+            }
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for Shape {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "counter",
+            "timed",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Counter,
+            Timed,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "counter" => Ok(GeneratedField::Counter),
+                            "timed" => Ok(GeneratedField::Timed),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = Shape;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.Shape")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<Shape, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut kind__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Counter => {
+                            if kind__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("counter"));
+                            }
+                            kind__ = map_.next_value::<::std::option::Option<_>>()?.map(shape::Kind::Counter)
+;
+                        }
+                        GeneratedField::Timed => {
+                            if kind__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("timed"));
+                            }
+                            kind__ = map_.next_value::<::std::option::Option<_>>()?.map(shape::Kind::Timed)
+;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(Shape {
+                    kind: kind__,
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.Shape", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for StoredSeries {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.StoredSeries", len)?;
+        if true {
+            struct_ser.serialize_field("name", &self.name)?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("shape", pbjson::private::base64::encode(&self.shape).as_str())?;
+        }
+        if let Some(v) = self.lanes.as_ref() {
+            struct_ser.serialize_field("lanes", v)?;
+        }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("createdMs", ToString::to_string(&self.created_ms).as_str())?;
+        }
+        if true {
+            struct_ser.serialize_field("retired", &self.retired)?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for StoredSeries {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "name",
+            "shape",
+            "lanes",
+            "created_ms",
+            "createdMs",
+            "retired",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            Name,
+            Shape,
+            Lanes,
+            CreatedMs,
+            Retired,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "name" => Ok(GeneratedField::Name),
+                            "shape" => Ok(GeneratedField::Shape),
+                            "lanes" => Ok(GeneratedField::Lanes),
+                            "createdMs" | "created_ms" => Ok(GeneratedField::CreatedMs),
+                            "retired" => Ok(GeneratedField::Retired),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = StoredSeries;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.StoredSeries")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<StoredSeries, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut name__ = None;
+                let mut shape__ = None;
+                let mut lanes__ = None;
+                let mut created_ms__ = None;
+                let mut retired__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::Name => {
+                            if name__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("name"));
+                            }
+                            name__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::Shape => {
+                            if shape__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("shape"));
+                            }
+                            shape__ = 
+                                Some(map_.next_value::<::pbjson::private::BytesDeserialize<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Lanes => {
+                            if lanes__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("lanes"));
+                            }
+                            lanes__ = map_.next_value()?;
+                        }
+                        GeneratedField::CreatedMs => {
+                            if created_ms__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("createdMs"));
+                            }
+                            created_ms__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Retired => {
+                            if retired__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("retired"));
+                            }
+                            retired__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(StoredSeries {
+                    name: name__.unwrap_or_default(),
+                    shape: shape__.unwrap_or_default(),
+                    lanes: lanes__,
+                    created_ms: created_ms__.unwrap_or_default(),
+                    retired: retired__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.StoredSeries", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for TickClock {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.TickClock", len)?;
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("epochMs", ToString::to_string(&self.epoch_ms).as_str())?;
+        }
+        if true {
+            struct_ser.serialize_field("unitMs", &self.unit_ms)?;
+        }
+        if true {
+            struct_ser.serialize_field("seqBits", &self.seq_bits)?;
+        }
+        if true {
+            struct_ser.serialize_field("leadMs", &self.lead_ms)?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for TickClock {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "epoch_ms",
+            "epochMs",
+            "unit_ms",
+            "unitMs",
+            "seq_bits",
+            "seqBits",
+            "lead_ms",
+            "leadMs",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            EpochMs,
+            UnitMs,
+            SeqBits,
+            LeadMs,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "epochMs" | "epoch_ms" => Ok(GeneratedField::EpochMs),
+                            "unitMs" | "unit_ms" => Ok(GeneratedField::UnitMs),
+                            "seqBits" | "seq_bits" => Ok(GeneratedField::SeqBits),
+                            "leadMs" | "lead_ms" => Ok(GeneratedField::LeadMs),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = TickClock;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.TickClock")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<TickClock, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut epoch_ms__ = None;
+                let mut unit_ms__ = None;
+                let mut seq_bits__ = None;
+                let mut lead_ms__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::EpochMs => {
+                            if epoch_ms__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("epochMs"));
+                            }
+                            epoch_ms__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::UnitMs => {
+                            if unit_ms__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("unitMs"));
+                            }
+                            unit_ms__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::SeqBits => {
+                            if seq_bits__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("seqBits"));
+                            }
+                            seq_bits__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::LeadMs => {
+                            if lead_ms__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("leadMs"));
+                            }
+                            lead_ms__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(TickClock {
+                    epoch_ms: epoch_ms__.unwrap_or_default(),
+                    unit_ms: unit_ms__.unwrap_or_default(),
+                    seq_bits: seq_bits__.unwrap_or_default(),
+                    lead_ms: lead_ms__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.TickClock", FIELDS, GeneratedVisitor)
+    }
+}
+impl serde::Serialize for TimedShape {
+    #[allow(deprecated)]
+    fn serialize<S>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error>
+    where
+        S: serde::Serializer,
+    {
+        use serde::ser::SerializeStruct;
+        let mut len = 0;
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        if true {
+            len += 1;
+        }
+        let mut struct_ser = serializer.serialize_struct("seqsvr.v1.TimedShape", len)?;
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("epochMs", ToString::to_string(&self.epoch_ms).as_str())?;
+        }
+        if true {
+            struct_ser.serialize_field("unitMs", &self.unit_ms)?;
+        }
+        if true {
+            struct_ser.serialize_field("timeBits", &self.time_bits)?;
+        }
+        if true {
+            struct_ser.serialize_field("laneBits", &self.lane_bits)?;
+        }
+        if true {
+            struct_ser.serialize_field("seqBits", &self.seq_bits)?;
+        }
+        if true {
+            struct_ser.serialize_field("spread", &self.spread)?;
+        }
+        if true {
+            struct_ser.serialize_field("namedLanes", &self.named_lanes)?;
+        }
+        if true {
+            struct_ser.serialize_field("aheadMs", &self.ahead_ms)?;
+        }
+        struct_ser.end()
+    }
+}
+impl<'de> serde::Deserialize<'de> for TimedShape {
+    #[allow(deprecated)]
+    fn deserialize<D>(deserializer: D) -> std::result::Result<Self, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        const FIELDS: &[&str] = &[
+            "epoch_ms",
+            "epochMs",
+            "unit_ms",
+            "unitMs",
+            "time_bits",
+            "timeBits",
+            "lane_bits",
+            "laneBits",
+            "seq_bits",
+            "seqBits",
+            "spread",
+            "named_lanes",
+            "namedLanes",
+            "ahead_ms",
+            "aheadMs",
+        ];
+
+        #[allow(clippy::enum_variant_names)]
+        enum GeneratedField {
+            EpochMs,
+            UnitMs,
+            TimeBits,
+            LaneBits,
+            SeqBits,
+            Spread,
+            NamedLanes,
+            AheadMs,
+            __SkipField__,
+        }
+        impl<'de> serde::Deserialize<'de> for GeneratedField {
+            fn deserialize<D>(deserializer: D) -> std::result::Result<GeneratedField, D::Error>
+            where
+                D: serde::Deserializer<'de>,
+            {
+                struct GeneratedVisitor;
+
+                impl serde::de::Visitor<'_> for GeneratedVisitor {
+                    type Value = GeneratedField;
+
+                    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(formatter, "expected one of: {:?}", &FIELDS)
+                    }
+
+                    #[allow(unused_variables)]
+                    fn visit_str<E>(self, value: &str) -> std::result::Result<GeneratedField, E>
+                    where
+                        E: serde::de::Error,
+                    {
+                        match value {
+                            "epochMs" | "epoch_ms" => Ok(GeneratedField::EpochMs),
+                            "unitMs" | "unit_ms" => Ok(GeneratedField::UnitMs),
+                            "timeBits" | "time_bits" => Ok(GeneratedField::TimeBits),
+                            "laneBits" | "lane_bits" => Ok(GeneratedField::LaneBits),
+                            "seqBits" | "seq_bits" => Ok(GeneratedField::SeqBits),
+                            "spread" => Ok(GeneratedField::Spread),
+                            "namedLanes" | "named_lanes" => Ok(GeneratedField::NamedLanes),
+                            "aheadMs" | "ahead_ms" => Ok(GeneratedField::AheadMs),
+                            _ => Ok(GeneratedField::__SkipField__),
+                        }
+                    }
+                }
+                deserializer.deserialize_identifier(GeneratedVisitor)
+            }
+        }
+        struct GeneratedVisitor;
+        impl<'de> serde::de::Visitor<'de> for GeneratedVisitor {
+            type Value = TimedShape;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("struct seqsvr.v1.TimedShape")
+            }
+
+            fn visit_map<V>(self, mut map_: V) -> std::result::Result<TimedShape, V::Error>
+                where
+                    V: serde::de::MapAccess<'de>,
+            {
+                let mut epoch_ms__ = None;
+                let mut unit_ms__ = None;
+                let mut time_bits__ = None;
+                let mut lane_bits__ = None;
+                let mut seq_bits__ = None;
+                let mut spread__ = None;
+                let mut named_lanes__ = None;
+                let mut ahead_ms__ = None;
+                while let Some(k) = map_.next_key()? {
+                    match k {
+                        GeneratedField::EpochMs => {
+                            if epoch_ms__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("epochMs"));
+                            }
+                            epoch_ms__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::UnitMs => {
+                            if unit_ms__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("unitMs"));
+                            }
+                            unit_ms__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::TimeBits => {
+                            if time_bits__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("timeBits"));
+                            }
+                            time_bits__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::LaneBits => {
+                            if lane_bits__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("laneBits"));
+                            }
+                            lane_bits__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::SeqBits => {
+                            if seq_bits__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("seqBits"));
+                            }
+                            seq_bits__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::Spread => {
+                            if spread__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("spread"));
+                            }
+                            spread__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::NamedLanes => {
+                            if named_lanes__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("namedLanes"));
+                            }
+                            named_lanes__ = Some(map_.next_value()?);
+                        }
+                        GeneratedField::AheadMs => {
+                            if ahead_ms__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("aheadMs"));
+                            }
+                            ahead_ms__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
+                        GeneratedField::__SkipField__ => {
+                            let _ = map_.next_value::<serde::de::IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(TimedShape {
+                    epoch_ms: epoch_ms__.unwrap_or_default(),
+                    unit_ms: unit_ms__.unwrap_or_default(),
+                    time_bits: time_bits__.unwrap_or_default(),
+                    lane_bits: lane_bits__.unwrap_or_default(),
+                    seq_bits: seq_bits__.unwrap_or_default(),
+                    spread: spread__.unwrap_or_default(),
+                    named_lanes: named_lanes__.unwrap_or_default(),
+                    ahead_ms: ahead_ms__.unwrap_or_default(),
+                })
+            }
+        }
+        deserializer.deserialize_struct("seqsvr.v1.TimedShape", FIELDS, GeneratedVisitor)
     }
 }

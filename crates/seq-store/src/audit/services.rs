@@ -7,18 +7,20 @@ use std::fmt::Display;
 
 use seq_proto::v1::backup_service_server::BackupService;
 use seq_proto::v1::node_admin_service_server::NodeAdminService;
+use seq_proto::v1::series_admin_service_server::SeriesAdminService;
 use seq_proto::v1::set_admin_service_server::SetAdminService;
 use seq_proto::v1::store_admin_service_server::StoreAdminService;
 use seq_proto::v1::{
     AddLearnersRequest, AddLearnersResponse, ChangeVotersRequest, ChangeVotersResponse, CloseSetRequest,
-    CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateBackupRequest, CreateSetRequest,
-    CreateSetResponse, DrainNodeRequest, DrainNodeResponse, ForgetSetRequest, ForgetSetResponse, ListMembersRequest,
-    ListMembersResponse, ListMigrationsRequest, ListMigrationsResponse, ListNodesRequest, ListNodesResponse,
-    ListSectionsRequest, ListSectionsResponse, ListSetsRequest, ListSetsResponse, MigrationPace, MoveSectionsRequest,
-    MoveSectionsResponse, PauseBalancingRequest, PauseBalancingResponse, PlanMigrationRequest, PlanMigrationResponse,
-    RaiseFormatRequest, RaiseFormatResponse, RollbackMigrationRequest, RollbackMigrationResponse, SetPaceRequest,
-    SetPaceResponse, SetTermsRequest, SetTermsResponse, StartMigrationRequest, StartMigrationResponse,
-    TransferLeaderRequest, TransferLeaderResponse,
+    CloseSetResponse, CompleteMigrationRequest, CompleteMigrationResponse, CreateBackupRequest, CreateSeriesRequest,
+    CreateSeriesResponse, CreateSetRequest, CreateSetResponse, DrainNodeRequest, DrainNodeResponse, ForgetSetRequest,
+    ForgetSetResponse, ListMembersRequest, ListMembersResponse, ListMigrationsRequest, ListMigrationsResponse,
+    ListNodesRequest, ListNodesResponse, ListSectionsRequest, ListSectionsResponse, ListSetsRequest, ListSetsResponse,
+    MigrationPace, MoveSectionsRequest, MoveSectionsResponse, PauseBalancingRequest, PauseBalancingResponse,
+    PlanMigrationRequest, PlanMigrationResponse, RaiseFormatRequest, RaiseFormatResponse, RetireSeriesRequest,
+    RetireSeriesResponse, RollbackMigrationRequest, RollbackMigrationResponse, SetPaceRequest, SetPaceResponse,
+    SetTermsRequest, SetTermsResponse, StartMigrationRequest, StartMigrationResponse, TransferLeaderRequest,
+    TransferLeaderResponse,
 };
 use seq_raft::Gate;
 use tonic::{Request, Response, Status};
@@ -100,6 +102,33 @@ impl<S: StoreAdminService> StoreAdminService for Audited<S> {
         }
         let operation = Operation { text: "store upgrade".to_owned(), plan: given.plan };
         self.recorder.get()?.record(request, operation, |request| self.inner.raise_format(request)).await
+    }
+}
+
+#[tonic::async_trait]
+impl<S: SeriesAdminService> SeriesAdminService for Audited<S> {
+    async fn create_series(
+        &self,
+        request: Request<CreateSeriesRequest>,
+    ) -> Result<Response<CreateSeriesResponse>, Status> {
+        let given = request.get_ref();
+        if given.dry_run {
+            return self.inner.create_series(request).await;
+        }
+        let operation = Operation { text: format!("series create {}", given.name), plan: given.plan };
+        self.recorder.get()?.record(request, operation, |request| self.inner.create_series(request)).await
+    }
+
+    async fn retire_series(
+        &self,
+        request: Request<RetireSeriesRequest>,
+    ) -> Result<Response<RetireSeriesResponse>, Status> {
+        let given = request.get_ref();
+        if given.dry_run {
+            return self.inner.retire_series(request).await;
+        }
+        let operation = Operation { text: format!("series retire {}", given.name), plan: given.plan };
+        self.recorder.get()?.record(request, operation, |request| self.inner.retire_series(request)).await
     }
 }
 

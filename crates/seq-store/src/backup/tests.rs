@@ -282,7 +282,7 @@ fn a_restore_is_in_the_audit_log_and_raises_by_a_margin_for_each_count() {
     for format in [SetState::OLDEST_FORMAT, SetState::FORMAT] {
         let backup = Backup::decode(&file_in(format)).unwrap();
         let plan = RestorePlan::new(&backup, &config).unwrap();
-        assert_eq!((plan.restored().margin, plan.state.0.rules), (2 << 40, seq_core::state::Rules::Ten));
+        assert_eq!((plan.restored().margin, plan.state.0.rules), (2 << 40, seq_core::state::Rules::Eleven));
         let events: Vec<_> = plan.state.0.audit.events().map(|event| format!("{:?}", event.record)).collect();
         assert!(events.len() == 2 && events[0].contains("restore --count 2: the backup with"), "{events:?}");
     }

@@ -12,9 +12,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use seq_auth::ExpectedServer;
 use seq_core::directory::ClaimRun;
-use seq_core::state::{Inherit, LearnDirectory, Rules, SetFacts, State};
+use seq_core::state::{AdoptSeries, Inherit, LearnDirectory, Replicated, Rules, SetFacts, State};
 use seq_core::{Lineage, RouteVersion, SectionId, SetId, limits};
-use seq_proto::{inter_set, v1};
+use seq_proto::{inter_set, series, v1};
 use tonic::Status;
 
 use super::Between;
@@ -82,13 +82,18 @@ async fn exchange(
     let since = merged.filter(|(lineage, _)| Some(*lineage) == known).map_or(RouteVersion(0), |(_, version)| version);
     let request = between.exchange_request(set, since)?;
     let method = async |mut member: Member, request| member.exchange(request).await;
-    let stated = between.stated(&between.links.call(set, request, method).await?)?;
-    if stated.facts.id != set {
-        return Err(Status::unavailable(format!("set {} responds in the place of set {set}", stated.facts.id)));
+    let response = between.links.call(set, request, method).await?;
+    let responds = response.sets.first().map_or(SetId(0), |facts| SetId(facts.id));
+    if responds != set {
+        return Err(Status::unavailable(format!("set {responds} responds in the place of set {set}")));
     }
+    let is_longer = between.adopt_series(set, &response).await?;
+    let stated = between.stated(&response)?;
     let claimed = learn(between, &stated).await?;
     introduce(between, &stated.others).await;
-    Ok(((stated.facts.lineage, stated.version), claimed))
+    // Claims of the new sections were left out of earlier exchanges, so all claims are read again.
+    let version = if is_longer { RouteVersion(0) } else { stated.version };
+    Ok(((stated.facts.lineage, version), claimed))
 }
 
 impl Between {
@@ -96,7 +101,7 @@ impl Between {
     fn exchange_request(&self, to: SetId, since: RouteVersion) -> Result<v1::ExchangeRequest, Status> {
         let stores = self.replicated.raft().member_addrs();
         let own = self.replicated.read(|state| {
-            let layout = state.set.as_ref()?.layout.id();
+            let layout = state.set.as_ref()?.layout.declared().id();
             Some((state.facts(stores)?, layout))
         });
         let (Some((facts, layout_id)), Some(head)) = (own, self.head(to)) else {
@@ -110,11 +115,31 @@ impl Between {
         })
     }
 
-    /// Decodes a response. The first facts in it describe the responding set.
+    /// Decodes a response. The first facts in it describe the responding set. Claims of sections that this set's layout
+    /// lacks are left out.
     fn stated(&self, response: &v1::ExchangeResponse) -> Result<Stated, Status> {
-        let sections = self.replicated.read(|state| state.set.as_ref().map(|set| set.layout.sections()));
-        let sections = sections.ok_or_else(|| Status::unavailable("this set is not defined yet"))?;
-        Stated::decode(response, sections)
+        let layout = self.replicated.read(|state| state.set.as_ref().map(|set| set.layout.clone()));
+        let layout = layout.ok_or_else(|| Status::unavailable("this set is not defined yet"))?;
+        let mut stated = Stated::decode(response, layout.declared().sections())?;
+        let lanes = response.lane_claims.iter().filter_map(|run| inter_set::claim(run, layout.sections()).ok());
+        stated.claims.extend(lanes);
+        Ok(stated)
+    }
+
+    /// Adopts the series that the set with which the cluster began states. Returns whether any was new.
+    async fn adopt_series(&self, from: SetId, response: &v1::ExchangeResponse) -> Result<bool, Status> {
+        let stated = response.series.iter().map(series::stated).collect::<Result<Vec<_>, _>>();
+        let series = stated.map_err(|error| Status::unavailable(format!("set {from} states a series: {error}")))?;
+        let adopt = AdoptSeries { from, series };
+        let is_new = self.replicated.read(|state| !state.writes_series() && state.lacks_series(&adopt));
+        if !is_new || self.replicated.raft().state().format() < AdoptSeries::SINCE {
+            return Ok(false);
+        }
+        let outcome = self.replicated.propose(adopt).await?;
+        outcome.map_err(|refusal| {
+            tracing::warn!(set = from.0, %refusal, "the series of another set are not adopted");
+            super::refused(&refusal)
+        })
     }
 }
 
@@ -145,7 +170,7 @@ pub(crate) async fn learn(between: &Between, stated: &Stated) -> Result<Vec<SetI
     let (claims, facts) = between.replicated.read(|state| {
         let claims = match state.rules {
             Rules::Seven => stated.claims.iter().filter(|run| is_news(state, run)).copied().collect(),
-            Rules::Eight | Rules::Nine | Rules::Ten => state.vouched_claims(from, &stated.claims),
+            Rules::Eight | Rules::Nine | Rules::Ten | Rules::Eleven => state.vouched_claims(from, &stated.claims),
         };
         (claims, state_lacks(state, &stated.facts).then(|| stated.facts.clone()))
     });
@@ -223,7 +248,9 @@ pub(crate) async fn introduce(between: &Between, others: &[SetFacts]) {
 async fn inherit(between: &Between) {
     let awaited = |state: &State| match state.rules {
         Rules::Seven => Vec::new(),
-        Rules::Eight | Rules::Nine | Rules::Ten => state.awaited_inheritances().collect::<Vec<(SetId, SectionId)>>(),
+        Rules::Eight | Rules::Nine | Rules::Ten | Rules::Eleven => {
+            state.awaited_inheritances().collect::<Vec<(SetId, SectionId)>>()
+        }
     };
     let closing = between.replicated.read(awaited);
     let one = |(set, first): (SetId, SectionId)| tokio::time::timeout(INTERVAL, inherit_of(between, set, first));

@@ -277,7 +277,7 @@ fn arm(state: &State, plan: &Arc<Plan>, request: &ArmRequest) -> Result<ArmRespo
 /// Returns the facts of this set and of the sets known here, with the claims that changed since the request's version.
 fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> Result<ExchangeResponse, Status> {
     let set = state.set.as_ref().ok_or_else(|| Reason::NoSet.status("the set is not defined yet"))?;
-    if request.layout_id != 0 && request.layout_id != set.layout.id().0 {
+    if request.layout_id != 0 && request.layout_id != set.layout.declared().id().0 {
         let (uids, size) = (set.layout.uids(), set.layout.section_size());
         let text = format!(
             "the layout of cluster and set {:?} is uids {uids:?} in sections of {size}, and the sender has \
@@ -289,13 +289,19 @@ fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> R
     let own = state.facts(stores);
     let known = state.sets.values().filter_map(|peer| peer.facts.as_ref());
     let uids = set.layout.uids();
+    let lanes = set.layout.declared().sections();
+    let (mut claims, mut lane_claims) = (Vec::new(), Vec::new());
+    for run in state.directory.since(seq_core::RouteVersion(request.route_version)) {
+        let (of_uids, of_lanes) = run.split_at(SectionId(lanes));
+        claims.extend(of_uids.as_ref().map(v1::ClaimRun::from));
+        lane_claims.extend(of_lanes.as_ref().map(v1::ClaimRun::from));
+    }
     Ok(ExchangeResponse {
         sets: own.iter().chain(known).map(v1::SetFacts::from).collect(),
-        claims: state
-            .directory
-            .since(seq_core::RouteVersion(request.route_version))
-            .map(|run| v1::ClaimRun::from(&run))
-            .collect(),
+        claims,
+        lane_claims,
+        // A set speaks for itself: the set that creates series states them.
+        series: state.series.iter().filter(|_| state.writes_series()).map(v1::StoredSeries::from).collect(),
         route_version: state.route_version.0,
         uid_start: uids.start,
         uid_end: uids.end,

@@ -13,8 +13,10 @@ use seq_core::arbiter::Plan;
 use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::set_spec::AllocSpec;
-use seq_core::state::{CommandRefusal, RaiseCeilings, Registration, ReportLoss, Rules, State};
-use seq_core::{Incarnation, NodeId, Revision, RouteVersion, limits};
+use seq_core::state::{
+    CommandRefusal, NoteReadsLanes, RaiseCeilings, Registration, Replicated, ReportLoss, Rules, State,
+};
+use seq_core::{Incarnation, Layout, NodeId, Revision, RouteVersion, limits};
 use seq_proto::control;
 use seq_proto::reason::{Reason, key};
 use seq_proto::roles;
@@ -101,6 +103,9 @@ impl ControlService for ControlServer {
         let session = this.session(caller.as_ref(), request.node_id, request.incarnation)?;
         let outcome = this.replicated.propose(control::renewal(session, &request)?).await?;
         outcome.map_err(|refusal| this.refused(refusal))?;
+        if request.reads_lanes {
+            this.note_reads_lanes(session).await?;
+        }
         Ok(Response::new(RenewResponse {
             update: Some(this.update(session, request.route_version)?),
             clock_ms: this.replicated.raft().clock_ms(),
@@ -116,7 +121,7 @@ impl ControlService for ControlServer {
         let caller = sender(&request)?;
         let request = request.into_inner();
         let session = this.session(caller.as_ref(), request.node_id, request.incarnation)?;
-        let mut raises = control::raises(&request, &this.set.layout)?;
+        let mut raises = control::raises(&request, &this.layout())?;
         let lowered = this.rate.admit(&this.replicated, session, &mut raises)?;
         let Session { node, incarnation } = session;
         let outcome = this.replicated.propose(RaiseCeilings { node, incarnation, raises }).await?;
@@ -134,7 +139,7 @@ impl ControlService for ControlServer {
         let caller = sender(&request)?;
         let request = request.into_inner();
         let session = this.session(caller.as_ref(), request.node_id, request.incarnation)?;
-        let transfer = control::transfer(session, &request, &this.set.layout)?;
+        let transfer = control::transfer(session, &request, &this.layout())?;
         let outcome = this.replicated.propose(transfer).await?;
         let made = outcome.map_err(|refusal| this.refused_transfer(refusal, transfer.to))?;
         Ok(Response::new(TransferResponse {
@@ -170,7 +175,7 @@ impl ControlService for ControlServer {
         let caller = sender(&request)?;
         let request = request.into_inner();
         let session = this.session(caller.as_ref(), request.node_id, request.incarnation)?;
-        let depart = control::depart(session, &request, &this.set.layout)?;
+        let depart = control::depart(session, &request, &this.layout())?;
         let outcome = this.replicated.propose(depart).await?;
         let made = outcome.map_err(|refusal| this.refused(refusal))?;
         this.arrivals.wait(&this.replicated, depart.section, made.epoch, ARRIVAL_TIMEOUT).await;
@@ -238,6 +243,23 @@ impl Control {
             (true, true) => Err(Reason::Quarantined.status(quarantine::text(&self.set.name, &self.awaited.borrow()))),
             (false, _) => Err(Reason::NoSet.status(self.set.undefined())),
         }
+    }
+
+    /// Notes that an incarnation can own sections of series, unless that is known, or the group's format has no series.
+    async fn note_reads_lanes(&self, session: Session) -> Result<(), Status> {
+        let Session { node, incarnation } = session;
+        let is_known = self.replicated.read(|state| state.node(node).is_none_or(|record| record.reads_lanes));
+        if is_known || self.replicated.raft().state().format() < NoteReadsLanes::SINCE {
+            return Ok(());
+        }
+        let outcome = self.replicated.propose(NoteReadsLanes { node, incarnation }).await?;
+        outcome.map(drop).map_err(|refusal| self.refused(refusal))
+    }
+
+    /// Returns the layout of the applied state; before the set is defined, the layout of the set file.
+    fn layout(&self) -> Layout {
+        let layout = self.replicated.read(|state| state.set.as_ref().map(|set| set.layout.clone()));
+        layout.unwrap_or_else(|| self.set.layout.clone())
     }
 
     fn check_declared(&self, node: &str) -> Result<(), Status> {

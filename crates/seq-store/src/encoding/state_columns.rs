@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rkyv::{Archive, Deserialize, Serialize};
+use seq_core::layout::Lanes;
 use seq_core::state::{self, NodeRecord, Residence, SectionRecord, SectionRecords};
 use seq_core::{
     Epoch, HandoverId, Incarnation, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision, RouteVersion,
@@ -88,8 +89,13 @@ impl From<&state::State> for State {
 }
 
 impl State {
-    pub(crate) fn into_core(self) -> Result<state::State, Contradiction> {
-        let set = self.set.map(Set::into_core).transpose()?;
+    /// Returns the state, with lanes appended to its layout.
+    pub(crate) fn into_core(self, lanes: &[Lanes]) -> Result<state::State, Contradiction> {
+        let mut set = self.set.map(Set::into_core).transpose()?;
+        for lanes in lanes {
+            let set = set.as_mut().ok_or("there are lanes, and no set")?;
+            set.layout = set.layout.append(*lanes).map_err(|_| "the lanes do not fit the layout")?.0;
+        }
         let nodes = self.nodes.into_core()?;
         let layout_sections = set.as_ref().map_or(0, |set| set.layout.sections());
         let mut sections = SectionRecords::new(layout_sections);
@@ -121,7 +127,8 @@ impl State {
             sets: self.sets.into_iter().map(PeerSet::into_core).collect::<Result<_, _>>()?,
             migrations,
             closing: closing_of(self.closing)?,
-            // What follows is of later formats.
+            // The fields below are of later formats.
+            series: Vec::new(),
             foreign_migrations: BTreeMap::new(),
             fences: BTreeMap::new(),
             forgotten: RouteVersion(0),
@@ -219,6 +226,8 @@ impl Nodes {
             liveness: Liveness(self.liveness[row]),
             drained: self.drained[row],
             leaving: self.leaving[row],
+            // Of a later format.
+            reads_lanes: false,
             registered_at: Liveness(self.registered_at[row]),
             lease: Duration::from_nanos(self.lease_nanos[row]),
         };

@@ -104,11 +104,10 @@ fn state() -> State {
     let mut sections = SectionRecords::new(set().layout.sections());
     sections.put(SectionId(0), SectionRecord::Resident(resident(3, Some(NodeId(1)), 10_000)));
     sections.put(SectionId(1), SectionRecord::Resident(resident(0, None, 0)));
-    let (handover_id, routed) = (HandoverId(8), RouteVersion(2));
+    let (handover_id, routed, came_by) = (HandoverId(8), RouteVersion(2), MigrationId(0x7a));
     let (epoch, max_seq, by) = (Epoch(5), Seq(700), MigrationId(0x77));
     let tombstone = Tombstone { epoch, to: TO, handover_id, max_seq, by, arrived: true, routed };
     sections.put(SectionId(2), SectionRecord::Departed(tombstone));
-    let came_by = MigrationId(0x7a);
     let quarantine = Quarantine { since: Epoch(1), epoch: Epoch(2), max_seq: Seq(90), came_by, routed };
     sections.put(SectionId(5), SectionRecord::Quarantined(quarantine));
     let mut directory = Directory::default();
@@ -132,6 +131,7 @@ fn state() -> State {
         ..Recovery::default()
     };
     let node = NodeRecord {
+        reads_lanes: false,
         name: "a1".into(),
         addr: "127.0.0.1:7100".into(),
         peer_addr: "127.0.0.1:7104".into(),

@@ -125,7 +125,7 @@ impl Draft {
         }
         if state.closing > Closing::Open {
             draft.warnings.push(match state.rules {
-                Rules::Ten => format!(
+                Rules::Ten | Rules::Eleven => format!(
                     "set {:?} is closing: a rollback ends the migration with the sections that have departed",
                     set.name
                 ),

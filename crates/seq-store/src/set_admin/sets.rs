@@ -92,7 +92,7 @@ impl SetAdmin {
             }),
             facts: None,
             route_version: 0,
-            layout_id: layout.id().0,
+            layout_id: layout.declared().id().0,
         };
         let method = async |mut member: Member, request| member.exchange(request).await;
         let response =

@@ -1,0 +1,283 @@
+//! Series: names for lanes, which are the counters from which ids are made.
+//!
+//! A series is created once and stays: it is neither renamed nor removed, and its shape and lanes never change, because
+//! a second use of a name could repeat ids. A series that is retired gives out no more ids, permanently.
+//!
+//! One set of a cluster, the writer, creates series, because sections of two series must not get one id. The writer is
+//! the set that the cluster began with. The other sets adopt its list, which only grows.
+//!
+//! **Invariant:** the series are in the order of their lanes in the layout, one for each; the sections of the lanes
+//! begin in the writer.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::record::{Residence, SectionRecord};
+use super::set_command::SetRefusal;
+use super::{CommandRefusal, Fields, SetDefinition, State};
+use crate::id::{Epoch, Incarnation, NodeId, RouteVersion, Seq, SetId};
+use crate::layout::{Lanes, SectionRun, TickClock};
+use crate::limits;
+
+/// A series.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// Name of the series, `1 ..= 63` characters of `[a-z0-9_.-]`.
+    pub name: String,
+    /// The shape of its ids, at most [`limits::MAX_SHAPE_BYTES`]. The state keeps the bytes and does not read them.
+    pub shape: Vec<u8>,
+    /// The lanes.
+    pub lanes: Lanes,
+    /// The sections of the lanes.
+    pub sections: SectionRun,
+    /// Milliseconds since 1970 by the leader's clock when the series was created. For people alone.
+    pub created_ms: u64,
+    /// Whether the series gives out no more ids.
+    pub retired: bool,
+    /// Version of the route table in which the series was created, adopted or retired.
+    pub routed: RouteVersion,
+}
+
+/// Creates a series.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateSeries {
+    /// Name of the series, as in [`Series::name`].
+    pub name: String,
+    /// The shape of its ids, as in [`Series::shape`].
+    pub shape: Vec<u8>,
+    /// The lanes.
+    pub lanes: Lanes,
+    /// Milliseconds since 1970 by the leader's clock.
+    pub created_ms: u64,
+}
+
+/// Retires a series permanently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetireSeries {
+    /// Name of the series.
+    pub name: String,
+}
+
+/// Adopts the series of the writer in another set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdoptSeries {
+    /// The set that stated them.
+    pub from: SetId,
+    /// Its series, from the first one on, each with whether it is retired. At most [`limits::MAX_SPACES`] of them.
+    pub series: Vec<(CreateSeries, bool)>,
+}
+
+/// Notes that an incarnation of an AllocSvr can own sections of series. An AllocSvr of an earlier release cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoteReadsLanes {
+    /// The node.
+    pub node: NodeId,
+    /// The incarnation.
+    pub incarnation: Incarnation,
+}
+
+impl Series {
+    /// Checks the name of a series.
+    ///
+    /// # Errors
+    /// [`CommandRefusal::BadSeriesName`].
+    pub fn check_name(name: &str) -> Result<(), CommandRefusal> {
+        let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.-".contains(&byte);
+        let fits = (1..=limits::MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(allowed);
+        if fits { Ok(()) } else { Err(CommandRefusal::BadSeriesName { name: name.into() }) }
+    }
+
+    /// Returns whether the command would create this series.
+    #[must_use]
+    pub fn is_of(&self, create: &CreateSeries) -> bool {
+        (&self.name, &self.shape, self.lanes) == (&create.name, &create.shape, create.lanes)
+    }
+}
+
+impl CreateSeries {
+    fn check(&self) -> Result<(), CommandRefusal> {
+        Series::check_name(&self.name)?;
+        let bytes = self.shape.len();
+        if bytes > limits::MAX_SHAPE_BYTES { Err(CommandRefusal::ShapeTooLong { bytes }) } else { Ok(()) }
+    }
+}
+
+impl State {
+    /// Returns a series.
+    #[must_use]
+    pub fn series(&self, name: &str) -> Option<&Series> {
+        self.series.iter().find(|series| series.name == name)
+    }
+
+    /// Returns whether this set creates the series of its cluster.
+    #[must_use]
+    pub fn writes_series(&self) -> bool {
+        self.set.as_ref().is_some_and(SetDefinition::is_writer)
+    }
+
+    /// Returns the sections that a new series would get, or those of an equal series that exists already.
+    ///
+    /// # Errors
+    /// The refusal of the command.
+    pub fn foresee_series(&self, create: &CreateSeries) -> Result<SectionRun, CommandRefusal> {
+        Series::check_name(&create.name)?;
+        let set = self.set.as_ref().ok_or(CommandRefusal::NoSet)?;
+        if let Some(series) = self.series(&create.name) {
+            let exists = CommandRefusal::SeriesExists { name: create.name.clone(), retired: series.retired };
+            return if series.is_of(create) && !series.retired { Ok(series.sections) } else { Err(exists) };
+        }
+        if !self.writes_series() {
+            return Err(CommandRefusal::NotSeriesWriter);
+        }
+        if self.is_quarantined() {
+            return Err(SetRefusal::InQuarantine { set: set.id }.into());
+        }
+        self.refuse_after_loss()?;
+        create.check()?;
+        Ok(set.layout.append(create.lanes)?.1)
+    }
+
+    /// Creates a series, and makes its sections resident here. Returns the sections.
+    pub(super) fn create_series(&mut self, create: &CreateSeries) -> Result<SectionRun, CommandRefusal> {
+        let foreseen = self.foresee_series(create)?;
+        if self.series(&create.name).is_some() {
+            return Ok(foreseen);
+        }
+        let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
+        let sections = self.append_series(create, false)?;
+        for section in sections.iter() {
+            let residence =
+                Residence { max_seq: create.lanes.start, routed: self.route_version, ..Residence::default() };
+            self.advance(section, SectionRecord::Resident(residence));
+            self.claim(section, Epoch(0), own);
+        }
+        Ok(sections)
+    }
+
+    /// Retires a series. Returns whether it was in use.
+    pub(super) fn retire_series(&mut self, retire: &RetireSeries) -> Result<bool, CommandRefusal> {
+        let RetireSeries { name } = retire;
+        if self.series(name).is_none() {
+            return Err(CommandRefusal::UnknownSeries { name: name.clone() });
+        }
+        if !self.writes_series() {
+            return Err(CommandRefusal::NotSeriesWriter);
+        }
+        Ok(self.set_retired(name))
+    }
+
+    /// Adopts series of the writer. Returns whether anything was new.
+    pub(super) fn adopt_series(&mut self, adopt: &AdoptSeries) -> Result<bool, CommandRefusal> {
+        let AdoptSeries { from, series: stated } = adopt;
+        let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
+        if *from == own {
+            return Err(SetRefusal::OwnSet.into());
+        }
+        let mut known = self.series.iter().zip(stated);
+        if self.writes_series() || !known.all(|(series, (create, _))| series.is_of(create)) {
+            return Err(CommandRefusal::OtherSeries { from: *from });
+        }
+        let mut is_new = false;
+        for (create, retired) in stated {
+            if self.series(&create.name).is_none() {
+                self.append_series(create, *retired)?;
+                is_new = true;
+            } else if *retired {
+                is_new |= self.set_retired(&create.name);
+            }
+        }
+        Ok(is_new)
+    }
+
+    /// Returns whether a set states a series that is not known here, or that a known series is retired.
+    #[must_use]
+    pub fn lacks_series(&self, adopt: &AdoptSeries) -> bool {
+        let retired = |(create, retired): &(CreateSeries, bool)| {
+            self.series(&create.name).is_some_and(|series| *retired && !series.retired)
+        };
+        adopt.series.len() > self.series.len() || adopt.series.iter().any(retired)
+    }
+
+    /// Notes that an incarnation can own sections of series. Returns whether that was not known.
+    pub(super) fn note_reads_lanes(&mut self, note: &NoteReadsLanes) -> Result<bool, CommandRefusal> {
+        let NoteReadsLanes { node, incarnation } = *note;
+        self.living(node, incarnation)?;
+        let record = &mut self.nodes[node.0 as usize - 1];
+        // The plan of the arbiter depends on it, and is made anew when the route table has another version.
+        self.route_version.0 += u64::from(!record.reads_lanes);
+        Ok(!core::mem::replace(&mut record.reads_lanes, true))
+    }
+
+    /// Appends the lanes of a series to the layout, in the next version of the route table.
+    fn append_series(&mut self, create: &CreateSeries, retired: bool) -> Result<SectionRun, CommandRefusal> {
+        create.check()?;
+        let CreateSeries { name, shape, lanes, created_ms } = create.clone();
+        let set = self.set.as_mut().ok_or(CommandRefusal::NoSet)?;
+        let (layout, sections) = set.layout.append(lanes)?;
+        set.layout = layout;
+        self.sections.grow(set.layout.sections());
+        self.route_version = self.route_version.next();
+        let routed = self.route_version;
+        self.series.push(Series { name, shape, lanes, sections, created_ms, retired, routed });
+        Ok(sections)
+    }
+
+    /// Marks a series as retired. Returns whether it was in use.
+    fn set_retired(&mut self, name: &str) -> bool {
+        let version = self.route_version.next();
+        let Some(series) = self.series.iter_mut().find(|series| series.name == name && !series.retired) else {
+            return false;
+        };
+        (series.retired, series.routed) = (true, version);
+        self.route_version = version;
+        true
+    }
+}
+
+/// The order of the fields is the format.
+impl Fields for Lanes {
+    fn put(&self, body: &mut Vec<u8>) {
+        let Lanes { count, per_section, start, margin, clock } = *self;
+        (count, per_section).put(body);
+        (start, margin).put(body);
+        clock.put(body);
+    }
+
+    fn take(body: &mut &[u8]) -> Option<Lanes> {
+        let ((count, per_section), (start, margin)) = (Fields::take(body)?, <(Seq, u64)>::take(body)?);
+        Some(Lanes { count, per_section, start, margin, clock: Fields::take(body)? })
+    }
+}
+
+/// The order of the fields is the format.
+impl Fields for TickClock {
+    fn put(&self, body: &mut Vec<u8>) {
+        let TickClock { epoch_ms, unit_ms, seq_bits, lead_ms } = *self;
+        (epoch_ms, unit_ms).put(body);
+        (seq_bits, lead_ms).put(body);
+    }
+
+    fn take(body: &mut &[u8]) -> Option<TickClock> {
+        let ((epoch_ms, unit_ms), (seq_bits, lead_ms)) = (Fields::take(body)?, Fields::take(body)?);
+        Some(TickClock { epoch_ms, unit_ms, seq_bits, lead_ms })
+    }
+}
+
+/// The order of the fields is the format.
+impl Fields for CreateSeries {
+    fn put(&self, body: &mut Vec<u8>) {
+        let CreateSeries { name, shape, lanes, created_ms } = self;
+        name.put(body);
+        shape.put(body);
+        lanes.put(body);
+        created_ms.put(body);
+    }
+
+    fn take(body: &mut &[u8]) -> Option<CreateSeries> {
+        let (name, shape) = (Fields::take(body)?, Fields::take(body)?);
+        Some(CreateSeries { name, shape, lanes: Fields::take(body)?, created_ms: Fields::take(body)? })
+    }
+}
+
+#[cfg(test)]
+mod tests;

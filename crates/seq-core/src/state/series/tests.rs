@@ -1,0 +1,220 @@
+use alloc::vec;
+
+use super::*;
+use crate::arbiter::{Arbiter, ArbiterTimeouts, Declared};
+use crate::id::{Incarnation, NodeId, SectionId, SlotIndex, Uid};
+use crate::layout::{AppendError, Layout, address};
+use crate::route::RouteTable;
+use crate::state::{Command, Home, Registration, Replicated};
+use core::time::Duration;
+
+const SECTIONS: u32 = 10;
+
+/// The set with which the cluster began; with another set, which joined.
+fn sets() -> [State; 2] {
+    let layout = Layout::new(0..100, 10).unwrap();
+    let definitions =
+        [SetDefinition::first("im-a", SetId(1), layout.clone()), SetDefinition::joining("im-b", SetId(2), layout)];
+    definitions.map(|definition| {
+        let mut state = State::default();
+        state.apply(&Command::DefineSet(definition));
+        state
+    })
+}
+
+fn applied<C: Replicated>(state: &mut State, command: C) -> C::Output {
+    C::output(state.apply(&command.into()))
+}
+
+fn lanes(count: u32, per_section: u32) -> Lanes {
+    Lanes { count, per_section, start: Seq(7), margin: 3, clock: None }
+}
+
+fn series(name: &str, lanes: Lanes) -> CreateSeries {
+    CreateSeries { name: name.into(), shape: vec![1, 2], lanes, created_ms: 5 }
+}
+
+/// Returns the series of a set, as it states them.
+fn stated(state: &State) -> AdoptSeries {
+    let create = |one: &Series| {
+        let Series { name, shape, lanes, created_ms, retired, .. } = one.clone();
+        (CreateSeries { name, shape, lanes, created_ms }, retired)
+    };
+    AdoptSeries { from: state.set.as_ref().unwrap().id, series: state.series.iter().map(create).collect() }
+}
+
+#[test]
+fn a_series_has_sections_of_its_own_from_its_start_on() {
+    let [mut state, _] = sets();
+    let tweets = series("tweets", lanes(5, 2));
+    let version = state.route_version;
+    let sections = SectionRun { first: SectionId(SECTIONS), sections: 3 };
+    assert_eq!(applied(&mut state, tweets.clone()), Ok(sections));
+    assert!(state.route_version > version);
+    let expected = Residence { max_seq: Seq(7), routed: state.route_version, ..Residence::default() };
+    for section in sections.iter() {
+        assert_eq!(state.sections.resident(section), Some(&expected));
+        assert_eq!(state.directory.get(section).map(|claim| (claim.since, claim.set)), Some((Epoch(0), SetId(1))));
+    }
+    let layout = &state.set.as_ref().unwrap().layout;
+    assert_eq!(layout.locate(address(SectionId(12), SlotIndex(0))), Ok((SectionId(12), SlotIndex(0))));
+    assert!(layout.locate(address(SectionId(12), SlotIndex(1))).is_err(), "the last section has one lane");
+    assert_eq!(layout.locate(Uid(99)), Ok((SectionId(9), SlotIndex(9))), "the uids are where they were");
+
+    let before = state.clone();
+    assert_eq!(applied(&mut state, CreateSeries { created_ms: 6, ..tweets }), Ok(sections), "a repeat");
+    assert_eq!(State { revision: before.revision, ..state }, before);
+}
+
+#[test]
+fn a_name_is_used_once() {
+    let [mut state, _] = sets();
+    applied(&mut state, series("orders", lanes(1, 1))).unwrap();
+    let exists = |retired| Err(CommandRefusal::SeriesExists { name: "orders".into(), retired });
+    assert_eq!(applied(&mut state, series("orders", lanes(2, 1))), exists(false));
+    let other = CreateSeries { shape: vec![9], ..series("orders", lanes(1, 1)) };
+    assert_eq!(applied(&mut state, other), exists(false));
+    let retire = RetireSeries { name: "orders".into() };
+    assert_eq!(applied(&mut state, retire.clone()), Ok(true));
+    let version = state.route_version;
+    assert_eq!(applied(&mut state, retire), Ok(false));
+    assert_eq!(state.route_version, version);
+    assert_eq!(applied(&mut state, series("orders", lanes(1, 1))), exists(true));
+    let none = RetireSeries { name: "order".into() };
+    assert_eq!(applied(&mut state, none), Err(CommandRefusal::UnknownSeries { name: "order".into() }));
+}
+
+#[test]
+fn a_refused_series_changes_nothing() {
+    let [mut state, _] = sets();
+    let before = state.clone();
+    let mut refused = |series: CreateSeries| {
+        let refusal = applied(&mut state, series).unwrap_err();
+        assert_eq!(State { revision: before.revision, ..state.clone() }, before, "{refusal}");
+        refusal
+    };
+    for name in ["", "Tweets", "a b", "ä", &"x".repeat(64)] {
+        assert_eq!(refused(series(name, lanes(1, 1))), CommandRefusal::BadSeriesName { name: name.into() });
+    }
+    let long = CreateSeries { shape: vec![0; 65], ..series("a", lanes(1, 1)) };
+    assert_eq!(refused(long), CommandRefusal::ShapeTooLong { bytes: 65 });
+    let none = AppendError::BadLanes { count: 0, per_section: 1 };
+    assert_eq!(refused(series("a", lanes(0, 1))), CommandRefusal::Layout(none));
+    let count = limits::MAX_SERIES_SECTIONS + 1;
+    let many = AppendError::BadLanes { count, per_section: 1 };
+    assert_eq!(refused(series("a", lanes(count, 1))), CommandRefusal::Layout(many));
+}
+
+#[test]
+fn another_set_adopts_the_series_of_the_writer() {
+    let [mut writer, mut other] = sets();
+    assert_eq!(applied(&mut other, series("a", lanes(1, 1))), Err(CommandRefusal::NotSeriesWriter));
+    applied(&mut writer, series("a", lanes(3, 1))).unwrap();
+    assert_eq!(applied(&mut other, stated(&writer)), Ok(true));
+    assert_eq!(applied(&mut other, stated(&writer)), Ok(false));
+    applied(&mut writer, series("b", lanes(1, 1))).unwrap();
+    applied(&mut writer, RetireSeries { name: "a".into() }).unwrap();
+    let newest = stated(&writer);
+    assert_eq!(applied(&mut other, newest.clone()), Ok(true));
+    assert_eq!(stated(&other).series, newest.series);
+    let layout = |state: &State| state.set.as_ref().unwrap().layout.clone();
+    assert_eq!(layout(&other), layout(&writer));
+    assert_eq!(other.sections.get(SectionId(13)), Some(&SectionRecord::Never), "the section is in the writer");
+    assert_eq!(applied(&mut other, RetireSeries { name: "b".into() }), Err(CommandRefusal::NotSeriesWriter));
+
+    // An older list is no news. A list that differs is refused, and so is a list for the writer.
+    let older = AdoptSeries { series: newest.series[..1].to_vec(), ..newest.clone() };
+    assert_eq!(applied(&mut other, older), Ok(false));
+    let mut differs = newest.clone();
+    differs.series[1].0.lanes.margin += 1;
+    assert_eq!(applied(&mut other, differs), Err(CommandRefusal::OtherSeries { from: SetId(1) }));
+    let from = AdoptSeries { from: SetId(2), ..newest.clone() };
+    assert_eq!(applied(&mut writer, from), Err(CommandRefusal::OtherSeries { from: SetId(2) }));
+    assert_eq!(applied(&mut writer, newest), Err(SetRefusal::OwnSet.into()));
+}
+
+#[test]
+fn the_set_with_the_first_section_creates_series() {
+    let layout = Layout::new(0..100, 10).unwrap();
+    let home = |first, set| Home { sections: SectionRun { first: SectionId(first), sections: 5 }, set: SetId(set) };
+    for (id, writes) in [(1, true), (2, false)] {
+        let mut state = State::default();
+        let (name, homes) = (alloc::format!("s{id}"), vec![home(0, 1), home(5, 2)]);
+        state.apply(&Command::DefineSet(SetDefinition { name, id: SetId(id), layout: layout.clone(), homes }));
+        assert_eq!(state.writes_series(), writes);
+    }
+}
+
+#[test]
+fn only_incarnations_that_can_own_lanes_get_them() {
+    let [mut state, _] = sets();
+    for (token, name) in [(1, "a1"), (2, "a2")] {
+        applied(&mut state, Registration::new(name, "h:1", token)).unwrap();
+    }
+    applied(&mut state, series("a", lanes(4, 1))).unwrap();
+    let declared = ["a1", "a2"].map(|name| Declared { name, weight: 1 });
+    let timeouts = ArbiterTimeouts { registration_grace: Duration::ZERO, stable_for: Duration::ZERO };
+    let mut arbiter = Arbiter::new(timeouts);
+    let mut planned = |state: &State| {
+        let plan = arbiter.evaluate(state, &declared, || Duration::ZERO).clone();
+        let (uids, lanes) = plan.reassigns.split_at(plan.reassigns.partition_point(|one| one.section.0 < SECTIONS));
+        let nodes: Vec<u32> = lanes.iter().map(|one| one.to.0).collect();
+        (uids.len(), nodes, plan.stranded.iter().map(|one| one.section.0).collect::<Vec<u32>>())
+    };
+    assert_eq!(planned(&state), (10, vec![], vec![10, 11, 12, 13]), "no node is known to be able to");
+    let note = |incarnation| NoteReadsLanes { node: NodeId(2), incarnation: Incarnation(incarnation) };
+    assert!(applied(&mut state, note(2)).is_err(), "another incarnation");
+    assert_eq!(applied(&mut state, note(1)), Ok(true));
+    assert_eq!(applied(&mut state, note(1)), Ok(false));
+    assert_eq!(planned(&state), (10, vec![2; 4], vec![]));
+    let next = Registration { follows: Incarnation(1), ..Registration::new("a2", "h:1", 3) };
+    applied(&mut state, next).unwrap();
+    assert_eq!(planned(&state).1, [0; 0], "the next incarnation may be of an earlier release");
+}
+
+#[test]
+fn routes_name_the_series_and_grow_with_them() {
+    let [mut state, _] = sets();
+    let mut table = RouteTable::from_whole(&state.routes_since(RouteVersion(0)).unwrap_or_else(|| {
+        applied(&mut state, Registration::new("a1", "h:1", 1)).unwrap();
+        state.routes_since(RouteVersion(0)).unwrap()
+    }))
+    .unwrap();
+    let known = table.version();
+    applied(&mut state, series("a", lanes(300, 1))).unwrap();
+    let update = state.routes_since(known).unwrap();
+    assert_eq!(table.adopt(&update), crate::route::Adopted::Newer);
+    assert_eq!(table.layout().sections(), SECTIONS + 300);
+    assert_eq!(table.series().len(), 1);
+    assert!(table.get(SectionId(SECTIONS + 299)).is_some());
+    // A set that was restored from an older backup has lost the series.
+    let lost = crate::route::RouteUpdate {
+        layout: table.layout().declared(),
+        version: RouteVersion(table.version().0 + 1),
+        base: RouteVersion(0),
+        runs: vec![],
+        series: [].into(),
+        ..update.clone()
+    };
+    let shorter = crate::route::RouteUpdate { base: known, ..lost.clone() };
+    assert_eq!(table.clone().adopt(&shorter), crate::route::Adopted::Mismatch);
+    assert_eq!(table.adopt(&lost), crate::route::Adopted::Newer);
+    assert_eq!((table.layout().sections(), table.series().len()), (SECTIONS, 0));
+}
+
+#[test]
+fn the_bytes_of_a_series() {
+    let clock = TickClock { epoch_ms: 1, unit_ms: 2, seq_bits: 3, lead_ms: 4 };
+    let lanes = Lanes { count: 5, per_section: 6, start: Seq(7), margin: 8, clock: Some(clock) };
+    let mut body = Vec::new();
+    (series("a", lanes), true).put(&mut body);
+    let expected = [
+        &[1, 0, 0, 0, b'a', 2, 0, 0, 0, 1, 2][..],
+        &[5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1],
+        &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 4, 0, 0, 0],
+        &[5, 0, 0, 0, 0, 0, 0, 0, 1],
+    ];
+    assert_eq!(body, expected.concat());
+    assert_eq!(Fields::take(&mut &*body), Some((series("a", lanes), true)));
+    assert_eq!(<(CreateSeries, bool)>::take(&mut &body[..body.len() - 1]), None);
+}

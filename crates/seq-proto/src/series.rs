@@ -1,0 +1,177 @@
+//! Series on the wire, and the encoding of their shapes, which the store keeps without reading it.
+
+use prost::Message as _;
+use seq_core::layout::{Lanes, SectionRun, TickClock};
+use seq_core::state::{CreateSeries, Series};
+use seq_core::{RouteVersion, SectionId, Seq, limits};
+use seq_ids::{CounterShape, Shape, TimedShape};
+
+use crate::v1;
+
+/// The shape of a series, with the rules by which ids are given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SeriesShape {
+    /// The shape of the ids.
+    pub shape: Shape,
+    /// Whether the caller names the lane; otherwise the server chooses one.
+    pub named_lanes: bool,
+    /// Time by which an id may be ahead of the clock, in milliseconds, at most [`MAX_AHEAD_MS`].
+    pub ahead_ms: u32,
+}
+
+/// Longest time by which an id may be ahead of the clock, in milliseconds: ids of that time are not ordered by it.
+pub const MAX_AHEAD_MS: u32 = 10_000;
+
+/// Error: a message describes no series or shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SeriesError {
+    /// The message has no shape, or a shape of a kind that this release does not know.
+    #[error("the series has no shape that this release knows")]
+    NoShape,
+    /// A field of the shape is out of range.
+    #[error(transparent)]
+    BadShape(#[from] seq_ids::BadShape),
+    /// Ids would be too far ahead of the clock.
+    #[error("ids up to {ahead_ms} ms ahead of the clock: at most {MAX_AHEAD_MS} ms")]
+    Ahead {
+        /// The time in the message.
+        ahead_ms: u32,
+    },
+    /// A number of bits does not fit a byte.
+    #[error("{bits} bits are more than an id has")]
+    Bits {
+        /// The number in the message.
+        bits: u32,
+    },
+    /// The series has no lanes.
+    #[error("series {name:?} has no lanes")]
+    NoLanes {
+        /// Name of the series.
+        name: String,
+    },
+}
+
+impl SeriesShape {
+    /// Returns the shape that a series keeps.
+    ///
+    /// # Errors
+    /// [`SeriesError`]: another release wrote it.
+    pub fn of(series: &Series) -> Result<SeriesShape, SeriesError> {
+        let shape = v1::Shape::decode(series.shape.as_slice()).map_err(|_| SeriesError::NoShape)?;
+        SeriesShape::try_from(&shape)
+    }
+
+    /// Encodes the shape for a series, in at most [`limits::MAX_SHAPE_BYTES`].
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let bytes = v1::Shape::from(self).encode_to_vec();
+        debug_assert!(bytes.len() <= limits::MAX_SHAPE_BYTES, "{bytes:?}");
+        bytes
+    }
+}
+
+impl TryFrom<&v1::Shape> for SeriesShape {
+    type Error = SeriesError;
+
+    fn try_from(shape: &v1::Shape) -> Result<SeriesShape, SeriesError> {
+        let byte = |bits: u32| u8::try_from(bits).map_err(|_| SeriesError::Bits { bits });
+        match shape.kind.as_ref().ok_or(SeriesError::NoShape)? {
+            v1::shape::Kind::Counter(counter) => {
+                let v1::CounterShape { offset, increment, max_id } = *counter;
+                let shape = Shape::Counter(CounterShape { offset, increment, max_id }).checked()?;
+                Ok(SeriesShape { shape, named_lanes: false, ahead_ms: 0 })
+            }
+            v1::shape::Kind::Timed(timed) => {
+                let v1::TimedShape { epoch_ms, unit_ms, spread, named_lanes, ahead_ms, .. } = *timed;
+                let (time_bits, lane_bits, seq_bits) =
+                    (byte(timed.time_bits)?, byte(timed.lane_bits)?, byte(timed.seq_bits)?);
+                let shape = TimedShape { epoch_ms, unit_ms, time_bits, lane_bits, seq_bits, spread };
+                if ahead_ms > MAX_AHEAD_MS {
+                    return Err(SeriesError::Ahead { ahead_ms });
+                }
+                Ok(SeriesShape { shape: Shape::Timed(shape).checked()?, named_lanes, ahead_ms })
+            }
+        }
+    }
+}
+
+impl From<&SeriesShape> for v1::Shape {
+    fn from(shape: &SeriesShape) -> v1::Shape {
+        let SeriesShape { shape, named_lanes, ahead_ms } = *shape;
+        let kind = match shape {
+            Shape::Counter(CounterShape { offset, increment, max_id }) => {
+                v1::shape::Kind::Counter(v1::CounterShape { offset, increment, max_id })
+            }
+            Shape::Timed(TimedShape { epoch_ms, unit_ms, time_bits, lane_bits, seq_bits, spread }) => {
+                v1::shape::Kind::Timed(v1::TimedShape {
+                    epoch_ms,
+                    unit_ms,
+                    time_bits: time_bits.into(),
+                    lane_bits: lane_bits.into(),
+                    seq_bits: seq_bits.into(),
+                    spread,
+                    named_lanes,
+                    ahead_ms,
+                })
+            }
+        };
+        v1::Shape { kind: Some(kind) }
+    }
+}
+
+impl From<&Series> for v1::Series {
+    fn from(series: &Series) -> v1::Series {
+        let v1::StoredSeries { name, shape, lanes, created_ms, retired } = series.into();
+        // A caller gets no shape of a later release.
+        v1::Series { name, shape: v1::Shape::decode(shape.as_slice()).ok(), lanes, created_ms, retired }
+    }
+}
+
+impl From<&Series> for v1::StoredSeries {
+    fn from(series: &Series) -> v1::StoredSeries {
+        let Series { name, shape, lanes, sections, created_ms, retired, .. } = series;
+        let Lanes { count, per_section, start, margin, clock } = *lanes;
+        let clock = clock.map(|TickClock { epoch_ms, unit_ms, seq_bits, lead_ms }| v1::TickClock {
+            epoch_ms,
+            unit_ms,
+            seq_bits: seq_bits.into(),
+            lead_ms,
+        });
+        let (start, first_section) = (start.0, sections.first.0);
+        v1::StoredSeries {
+            name: name.clone(),
+            shape: shape.clone(),
+            lanes: Some(v1::Lanes { count, per_section, start, margin, clock, first_section }),
+            created_ms: *created_ms,
+            retired: *retired,
+        }
+    }
+}
+
+/// Decodes a series as a set states it: the command that would create it, and whether it is retired.
+///
+/// # Errors
+/// [`SeriesError::NoLanes`], or bits that do not fit. The layout checks the other numbers.
+pub fn stated(series: &v1::StoredSeries) -> Result<(CreateSeries, bool), SeriesError> {
+    let v1::StoredSeries { name, shape, lanes, created_ms, retired } = series;
+    let lanes = lanes.as_ref().ok_or_else(|| SeriesError::NoLanes { name: name.clone() })?;
+    let clock = lanes.clock.map(|clock| {
+        let v1::TickClock { epoch_ms, unit_ms, seq_bits: bits, lead_ms } = clock;
+        let seq_bits = u8::try_from(bits).map_err(|_| SeriesError::Bits { bits })?;
+        Ok::<_, SeriesError>(TickClock { epoch_ms, unit_ms, seq_bits, lead_ms })
+    });
+    let v1::Lanes { count, per_section, start, margin, .. } = *lanes;
+    let lanes = Lanes { count, per_section, start: Seq(start), margin, clock: clock.transpose()? };
+    Ok((CreateSeries { name: name.clone(), shape: shape.clone(), lanes, created_ms: *created_ms }, *retired))
+}
+
+/// Decodes the series of a route table. The sections of each are checked by the layout that they are appended to.
+///
+/// # Errors
+/// As [`stated`].
+pub(crate) fn routed(series: &v1::StoredSeries, version: RouteVersion) -> Result<Series, SeriesError> {
+    let (CreateSeries { name, shape, lanes, created_ms }, retired) = stated(series)?;
+    let first = SectionId(series.lanes.as_ref().map_or(0, |lanes| lanes.first_section));
+    let sections = SectionRun { first, sections: if lanes.per_section == 0 { 0 } else { lanes.sections() } };
+    Ok(Series { name, shape, lanes, sections, created_ms, retired, routed: version })
+}

@@ -1,0 +1,77 @@
+//! Format 11: the contents of format 10, series, and the nodes that can own their sections.
+//!
+//! ```text
+//! state     body of format 10, with the layout that the set files declare; body of the rest; last 4 bytes: length of
+//!           the rest, little-endian
+//! ```
+//!
+//! The commands of this format are encoded by their fields, and so is the rest of a state.
+
+use seq_core::RouteVersion;
+use seq_core::layout::Lanes;
+use seq_core::state::{CreateSeries, Fields, Series, State};
+use seq_raft::Malformed;
+
+use super::{Contradiction, append, split};
+
+/// A series with whether it is retired, and its version.
+type Stored = ((CreateSeries, bool), RouteVersion);
+
+/// The contents that this format adds to a state.
+struct Added {
+    series: Vec<Stored>,
+    /// For each node, whether it can own sections of series.
+    reads_lanes: Vec<bool>,
+}
+
+impl Added {
+    fn of(state: &State) -> Added {
+        let stored = |one: &Series| {
+            let Series { name, shape, lanes, created_ms, retired, routed, sections: _ } = one.clone();
+            ((CreateSeries { name, shape, lanes, created_ms }, retired), routed)
+        };
+        Added {
+            series: state.series.iter().map(stored).collect(),
+            reads_lanes: state.nodes.iter().map(|node| node.reads_lanes).collect(),
+        }
+    }
+
+    fn decode(mut rest: &[u8]) -> Option<Added> {
+        let added = Added { series: Fields::take(&mut rest)?, reads_lanes: Fields::take(&mut rest)? };
+        rest.is_empty().then_some(added)
+    }
+}
+
+/// Appends the series to the body of a state in format 10.
+pub(super) fn encode_state(state: &State, earlier: Vec<u8>) -> Vec<u8> {
+    let Added { series, reads_lanes } = Added::of(state);
+    let mut rest = Vec::new();
+    series.put(&mut rest);
+    reads_lanes.put(&mut rest);
+    append(earlier, &rest)
+}
+
+/// Decodes a state. `earlier` decodes the body of format 10, for a layout to which these lanes are appended.
+pub(super) fn decode_state(
+    body: &[u8],
+    earlier: impl FnOnce(&[u8], &[Lanes]) -> Result<State, Malformed>,
+) -> Result<State, Malformed> {
+    let (body, rest) = split(body)?;
+    let Added { series, reads_lanes } =
+        Added::decode(rest).ok_or_else(|| Malformed("the series are not encoded by their fields".to_owned()))?;
+    let lanes: Vec<Lanes> = series.iter().map(|((create, _), _)| create.lanes).collect();
+    let mut state = earlier(body, &lanes)?;
+    if reads_lanes.len() != state.nodes.len() {
+        return Err(Contradiction::into("the nodes' columns differ in length"));
+    }
+    for (node, reads_lanes) in state.nodes.iter_mut().zip(reads_lanes) {
+        node.reads_lanes = reads_lanes;
+    }
+    let appended = state.set.as_ref().map(|set| set.layout.lanes().collect::<Vec<_>>()).unwrap_or_default();
+    let series = series.into_iter().zip(appended).map(|(((create, retired), routed), (lanes, sections))| {
+        let CreateSeries { name, shape, created_ms, .. } = create;
+        Series { name, shape, lanes, sections, created_ms, retired, routed }
+    });
+    state.series = series.collect();
+    Ok(state)
+}

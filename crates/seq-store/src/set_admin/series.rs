@@ -1,0 +1,229 @@
+//! Creates and retires series.
+//!
+//! **Invariant:** a series is created only where every live AllocSvr can own its sections, and a shape is checked before
+//! it is stored, because neither the name nor the shape of a series ever changes.
+
+use seq_core::layout::{Lanes, TickClock};
+use seq_core::plan::Fingerprint;
+use seq_core::state::{CommandRefusal, CreateSeries, Replicated, RetireSeries, Series, State};
+use seq_core::{Seq, limits};
+use seq_ids::{Shape, TimedShape};
+use seq_kit::wall_clock;
+use seq_proto::Reason;
+use seq_proto::series::SeriesShape;
+use seq_proto::v1::{
+    CreateSeriesRequest, CreateSeriesResponse, RetireSeriesRequest, RetireSeriesResponse, Series as SeriesMessage,
+};
+use tonic::Status;
+
+use super::{SetAdmin, refused};
+use crate::preconditions::{self, Required};
+
+/// Sections of a series with more lanes than that: enough to spread them over the AllocSvrs of a set.
+const DEFAULT_SECTIONS: u32 = 16;
+
+/// Lead where the server chooses the lane, in milliseconds: ids continue for that long without a store, and a lane
+/// whose owner has crashed rests for that long.
+const CHOSEN_LEAD_MS: u32 = 60_000;
+
+/// Lead where the caller names the lane, in milliseconds: the ceiling is in the past before a successor may start.
+const NAMED_LEAD_MS: u32 = 2_000;
+
+/// Accepted leads, in milliseconds.
+const LEADS_MS: std::ops::RangeInclusive<u32> = 1_000..=600_000;
+
+/// Time for which the ids of a new series must last, in milliseconds: ten years.
+const LONGEST_SHORT_MS: u64 = 10 * 365 * 86_400_000;
+
+impl SetAdmin {
+    pub(super) async fn create_series(&self, request: CreateSeriesRequest) -> Result<CreateSeriesResponse, Status> {
+        self.check_leads()?;
+        self.check_series_format()?;
+        let (dry_run, plan) = (request.dry_run, request.plan);
+        let create = create(request, wall_clock::now_ms())?;
+        let required = Required::new(dry_run, plan);
+        let foresee = || self.read(|state, _| foresee(state, &create))?;
+        let now = foresee()?;
+        if now.exists {
+            return Ok(now.response(false));
+        }
+        self.check_readers()?;
+        let change = required.begin(self.between.replicated.raft()).await?;
+        // Another series may have been created before the begin.
+        let now = foresee()?;
+        if now.exists || change.is_none() {
+            return Ok(now.response(false));
+        }
+        required.check(now.plan)?;
+        self.between.replicated.propose(create.clone()).await?.map_err(|refusal| refused(&refusal))?;
+        let created = foresee()?;
+        tracing::info!(
+            set = self.declared.name,
+            series = create.name,
+            lanes = create.lanes.count,
+            "a series is created"
+        );
+        Ok(CreateSeriesResponse { fingerprint: now.plan.0, ..created.response(true) })
+    }
+
+    pub(super) async fn retire_series(&self, request: RetireSeriesRequest) -> Result<RetireSeriesResponse, Status> {
+        self.check_leads()?;
+        self.check_series_format()?;
+        let RetireSeriesRequest { name, dry_run, plan } = request;
+        let required = Required::new(dry_run, plan);
+        let foresee = || {
+            let (found, writes, plan) = self.read(|state, _| {
+                (state.series(&name).cloned(), state.writes_series(), preconditions::retire_series(state, &name))
+            })?;
+            let found = found.ok_or_else(|| refused(&CommandRefusal::UnknownSeries { name: name.clone() }))?;
+            if writes { Ok((found, plan)) } else { Err(refused(&CommandRefusal::NotSeriesWriter)) }
+        };
+        let response = |series: &Series, plan: Fingerprint, retired| RetireSeriesResponse {
+            series: Some(series.into()),
+            retired,
+            fingerprint: plan.0,
+        };
+        let (series, plan) = foresee()?;
+        if series.retired {
+            return Ok(response(&series, plan, false));
+        }
+        let change = required.begin(self.between.replicated.raft()).await?;
+        let (series, plan) = foresee()?;
+        if series.retired || change.is_none() {
+            return Ok(response(&series, plan, false));
+        }
+        required.check(plan)?;
+        let retire = RetireSeries { name: name.clone() };
+        let retired = self.between.replicated.propose(retire).await?.map_err(|refusal| refused(&refusal))?;
+        tracing::info!(set = self.declared.name, series = name, "a series is retired");
+        Ok(response(&foresee()?.0, plan, retired))
+    }
+
+    /// Refuses a change in a group whose format has no series.
+    fn check_series_format(&self) -> Result<(), Status> {
+        let format = self.between.replicated.raft().state().format();
+        if format >= CreateSeries::SINCE {
+            return Ok(());
+        }
+        let (set, since) = (&self.declared.name, CreateSeries::SINCE);
+        let text = format!(
+            "set {set} writes format {format}, and series need format {since}: `seqsvr store upgrade` raises it"
+        );
+        Err(Reason::OldFormat.status(text))
+    }
+
+    /// Refuses a new series while an AllocSvr of a release without series may own sections.
+    fn check_readers(&self) -> Result<(), Status> {
+        let owners = self.read(|state, _| {
+            let owner = |record: &seq_core::state::Residence| record.owner;
+            let owners: std::collections::BTreeSet<_> =
+                state.sections.residents().filter_map(|(_, record)| owner(record)).collect();
+            let outdated = |id: &seq_core::NodeId| state.node(*id).filter(|node| !node.reads_lanes);
+            owners.iter().find_map(outdated).map(|node| node.name.clone())
+        })?;
+        match owners {
+            None => Ok(()),
+            Some(name) => {
+                let text = format!(
+                    "AllocSvr {name} of set {} runs a release without series: upgrade it first",
+                    self.declared.name
+                );
+                Err(Reason::SetOutdated.status(text))
+            }
+        }
+    }
+}
+
+/// A series as it is or would be.
+struct Foreseen {
+    series: SeriesMessage,
+    exists: bool,
+    plan: Fingerprint,
+}
+
+impl Foreseen {
+    fn response(self, created: bool) -> CreateSeriesResponse {
+        CreateSeriesResponse { series: Some(self.series), created, fingerprint: self.plan.0 }
+    }
+}
+
+/// Returns the series that a command would create, or the equal series that exists.
+fn foresee(state: &State, create: &CreateSeries) -> Result<Foreseen, Status> {
+    let plan = preconditions::create_series(state, create);
+    let before = state.series(&create.name);
+    match before {
+        Some(series) if series.is_of(create) && !series.retired => {
+            Ok(Foreseen { series: series.into(), exists: true, plan })
+        }
+        _ => {
+            let sections = state.foresee_series(create).map_err(|refusal| refused(&refusal))?;
+            let CreateSeries { name, shape, lanes, created_ms } = create.clone();
+            let series =
+                Series { name, shape, lanes, sections, created_ms, retired: false, routed: state.route_version };
+            Ok(Foreseen { series: (&series).into(), exists: false, plan })
+        }
+    }
+}
+
+/// Returns the command of a request.
+fn create(request: CreateSeriesRequest, now_ms: u64) -> Result<CreateSeries, Status> {
+    let bad = |text: String| Reason::BadShape.status(text);
+    let CreateSeriesRequest { name, shape, sections, start, lead_ms, allow_short, .. } = request;
+    Series::check_name(&name).map_err(|refusal| refused(&refusal))?;
+    let shape = shape.ok_or_else(|| bad("the request has no shape".to_owned()))?;
+    let shape = SeriesShape::try_from(&shape).map_err(|error| bad(error.to_string()))?;
+    let (start, margin, clock) = match shape.shape {
+        Shape::Counter(counter) => {
+            let first = if start == 0 { counter.offset } else { start };
+            if first > counter.last() {
+                return Err(bad(format!("start {start} is above {}, the last id", counter.last())));
+            }
+            let before = first.saturating_sub(counter.offset).div_ceil(counter.increment);
+            let numbers = (counter.last() - counter.offset) / counter.increment + 1;
+            (Seq(before), ((numbers - before) >> 10).min(limits::RESTORE_MARGIN), None)
+        }
+        Shape::Timed(timed) => {
+            if start != 0 {
+                return Err(bad(format!("start {start}: the ids of a timed series begin with the clock")));
+            }
+            check_times(&timed, now_ms, allow_short)?;
+            let lead_ms = match lead_ms {
+                0 if shape.named_lanes => NAMED_LEAD_MS,
+                0 => CHOSEN_LEAD_MS,
+                lead_ms => lead_ms,
+            };
+            if !LEADS_MS.contains(&lead_ms) {
+                return Err(bad(format!("lead_ms {lead_ms} is not in {LEADS_MS:?}")));
+            }
+            let TimedShape { epoch_ms, unit_ms, seq_bits, .. } = timed;
+            (Seq::ZERO, 0, Some(TickClock { epoch_ms, unit_ms, seq_bits, lead_ms }))
+        }
+    };
+    let count = shape.shape.lanes();
+    let sections = if sections == 0 { DEFAULT_SECTIONS.min(count) } else { sections };
+    if sections > count {
+        return Err(bad(format!("{sections} sections are more than the {count} lanes")));
+    }
+    let lanes = Lanes { count, per_section: count.div_ceil(sections), start, margin, clock };
+    Ok(CreateSeries { name, shape: shape.to_bytes(), lanes, created_ms: now_ms })
+}
+
+/// Checks the first and the last time of a new series.
+fn check_times(timed: &TimedShape, now_ms: u64, allow_short: bool) -> Result<(), Status> {
+    let bad = |text: String| Err(Reason::BadShape.status(text));
+    if timed.epoch_ms > now_ms {
+        return bad(format!("epoch_ms {} is in the future", timed.epoch_ms));
+    }
+    let end = timed.end_ms().unwrap_or(u64::MAX);
+    if end <= now_ms {
+        return bad(format!("the ids of {} bits of time ended at {end} ms since 1970", timed.time_bits));
+    }
+    if end - now_ms < LONGEST_SHORT_MS && !allow_short {
+        let days = (end - now_ms) / 86_400_000;
+        return bad(format!(
+            "the ids of {} bits of time end in {days} days: allow_short accepts that",
+            timed.time_bits
+        ));
+    }
+    Ok(())
+}
