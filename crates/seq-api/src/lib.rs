@@ -5,5 +5,6 @@
 
 pub mod batch_clock;
 pub mod clock;
+pub mod ids;
 pub mod metrics;
 pub mod service;

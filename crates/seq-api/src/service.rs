@@ -4,10 +4,13 @@
 //! it owns and forwards the other items, waits for ceilings up to the deadline, and never allocates above a ceiling.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use seq_core::route::RouteUpdate;
 use seq_core::{Count, Epoch, Reading, Refusal, RouteVersion, Seq, Target, Uid};
 use tokio::time::Instant;
+
+use crate::ids::IdSeries;
 
 /// Context of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +161,28 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         to: Target,
         epoch: Epoch,
     ) -> impl Future<Output = Result<Epoch, Refusal>> + Send;
+
+    /// Allocates numbers of one lane of a series, all of them above `above`, and at the time of the clock if the lane
+    /// has one.
+    ///
+    /// Refused with [`Refusal::LaneAhead`] if the numbers would be too far ahead of the clock, and with
+    /// [`Refusal::AfterTooFar`] if `above` is too far ahead.
+    fn next_in_lane(
+        &self,
+        call: Call,
+        item: Item,
+        above: Seq,
+    ) -> impl Future<Output = Result<Allocation, Refusal>> + Send;
+
+    /// Returns a series by its name.
+    fn series(&self, name: &str) -> Option<Arc<IdSeries>>;
+
+    /// Returns all series of the cluster, in the order in which they were created.
+    fn all_series(&self) -> Vec<Arc<IdSeries>>;
+
+    /// Returns a lane of a series that can be served now: in the usual case without another node. Repeated calls return
+    /// different lanes. `None` if no lane has an owner.
+    fn choose_lane(&self, series: &IdSeries) -> Option<u32>;
 
     /// Returns the version of the route table, 0 if there is none yet. Cheap enough for every request.
     fn route_version(&self) -> RouteVersion;

@@ -76,6 +76,9 @@ pub const MAX_SECTIONS: u32 = 1_048_576;
 /// Most spaces in a layout: the uids, and 1,023 series of lanes. The whole layout is in each route table.
 pub const MAX_SPACES: usize = 1_024;
 
+/// Most numbers by which a request for numbers above a given one may skip ahead, as many as an item may take.
+pub const MAX_AFTER: u64 = MAX_COUNT as u64;
+
 /// Most sections of one series: enough for one for each of 16,384 lanes, and an entry that adds them takes milliseconds.
 pub const MAX_SERIES_SECTIONS: u32 = 16_384;
 

@@ -197,6 +197,14 @@ pub enum Refusal {
         /// The lane's section.
         section: SectionId,
     },
+    /// The number to be above is further ahead than a request may go.
+    #[error("the lane in section {section} would skip to {above}, more than {} numbers ahead", limits::MAX_AFTER)]
+    AfterTooFar {
+        /// The lane's section.
+        section: SectionId,
+        /// The number to be above.
+        above: Seq,
+    },
     /// The node is about to exit.
     #[error("the node is shutting down")]
     ShuttingDown,

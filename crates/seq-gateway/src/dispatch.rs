@@ -1,6 +1,6 @@
 //! Dispatch of a port's requests by content type: gRPC to its services, everything else to the HTTP handlers.
 //!
-//! **Invariant:** from here on, a request to `SequenceService` is counted against its connection's memory. Only two
+//! **Invariant:** from here on, a request to `SequenceService` or `IdService` is counted against its connection's memory. Only two
 //! header fields are read here, one of the request and one of the response.
 
 use std::convert::Infallible;
@@ -14,6 +14,7 @@ use http::{HeaderValue, Request, Response, Version};
 use seq_api::service::SequenceService;
 use seq_kit::memory::MemoryBudget;
 use seq_proto::status;
+use seq_proto::v1::id_service_server::{IdServiceServer, SERVICE_NAME as IDS};
 use seq_proto::v1::sequence_service_server::{SERVICE_NAME, SequenceServiceServer};
 use tokio::time::{Instant, Sleep};
 use tonic::Status;
@@ -34,6 +35,7 @@ struct Inner<F> {
     handlers: Arc<Handlers<F>>,
     /// Separate from the other services, because a path lookup among them costs more than an allocation.
     sequences: SequenceServiceServer<grpc_service::Service<F>>,
+    ids: IdServiceServer<grpc_service::Service<F>>,
     services: Routes,
     memory: MemoryBudget,
 }
@@ -45,7 +47,10 @@ impl<F: SequenceService> Dispatch<F> {
         let sequences = SequenceServiceServer::new(grpc_service::Service(handlers.clone()))
             .max_decoding_message_size(seq_core::limits::MAX_CALL_BYTES)
             .max_encoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
-        Dispatch(Arc::new(Inner { handlers, sequences, services, memory }))
+        let ids = IdServiceServer::new(grpc_service::Service(handlers.clone()))
+            .max_decoding_message_size(seq_core::limits::MAX_CALL_BYTES)
+            .max_encoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
+        Dispatch(Arc::new(Inner { handlers, sequences, ids, services, memory }))
     }
 }
 
@@ -66,7 +71,11 @@ impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
 
     fn call(&mut self, request: Request<Body>) -> ResponseFuture {
         let is_grpc = is_grpc(&request);
-        if is_grpc && !is_sequence_service(request.uri().path()) {
+        let (of_sequences, of_ids) = match is_grpc {
+            true => (is_of(SERVICE_NAME, request.uri().path()), is_of(IDS, request.uri().path())),
+            false => (false, false),
+        };
+        if is_grpc && !of_sequences && !of_ids {
             let mut services = self.0.services.clone();
             return ResponseFuture::Service(Box::pin(async move { services.call(request).await }));
         }
@@ -79,7 +88,9 @@ impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
         request.extensions_mut().insert(memory.clone());
         if is_grpc {
             let end = timeout::end(request.headers()).map(End::At);
-            return ResponseFuture::Sequence(self.0.sequences.clone().call(request), Some(memory), end);
+            let response =
+                if of_ids { self.0.ids.clone().call(request) } else { self.0.sequences.clone().call(request) };
+            return ResponseFuture::Sequence(response, Some(memory), end);
         }
         let (handlers, request) = (self.0.handlers.clone(), request.map(Body::new));
         let may_end = request.version() < Version::HTTP_2;
@@ -103,8 +114,9 @@ pub(crate) fn is_grpc(request: &Request<Body>) -> bool {
     request.version() == Version::HTTP_2 && matches!(parameters.first(), None | Some(b';' | b' '))
 }
 
-fn is_sequence_service(path: &str) -> bool {
-    path.strip_prefix('/').and_then(|path| path.strip_prefix(SERVICE_NAME)).is_some_and(|rest| rest.starts_with('/'))
+/// Returns whether a path is a method of a service.
+fn is_of(service: &str, path: &str) -> bool {
+    path.strip_prefix('/').and_then(|path| path.strip_prefix(service)).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// End of a request by the timeout that the caller states. The library, which ends the request at the same time, would

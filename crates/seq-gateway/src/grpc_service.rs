@@ -1,10 +1,9 @@
-//! `SequenceService` over gRPC: the handlers, with the deadline of `grpc-timeout`.
+//! `SequenceService` and `IdService` over gRPC: the handlers, with the deadline of `grpc-timeout`.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use seq_api::service::{SequenceService, Via};
-use seq_core::Refusal;
 use seq_proto::v1;
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
@@ -12,27 +11,27 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::handlers::{Handlers, RequestContext};
 use crate::memory::Memory;
 use crate::stream::Responses;
-use crate::timeout::Deadline;
+use crate::timeout::{Deadline, Refused};
 
 /// The gRPC service of one endpoint.
 pub(crate) struct Service<F>(pub(crate) Arc<Handlers<F>>);
 
 /// Runs a handler with the deadline and the caller of the request.
 #[inline]
-async fn handle<F: SequenceService, Q, A, Handled>(
+async fn handle<F: SequenceService, Q, A, R: Refused, Handled>(
     handlers: &Handlers<F>,
     request: Request<Q>,
     handler: impl FnOnce(RequestContext, Q) -> Handled,
 ) -> Result<Response<A>, Status>
 where
-    Handled: Future<Output = Result<A, Refusal>>,
+    Handled: Future<Output = Result<A, R>>,
 {
     let caller = handlers.caller(request.extensions().get(), authorization(&request))?;
     let deadline = Deadline::of(request.metadata());
     let context = RequestContext { deadline, via: Via::Grpc, caller, memory: memory(&request) };
     match handler(context, request.into_inner()).await {
         Ok(response) => Ok(Response::new(response)),
-        Err(refusal) => Err(deadline.status(&refusal)),
+        Err(refusal) => Err(refusal.status_by(deadline)),
     }
 }
 
@@ -87,5 +86,31 @@ impl<F: SequenceService> v1::sequence_service_server::SequenceService for Servic
         request: Request<v1::GetRoutesRequest>,
     ) -> Result<Response<v1::GetRoutesResponse>, Status> {
         handle(&self.0, request, |context, request| async move { self.0.get_routes(&context, request) }).await
+    }
+}
+
+#[tonic::async_trait]
+impl<F: SequenceService> v1::id_service_server::IdService for Service<F> {
+    async fn next(&self, request: Request<v1::NextIdsRequest>) -> Result<Response<v1::NextIdsResponse>, Status> {
+        handle(&self.0, request, |context, request| self.0.next_ids(context, request)).await
+    }
+
+    async fn current(&self, request: Request<v1::CurrentIdRequest>) -> Result<Response<v1::CurrentIdResponse>, Status> {
+        handle(&self.0, request, |context, request| self.0.current_id(context, request)).await
+    }
+
+    async fn advance(&self, request: Request<v1::AdvanceIdRequest>) -> Result<Response<v1::AdvanceIdResponse>, Status> {
+        handle(&self.0, request, |context, request| self.0.advance_id(context, request)).await
+    }
+
+    async fn decode(&self, request: Request<v1::DecodeIdRequest>) -> Result<Response<v1::DecodeIdResponse>, Status> {
+        handle(&self.0, request, |context, request| async move { self.0.decode_id(&context, &request) }).await
+    }
+
+    async fn list_series(
+        &self,
+        request: Request<v1::ListSeriesRequest>,
+    ) -> Result<Response<v1::ListSeriesResponse>, Status> {
+        handle(&self.0, request, |context, _| async move { self.0.list_series(&context) }).await
     }
 }

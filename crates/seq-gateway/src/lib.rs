@@ -10,6 +10,7 @@ pub mod grpc;
 mod grpc_service;
 mod handlers;
 mod http;
+mod ids;
 mod latency;
 mod memory;
 pub mod peers;

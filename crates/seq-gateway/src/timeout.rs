@@ -9,6 +9,8 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
+use crate::ids::IdRefusal;
+
 /// The header of a gRPC request with the caller's timeout.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
@@ -68,6 +70,24 @@ impl Deadline {
     /// Returns the error of one item of a batch, as [`Deadline::status`] does for a request.
     pub(crate) fn item(self, index: u32, refusal: &Refusal) -> v1::ItemError {
         if self.is_over() { status::to_late_item(index, refusal) } else { status::to_item(index, refusal) }
+    }
+}
+
+/// A refusal with a status.
+pub(crate) trait Refused {
+    /// Returns the status of a request with this deadline.
+    fn status_by(&self, deadline: Deadline) -> Status;
+}
+
+impl Refused for Refusal {
+    fn status_by(&self, deadline: Deadline) -> Status {
+        deadline.status(self)
+    }
+}
+
+impl Refused for IdRefusal {
+    fn status_by(&self, deadline: Deadline) -> Status {
+        if let IdRefusal::Numbers(refusal) = self { deadline.status(refusal) } else { self.status() }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Shapes: how a lane and the value of its counter become an id.
 
+use core::cmp::Ordering;
 use core::fmt;
 
 use crate::id::Id;
@@ -153,6 +154,21 @@ impl Shape {
         id.and_then(Id::new).filter(|_| value > 0).ok_or(Ended { last: self.last(lane) })
     }
 
+    /// Returns the smallest number of a lane whose id is above `after`, 1 or above; 0 stands for no id.
+    ///
+    /// # Errors
+    /// [`Ended`] where no id of the lane is above it.
+    pub fn floor(&self, lane: u32, after: u64) -> Result<u64, Ended> {
+        let number = match self {
+            Shape::Counter(counter) => match after.checked_sub(counter.offset) {
+                None => 1,
+                Some(above) => above / counter.increment + 2,
+            },
+            Shape::Timed(timed) => timed.floor(lane, after).max(1),
+        };
+        self.id(lane, number).map(|_| number)
+    }
+
     /// Returns the parts of an id; `None` where the shape has no such id.
     #[must_use]
     pub fn parts(&self, id: Id) -> Option<Parts> {
@@ -251,6 +267,17 @@ impl TimedShape {
     #[must_use]
     pub fn ids_per_second(&self) -> f64 {
         (1_u64 << self.seq_bits) as f64 * 1_000.0 / f64::from(self.unit_ms)
+    }
+
+    /// Returns the smallest tick of a lane whose id is above `after`.
+    fn floor(&self, lane: u32, after: u64) -> u64 {
+        let (above, seq) = self.split(after);
+        let (time, of) = (above >> self.lane_bits, above & ((1 << self.lane_bits) - 1));
+        match u64::from(lane).cmp(&of) {
+            Ordering::Greater => time << self.seq_bits,
+            Ordering::Equal => (time << self.seq_bits | seq) + 1,
+            Ordering::Less => (time + 1) << self.seq_bits,
+        }
     }
 
     fn last_time(&self) -> u64 {

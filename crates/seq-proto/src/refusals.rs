@@ -170,6 +170,7 @@ impl RefusedItem {
             Reason::AdvanceTooFar => Refusal::AdvanceTooFar { to: to?, bound: details.bound? },
             Reason::AlreadyPast => Refusal::AlreadyPast { uid },
             Reason::LaneAhead => Refusal::LaneAhead { section },
+            Reason::AfterTooFar => Refusal::AfterTooFar { section, above: Seq(to?) },
             Reason::ShuttingDown => Refusal::ShuttingDown,
             // Without the set, the call waits for newer routes.
             Reason::Moved => match (details.set, details.since) {
@@ -180,7 +181,7 @@ impl RefusedItem {
             #[rustfmt::skip]
             Reason::UnknownSeries | Reason::SeriesExists | Reason::SeriesRetired | Reason::SeriesEnded |
             Reason::BadShape | Reason::LaneRequired | Reason::LaneNotAllowed | Reason::LaneOutOfRange |
-            Reason::AfterTooFar | Reason::NotAnId | Reason::NotACounter | Reason::TooManySeries |
+            Reason::NotAnId | Reason::NotACounter | Reason::TooManySeries |
             Reason::LayoutFull | Reason::LayoutWriter | Reason::SetOutdated |
             Reason::Unserved | Reason::StaleEpoch | Reason::EmptyBatch | Reason::BatchTooLarge |
             Reason::CountsMismatch | Reason::TooManyHops | Reason::WouldWait | Reason::Malformed |

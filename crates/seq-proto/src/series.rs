@@ -130,22 +130,25 @@ impl From<&Series> for v1::Series {
 impl From<&Series> for v1::StoredSeries {
     fn from(series: &Series) -> v1::StoredSeries {
         let Series { name, shape, lanes, sections, created_ms, retired, .. } = series;
-        let Lanes { count, per_section, start, margin, clock } = *lanes;
-        let clock = clock.map(|TickClock { epoch_ms, unit_ms, seq_bits, lead_ms }| v1::TickClock {
-            epoch_ms,
-            unit_ms,
-            seq_bits: seq_bits.into(),
-            lead_ms,
-        });
-        let (start, first_section) = (start.0, sections.first.0);
         v1::StoredSeries {
             name: name.clone(),
             shape: shape.clone(),
-            lanes: Some(v1::Lanes { count, per_section, start, margin, clock, first_section }),
+            lanes: Some(self::lanes(lanes, sections.first)),
             created_ms: *created_ms,
             retired: *retired,
         }
     }
+}
+
+/// Encodes lanes.
+#[must_use]
+pub fn lanes(lanes: &Lanes, first: SectionId) -> v1::Lanes {
+    let Lanes { count, per_section, start, margin, clock } = *lanes;
+    let clock = clock.map(|TickClock { epoch_ms, unit_ms, seq_bits, lead_ms }| {
+        let seq_bits = seq_bits.into();
+        v1::TickClock { epoch_ms, unit_ms, seq_bits, lead_ms }
+    });
+    v1::Lanes { count, per_section, start: start.0, margin, clock, first_section: first.0 }
 }
 
 /// Decodes a series as a set states it: the command that would create it, and whether it is retired.

@@ -50,6 +50,7 @@ impl Reason {
             Refusal::AlreadyPast { .. } => Reason::AlreadyPast,
             Refusal::TooManyHops { .. } => Reason::TooManyHops,
             Refusal::LaneAhead { .. } => Reason::LaneAhead,
+            Refusal::AfterTooFar { .. } => Reason::AfterTooFar,
             Refusal::ShuttingDown => Reason::ShuttingDown,
             Refusal::Moved { .. } => Reason::Moved,
             Refusal::SetUnavailable { .. } => Reason::SetUnavailable,

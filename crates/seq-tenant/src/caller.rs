@@ -39,6 +39,14 @@ impl Caller {
         items[0]
     }
 
+    /// Counts a request for ids of a series.
+    ///
+    /// # Errors
+    /// The refusal of the request. A tenant that is bound to uids has no series.
+    pub fn admit_ids(&self, item: Item) -> Result<Item, Refusal> {
+        self.admit_one(item)
+    }
+
     /// Admits items as [`Caller::admit`] does, but counts a request for each.
     pub fn admit_commands(&self, items: &mut [DecodedItem]) {
         let Caller::Tenant(tenant) = self else { return };

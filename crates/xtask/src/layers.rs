@@ -35,7 +35,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-auth", uses: &[], tests_use: &[] },
     Layer { name: "seq-proto", uses: &["seq-auth", "seq-core", "seq-ids"], tests_use: &[] },
     Layer { name: "seq-kit", uses: &["seq-auth"], tests_use: &[] },
-    Layer { name: "seq-api", uses: &["seq-core", "seq-kit"], tests_use: &[] },
+    Layer { name: "seq-api", uses: &["seq-core", "seq-ids", "seq-kit"], tests_use: &[] },
     Layer { name: "seq-tenant", uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer { name: "seq-channel", uses: &["seq-auth", "seq-core", "seq-proto"], tests_use: &[] },
     Layer { name: "seq-client", uses: &["seq-auth", "seq-channel", "seq-core", "seq-proto"], tests_use: &[] },
@@ -57,7 +57,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "seq-gateway",
-        uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto", "seq-tenant"],
+        uses: &["seq-api", "seq-auth", "seq-core", "seq-ids", "seq-kit", "seq-proto", "seq-tenant"],
         tests_use: &[],
     },
     Layer {

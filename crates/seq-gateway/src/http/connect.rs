@@ -15,9 +15,11 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use prost::Message;
 use seq_api::service::{SequenceService, Via};
-use seq_core::{Refusal, limits};
+use seq_core::limits;
 use seq_proto::Reason;
 use seq_proto::status::{self, Detail};
+use seq_proto::v1;
+use seq_proto::v1::id_service_server::SERVICE_NAME as IDS;
 use seq_proto::v1::sequence_service_server::SERVICE_NAME;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,7 +30,7 @@ use tonic::{Code, Status};
 
 use super::{JSON, TEXT, browser, hint_retry, http_status, not_allowed, respond};
 use crate::handlers::{Handlers, RequestContext};
-use crate::timeout::Deadline;
+use crate::timeout::{Deadline, Refused};
 
 /// Largest message in JSON: a full batch with counts and epochs, each number at its widest and in quotes, is 560 KB.
 const MAX_JSON_BYTES: usize = 1024 * 1024;
@@ -89,10 +91,10 @@ impl Codec {
 
     fn encode(
         self,
-        response: Result<impl Serialize + Message, Refusal>,
+        response: Result<impl Serialize + Message, impl Refused>,
         deadline: Deadline,
     ) -> Result<Vec<u8>, Status> {
-        let response = response.map_err(|refusal| deadline.status(&refusal))?;
+        let response = response.map_err(|refusal| refusal.status_by(deadline))?;
         match self {
             Codec::Json => serde_json::to_vec(&response).map_err(|error| Status::internal(error.to_string())),
             Codec::Proto => Ok(response.encode_to_vec()),
@@ -118,11 +120,29 @@ pub(super) enum Unary {
     CurrentMany,
     Advance,
     GetRoutes,
+    NextIds,
+    CurrentId,
+    AdvanceId,
+    DecodeId,
+    ListSeries,
 }
 
 /// Returns the method of a path, or `None` if the path is not below the service.
 pub(super) fn method(path: &str) -> Option<Called<'_>> {
-    let name = path.strip_prefix('/')?.strip_prefix(SERVICE_NAME)?.strip_prefix('/')?;
+    let (service, name) = path.strip_prefix('/')?.split_once('/')?;
+    if service == IDS {
+        return Some(Called::Unary(match name {
+            "Next" => Unary::NextIds,
+            "Current" => Unary::CurrentId,
+            "Advance" => Unary::AdvanceId,
+            "Decode" => Unary::DecodeId,
+            "ListSeries" => Unary::ListSeries,
+            other => return Some(Called::Other(other)),
+        }));
+    }
+    if service != SERVICE_NAME {
+        return None;
+    }
     Some(Called::Unary(match name {
         "Next" => Unary::Next,
         "NextMany" => Unary::NextMany,
@@ -198,6 +218,14 @@ async fn unary<F: SequenceService>(
         Unary::CurrentMany => codec.encode(handlers.current_many(context, codec.decode(&body)?).await, deadline),
         Unary::Advance => codec.encode(handlers.advance(context, codec.decode(&body)?).await, deadline),
         Unary::GetRoutes => codec.encode(handlers.get_routes(&context, codec.decode(&body)?), deadline),
+        Unary::NextIds => codec.encode(handlers.next_ids(context, codec.decode(&body)?).await, deadline),
+        Unary::CurrentId => codec.encode(handlers.current_id(context, codec.decode(&body)?).await, deadline),
+        Unary::AdvanceId => codec.encode(handlers.advance_id(context, codec.decode(&body)?).await, deadline),
+        Unary::DecodeId => codec.encode(handlers.decode_id(&context, &codec.decode(&body)?), deadline),
+        Unary::ListSeries => {
+            codec.decode::<v1::ListSeriesRequest>(&body)?;
+            codec.encode(handlers.list_series(&context), deadline)
+        }
     }
 }
 

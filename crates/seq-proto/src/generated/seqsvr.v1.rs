@@ -10472,6 +10472,9 @@ pub struct NextRequest {
     /// Number of times that servers have forwarded this request, 0 ..= 2. Callers leave it 0.
     #[prost(uint32, tag = "5")]
     pub hops: u32,
+    /// Only between servers, for a lane of a series: all numbers are above this one; absent: no lane.
+    #[prost(uint64, optional, tag = "6")]
+    pub above: ::core::option::Option<u64>,
 }
 /// Numbers of one uid: `value - count + 1 ..= value`, with a count of 1 where the request has 0.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -3595,6 +3595,9 @@ impl serde::Serialize for NextRequest {
         if true {
             len += 1;
         }
+        if true {
+            len += 1;
+        }
         let mut struct_ser = serializer.serialize_struct("seqsvr.v1.NextRequest", len)?;
         if let Some(v) = self.uid.as_ref() {
             #[allow(clippy::needless_borrow)]
@@ -3617,6 +3620,11 @@ impl serde::Serialize for NextRequest {
         if true {
             struct_ser.serialize_field("hops", &self.hops)?;
         }
+        if let Some(v) = self.above.as_ref() {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("above", ToString::to_string(&v).as_str())?;
+        }
         struct_ser.end()
     }
 }
@@ -3633,6 +3641,7 @@ impl<'de> serde::Deserialize<'de> for NextRequest {
             "routeVersion",
             "epoch",
             "hops",
+            "above",
         ];
 
         #[allow(clippy::enum_variant_names)]
@@ -3642,6 +3651,7 @@ impl<'de> serde::Deserialize<'de> for NextRequest {
             RouteVersion,
             Epoch,
             Hops,
+            Above,
             __SkipField__,
         }
         impl<'de> serde::Deserialize<'de> for GeneratedField {
@@ -3669,6 +3679,7 @@ impl<'de> serde::Deserialize<'de> for NextRequest {
                             "routeVersion" | "route_version" => Ok(GeneratedField::RouteVersion),
                             "epoch" => Ok(GeneratedField::Epoch),
                             "hops" => Ok(GeneratedField::Hops),
+                            "above" => Ok(GeneratedField::Above),
                             _ => Ok(GeneratedField::__SkipField__),
                         }
                     }
@@ -3693,6 +3704,7 @@ impl<'de> serde::Deserialize<'de> for NextRequest {
                 let mut route_version__ = None;
                 let mut epoch__ = None;
                 let mut hops__ = None;
+                let mut above__ = None;
                 while let Some(k) = map_.next_key()? {
                     match k {
                         GeneratedField::Uid => {
@@ -3735,6 +3747,14 @@ impl<'de> serde::Deserialize<'de> for NextRequest {
                                 Some(map_.next_value::<crate::json::Field<_>>()?.0)
                             ;
                         }
+                        GeneratedField::Above => {
+                            if above__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("above"));
+                            }
+                            above__ = 
+                                map_.next_value::<::std::option::Option<crate::json::Number<_>>>()?.map(|x| x.0)
+                            ;
+                        }
                         GeneratedField::__SkipField__ => {
                             let _ = map_.next_value::<serde::de::IgnoredAny>()?;
                         }
@@ -3746,6 +3766,7 @@ impl<'de> serde::Deserialize<'de> for NextRequest {
                     route_version: route_version__,
                     epoch: epoch__.unwrap_or_default(),
                     hops: hops__.unwrap_or_default(),
+                    above: above__,
                 })
             }
         }
