@@ -1,11 +1,12 @@
 //! Measures the cost of a number in memory: [`Section::take`] in comparison with the bare minimum, a random `fetch_add`
 //! on an array of the same size and a compare with the ceiling. One thread. The goal is at most 1.3 times the bare
-//! minimum.
+//! minimum; and for [`Section::take_within`] at most 1.3 times [`Section::take`].
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use seq_core::section::Window;
 use seq_core::{Count, Layout, Section, Seq, SlotIndex, Step, Take, Uid};
 
 /// A ceiling that no run reaches.
@@ -68,6 +69,16 @@ fn take(c: &mut Criterion) {
             let section = section(slots);
             let mut random = Random::new(slots);
             b.iter(|| black_box(value(section.take(SlotIndex(random.next()), Count::ONE))));
+        });
+
+        group.bench_function("Section::take_within", |b| {
+            let section = section(slots);
+            let window = black_box(Window { spread: 0xfff, ..Window::ALL });
+            let mut random = Random::new(slots);
+            b.iter(|| {
+                let taken = section.take_within(SlotIndex(random.next()), Count::ONE, window);
+                black_box(value(taken.expect("no limit")))
+            });
         });
 
         group.bench_function("locate and take, sections of 100k", |b| {

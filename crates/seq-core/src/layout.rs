@@ -259,6 +259,13 @@ impl Layout {
         }
     }
 
+    /// Returns the clock that the numbers of a section follow; `None` for uids, lanes without a clock, and a section that
+    /// the layout does not have.
+    #[must_use]
+    pub fn clock_of(&self, section: SectionId) -> Option<TickClock> {
+        self.lanes_of(section).filter(|_| section.0 < self.sections)?.lanes.clock
+    }
+
     /// Returns the uids that the set files declare.
     #[must_use]
     pub fn uids(&self) -> Range<u64> {
@@ -308,9 +315,12 @@ impl Layout {
         appended.iter().fold(self.uids.hash(NO_SPACES), |hash, one| one.lanes.hash(hash))
     }
 
-    /// The lanes that a section is part of; past the last section, the last lanes.
+    /// Returns the lanes that a section is part of; past the last section, the last lanes. Most sections are of uids, so
+    /// they search nothing.
     fn lanes_of(&self, section: SectionId) -> Option<&Appended> {
-        self.appended().iter().rev().find(|one| one.first_section <= section.0)
+        let appended = self.appended();
+        appended.first().filter(|first| first.first_section <= section.0)?;
+        appended[..appended.partition_point(|one| one.first_section <= section.0)].last()
     }
 
     #[inline]

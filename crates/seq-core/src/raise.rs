@@ -22,6 +22,13 @@ pub fn target(ceiling: Seq, wanted: Seq, step: Step) -> Seq {
     Seq(target.min(ceiling.0.saturating_add(limits::MAX_RAISE))).min(Seq::MAX)
 }
 
+/// Returns the ceiling of ticks to request: a lead above the `wanted` tick, at most [`Seq::MAX`]. The first raise of a
+/// section goes from its start to the present, so no distance bounds it; the store's leader bounds it by its own clock.
+#[must_use]
+pub fn tick_target(wanted: Seq, lead: Step) -> Seq {
+    Seq(wanted.0.saturating_add(lead.0)).min(Seq::MAX)
+}
+
 /// Returns the most numbers of a section that are skipped when an ownership begins at its ceiling: its last raise was
 /// requested with half a step left, for a whole step. An advance or a large count may skip more.
 #[must_use]
@@ -66,6 +73,16 @@ mod tests {
     fn no_raise_is_due_at_the_end_of_the_numbers() {
         assert!(!is_due(Seq::MAX, Seq::MAX, Step(10)));
         assert!(is_due(Seq(Seq::MAX.0 - 1), Seq(Seq::MAX.0 - 1), Step(10)));
+    }
+
+    /// Checks the target for a tick at the half of the lead, and for the first tick after a rest.
+    #[test]
+    fn the_target_of_ticks_is_a_lead_above_the_wanted_tick() {
+        let lead = Step(10_000);
+        assert_eq!(tick_target(Seq(5_000), lead), Seq(15_000));
+        assert_eq!(tick_target(Seq(1 << 60), lead), Seq((1 << 60) + 10_000), "no distance bounds it");
+        assert_eq!(tick_target(Seq(Seq::MAX.0 - 3), lead), Seq::MAX);
+        assert!(tick_target(Seq(7), Step(1)) > Seq(7), "a raise that is due moves the ceiling");
     }
 
     #[test]

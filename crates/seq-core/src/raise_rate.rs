@@ -59,8 +59,8 @@ impl RaiseRate {
     }
 
     /// Takes the numbers of all raises of a request, or of none. Each raise has its section and the distance that it
-    /// moves the ceiling, `0 ..= limits::MAX_RAISE`; a larger distance counts as that limit, because no raise goes
-    /// further. `now` never falls.
+    /// moves the ceiling, `0 ..= limits::MAX_RAISE`; a larger distance counts as that limit, because only raises of
+    /// ticks go further. `now` never falls.
     ///
     /// # Errors
     /// [`TooFast`] if any of the raises would exceed the bound; nothing is taken then.

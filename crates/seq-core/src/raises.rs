@@ -4,11 +4,11 @@
 //! that failed is queued again, and no batch is sent before its wait has ended, so a store that does not respond gets
 //! one round of calls for each wait. A raise that the store refused is not repeated, because the ownership is over. If
 //! the ceiling of a section would rise too fast, only that section is delayed: its ownership continues, and the other
-//! sections are raised at once.
+//! sections are raised at once. The same holds for a section of ticks that the store raised by less than requested.
 //!
 //! Time is a duration since any origin, the same in all calls; the shell reads it.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::time::Duration;
@@ -21,6 +21,10 @@ use crate::raise_rate::LONGEST_WAIT;
 use crate::renewals::RenewalOptions;
 use crate::section::RaiseTicket;
 use crate::state::Raise;
+
+/// Pause after a raise of ticks that the store cut short. A node whose clock is wrong requests at every call, and must
+/// not fill the store's log.
+const SHORT_RAISE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Batches and intervals of raises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +59,11 @@ pub trait RaisedSection {
     fn ceiling(&self) -> Seq;
     /// Returns the ceiling to request; see [`Section::raise_target`](crate::Section::raise_target).
     fn raise_target(&self) -> Option<Seq>;
+    /// Returns whether the store may commit less than requested; see
+    /// [`Section::is_in_ticks`](crate::Section::is_in_ticks).
+    fn is_in_ticks(&self) -> bool {
+        false
+    }
     /// Adopts a committed ceiling; see [`Section::raised`](crate::Section::raised). Also notifies the calls that wait
     /// at the ceiling.
     fn raised(&self, committed: Seq) -> Option<RaiseTicket>;
@@ -67,9 +76,13 @@ pub struct RaiseQueue<S> {
     /// Sections to raise, oldest first. A section that left may be here together with its successor until it is dropped
     /// from a batch.
     pending: VecDeque<(S, RaiseTicket)>,
-    /// Sections whose ceiling would rise too fast, with the time from which they are pending again. At most one for
-    /// each ticket; few, because a section that raises its ceiling as fast as it allocates numbers is never delayed.
+    /// Sections whose ceiling would rise too fast, or whose last raise was cut short, with the time from which they are
+    /// pending again. At most one for each ticket; few, because a section that raises its ceiling as fast as it
+    /// allocates numbers is never delayed.
     delayed: Vec<(Duration, S, RaiseTicket)>,
+    /// Sections whose last raise was cut short, with the time before which they request no other. At most one entry for
+    /// each section of ticks.
+    cut_short: BTreeMap<SectionId, Duration>,
     in_flight: usize,
     backoff: Backoff,
     /// Time before which no batch is sent.
@@ -81,6 +94,8 @@ pub struct RaiseQueue<S> {
 #[derive(Debug)]
 pub struct RaiseBatch<S> {
     session: Session,
+    /// Time when the batch was sent.
+    sent: Duration,
     raises: Vec<(S, RaiseTicket, Seq)>,
 }
 
@@ -114,11 +129,12 @@ impl<S: Deref<Target: RaisedSection>> RaiseBatch<S> {
     }
 
     /// Returns whether a response fits: for each raise it has `None` if the raise is refused, or else a ceiling that
-    /// covers the requested ceiling, as far as one raise goes.
+    /// covers the requested ceiling, as far as one raise goes. Ticks may get any ceiling.
     #[must_use]
     pub fn fits(&self, ceilings: &[Option<Seq>]) -> bool {
-        let fits = |((_, _, to), ceiling): (&(S, RaiseTicket, Seq), &Option<Seq>)| {
-            ceiling.is_none_or(|ceiling| ceiling.0 >= to.0.min(limits::MAX_RAISE) && ceiling <= Seq::MAX)
+        let fits = |((section, _, to), ceiling): (&(S, RaiseTicket, Seq), &Option<Seq>)| {
+            let covers = |ceiling: Seq| ceiling.0 >= to.0.min(limits::MAX_RAISE) || section.is_in_ticks();
+            ceiling.is_none_or(|ceiling| covers(ceiling) && ceiling <= Seq::MAX)
         };
         ceilings.len() == self.raises.len() && self.raises.iter().zip(ceilings).all(fits)
     }
@@ -136,15 +152,19 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
             options,
             pending: VecDeque::new(),
             delayed: Vec::new(),
+            cut_short: BTreeMap::new(),
             in_flight: 0,
             backoff: Backoff::new(options.retry_min, options.retry_max),
             paused_until: None,
         }
     }
 
-    /// Queues a section.
+    /// Queues a section, for a later time if its last raise was cut short.
     pub fn enqueue(&mut self, section: S, ticket: RaiseTicket) {
-        self.pending.push_back((section, ticket));
+        match self.cut_short.remove(&section.id()) {
+            Some(at) => self.delayed.push((at, section, ticket)),
+            None => self.pending.push_back((section, ticket)),
+        }
     }
 
     /// Returns the batch to send now, under the current incarnation; `None` if there is none, or it must wait.
@@ -180,7 +200,7 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
             raises.sort_unstable_by_key(|(section, ..)| section.id());
             if !raises.is_empty() {
                 self.in_flight += 1;
-                return Some(RaiseBatch { session, raises });
+                return Some(RaiseBatch { session, sent: now, raises });
             }
         }
         None
@@ -202,7 +222,7 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         assert!(ceilings.len() >= batch.raises.len(), "a response that does not fit");
         self.on_answered();
         let mut outcome = RaiseOutcome::default();
-        for ((section, _, _), ceiling) in batch.raises.into_iter().zip(ceilings) {
+        for ((section, _, to), ceiling) in batch.raises.into_iter().zip(ceilings) {
             let ownership = (section.id(), section.epoch());
             let Some(ceiling) = *ceiling else {
                 outcome.lost.push(ownership);
@@ -210,6 +230,9 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
             };
             outcome.raised.push(ownership);
             outcome.distances.push(ceiling.0.saturating_sub(section.ceiling().0));
+            if ceiling < to {
+                self.cut_short.insert(section.id(), batch.sent + SHORT_RAISE_PAUSE);
+            }
             if let Some(next) = section.raised(ceiling) {
                 self.enqueue(section, next);
             }

@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 
 mod encoding;
+mod within;
 
 use crate::id::{AdvanceLimit, Seq, SlotIndex, Step};
 use crate::limits;
@@ -15,6 +16,7 @@ use crate::request::{Count, Target};
 pub use crate::slots::Distance;
 use crate::slots::{ADVANCED, FROZEN, MARKS, Slots};
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
+pub use within::{Ahead, Window};
 
 /// The counters and the ceiling of one section under one ownership.
 #[derive(Debug)]
@@ -31,6 +33,9 @@ pub struct Section {
     /// The highest number for which a raise is requested; 0 for none. If not 0, a [`RaiseTicket`] exists, in the raise
     /// queue or on its way there, and [`Section::raised`] will be called.
     wanted: AtomicU64,
+    /// Whether the numbers are ticks of a clock. The step is their lead then, and the store may commit less than a raise
+    /// requests.
+    ticks: bool,
     slots: Slots,
 }
 
@@ -206,17 +211,33 @@ impl Section {
             step: step.0.into(),
             ceiling: AtomicU64::new(ceiling.min(last).0),
             wanted: AtomicU64::new(0),
+            ticks: false,
             slots: Slots::new(uids),
         }
     }
 
-    /// Changes the step of raises. It applies from the next raise on.
+    /// Returns the section with ticks as its numbers: each raise leads the wanted tick by the step, and the store may
+    /// commit less than it requests.
+    #[must_use]
+    pub fn in_ticks(self) -> Section {
+        Section { ticks: true, ..self }
+    }
+
+    /// Returns whether the numbers are ticks.
+    #[must_use]
+    pub fn is_in_ticks(&self) -> bool {
+        self.ticks
+    }
+
+    /// Changes the step of raises, but not the lead of ticks. It applies from the next raise on.
     ///
     /// # Panics
     /// When the step is 0.
     pub fn set_step(&self, step: Step) {
         assert!(step.0 > 0, "{ZERO_STEP}");
-        self.step.store(step.0, Relaxed);
+        if !self.ticks {
+            self.step.store(step.0, Relaxed);
+        }
     }
 
     #[inline]
@@ -259,31 +280,11 @@ impl Section {
         }
     }
 
-    /// Takes numbers from a slot that is frozen, or whose value is the target of an advance. Such a target was
-    /// allocated to no call, so it is no `prev`. The function is `cold`, so that a slot without a mark pays one test
-    /// for both marks.
+    /// Takes numbers from a slot that is frozen, or whose value is the target of an advance. The function is `cold`, so
+    /// that a slot without a mark pays one test for both marks.
     #[cold]
     fn take_marked(&self, slot: &AtomicU64, count: u64) -> Take {
-        let mut word = slot.load(Relaxed);
-        loop {
-            if word & FROZEN != 0 {
-                return Take::Frozen;
-            }
-            let distance = word & !MARKS;
-            let value = self.base.0 + distance + count;
-            let ceiling = self.ceiling.load(Acquire);
-            if value > ceiling {
-                return self.at_ceiling(Seq(value));
-            }
-            match slot.compare_exchange_weak(word, distance + count, Relaxed, Relaxed) {
-                Ok(_) => {
-                    // Another taker may have removed the mark since.
-                    let prev = if word == distance { Seq(self.base.0 + distance) } else { Seq::ZERO };
-                    return self.given(Seq(value), prev, Seq(ceiling));
-                }
-                Err(seen) => word = seen,
-            }
-        }
+        self.take_from(slot, count, Window::ALL).unwrap_or(Take::Exhausted)
     }
 
     #[inline]
@@ -373,8 +374,12 @@ impl Section {
         let mut wanted = self.wanted.load(Relaxed);
         loop {
             let ceiling = self.ceiling();
-            if wanted > 0 && ceiling < self.last && raise::is_due(Seq(wanted), ceiling, self.step()) {
-                return Some(raise::target(ceiling, Seq(wanted), self.step()));
+            let (needed, step) = (Seq(wanted), self.step());
+            if wanted > 0 && ceiling < self.last && raise::is_due(needed, ceiling, step) {
+                return Some(match self.ticks {
+                    true => raise::tick_target(needed, step),
+                    false => raise::target(ceiling, needed, step),
+                });
             }
             match self.wanted.compare_exchange(wanted, 0, Relaxed, Relaxed) {
                 Ok(_) => return None,
@@ -386,6 +391,9 @@ impl Section {
     /// Adopts a committed ceiling; a ceiling that is not newer changes nothing. Returns the ticket of the next raise,
     /// if a raise above the committed ceiling is requested. The ticket at hand is void.
     ///
+    /// Returns no ticket for ticks: the store has committed as much as its clock allows, and every call that waits for
+    /// more requests a raise when it retries.
+    ///
     /// # Panics
     /// When the ceiling is above [`Seq::MAX`], which the store never commits.
     pub fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
@@ -393,7 +401,7 @@ impl Section {
         let committed = committed.min(self.last);
         let ceiling = self.ceiling.fetch_max(committed.0, AcqRel).max(committed.0);
         let mut wanted = self.wanted.load(Relaxed);
-        while wanted <= ceiling {
+        while wanted <= ceiling || self.ticks {
             match self.wanted.compare_exchange(wanted, 0, Relaxed, Relaxed) {
                 Ok(_) => return None,
                 Err(seen) => wanted = seen,

@@ -557,6 +557,7 @@ impl State {
         let distinct = raises.is_sorted_by(|one, next| one.section < next.section);
         let mut raised = BTreeSet::new();
         let copies = &mut self.copies;
+        let layout = self.set.as_ref().map(|set| &set.layout);
         let raise_one = |raise: &Raise| {
             if !distinct && !raised.insert(raise.section) {
                 return None;
@@ -566,7 +567,9 @@ impl State {
             if !owns || raise.to > Seq::MAX {
                 return None;
             }
-            let bound = Seq(record.max_seq.0.saturating_add(limits::MAX_RAISE));
+            // The leader has bounded ticks by its clock before it proposed them.
+            let is_ticks = layout.is_some_and(|layout| layout.clock_of(raise.section).is_some());
+            let bound = if is_ticks { Seq::MAX } else { Seq(record.max_seq.0.saturating_add(limits::MAX_RAISE)) };
             record.advance(Residence { max_seq: record.max_seq.max(raise.to.min(bound)), ..*record });
             copies.on_started(raise.section, raise.epoch);
             Some(record.max_seq)

@@ -6,7 +6,7 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use seq_core::section::{Distance, SectionCopy};
+use seq_core::section::{Distance, SectionCopy, Window};
 use seq_core::{Advance, AdvanceLimit, Count, Section, Seq, SlotIndex, Step, Take, Target};
 
 const SLOT: SlotIndex = SlotIndex(0);
@@ -145,6 +145,52 @@ fn a_raise_and_a_freeze_during_a_take() {
         assert!(given.iter().all(|(_, value)| *value <= 8), "above every ceiling");
         check_exact(0, given, &copy);
         raiser.join().unwrap();
+    });
+}
+
+/// Two takers whose clocks differ, a raise that is cut short, and a freeze: no tick is given twice or above the ceiling,
+/// the copy has the highest tick, and a request for a raise exists exactly if its ticket does.
+#[test]
+fn takes_by_two_clocks_during_a_raise_and_a_freeze() {
+    // As above: all schedules with up to two preemptions, or it would take minutes.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let section = Arc::new(Section::takeover(1, Seq(0), Step(4)).in_ticks());
+        let _ = section.raised(Seq(20));
+        let take = |section: &Section, now| {
+            let window = Window { floor: Seq(now), ..Window::ALL };
+            section.take_within(SLOT, Count::new(2).unwrap(), window).expect("no limit")
+        };
+        let Take::AtCeiling { ticket: Some(_), .. } = take(&section, 50) else { panic!("under the ceiling") };
+
+        let takers = [10, 30].map(|now| {
+            let section = section.clone();
+            thread::spawn(move || (now, take(&section, now)))
+        });
+        let raised = section.clone();
+        let raiser = thread::spawn(move || assert_eq!(raised.raised(Seq(40)), None));
+        let copy = section.freeze();
+        assert_eq!(take(&section, 10), Take::Frozen);
+
+        let (mut tickets, mut given) = (0, Vec::new());
+        for (now, taken) in takers.map(|taker| taker.join().unwrap()) {
+            match taken {
+                Take::Given { value, ticket, .. } => {
+                    assert!(value.0 > now && value <= Seq(40));
+                    tickets += u32::from(ticket.is_some());
+                    given.push(value.0);
+                }
+                Take::AtCeiling { ticket, .. } => tickets += u32::from(ticket.is_some()),
+                Take::Frozen => {}
+                Take::Exhausted => panic!("far from the end"),
+            }
+        }
+        raiser.join().unwrap();
+        assert!(given.iter().all(|value| given.iter().all(|other| value == other || value.abs_diff(*other) >= 2)));
+        assert_eq!(copy.distances.first().map(|(_, distance)| distance.get()), given.iter().copied().max());
+        assert!(tickets <= 1, "{tickets} tickets");
+        assert!(tickets == 1 || section.raise_target().is_none(), "a raise is wanted without a ticket");
     });
 }
 

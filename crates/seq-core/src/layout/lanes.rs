@@ -3,7 +3,7 @@
 //! A lane has an address, which stands where a uid does: in a slot's section, in calls between nodes, in copies. The
 //! addresses are above all uids, and hold the section and the slot, so that locating a lane searches nothing.
 
-use crate::id::{LayoutId, SectionId, Seq, SlotIndex, Uid};
+use crate::id::{LayoutId, SectionId, Seq, SlotIndex, Step, Uid};
 use crate::layout::{AppendError, fnv1a};
 use crate::limits;
 
@@ -61,6 +61,40 @@ pub struct TickClock {
     pub seq_bits: u8,
     /// Time by which a raise moves the ceiling ahead of the clock, in milliseconds, 1 or above.
     pub lead_ms: u32,
+}
+
+impl TickClock {
+    /// Returns the first tick of the unit that a time is in, in milliseconds since 1970: 0 before the epoch, and at most
+    /// [`Seq::MAX`].
+    #[must_use]
+    pub fn tick(&self, unix_ms: u64) -> Seq {
+        self.ticks(unix_ms.saturating_sub(self.epoch_ms) / u64::from(self.unit_ms))
+    }
+
+    /// Returns the ticks of the lead: the step of raises, 1 or above.
+    #[must_use]
+    pub fn lead(&self) -> Step {
+        Step(self.span(self.lead_ms).0)
+    }
+
+    /// Returns the highest ceiling that the store's leader proposes at this time of its own clock: the tick, the lead
+    /// and [`limits::MAX_CLOCK_AHEAD_MS`]. Both spans are rounded up to units, so that a unit longer than them is whole.
+    #[must_use]
+    pub fn clamp(&self, unix_ms: u64) -> Seq {
+        let margin = self.span(limits::MAX_CLOCK_AHEAD_MS).0;
+        Seq(self.tick(unix_ms).0.saturating_add(self.lead().0).saturating_add(margin)).min(Seq::MAX)
+    }
+
+    /// Returns the ticks of a time, rounded up to units.
+    fn span(&self, ms: u32) -> Seq {
+        self.ticks(ms.div_ceil(self.unit_ms).into())
+    }
+
+    /// Returns the ticks of so many units, at most [`Seq::MAX`].
+    fn ticks(&self, units: u64) -> Seq {
+        let ticks = u128::from(units) << self.seq_bits;
+        Seq(ticks.min(Seq::MAX.0.into()) as u64)
+    }
 }
 
 impl Lanes {

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::id::Step;
 
 proptest! {
     /// Checks the widest offsets and the sizes next to powers of two, with which a reciprocal would be wrong.
@@ -92,6 +93,9 @@ fn sections_are_numbered_through_all_spaces() {
     }
     assert_eq!(located, 250 + 20 + 256);
     assert!(layout.uids_of(SectionId(9)).is_empty());
+    let clocks: Vec<_> = (0..10).map(|section| layout.clock_of(SectionId(section))).collect();
+    assert_eq!(clocks, [&[None; 5][..], &[Some(CLOCK); 4], &[None]].concat());
+    assert_eq!(layout.declared().clock_of(SectionId(5)), None);
     let outside = [999, 1_250, ADDRESSES - 1, ADDRESSES, u64::MAX];
     let past = [(2, 0), (3, 16), (4, 4), (8, 64), (9, 0)]
         .map(|(section, slot)| address(SectionId(section), SlotIndex(slot)).0);
@@ -201,4 +205,34 @@ fn bad_lanes_are_refused() {
         many = many.append(plain(1, 1)).unwrap().0;
     }
     assert_eq!(many.append(plain(1, 1)), Err(AppendError::TooManySpaces));
+}
+
+#[test]
+fn ticks_of_a_time() {
+    let epoch = CLOCK.epoch_ms;
+    for (unix_ms, tick) in [
+        (0, 0),
+        (epoch, 0),
+        (epoch + 1, 1 << 12),
+        (epoch + 367_597_485_448, 367_597_485_448 << 12),
+        (u64::MAX, Seq::MAX.0),
+    ] {
+        assert_eq!(CLOCK.tick(unix_ms), Seq(tick), "{unix_ms}");
+    }
+    let seconds = TickClock { unit_ms: 1_000, seq_bits: 16, lead_ms: 2_500, ..CLOCK };
+    for (after_ms, units) in [(0, 0), (999, 0), (1_000, 1), (86_400_999, 86_400)] {
+        assert_eq!(seconds.tick(epoch + after_ms), Seq(units << 16), "{after_ms}");
+    }
+    assert_eq!((CLOCK.lead(), seconds.lead()), (Step(60_000 << 12), Step(3 << 16)));
+    assert_eq!(TickClock { lead_ms: u32::MAX, seq_bits: 62, ..CLOCK }.lead(), Step(Seq::MAX.0));
+}
+
+#[test]
+fn a_ceiling_of_ticks_is_within_the_lead_and_ten_seconds() {
+    let now = CLOCK.epoch_ms + 123_456;
+    assert_eq!(CLOCK.clamp(now), CLOCK.tick(now + 70_000));
+    assert_eq!(CLOCK.clamp(u64::MAX), Seq::MAX);
+    assert_eq!(CLOCK.clamp(0), CLOCK.tick(CLOCK.epoch_ms + 70_000), "a clock before the epoch");
+    let days = TickClock { unit_ms: 86_400_000, ..CLOCK };
+    assert_eq!(days.clamp(now), Seq(2 << 12), "the present day is whole");
 }

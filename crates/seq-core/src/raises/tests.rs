@@ -32,6 +32,10 @@ impl RaisedSection for One {
         self.section.raise_target()
     }
 
+    fn is_in_ticks(&self) -> bool {
+        self.section.is_in_ticks()
+    }
+
     fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
         self.section.raised(committed)
     }
@@ -87,6 +91,36 @@ fn a_raise_that_is_too_short_is_followed_by_the_next_one() {
     assert!(matches!(take, Take::AtCeiling { ticket: None, .. }), "the raise in flight has the ticket: {take:?}");
     queue.on_response(batch, &[Some(Seq(10))]);
     assert_eq!(queue.next_batch(MS, Some(ME), |_| true).unwrap().raises().next().unwrap().to, Seq(30));
+}
+
+/// A call retries after each raise, so a node with a wrong clock would send a request after each response.
+#[test]
+fn a_raise_of_ticks_that_was_cut_short_is_followed_by_the_next_one_after_a_pause() {
+    let (mut queue, _) = queued(0);
+    let [wrong, right] =
+        [0, 1].map(|id| Rc::new(One { id, section: Section::takeover(1, Seq(0), Step(10)).in_ticks() }));
+    let call = |queue: &mut RaiseQueue<_>, one: &Rc<One>| {
+        let take = one.section.take(SlotIndex(0), Count::new(30).unwrap());
+        let Take::AtCeiling { ticket: Some(ticket), .. } = take else { panic!("{take:?}") };
+        queue.enqueue(one.clone(), ticket);
+    };
+    call(&mut queue, &wrong);
+    let batch = queue.next_batch(MS, Some(ME), |_| true).unwrap();
+    assert!(batch.fits(&[Some(Seq(20))]) && batch.fits(&[Some(Seq(0))]), "the clock of the store decides");
+    let outcome = queue.on_response(batch, &[Some(Seq(20))]);
+    assert_eq!((outcome.distances, wrong.section.ceiling()), (vec![20], Seq(20)));
+    assert_eq!(queue.next_deadline(), None, "no raise is wanted until a call retries");
+    call(&mut queue, &wrong);
+    call(&mut queue, &right);
+    assert_eq!(queue.next_deadline(), Some(101 * MS));
+    let batch = queue.next_batch(2 * MS, Some(ME), |_| true).unwrap();
+    assert_eq!(ids(&batch), [1], "the other section does not wait");
+    queue.on_response(batch, &[Some(Seq(40))]);
+    assert!(queue.next_batch(100 * MS, Some(ME), |_| true).is_none());
+    let batch = queue.next_batch(101 * MS, Some(ME), |_| true).unwrap();
+    assert_eq!(batch.raises().next().unwrap().to, Seq(40));
+    queue.on_response(batch, &[Some(Seq(40))]);
+    assert!(matches!(wrong.section.take(SlotIndex(0), Count::new(30).unwrap()), Take::Given { .. }));
 }
 
 #[test]

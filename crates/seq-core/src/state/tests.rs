@@ -5,6 +5,7 @@ use alloc::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::layout::{Lanes, TickClock};
 use crate::lease::LeaseTerms;
 use crate::route::RouteTable;
 
@@ -323,6 +324,24 @@ fn a_raise_moves_a_ceiling_by_a_bounded_distance() {
     assert_eq!(raise(&mut state, (1, 1), &[(1, 1, bound + 1)]), Ok(vec![Some(Seq(bound))]), "as far as one raise goes");
     assert_eq!(raise(&mut state, (1, 1), &[(1, 1, bound + 1)]), Ok(vec![Some(Seq(bound + 1))]), "and the rest");
     assert_eq!(raise(&mut state, (1, 1), &[(0, 1, Seq::MAX.0)]), Ok(vec![Some(Seq(bound + limits::MAX_RAISE))]));
+}
+
+/// The leader has cut the raise to its clock before it proposed it.
+#[test]
+fn a_raise_of_ticks_goes_to_any_distance() {
+    let clock = TickClock { epoch_ms: 0, unit_ms: 1, seq_bits: 12, lead_ms: 60_000 };
+    let lanes = Lanes { count: 1, per_section: 1, start: Seq(100), margin: 0, clock: Some(clock) };
+    let (layout, _) = definition("dev").layout.append(lanes).unwrap();
+    let mut state = State::default();
+    state.apply(&Command::DefineSet(SetDefinition::only("dev", layout)));
+    register(&mut state, "a1", 11).unwrap();
+    reassign(&mut state, &[(3, 0, 1, 1), (4, 0, 1, 1)]);
+    let now = clock.tick(1_700_000_000_000);
+    assert_eq!(
+        raise(&mut state, (1, 1), &[(3, 1, now.0), (4, 1, now.0)]),
+        Ok(vec![Some(Seq(limits::MAX_RAISE)), Some(now)])
+    );
+    assert_eq!(raise(&mut state, (1, 1), &[(4, 1, Seq::MAX.0 + 1)]), Ok(vec![None]));
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! Takes numbers within a window, as series with a clock do: the next number is at least the clock's tick, and never
+//! further ahead of it than allowed.
+//!
+//! **Invariant:** numbers that a slot gave out are below the next one for any windows, so neither uniqueness nor order
+//! depends on a clock.
+
+use super::{Section, Take};
+use crate::id::{Seq, SlotIndex};
+use crate::request::Count;
+use crate::slots::{FROZEN, MARKS};
+use crate::sync::{Acquire, AtomicU64, Relaxed};
+
+/// Range in which the first number of a call must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The lowest first number, for example the first tick of the present.
+    pub floor: Seq,
+    /// The highest first number, up to [`Seq::MAX`].
+    pub limit: Seq,
+    /// Bits of the slot's next number that are added to the floor, so that a sequence continues in the next unit of time
+    /// instead of starting at 0; 0 for none.
+    pub spread: u64,
+}
+
+/// The first number would be above the limit of the window; nothing was taken. The caller retries when the window has
+/// moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// The first number.
+    pub first: Seq,
+}
+
+impl Window {
+    /// Every number, so that a slot continues after its last one.
+    pub const ALL: Window = Window { floor: Seq::ZERO, limit: Seq::MAX, spread: 0 };
+}
+
+impl Section {
+    /// Takes `count` numbers of a uid, the first of which is in the window: the next number, or the floor if that is
+    /// higher. Numbers that are skipped are never allocated.
+    ///
+    /// # Errors
+    /// [`Ahead`]: the first number would be above the window.
+    ///
+    /// # Panics
+    /// When the section has no such slot.
+    #[inline]
+    pub fn take_within(&self, slot: SlotIndex, count: Count, window: Window) -> Result<Take, Ahead> {
+        self.take_from(self.slots.touch(slot), u64::from(count.get()), window)
+    }
+
+    #[inline]
+    pub(super) fn take_from(&self, slot: &AtomicU64, count: u64, window: Window) -> Result<Take, Ahead> {
+        let mut word = slot.load(Relaxed);
+        loop {
+            if word & FROZEN != 0 {
+                return Ok(Take::Frozen);
+            }
+            let distance = word & !MARKS;
+            let next = self.base.0 + distance + 1;
+            let first = next.max(window.floor.0.saturating_add(next & window.spread));
+            if first > window.limit.0 {
+                return Err(Ahead { first: Seq(first) });
+            }
+            let value = first.saturating_add(count - 1);
+            let ceiling = self.ceiling.load(Acquire);
+            if value > ceiling {
+                return Ok(self.at_ceiling(Seq(value)));
+            }
+            match slot.compare_exchange_weak(word, value - self.base.0, Relaxed, Relaxed) {
+                Ok(_) => {
+                    // The target of an advance was allocated to no call, so it is no `prev`. Neither is the base.
+                    let is_given = distance > 0 && word == distance;
+                    let prev = if is_given { Seq(self.base.0 + distance) } else { Seq::ZERO };
+                    return Ok(self.given(Seq(value), prev, Seq(ceiling)));
+                }
+                Err(seen) => word = seen,
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
