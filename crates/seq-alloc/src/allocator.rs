@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_api::batch_clock::BatchClock;
+use seq_api::ids::IdSeries;
 use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_channel::{Dial, ExpectedServer, Pool};
 use seq_core::calls::UnknownAttempts;
 use seq_core::owner::Owner;
 use seq_core::route::{Route, RouteUpdate};
 use seq_core::set_spec::SpecError;
-use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Step, Target, Uid, limits};
+use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Seq, Step, Target, Uid, limits};
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
@@ -26,7 +27,7 @@ use crate::pending_item::PendingItem;
 use crate::raise_queue::RaiseInbox;
 use crate::shared::{HandoverState, PendingCalls, Reachability, Registration, Shared};
 use crate::store_link::StoreLink;
-use crate::work::{Advance, Read, Take, Work};
+use crate::work::{Advance, Read, Take, TakeInLane, Work};
 use crate::{control_loop, loss_report, metrics_loop};
 
 /// Handle of an AllocSvr. Clones share the AllocSvr; calls may come from any thread and any runtime.
@@ -322,6 +323,28 @@ impl SequenceService for Allocator {
             self.shared.counters.refused(call.via, refusal, 1);
         }
         answer
+    }
+
+    async fn next_in_lane(&self, call: Call, item: Item, above: Seq) -> Result<Allocation, Refusal> {
+        let work = TakeInLane { above, arrivals: self.arrivals.clone() };
+        let answer = self.one(&work, call, item).await;
+        if let Err(refusal) = &answer {
+            self.shared.counters.refused(call.via, refusal, 1);
+        }
+        answer
+    }
+
+    fn series(&self, name: &str) -> Option<Arc<IdSeries>> {
+        self.shared.ownership.series().get(name).cloned()
+    }
+
+    fn all_series(&self) -> Vec<Arc<IdSeries>> {
+        self.shared.ownership.series().all().to_vec()
+    }
+
+    fn choose_lane(&self, series: &IdSeries) -> Option<u32> {
+        let now = self.arrivals.as_ref().map_or_else(|| self.shared.clock.now(), |arrivals| arrivals.now());
+        self.shared.choose_lane(series, now)
     }
 
     #[inline]

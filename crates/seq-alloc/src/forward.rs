@@ -15,7 +15,7 @@ use std::sync::Arc;
 use seq_api::service::{Allocation, Call, Current, Item, ItemReply};
 use seq_channel::batch::{self, Allocated, CallItems, NodeBatcher, Outcome, QueueFull};
 use seq_core::calls::Destination;
-use seq_core::{Epoch, NodeId, Refusal, SectionId, Target};
+use seq_core::{Epoch, NodeId, Refusal, SectionId, Seq, Target};
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{Reason, v1};
 use tokio::time::Instant;
@@ -179,15 +179,17 @@ impl Shared {
         items.iter().map(|item| Some(Err(self.refusal(failure.clone(), to, item)))).collect()
     }
 
-    /// Allocates for one item at its owner.
+    /// Allocates for one item at its owner; for a lane, numbers above `above`.
     pub(crate) async fn forward_next(
         &self,
         call: Call,
         to: &ForwardTarget,
         item: &PendingItem,
+        above: Option<Seq>,
     ) -> Result<Allocation, Refusal> {
         let Item { uid, count, epoch } = item.item;
         let message = v1::NextRequest {
+            above: above.map(|above| above.0),
             uid: Some(uid.0),
             count: count.get(),
             route_version: None,
@@ -200,7 +202,10 @@ impl Shared {
                 let lost = response.lost.unwrap_or(0);
                 given(response.value, response.prev, response.epoch, lost).ok_or(timed_out(item.section, to))
             }
-            Err(failure) => Err(self.refusal(failure, to, item)),
+            Err(failure) => {
+                let above = above.map(|above| above.0);
+                Err(failure.refusal(to.destination(), item, above, &self.config.layout))
+            }
         }
     }
 

@@ -27,6 +27,7 @@ mod halt;
 mod handover;
 mod handover_calls;
 mod handover_service;
+mod lanes;
 mod loss_report;
 mod metrics_loop;
 mod other_sets;

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use parking_lot::{Mutex, MutexGuard};
 use seq_api::clock::Clock;
 use seq_core::lease::{Clocks, Lease};
@@ -20,6 +20,8 @@ use seq_core::owner::{CopyLoss, Effect, Effects, LeaseEffect, Owner, Session, Ta
 use seq_core::route::RouteTable;
 use seq_core::section::SectionCopy;
 use seq_core::{Epoch, Section, SectionId, Seq, Step};
+
+use crate::lanes::{LaneClock, SeriesIndex};
 
 mod routes;
 mod section;
@@ -41,6 +43,8 @@ pub(crate) struct Ownership {
     machine: Mutex<Owner>,
     sections: SectionTable,
     routes: ArcSwapOption<RouteTable>,
+    /// The series of the routes.
+    series: ArcSwap<SeriesIndex>,
     lease: Lease,
     /// Send time of the newest request whose response was adopted, in nanoseconds of the boot clock; 0 before the first
     /// response. Only grows.
@@ -106,6 +110,7 @@ impl Ownership {
             clock,
             machine: Mutex::new(machine),
             routes: ArcSwapOption::empty(),
+            series: ArcSwap::default(),
             lease: Lease::default(),
             confirmed: AtomicU64::new(0),
         }
@@ -234,7 +239,11 @@ impl Ownership {
         transitions: &mut Transitions,
     ) {
         match effect {
-            TableEffect::Publish => self.routes.store(machine.routes().cloned()),
+            TableEffect::Publish => {
+                self.routes.store(machine.routes().cloned());
+                let newer = machine.routes().and_then(|routes| self.series.load().newer(routes));
+                newer.into_iter().for_each(|newer| self.series.store(Arc::new(newer)));
+            }
             TableEffect::Enter { section, epoch, ceiling, copy } => {
                 transitions.enter(epoch, copy.is_some());
                 changes.push(Change::Enter(self.start(machine, (section, epoch, ceiling), copy.as_ref(), transitions)));
@@ -262,12 +271,22 @@ impl Ownership {
     ) -> Arc<OwnedSection> {
         let uids = machine.layout().uids_of(id);
         let uids = (uids.end - uids.start) as u32;
-        let exact = copy.map(|copy| Section::handed_over(uids, copy, ceiling, self.raise_step()));
+        let clock = machine.routes().and_then(|routes| LaneClock::of(id, routes, ceiling));
+        let step = clock.map_or_else(|| self.raise_step(), |clock| clock.clock.lead());
+        let exact = copy.map(|copy| Section::handed_over(uids, copy, ceiling, step));
         let exact = exact
             .and_then(|exact| exact.inspect_err(|misfit| transitions.lose_copy(id, epoch, &(*misfit).into())).ok());
-        transitions.at_ceiling += usize::from(exact.is_none() && ceiling > Seq(0));
-        let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, self.raise_step()));
-        OwnedSection::new(id, epoch, section)
+        let Some(mut clock) = clock else {
+            transitions.at_ceiling += usize::from(exact.is_none() && ceiling > Seq(0));
+            let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
+            return OwnedSection::new(id, epoch, None, section);
+        };
+        if exact.is_some() {
+            clock.starts_above = Seq::ZERO;
+        }
+        // Ticks that are skipped are time that passes anyway, so they are no numbers that a takeover burned.
+        let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
+        OwnedSection::new(id, epoch, Some(clock), section.in_ticks())
     }
 
     /// Creates a section with the values of a section that was frozen for a handover that failed; `None` if the section

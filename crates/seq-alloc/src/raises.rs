@@ -32,6 +32,10 @@ impl RaisedSection for OwnedSection {
         OwnedSection::ceiling(self)
     }
 
+    fn is_in_ticks(&self) -> bool {
+        OwnedSection::is_in_ticks(self)
+    }
+
     fn raise_target(&self) -> Option<Seq> {
         OwnedSection::raise_target(self)
     }

@@ -1,9 +1,11 @@
 //! Operations on the items of a call: allocations, readings and advances, here or at the owner.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use seq_api::batch_clock::BatchClock;
 use seq_api::service::{Allocation, Call, Current, ItemReply};
-use seq_core::{Epoch, Refusal, Target};
+use seq_core::{Epoch, Refusal, Seq, Target};
 
 use crate::forward::ForwardTarget;
 use crate::ownership::Served;
@@ -12,7 +14,7 @@ use crate::shared::Shared;
 
 mod here;
 
-/// Operation on items: [`Take`], [`Read`] or [`Advance`].
+/// Operation on items: [`Take`], [`TakeInLane`], [`Read`] or [`Advance`].
 pub(crate) trait Work: Send + Sync {
     type Output: Send;
 
@@ -55,6 +57,14 @@ pub(crate) trait Work: Send + Sync {
 
 /// Allocation of numbers.
 pub(crate) struct Take;
+
+/// Allocation of numbers of lanes.
+pub(crate) struct TakeInLane {
+    /// All numbers are above this one.
+    pub(crate) above: Seq,
+    /// The clock of the endpoint, which reads the time once for calls that arrived together.
+    pub(crate) arrivals: Option<Arc<BatchClock>>,
+}
 
 /// Reading of the last number.
 pub(crate) struct Read;
@@ -108,9 +118,43 @@ impl Work for Take {
         items: &[PendingItem],
     ) -> Vec<Result<Allocation, Refusal>> {
         match items {
-            [item] => vec![shared.forward_next(call, to, item).await],
+            [item] => vec![shared.forward_next(call, to, item, None).await],
             items => shared.forward_next_many(call, to, items).await,
         }
+    }
+}
+
+impl Work for TakeInLane {
+    type Output = Allocation;
+
+    const CONSUMES: bool = true;
+
+    fn numbers(item: &PendingItem) -> u64 {
+        Take::numbers(item)
+    }
+
+    fn after_unknown(output: Allocation, attempts: u32) -> Allocation {
+        Take::after_unknown(output, attempts)
+    }
+
+    #[inline]
+    fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Allocation, Refusal>> {
+        let now = self.arrivals.as_ref().map_or_else(|| shared.clock.now(), |arrivals| arrivals.now());
+        shared.take_in_lane(served, item, self.above, now)
+    }
+
+    async fn there(
+        &self,
+        shared: &Shared,
+        call: Call,
+        to: &ForwardTarget,
+        items: &[PendingItem],
+    ) -> Vec<Result<Allocation, Refusal>> {
+        let mut results = Vec::with_capacity(items.len());
+        for item in items {
+            results.push(shared.forward_next(call, to, item, Some(self.above)).await);
+        }
+        results
     }
 }
 

@@ -163,7 +163,7 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Epoch, Refusal>> + Send;
 
     /// Allocates numbers of one lane of a series, all of them above `above`, and at the time of the clock if the lane
-    /// has one.
+    /// has one. A service without series has no lane.
     ///
     /// Refused with [`Refusal::LaneAhead`] if the numbers would be too far ahead of the clock, and with
     /// [`Refusal::AfterTooFar`] if `above` is too far ahead.
@@ -172,17 +172,27 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         call: Call,
         item: Item,
         above: Seq,
-    ) -> impl Future<Output = Result<Allocation, Refusal>> + Send;
+    ) -> impl Future<Output = Result<Allocation, Refusal>> + Send {
+        let _ = above;
+        self.next(call, item)
+    }
 
     /// Returns a series by its name.
-    fn series(&self, name: &str) -> Option<Arc<IdSeries>>;
+    fn series(&self, name: &str) -> Option<Arc<IdSeries>> {
+        self.all_series().into_iter().find(|series| series.name == name)
+    }
 
     /// Returns all series of the cluster, in the order in which they were created.
-    fn all_series(&self) -> Vec<Arc<IdSeries>>;
+    fn all_series(&self) -> Vec<Arc<IdSeries>> {
+        Vec::new()
+    }
 
     /// Returns a lane of a series that can be served now: in the usual case without another node. Repeated calls return
     /// different lanes. `None` if no lane has an owner.
-    fn choose_lane(&self, series: &IdSeries) -> Option<u32>;
+    fn choose_lane(&self, series: &IdSeries) -> Option<u32> {
+        let _ = series;
+        None
+    }
 
     /// Returns the version of the route table, 0 if there is none yet. Cheap enough for every request.
     fn route_version(&self) -> RouteVersion;

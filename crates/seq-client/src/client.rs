@@ -125,6 +125,7 @@ impl Client {
                 route_version: target.route_version,
                 epoch: target.epoch,
                 hops: 0,
+                above: None,
             });
             match attempts.attempt(target.client.next(request)).await {
                 Ok(response) => {

@@ -3,7 +3,7 @@
 
 use prost::Message;
 use seq_api::service::{Call, Item, SequenceService, Via};
-use seq_core::{Epoch, Refusal, RouteVersion};
+use seq_core::{Epoch, Refusal, RouteVersion, Seq};
 use seq_kit::connection::Peer;
 use seq_kit::http::Checks;
 use seq_proto::convert::{self, Items};
@@ -112,7 +112,11 @@ impl<F: SequenceService> Handlers<F> {
         let uid = convert::uid(request.uid, request.hops)?;
         let item = Item { uid, count: convert::count(request.count)?, epoch: Epoch(request.epoch) };
         let item = context.caller.admit_one(item)?;
-        let allocation = self.service.next(call, item).await?;
+        let allocation = match request.above {
+            // A lane has an address in the place of a uid, and only nodes name it.
+            Some(above) if request.hops > 0 => self.service.next_in_lane(call, item, Seq(above).min(Seq::MAX)).await?,
+            _ => self.service.next(call, item).await?,
+        };
         Ok(v1::NextResponse {
             value: allocation.value.0,
             prev: allocation.prev.0,

@@ -2,6 +2,7 @@
 //! ids of the numbers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use seq_api::ids::IdSeries;
 use seq_api::service::{Call, Item, SequenceService, Via};
@@ -9,6 +10,7 @@ use seq_core::{Count, Epoch, Refusal, Seq, Target};
 use seq_ids::{Id, Shape};
 use seq_proto::series::SeriesShape;
 use seq_proto::v1;
+use tokio::time::Instant;
 
 use crate::handlers::{Handlers, RequestContext};
 
@@ -21,8 +23,11 @@ pub(crate) use refusal::IdRefusal;
 /// ahead of its clock.
 const MAX_TIMED: u32 = 10_000;
 
-/// Lanes that a request tries before it is refused, because the first ones are too far ahead of the clock.
+/// Lanes that a request tries before it waits, because the first ones are too far ahead of the clock.
 const TRIED_LANES: usize = 4;
+
+/// Wait for the clock when lanes are too far ahead of it: the unit of most clocks.
+const AHEAD_WAIT: Duration = Duration::from_millis(1);
 
 /// A request for ids.
 #[derive(Clone, Debug)]
@@ -128,8 +133,8 @@ impl<F: SequenceService> Handlers<F> {
         self.service.series(name).ok_or_else(|| IdRefusal::UnknownSeries { series: name.to_owned() })
     }
 
-    /// Takes ids. If the node chooses the lane, and no more ids of that lane are near enough to the clock, others are
-    /// tried.
+    /// Takes ids. If no more ids of a lane are near enough to the clock, other lanes are tried if the node chooses, and
+    /// then the request waits.
     pub(crate) async fn take_ids(&self, context: &RequestContext, request: &IdRequest) -> Result<Ids, IdRefusal> {
         let IdRequest { series, count, lane, after } = request;
         check(request)?;
@@ -138,7 +143,7 @@ impl<F: SequenceService> Handlers<F> {
         let item = Item { uid: series.address(0), count: *count, epoch: Epoch(0) };
         // The quota of a tenant counts ids; its uids say nothing of series.
         context.caller.admit_ids(item)?;
-        let mut tried = 0;
+        let mut tried = 0_usize;
         loop {
             tried += 1;
             let lane = match lane {
@@ -149,7 +154,10 @@ impl<F: SequenceService> Handlers<F> {
             let item = Item { uid: series.address(lane), ..item };
             match self.service.next_in_lane(call, item, Seq(above)).await {
                 Ok(taken) => return runs::ids(series, lane, taken.value, *count, taken.epoch),
-                Err(Refusal::LaneAhead { .. }) if request.lane.is_none() && tried < TRIED_LANES => {}
+                Err(Refusal::LaneAhead { .. }) if request.lane.is_none() && !tried.is_multiple_of(TRIED_LANES) => {}
+                Err(Refusal::LaneAhead { .. }) if Instant::now() + AHEAD_WAIT < call.deadline => {
+                    tokio::time::sleep(AHEAD_WAIT).await;
+                }
                 Err(refusal) => return Err(refusal.into()),
             }
         }

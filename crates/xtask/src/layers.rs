@@ -52,7 +52,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "seq-alloc",
-        uses: &["seq-api", "seq-channel", "seq-core", "seq-kit", "seq-proto"],
+        uses: &["seq-api", "seq-channel", "seq-core", "seq-ids", "seq-kit", "seq-proto"],
         tests_use: &["seq-auth", "seq-gateway"],
     },
     Layer {

@@ -8,12 +8,19 @@ use seq_core::route::{Route, RouteTable};
 use seq_core::{NodeId, RouteVersion, SectionId, SetId};
 
 use super::Ownership;
+use crate::lanes::SeriesIndex;
 
 impl Ownership {
     /// Returns the newest routes, which must not be held across an await.
     #[inline]
     pub(crate) fn routes(&self) -> Guard<Option<Arc<RouteTable>>> {
         self.routes.load()
+    }
+
+    /// Returns the series of the newest routes, which must not be held across an await.
+    #[inline]
+    pub(crate) fn series(&self) -> Guard<Arc<SeriesIndex>> {
+        self.series.load()
     }
 
     /// Returns the route of a section; the default route before the first routes.

@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
-use seq_core::section::{RaiseTicket, SectionCopy};
+use seq_core::section::{Ahead, RaiseTicket, SectionCopy, Window};
 use seq_core::{Advance, AdvanceLimit, Count, Epoch, Reading, Section, SectionId, Seq, SlotIndex, Step, Take, Target};
 use tokio::sync::Notify;
+
+use crate::lanes::LaneClock;
 
 /// Section under one ownership.
 #[derive(Debug)]
@@ -17,12 +19,19 @@ pub(crate) struct OwnedSection {
     pub(crate) epoch: Epoch,
     /// Notified after the ceiling was raised and after the section left the table.
     pub(crate) changed: Notify,
+    /// The clock of lanes whose numbers follow it.
+    pub(crate) clock: Option<LaneClock>,
     section: Section,
 }
 
 impl OwnedSection {
-    pub(crate) fn new(id: SectionId, epoch: Epoch, section: Section) -> Arc<OwnedSection> {
-        Arc::new(OwnedSection { id, epoch, section, changed: Notify::new() })
+    pub(crate) fn new(id: SectionId, epoch: Epoch, clock: Option<LaneClock>, section: Section) -> Arc<OwnedSection> {
+        Arc::new(OwnedSection { id, epoch, clock, section, changed: Notify::new() })
+    }
+
+    /// Returns whether the numbers are ticks: see [`Section::is_in_ticks`].
+    pub(crate) fn is_in_ticks(&self) -> bool {
+        self.section.is_in_ticks()
     }
 
     /// Returns the committed ceiling as known here.
@@ -91,6 +100,12 @@ impl<'a> Served<'a> {
     #[inline]
     pub(crate) fn take(self, slot: SlotIndex, count: Count) -> Take {
         self.0.section.take(slot, count)
+    }
+
+    /// Allocates numbers within a window: see [`Section::take_within`].
+    #[inline]
+    pub(crate) fn take_within(self, slot: SlotIndex, count: Count, window: Window) -> Result<Take, Ahead> {
+        self.0.section.take_within(slot, count, window)
     }
 
     /// Advances a uid: see [`Section::advance`].

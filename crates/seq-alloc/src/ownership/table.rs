@@ -125,7 +125,7 @@ mod tests {
 
     fn enter(id: u32, epoch: u64) -> Change {
         let section = Section::takeover(10, Seq(0), Step(10));
-        Change::Enter(OwnedSection::new(SectionId(id), Epoch(epoch), section))
+        Change::Enter(OwnedSection::new(SectionId(id), Epoch(epoch), None, section))
     }
 
     fn leave(id: u32, epoch: u64) -> Change {

@@ -16,11 +16,17 @@ impl Shared {
     /// Takes an item's numbers from a section that is served here; `None` if the item has to wait, because the numbers
     /// are above the ceiling and a raise is queued, the section is frozen, or the caller has seen a newer ownership.
     #[inline]
-    pub(super) fn take(&self, served: Served<'_>, item: &Item, slot: SlotIndex) -> Option<Result<Allocation, Refusal>> {
+    pub(crate) fn take(&self, served: Served<'_>, item: &Item, slot: SlotIndex) -> Option<Result<Allocation, Refusal>> {
         if item.epoch > served.epoch() {
             return None;
         }
-        match served.take(slot, item.count) {
+        self.taken(served, item, served.take(slot, item.count))
+    }
+
+    /// Returns the outcome of a call for numbers, and enqueues the raise that it made due.
+    #[inline]
+    pub(crate) fn taken(&self, served: Served<'_>, item: &Item, taken: Take) -> Option<Result<Allocation, Refusal>> {
+        match taken {
             Take::Given { value, prev, ticket } => {
                 if let Some(ticket) = ticket {
                     self.enqueue_raise(served, ticket);

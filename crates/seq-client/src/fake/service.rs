@@ -165,7 +165,7 @@ fn has_deadline<M>(request: &Request<M>) -> bool {
 impl SequenceService for Service {
     async fn next(&self, request: Request<v1::NextRequest>) -> Result<Response<v1::NextResponse>, Status> {
         let has_deadline = has_deadline(&request);
-        let v1::NextRequest { uid, count, route_version, epoch, hops } = request.into_inner();
+        let v1::NextRequest { uid, count, route_version, epoch, hops, above: _ } = request.into_inner();
         let uid = convert::uid(uid, hops).map_err(|refusal| status::to_status(&refusal))?.0;
         self.node.admit("Next", &[uid], &[epoch], route_version, has_deadline).await?;
         let next = || {

@@ -18,7 +18,7 @@ use crate::twin::TestServer;
 
 const SERVICE: &str = "/seqsvr.v1.SequenceService";
 
-/// `NextRequest { uid: 4, count: 1 }` in protobuf.
+/// `NextRequest { uid: 4, count: 1, above: None }` in protobuf.
 const NEXT: &str = "\x08\x04\x10\x01";
 
 /// The same message in a gRPC frame.

@@ -16,7 +16,7 @@ use crate::twin::TestServer;
 
 const SERVICE: &str = "/seqsvr.v1.SequenceService";
 
-/// `NextRequest { uid: 4, count: 1 }` in a gRPC frame.
+/// `NextRequest { uid: 4, count: 1, above: None }` in a gRPC frame.
 const NEXT: &[u8] = b"\0\0\0\0\x04\x08\x04\x10\x01";
 
 /// Refusals of a call that waits until its deadline.

@@ -27,7 +27,7 @@ impl Transport {
     }
 
     async fn one(&self, uid: u64) -> Reply {
-        let call = v1::NextRequest { uid: Some(uid), count: 1, route_version: None, epoch: 0, hops: 0 };
+        let call = v1::NextRequest { uid: Some(uid), count: 1, route_version: None, epoch: 0, hops: 0, above: None };
         let given = self.client.clone().next(self.request(call)).await;
         given.map_or_else(
             |status| failed(&status),

@@ -83,7 +83,8 @@ impl RaiseGate {
         session: Session,
         raises: &mut [Raise],
     ) -> Result<Lowered, Status> {
-        let (distances, lowered) = replicated.read(|state| bound(state, session, raises));
+        let now_ms = replicated.raft().clock_ms();
+        let (distances, lowered) = replicated.read(|state| bound(state, session, raises, now_ms));
         self.take(replicated.raft().leads(), &distances)
             .map_err(|too_fast| self.refuse(replicated, session, raises, too_fast))?;
         Ok(lowered)
@@ -167,8 +168,10 @@ impl Warnings {
 }
 
 /// Returns the largest distance by which each raise by the owner on record moves its ceiling, and lowers the targets of
-/// all other raises to the committed ceiling.
-fn bound(state: &State, session: Session, raises: &mut [Raise]) -> (Vec<(SectionId, u64)>, Lowered) {
+/// all other raises to the committed ceiling. A raise of ticks has no distance: its target is lowered to the highest
+/// ceiling at this time of the store, in milliseconds since 1970.
+fn bound(state: &State, session: Session, raises: &mut [Raise], now_ms: u64) -> (Vec<(SectionId, u64)>, Lowered) {
+    let layout = state.set.as_ref().map(|set| &set.layout);
     let (mut distances, mut lowered) = (Vec::with_capacity(raises.len()), Vec::new());
     for (index, raise) in raises.iter_mut().enumerate() {
         let committed = committed(state, raise.section);
@@ -177,7 +180,10 @@ fn bound(state: &State, session: Session, raises: &mut [Raise]) -> (Vec<(Section
                 && record.incarnation == session.incarnation
                 && record.epoch == raise.epoch
         });
-        if owns {
+        if let Some(clock) = layout.and_then(|layout| layout.clock_of(raise.section)).filter(|_| owns) {
+            // A raise that is cut short is no refusal: the owner requests again.
+            raise.to = raise.to.min(clock.clamp(now_ms));
+        } else if owns {
             distances.push((raise.section, raise.to.0.saturating_sub(committed.0).min(limits::MAX_RAISE)));
         } else if raise.to > committed {
             lowered.push((index, raise.to));
@@ -248,7 +254,7 @@ mod tests {
         let state = state();
         for (to, distance) in [(1, 0), (500, 0), (501, 1), (10_500, 10_000), (Seq::MAX.0, limits::MAX_RAISE)] {
             let mut raises = [raise(1, to)];
-            assert_eq!(bound(&state, OWNER, &mut raises), (vec![(SectionId(3), distance)], Lowered::default()));
+            assert_eq!(bound(&state, OWNER, &mut raises, 0), (vec![(SectionId(3), distance)], Lowered::default()));
             assert_eq!(raises, [raise(1, to)], "proposed as requested");
         }
     }
@@ -258,13 +264,13 @@ mod tests {
         let mut state = state();
         for (session, epoch) in [(OTHER, 1), (OWNER, 2), (Session { incarnation: Incarnation(2), ..OWNER }, 1)] {
             let mut raises = [raise(epoch, 9_000)];
-            let (distances, lowered) = bound(&state, session, &mut raises);
+            let (distances, lowered) = bound(&state, session, &mut raises, 0);
             assert_eq!((distances, lowered), (vec![], Lowered(vec![(0, Seq(9_000))])));
             assert_eq!(raises, [raise(epoch, 500)]);
         }
         // The node guessed its epoch, and the ownership begins between the lookup and the entry.
         let mut raises = [raise(2, 9_000)];
-        let (_, lowered) = bound(&state, OTHER, &mut raises);
+        let (_, lowered) = bound(&state, OTHER, &mut raises, 0);
         let liveness = state.node(OWNER.node).unwrap().liveness;
         assign(&mut state, OTHER, Epoch(1), Some(liveness));
         let ceilings = apply(&mut state, OTHER, &raises);
@@ -273,7 +279,7 @@ mod tests {
         assert_eq!(status::known_reason(&refusal), Some(Reason::RaiseTooFast));
         // Now the repeated request is a raise of the owner.
         let mut again = [raise(2, 9_000)];
-        assert_eq!(bound(&state, OTHER, &mut again), (vec![(SectionId(3), 8_500)], Lowered::default()));
+        assert_eq!(bound(&state, OTHER, &mut again, 0), (vec![(SectionId(3), 8_500)], Lowered::default()));
         assert!(lowered.check(&[3], &[None]).is_ok(), "refused by the log");
     }
 
