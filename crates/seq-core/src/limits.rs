@@ -81,6 +81,10 @@ pub const MAX_SECTIONS: u32 = 1_048_576;
 /// Most spaces in a layout: the uids, and 1,023 series of lanes. The whole layout is in each route table.
 pub const MAX_SPACES: usize = 1_024;
 
+/// Milliseconds by which the clocks of a set's stores may differ over time and restores: the ceilings of ticks that a
+/// restore may have lost are bounded by the clock of the restored store, with this much more.
+pub const MAX_CLOCK_SPREAD_MS: u64 = 60_000;
+
 /// Most numbers by which a request for numbers above a given one may skip ahead, as many as an item may take.
 pub const MAX_AFTER: u64 = MAX_COUNT as u64;
 

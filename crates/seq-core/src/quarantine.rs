@@ -36,6 +36,8 @@ pub enum Step {
     Wait(Duration),
     /// Another set was restored as well, so the wait begins again with [`Quarantine::of`].
     Restart,
+    /// Notes the time by the clock of the store.
+    NoteClock,
     /// Proposes the end of the quarantine.
     End(EndQuarantine),
 }
@@ -98,6 +100,8 @@ impl Quarantine {
         match (awaited.is_empty(), left.is_zero()) {
             (false, _) => Step::Fence(awaited),
             (true, false) => Step::Wait(left),
+            // After the wait, because leases of earlier lineages are over then.
+            (true, true) if state.awaits_clock() => Step::NoteClock,
             (true, true) => Step::End(EndQuarantine { lineage: self.lineage() }),
         }
     }

@@ -66,7 +66,7 @@ pub use record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
 pub use recovery::{FenceResponse, RecordClaim, Recovery};
 pub use rules::Rules;
 pub use sections::SectionRecords;
-pub use series::{AdoptSeries, CreateSeries, NoteReadsLanes, RetireSeries, Series};
+pub use series::{AdoptSeries, CreateSeries, NoteClock, NoteReadsLanes, RetireSeries, Series};
 pub use set_command::{
     Arrival, Arrive, Arrived, Arriving, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
     Forget, Inherit, LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
@@ -123,6 +123,9 @@ pub struct State {
     pub restore_margin: RestoreMargin,
     /// The series, in the order of their lanes in the layout.
     pub series: Vec<Series>,
+    /// Time of the newest restore, in milliseconds since 1970 by the clock of the store, noted at the end of its
+    /// quarantine: no earlier lineage has raised a ceiling after it. `None` until it is noted.
+    pub restored_ms: Option<u64>,
     /// The rules by which commands are applied.
     pub rules: Rules,
 }

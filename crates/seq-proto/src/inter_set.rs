@@ -85,6 +85,7 @@ impl From<&FenceResponse> for v1::FenceResponse {
         let FenceResponse { lineage, fenced, first, next, records, sets, closing, wait, inherited, .. } = page;
         let column = |of: fn(&RecordClaim) -> u64| records.iter().map(|(_, record)| of(record)).collect();
         v1::FenceResponse {
+            series: Vec::new(),
             lineage: lineage.0,
             fenced: fenced.0,
             least_restores: 0,

@@ -127,7 +127,7 @@ impl Reason {
             SetRefusal::TooManyMigrations => Reason::TooManyMigrations,
             SetRefusal::TooFewRestores { .. } => Reason::TooFewRestores,
             SetRefusal::NotQuarantined => Reason::NotQuarantined,
-            SetRefusal::NotResponded { .. } => Reason::NotResponded,
+            SetRefusal::NotResponded { .. } | SetRefusal::ClockNotNoted => Reason::NotResponded,
             SetRefusal::FenceNotApplied { .. } => Reason::FenceNotApplied,
             SetRefusal::BadResponse { .. }
             | SetRefusal::NotOfSender { .. }

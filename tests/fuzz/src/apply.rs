@@ -8,7 +8,7 @@ use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared};
 use seq_core::layout::{Lanes, TickClock};
 use seq_core::state::{
     AdoptSeries, BeginOperation, ClaimStoreId, Command, CopyPart, CreateSeries, Drain, EndOperation, MoveSections,
-    NoteReadsLanes, Pause, PauseBalancing, Raise, RaiseCeilings, Reassign, Registration, Renew, Residence,
+    NoteClock, NoteReadsLanes, Pause, PauseBalancing, Raise, RaiseCeilings, Reassign, Registration, Renew, Residence,
     RetireSeries, SetDefinition, SetTerms, Terms, Transfer,
 };
 use seq_core::{
@@ -232,13 +232,14 @@ impl Run {
                 created_ms: 1,
             })
         };
-        Ok(match input.below(4)? {
+        Ok(match input.below(5)? {
             0 => Command::CreateSeries(create(input)?),
             1 => Command::RetireSeries(RetireSeries { name: name(input)? }),
             2 => Command::AdoptSeries(AdoptSeries {
                 from: SetId(input.around(1)?),
                 series: input.some(MAX_ROWS, |input| Ok((create(input)?, input.flag()?)))?,
             }),
+            3 => Command::NoteClock(NoteClock { unix_ms: input.around(1)? }),
             _ => Command::NoteReadsLanes(NoteReadsLanes {
                 node: NodeId(input.around_small(1)?),
                 incarnation: Incarnation(input.around(1)?),

@@ -101,6 +101,7 @@ impl RefusedCommit {
             | SetRefusal::TooManyMigrations
             | SetRefusal::NotQuarantined
             | SetRefusal::NotResponded { .. }
+            | SetRefusal::ClockNotNoted
             | SetRefusal::FenceNotApplied { .. }
             | SetRefusal::BadResponse { .. }
             | SetRefusal::BadEpoch { .. } => RefusedCommit::Inconclusive,

@@ -13,7 +13,7 @@ use super::command::{
     ClaimStoreId, CommandRefusal, Drain, RaiseCeilings, Reassign, Registration, Renew, SetTerms, Transfer, Transferred,
 };
 use super::loss::ReportLoss;
-use super::series::{AdoptSeries, CreateSeries, NoteReadsLanes, RetireSeries};
+use super::series::{AdoptSeries, CreateSeries, NoteClock, NoteReadsLanes, RetireSeries};
 use super::set_command::{
     Arrival, Arrive, Arrived, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence, Forget,
     Inherit, LearnDirectory, Rollback, SetPace, StartMigration, StartReturn,
@@ -168,6 +168,9 @@ commands! {
     11 note_reads_lanes: NoteReadsLanes(NoteReadsLanes) as 4 { node, incarnation } =>
         /// Whether that was not known.
         ReadsLanesNoted(Result<bool, CommandRefusal>);
+
+    /// Notes the time of a restore.
+    11 note_clock: NoteClock(NoteClock) as 5 { unix_ms } => ClockNoted(Result<(), CommandRefusal>);
 
     /// Records that an operation of an administrator begins.
     7 begin_operation: BeginOperation(BeginOperation) =>

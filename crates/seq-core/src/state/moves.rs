@@ -137,7 +137,8 @@ impl State {
             return Arrival::Past;
         }
         // A tombstone written after the restore was never served by an earlier lineage.
-        let (epoch, max_seq) = self.restored(one.epoch, one.max_seq).unwrap_or((one.epoch, one.max_seq));
+        let restored = self.restored(one.section, one.epoch, one.max_seq);
+        let (epoch, max_seq) = restored.unwrap_or((one.epoch, one.max_seq));
         let begins = Arriving {
             epoch,
             max_seq,
@@ -446,12 +447,19 @@ impl State {
     ///
     /// The count of a restore is above the counts of all earlier restores of any set, and each section that a restore
     /// has made resident shows that count in its epoch. So the epochs with this count are new, and each restore that
-    /// the lost history can include adds a margin of its own.
-    pub(super) fn restored(&self, epoch: Epoch, ceiling: Seq) -> Option<(Epoch, Seq)> {
+    /// the lost history can include adds a margin of its own. The margin of lanes is that of their series. The ceiling of
+    /// ticks gets none: it is above the time of the restore by as much as any raise of an earlier lineage could be.
+    pub(super) fn restored(&self, section: SectionId, epoch: Epoch, ceiling: Seq) -> Option<(Epoch, Seq)> {
         let lineage = self.lineage;
         let restores = lineage.restores().checked_sub(epoch.restores()).filter(|restores| *restores > 0)?;
-        let more = u64::from(restores).saturating_mul(self.restore_margin.0);
         let epoch = Epoch(lineage.first_number() | (epoch.0 & u64::from(u32::MAX)));
+        let lanes = self.set.as_ref().and_then(|set| set.layout.lanes_at(section));
+        if let Some(clock) = lanes.and_then(|lanes| lanes.clock) {
+            let latest = self.restored_ms.unwrap_or(0).saturating_add(limits::MAX_CLOCK_SPREAD_MS);
+            return Some((epoch, ceiling.max(clock.clamp(latest))));
+        }
+        let margin = lanes.map_or(self.restore_margin.0, |lanes| lanes.margin);
+        let more = u64::from(restores).saturating_mul(margin);
         Some((epoch, Seq(ceiling.0.saturating_add(more)).min(Seq::MAX)))
     }
 }

@@ -49,6 +49,7 @@ impl State {
             self.restore_margin = self.restore_margin.max(RestoreMargin::default());
         }
         self.lineage = lineage;
+        self.restored_ms = None;
         self.loss = None;
         // Processes have seen commands that the backup lacks: less than 2^32 of them for each restore.
         let restores = lineage.restores() - backup.restores();
@@ -120,6 +121,9 @@ impl State {
         if let Some((set, _)) = self.awaited_responses().next() {
             return Err(SetRefusal::NotResponded { set }.into());
         }
+        if self.awaits_clock() {
+            return Err(SetRefusal::ClockNotNoted.into());
+        }
         let Some(Recovery { claims, inherited, .. }) = self.recovery.take() else { return Ok(()) };
         self.keep_inherited(&inherited);
         let version = self.route_version.next();
@@ -175,7 +179,7 @@ impl State {
 
     /// Makes a section resident of which no set has a newer record, under an epoch and a ceiling above all lost ones.
     fn come_home(&mut self, section: SectionId, quarantine: &Quarantine, own: SetId, version: RouteVersion) {
-        let Some((epoch, max_seq)) = self.restored(quarantine.epoch, quarantine.max_seq) else { return };
+        let Some((epoch, max_seq)) = self.restored(section, quarantine.epoch, quarantine.max_seq) else { return };
         let residence = Residence {
             since: epoch,
             epoch,

@@ -12,10 +12,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::record::{Residence, SectionRecord};
+use super::record::{Quarantine, Residence, SectionRecord};
 use super::set_command::SetRefusal;
 use super::{CommandRefusal, Fields, SetDefinition, State};
-use crate::id::{Epoch, Incarnation, NodeId, RouteVersion, Seq, SetId};
+use crate::id::{Epoch, Incarnation, MigrationId, NodeId, RouteVersion, Seq, SetId};
 use crate::layout::{Lanes, SectionRun, TickClock};
 use crate::limits;
 
@@ -65,6 +65,13 @@ pub struct AdoptSeries {
     pub from: SetId,
     /// Its series, from the first one on, each with whether it is retired. At most [`limits::MAX_SPACES`] of them.
     pub series: Vec<(CreateSeries, bool)>,
+}
+
+/// Notes the time of a restore, before the quarantine ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoteClock {
+    /// Milliseconds since 1970, by the clock of the store.
+    pub unix_ms: u64,
 }
 
 /// Notes that an incarnation of an AllocSvr can own sections of series. An AllocSvr of an earlier release cannot.
@@ -145,11 +152,13 @@ impl State {
         }
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
         let sections = self.append_series(create, false)?;
+        // A restore may have lost a series whose sections had these indexes.
+        let lost = self.restored(sections.first, Epoch(0), create.lanes.start);
+        let (epoch, max_seq) = lost.unwrap_or((Epoch(0), create.lanes.start));
+        let residence = Residence { since: epoch, epoch, max_seq, routed: self.route_version, ..Residence::default() };
         for section in sections.iter() {
-            let residence =
-                Residence { max_seq: create.lanes.start, routed: self.route_version, ..Residence::default() };
             self.advance(section, SectionRecord::Resident(residence));
-            self.claim(section, Epoch(0), own);
+            self.claim(section, epoch, own);
         }
         Ok(sections)
     }
@@ -174,13 +183,18 @@ impl State {
             return Err(SetRefusal::OwnSet.into());
         }
         let mut known = self.series.iter().zip(stated);
-        if self.writes_series() || !known.all(|(series, (create, _))| series.is_of(create)) {
+        // The writer has lost the series that it created after its backup.
+        let may_adopt = !self.writes_series() || self.is_quarantined();
+        if !may_adopt || !known.all(|(series, (create, _))| series.is_of(create)) {
             return Err(CommandRefusal::OtherSeries { from: *from });
         }
         let mut is_new = false;
         for (create, retired) in stated {
             if self.series(&create.name).is_none() {
-                self.append_series(create, *retired)?;
+                let sections = self.append_series(create, *retired)?;
+                if self.writes_series() {
+                    self.recall_home(sections, create.lanes.start);
+                }
                 is_new = true;
             } else if *retired {
                 is_new |= self.set_retired(&create.name);
@@ -220,6 +234,35 @@ impl State {
         let routed = self.route_version;
         self.series.push(Series { name, shape, lanes, sections, created_ms, retired, routed });
         Ok(sections)
+    }
+
+    /// Recalls sections that began in this set, and that its backup lacks. They come home when the quarantine ends,
+    /// unless another set has them.
+    fn recall_home(&mut self, sections: SectionRun, max_seq: Seq) {
+        let routed = self.route_version;
+        for section in sections.iter() {
+            let (since, epoch, came_by) = (Epoch(0), Epoch(0), MigrationId(0));
+            self.advance(section, SectionRecord::Resident(Residence { max_seq, routed, ..Residence::default() }));
+            let quarantine = Quarantine { since, epoch, max_seq, came_by, routed };
+            self.advance(section, SectionRecord::Quarantined(quarantine));
+        }
+    }
+
+    /// Notes the time at which the quarantine of a restored set ends: no earlier lineage has raised a ceiling after it.
+    pub(super) fn note_clock(&mut self, note: &NoteClock) -> Result<(), CommandRefusal> {
+        if !self.is_quarantined() {
+            return Err(SetRefusal::NotQuarantined.into());
+        }
+        self.restored_ms = Some(self.restored_ms.unwrap_or(0).max(note.unix_ms));
+        Ok(())
+    }
+
+    /// Returns whether the time of the restore has to be noted before the quarantine ends. Without a series that follows
+    /// the clock it does not have to be: the responses to the fence brought all series of sections that may arrive.
+    #[must_use]
+    pub fn awaits_clock(&self) -> bool {
+        let follows_clock = |set: &SetDefinition| set.layout.lanes().any(|(lanes, _)| lanes.clock.is_some());
+        self.is_quarantined() && self.restored_ms.is_none() && self.set.as_ref().is_some_and(follows_clock)
     }
 
     /// Marks a series as retired. Returns whether it was in use.

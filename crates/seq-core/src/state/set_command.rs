@@ -465,6 +465,9 @@ pub enum SetRefusal {
         /// The set.
         set: SetId,
     },
+    /// The quarantine cannot end, because the time of the restore is not noted.
+    #[error("the time of the restore is not noted yet")]
+    ClockNotNoted,
     /// This state does not have the fence that the request names.
     #[error("the fence of lineage {lineage} of set {set} is not applied here")]
     FenceNotApplied {

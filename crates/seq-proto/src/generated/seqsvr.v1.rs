@@ -8405,7 +8405,7 @@ pub struct FenceRequest {
 }
 /// A page of this set's records. The lists from `sections` to `migration_ids` are parallel, up to 1,024 long, in order
 /// of section.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FenceResponse {
     /// Lineage of this set; 0: never restored.
     #[prost(uint64, tag = "1")]
@@ -8457,6 +8457,9 @@ pub struct FenceResponse {
     /// For each of them, the lineage that the records are of. Parallel to `inherited_set_ids`.
     #[prost(uint64, repeated, tag = "16")]
     pub inherited_lineages: ::prost::alloc::vec::Vec<u64>,
+    /// All series that this set knows, as in ExchangeResponse: the receiver may have lost some of its own.
+    #[prost(message, repeated, tag = "17")]
+    pub series: ::prost::alloc::vec::Vec<StoredSeries>,
 }
 /// Requests tombstones, and the end of a migration.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1,7 +1,7 @@
 //! The quarantine of a restored set: requests of its leader, and responses of the other sets.
 
 use seq_core::quarantine::{Quarantine, Step, next_count};
-use seq_core::state::{BeginLineage, Command, CommandRefusal, EndQuarantine, Fence, SetRefusal};
+use seq_core::state::{BeginLineage, Command, CommandRefusal, EndQuarantine, Fence, NoteClock, SetRefusal};
 use seq_core::{Lineage, SectionId};
 
 use super::store::{Between, Origin};
@@ -32,6 +32,10 @@ impl World {
             }
             Step::Wait(_) if self.bug == Some(Bug::WaitsByOwnTerms) && is_over_by_own_terms => {
                 self.propose(set, Command::EndQuarantine(EndQuarantine { lineage }), Origin::Here);
+            }
+            Step::NoteClock => {
+                let unix_ms = now.as_millis() as u64;
+                self.propose(set, Command::NoteClock(NoteClock { unix_ms }), Origin::Here);
             }
             Step::End(end) => self.propose(set, Command::EndQuarantine(end), Origin::Here),
             Step::Wait(_) | Step::Restart => {}

@@ -1,7 +1,7 @@
 //! Restores of a set from its backup, and its quarantine.
 
 use seq_core::quarantine::{Quarantine, Step, next_count};
-use seq_core::state::{BeginLineage, Closing, Command, EndQuarantine, Fence};
+use seq_core::state::{BeginLineage, Closing, Command, EndQuarantine, Fence, NoteClock};
 use seq_core::{Lineage, SetId};
 
 use super::between::{Asked, Between};
@@ -73,6 +73,7 @@ impl World {
             Step::Wait(_) if self.bug == Some(Bug::QuarantineWithoutWait) => {
                 self.propose_command(member, EndQuarantine { lineage }, None);
             }
+            Step::NoteClock => self.propose_command(member, NoteClock { unix_ms: time.as_millis() as u64 }, None),
             Step::End(end) => self.propose_command(member, end, None),
             Step::Fence(_) | Step::Wait(_) | Step::Restart => {}
         }

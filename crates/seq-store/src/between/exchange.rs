@@ -87,7 +87,7 @@ async fn exchange(
     if responds != set {
         return Err(Status::unavailable(format!("set {responds} responds in the place of set {set}")));
     }
-    let is_longer = between.adopt_series(set, &response).await?;
+    let is_longer = adopt_series(between, set, &response.series).await?;
     let stated = between.stated(&response)?;
     let claimed = learn(between, &stated).await?;
     introduce(between, &stated.others).await;
@@ -125,22 +125,27 @@ impl Between {
         stated.claims.extend(lanes);
         Ok(stated)
     }
+}
 
-    /// Adopts the series that the set with which the cluster began states. Returns whether any was new.
-    async fn adopt_series(&self, from: SetId, response: &v1::ExchangeResponse) -> Result<bool, Status> {
-        let stated = response.series.iter().map(series::stated).collect::<Result<Vec<_>, _>>();
-        let series = stated.map_err(|error| Status::unavailable(format!("set {from} states a series: {error}")))?;
-        let adopt = AdoptSeries { from, series };
-        let is_new = self.replicated.read(|state| !state.writes_series() && state.lacks_series(&adopt));
-        if !is_new || self.replicated.raft().state().format() < AdoptSeries::SINCE {
-            return Ok(false);
-        }
-        let outcome = self.replicated.propose(adopt).await?;
-        outcome.map_err(|refusal| {
-            tracing::warn!(set = from.0, %refusal, "the series of another set are not adopted");
-            super::refused(&refusal)
-        })
+/// Adopts the series that another set states, if this set may adopt them. Returns whether any was new.
+///
+/// # Errors
+/// A series is malformed, the proposal failed, or the series do not continue those that are known here.
+pub(crate) async fn adopt_series(between: &Between, from: SetId, stated: &[v1::StoredSeries]) -> Result<bool, Status> {
+    let stated = stated.iter().map(series::stated).collect::<Result<Vec<_>, _>>();
+    let series = stated.map_err(|error| Status::unavailable(format!("set {from} states a series: {error}")))?;
+    let adopt = AdoptSeries { from, series };
+    let is_new = between
+        .replicated
+        .read(|state| (!state.writes_series() || state.is_quarantined()) && state.lacks_series(&adopt));
+    if !is_new || between.replicated.raft().state().format() < AdoptSeries::SINCE {
+        return Ok(false);
     }
+    let outcome = between.replicated.propose(adopt).await?;
+    outcome.map_err(|refusal| {
+        tracing::warn!(set = from.0, %refusal, "the series of another set are not adopted");
+        super::refused(&refusal)
+    })
 }
 
 impl Stated {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use seq_core::quarantine::{Contest, Quarantine, Rival, Step, next_count};
-use seq_core::state::{BeginLineage, State};
+use seq_core::state::{BeginLineage, NoteClock, State};
 use seq_core::{Lineage, SectionId, SetId};
 use seq_proto::v1::StatusRequest;
 use seq_proto::v1::status_response::Role;
@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Between;
+use super::exchange;
 use super::link::Member;
 use crate::audit;
 use crate::definition::draw_nonce;
@@ -69,14 +70,19 @@ pub(crate) async fn run(between: Between, awaited: watch::Sender<String>) {
 async fn step(between: &Between, quarantine: &mut Quarantine, clock: Instant) -> Result<(), String> {
     outlast_rivals(between, quarantine).await?;
     let next = || between.replicated.read(|state| quarantine.step(state, clock.elapsed()));
-    let end = match next() {
-        Step::Fence(sets) => {
-            learn_all(between, &sets).await?;
-            next()
-        }
-        other => other,
-    };
+    let mut end = next();
+    if let Step::Fence(sets) = &end {
+        learn_all(between, sets).await?;
+        end = next();
+    }
+    if end == Step::NoteClock {
+        let note = NoteClock { unix_ms: between.replicated.raft().clock_ms() };
+        let outcome = between.replicated.propose(note).await.map_err(|error| error.to_string())?;
+        outcome.map_err(|refusal| refusal.to_string())?;
+        end = next();
+    }
     match end {
+        Step::NoteClock => Err("the time of the restore is to be noted again".to_owned()),
         Step::Fence(sets) => Err(format!("the responses name other sets: {} of them have to respond", sets.len())),
         Step::Restart => Err("another set was restored, too: the leases of before it may last".to_owned()),
         Step::Wait(left) => Err(format!("the leases of before the restore may last for {:.1} s", left.as_secs_f64())),
@@ -147,6 +153,8 @@ async fn learn(between: &Between, set: SetId, mut first: SectionId) -> Result<()
             let (own, least) = (Lineage(response.fenced), response.least_restores);
             return begin_lineage(between, own, least, "another set counts more restores").await;
         }
+        // The sections of a page may be of series that this set created after its backup.
+        exchange::adopt_series(between, set, &response.series).await.map_err(|status| status.message().to_owned())?;
         let page = inter_set::fence_response(set, &response).map_err(|status| status.message().to_owned())?;
         let next = page.next;
         let learned = between.replicated.propose(page).await.map_err(|error| error.to_string())?;

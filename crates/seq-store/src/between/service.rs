@@ -119,7 +119,9 @@ impl InterSetService for InterSetServer {
             }
             known => known,
         };
-        Ok(Response::new((&page.map_err(|refusal| refused(&refusal))?).into()))
+        let page = page.map_err(|refusal| refused(&refusal))?;
+        let series = this.replicated.read(|state| state.series.iter().map(v1::StoredSeries::from).collect());
+        Ok(Response::new(FenceResponse { series, ..(&page).into() }))
     }
 
     async fn exchange(&self, request: Request<ExchangeRequest>) -> Result<Response<ExchangeResponse>, Status> {

@@ -129,6 +129,7 @@ impl State {
             closing: closing_of(self.closing)?,
             // The fields below are of later formats.
             series: Vec::new(),
+            restored_ms: None,
             foreign_migrations: BTreeMap::new(),
             fences: BTreeMap::new(),
             forgotten: RouteVersion(0),

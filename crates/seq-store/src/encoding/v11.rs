@@ -1,4 +1,4 @@
-//! Format 11: the contents of format 10, series, and the nodes that can own their sections.
+//! Format 11: the contents of format 10, series, the nodes that can own their sections, and the time of a restore.
 //!
 //! ```text
 //! state     body of format 10, with the layout that the set files declare; body of the rest; last 4 bytes: length of
@@ -22,6 +22,8 @@ struct Added {
     series: Vec<Stored>,
     /// For each node, whether it can own sections of series.
     reads_lanes: Vec<bool>,
+    /// Time of the newest restore.
+    restored_ms: Option<u64>,
 }
 
 impl Added {
@@ -33,21 +35,24 @@ impl Added {
         Added {
             series: state.series.iter().map(stored).collect(),
             reads_lanes: state.nodes.iter().map(|node| node.reads_lanes).collect(),
+            restored_ms: state.restored_ms,
         }
     }
 
     fn decode(mut rest: &[u8]) -> Option<Added> {
-        let added = Added { series: Fields::take(&mut rest)?, reads_lanes: Fields::take(&mut rest)? };
+        let (series, reads_lanes) = (Fields::take(&mut rest)?, Fields::take(&mut rest)?);
+        let added = Added { series, reads_lanes, restored_ms: Fields::take(&mut rest)? };
         rest.is_empty().then_some(added)
     }
 }
 
 /// Appends the series to the body of a state in format 10.
 pub(super) fn encode_state(state: &State, earlier: Vec<u8>) -> Vec<u8> {
-    let Added { series, reads_lanes } = Added::of(state);
+    let Added { series, reads_lanes, restored_ms } = Added::of(state);
     let mut rest = Vec::new();
     series.put(&mut rest);
     reads_lanes.put(&mut rest);
+    restored_ms.put(&mut rest);
     append(earlier, &rest)
 }
 
@@ -57,7 +62,7 @@ pub(super) fn decode_state(
     earlier: impl FnOnce(&[u8], &[Lanes]) -> Result<State, Malformed>,
 ) -> Result<State, Malformed> {
     let (body, rest) = split(body)?;
-    let Added { series, reads_lanes } =
+    let Added { series, reads_lanes, restored_ms } =
         Added::decode(rest).ok_or_else(|| Malformed("the series are not encoded by their fields".to_owned()))?;
     let lanes: Vec<Lanes> = series.iter().map(|((create, _), _)| create.lanes).collect();
     let mut state = earlier(body, &lanes)?;
@@ -73,5 +78,6 @@ pub(super) fn decode_state(
         Series { name, shape, lanes, sections, created_ms, retired, routed }
     });
     state.series = series.collect();
+    state.restored_ms = restored_ms;
     Ok(state)
 }

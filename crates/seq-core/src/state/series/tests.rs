@@ -2,10 +2,10 @@ use alloc::vec;
 
 use super::*;
 use crate::arbiter::{Arbiter, ArbiterTimeouts, Declared};
-use crate::id::{Incarnation, NodeId, SectionId, SlotIndex, Uid};
+use crate::id::{Incarnation, Lineage, NodeId, SectionId, SlotIndex, Uid};
 use crate::layout::{AppendError, Layout, address};
 use crate::route::RouteTable;
-use crate::state::{Command, Home, Registration, Replicated};
+use crate::state::{Command, EndQuarantine, Fence, Home, LearnDirectory, Registration, Replicated};
 use core::time::Duration;
 
 const SECTIONS: u32 = 10;
@@ -170,6 +170,79 @@ fn only_incarnations_that_can_own_lanes_get_them() {
     let next = Registration { follows: Incarnation(1), ..Registration::new("a2", "h:1", 3) };
     applied(&mut state, next).unwrap();
     assert_eq!(planned(&state).1, [0; 0], "the next incarnation may be of an earlier release");
+}
+
+/// Applies the fence of a restored set in another set, and the other set's response and series in the restored set.
+fn recover(restored: &mut State, other: &mut State) {
+    let (set, lineage) = (restored.set.as_ref().unwrap().id, restored.lineage);
+    applied(other, Fence { set, lineage }).unwrap();
+    let page = other.fence_response(set, lineage, SectionId(0)).unwrap();
+    let from = AdoptSeries { from: SetId(2), ..stated(other) };
+    applied(restored, from).unwrap();
+    assert_eq!(applied(restored, page), Ok(true));
+}
+
+fn ends(state: &mut State, unix_ms: u64) -> Result<(), CommandRefusal> {
+    let lineage = state.lineage;
+    if state.awaits_clock() {
+        let refused = applied(state, EndQuarantine { lineage });
+        assert_eq!(refused, Err(SetRefusal::ClockNotNoted.into()), "the time is not noted");
+        applied(state, NoteClock { unix_ms }).unwrap();
+    }
+    applied(state, EndQuarantine { lineage })
+}
+
+#[test]
+fn a_restore_loses_no_series_that_another_set_knows_and_repeats_no_number() {
+    const CLOCK: TickClock = TickClock { epoch_ms: 1_000, unit_ms: 1, seq_bits: 12, lead_ms: 60_000 };
+    let [mut writer, mut other] = sets();
+    let facts = |state: &State| state.facts(vec![]).unwrap();
+    let (ours, theirs) = (facts(&writer), facts(&other));
+    applied(&mut writer, LearnDirectory::of(theirs)).unwrap();
+    applied(&mut other, LearnDirectory::of(ours)).unwrap();
+    applied(&mut writer, series("a", lanes(1, 1))).unwrap();
+    let backup = writer.clone();
+    applied(&mut writer, series("b", Lanes { clock: Some(CLOCK), ..lanes(2, 1) })).unwrap();
+    applied(&mut other, stated(&writer)).unwrap();
+
+    let mut restored = backup;
+    restored.restore(Lineage(1 << 32)).unwrap();
+    assert!(!restored.awaits_clock());
+    recover(&mut restored, &mut other);
+    assert_eq!(stated(&restored).series, stated(&other).series);
+    assert!(restored.awaits_clock(), "a series follows the clock");
+    let now = 5_000_000;
+    ends(&mut restored, now).unwrap();
+    let ceiling = |state: &State, section: u32| state.sections.resident(SectionId(section)).unwrap().max_seq;
+    assert_eq!(ceiling(&restored, 0), Seq(limits::RESTORE_MARGIN), "of a section of uids");
+    assert_eq!(ceiling(&restored, SECTIONS), Seq(7 + 3), "the margin of the series");
+    let latest = CLOCK.tick(now + 60_000 + 10_000 + 60_000);
+    assert_eq!([11, 12].map(|section| ceiling(&restored, section)), [latest; 2], "above any raise before the restore");
+    assert!(restored.sections.resident(SectionId(11)).unwrap().epoch >= Epoch(1 << 32));
+
+    // The next restore repeats nothing either, and a second note of an earlier time does not lower the ceiling.
+    let backup = restored.clone();
+    let mut again = backup;
+    again.restore(Lineage(2 << 32)).unwrap();
+    recover(&mut again, &mut other);
+    ends(&mut again, now - 4_000_000).unwrap();
+    assert_eq!([11, 12].map(|section| ceiling(&again, section)), [latest; 2]);
+    assert_eq!(ceiling(&again, SECTIONS), Seq(7 + 2 * 3));
+}
+
+#[test]
+fn a_series_of_a_restored_set_begins_above_a_series_that_the_restore_lost() {
+    const CLOCK: TickClock = TickClock { epoch_ms: 0, unit_ms: 1, seq_bits: 0, lead_ms: 1_000 };
+    let [mut state, _] = sets();
+    applied(&mut state, series("t", Lanes { clock: Some(CLOCK), ..lanes(1, 1) })).unwrap();
+    state.restore(Lineage(1 << 32)).unwrap();
+    ends(&mut state, 9_000).unwrap();
+    let sections = applied(&mut state, series("a", lanes(1, 1))).unwrap();
+    let record = *state.sections.resident(sections.first).unwrap();
+    assert_eq!((record.max_seq, record.epoch, record.since), (Seq(7 + 3), Epoch(1 << 32), Epoch(1 << 32)));
+    let sections = applied(&mut state, series("b", Lanes { clock: Some(CLOCK), ..lanes(1, 1) })).unwrap();
+    let record = *state.sections.resident(sections.first).unwrap();
+    assert_eq!(record.max_seq, Seq(9_000 + 60_000 + 10_000 + 1_000));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The bytes of commands that are encoded by the fields in their rows of the table. A released row never changes them.
 
 use seq_core::layout::{Lanes, TickClock};
-use seq_core::state::{AdoptSeries, CreateSeries, NoteReadsLanes, RetireSeries, Series};
+use seq_core::state::{AdoptSeries, CreateSeries, NoteClock, NoteReadsLanes, RetireSeries, Series};
 
 use super::*;
 
@@ -45,6 +45,7 @@ fn commands_about_series() {
         0007000000000000000800000000000000010100000000000000020000000304
         00000009000000000000000105"#]],
     );
+    checked(Command::NoteClock(NoteClock { unix_ms: 0x0102 }), expect!["0500020100000000000005"]);
     let note = NoteReadsLanes { node: NodeId(1), incarnation: Incarnation(2) };
     checked(Command::NoteReadsLanes(note), expect!["040001000000020000000000000005"]);
 }
@@ -68,6 +69,7 @@ fn a_state_with_series() {
     let record = state.sections.residents().next().unwrap().1;
     state.sections.put(SectionId(first + 4), SectionRecord::Resident(*record));
     state.nodes[0].reads_lanes = true;
+    state.restored_ms = Some(0x0304);
     state.rules = Rules::of_format(SERIES);
     let encoded = encode_state(SERIES, &state);
     let earlier = encode_state(BALANCING, &state);
@@ -77,7 +79,7 @@ fn a_state_with_series() {
         0000000000000000090000000000000000030000000000000001000000620200
         0000010205000000020000000700000000000000080000000000000001010000
         0000000000020000000304000000090000000000000001030000000000000001
-        0000000184000000"#]]
+        000000010104030000000000008d000000"#]]
     .assert_eq(&hex(&encoded[earlier.len()..]));
     assert_eq!(decode_state(SERIES, &encoded).unwrap(), state);
     assert!(decode_state(BALANCING, &earlier).is_err(), "a section of lanes that the layout lacks");
