@@ -259,8 +259,8 @@ impl Layout {
         }
     }
 
-    /// Returns the clock that the numbers of a section follow; `None` for uids, lanes without a clock, and a section that
-    /// the layout does not have.
+    /// Returns the clock that the numbers of a section follow; `None` for uids, lanes without a clock, and a section
+    /// that the layout does not have.
     #[must_use]
     pub fn clock_of(&self, section: SectionId) -> Option<TickClock> {
         self.lanes_of(section).filter(|_| section.0 < self.sections)?.lanes.clock
@@ -315,8 +315,8 @@ impl Layout {
         appended.iter().fold(self.uids.hash(NO_SPACES), |hash, one| one.lanes.hash(hash))
     }
 
-    /// Returns the lanes that a section is part of; past the last section, the last lanes. Most sections are of uids, so
-    /// they search nothing.
+    /// Returns the lanes that a section is part of; past the last section, the last lanes. Sections of uids, which are
+    /// the most, search nothing.
     fn lanes_of(&self, section: SectionId) -> Option<&Appended> {
         let appended = self.appended();
         appended.first().filter(|first| first.first_section <= section.0)?;

@@ -17,12 +17,12 @@ pub const MAX_ADVANCE: u64 = (1 << 62) - 1;
 pub const DEFAULT_MAX_ADVANCE: u64 = 1_000_000_000;
 
 /// Longest distance that one raise moves a ceiling: four of the largest steps. A ceiling never falls, so one request
-/// must not spend the numbers of a section; a ceiling further away takes several raises. The ceiling of ticks is bounded
-/// by the clock of the store's leader instead, see [`MAX_CLOCK_AHEAD_MS`].
+/// must not spend the numbers of a section; a ceiling further away takes several raises. The bound of ticks is the
+/// clock of the store's leader instead, see [`MAX_CLOCK_AHEAD_MS`].
 pub const MAX_RAISE: u64 = 4 * MAX_STEP;
 
-/// Milliseconds by which the clock of an AllocSvr may be ahead of the clock of its store's leader before raises of ticks
-/// are cut short: the difference up to which Twitter's Snowflake started.
+/// Milliseconds by which the clock of an AllocSvr may be ahead of the clock of its store's leader before its raises of
+/// ticks are cut short: the difference up to which Twitter's Snowflake started.
 pub const MAX_CLOCK_AHEAD_MS: u32 = 10_000;
 
 /// Numbers that the ceiling of a section may rise at once, 2^38, in addition to [`RAISE_RATE`]. A takeover, or an

@@ -33,8 +33,7 @@ pub struct Section {
     /// The highest number for which a raise is requested; 0 for none. If not 0, a [`RaiseTicket`] exists, in the raise
     /// queue or on its way there, and [`Section::raised`] will be called.
     wanted: AtomicU64,
-    /// Whether the numbers are ticks of a clock. The step is their lead then, and the store may commit less than a raise
-    /// requests.
+    /// Whether the numbers are ticks of a clock. The step is their lead then.
     ticks: bool,
     slots: Slots,
 }
@@ -216,8 +215,8 @@ impl Section {
         }
     }
 
-    /// Returns the section with ticks as its numbers: each raise leads the wanted tick by the step, and the store may
-    /// commit less than it requests.
+    /// Returns the section with ticks of a clock as its numbers: a raise requests a step above the wanted tick, and the
+    /// store may commit less.
     #[must_use]
     pub fn in_ticks(self) -> Section {
         Section { ticks: true, ..self }
@@ -284,7 +283,7 @@ impl Section {
     /// that a slot without a mark pays one test for both marks.
     #[cold]
     fn take_marked(&self, slot: &AtomicU64, count: u64) -> Take {
-        self.take_from(slot, count, Window::ALL).unwrap_or(Take::Exhausted)
+        self.take_from(slot, count, Window::ALL).expect("a window without a limit")
     }
 
     #[inline]
@@ -391,8 +390,8 @@ impl Section {
     /// Adopts a committed ceiling; a ceiling that is not newer changes nothing. Returns the ticket of the next raise,
     /// if a raise above the committed ceiling is requested. The ticket at hand is void.
     ///
-    /// Returns no ticket for ticks: the store has committed as much as its clock allows, and every call that waits for
-    /// more requests a raise when it retries.
+    /// Returns no ticket for ticks, because the store cuts a raise to its own clock and would cut a repeat, too. Each
+    /// call that waits for more requests a raise when it retries.
     ///
     /// # Panics
     /// When the ceiling is above [`Seq::MAX`], which the store never commits.

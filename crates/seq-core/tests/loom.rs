@@ -148,8 +148,8 @@ fn a_raise_and_a_freeze_during_a_take() {
     });
 }
 
-/// Two takers whose clocks differ, a raise that is cut short, and a freeze: no tick is given twice or above the ceiling,
-/// the copy has the highest tick, and a request for a raise exists exactly if its ticket does.
+/// Two takers whose clocks differ, a raise that is cut short, and a freeze: no tick is given twice or above the
+/// ceiling, the copy has the highest tick, and no raise is wanted without a ticket.
 #[test]
 fn takes_by_two_clocks_during_a_raise_and_a_freeze() {
     // As above: all schedules with up to two preemptions, or it would take minutes.

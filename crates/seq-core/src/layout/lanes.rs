@@ -64,7 +64,7 @@ pub struct TickClock {
 }
 
 impl TickClock {
-    /// Returns the first tick of the unit that a time is in, in milliseconds since 1970: 0 before the epoch, and at most
+    /// Returns the first tick of the unit of a time in milliseconds since 1970: 0 before the epoch, and at most
     /// [`Seq::MAX`].
     #[must_use]
     pub fn tick(&self, unix_ms: u64) -> Seq {
@@ -78,7 +78,8 @@ impl TickClock {
     }
 
     /// Returns the highest ceiling that the store's leader proposes at this time of its own clock: the tick, the lead
-    /// and [`limits::MAX_CLOCK_AHEAD_MS`]. Both spans are rounded up to units, so that a unit longer than them is whole.
+    /// and [`limits::MAX_CLOCK_AHEAD_MS`], both rounded up to units, so that a long unit is within the ceiling as a
+    /// whole.
     #[must_use]
     pub fn clamp(&self, unix_ms: u64) -> Seq {
         let margin = self.span(limits::MAX_CLOCK_AHEAD_MS).0;

@@ -1,10 +1,9 @@
 //! Takes numbers within a window, as series with a clock do: the next number is at least the clock's tick, and never
 //! further ahead of it than allowed.
 //!
-//! **Invariant:** numbers that a slot gave out are below the next one for any windows, so neither uniqueness nor order
-//! depends on a clock.
+//! **Invariant:** the numbers of a slot only grow, for any windows, so neither uniqueness nor order depends on a clock.
 
-use super::{Section, Take};
+use super::{Distance, Section, Take};
 use crate::id::{Seq, SlotIndex};
 use crate::request::Count;
 use crate::slots::{FROZEN, MARKS};
@@ -15,10 +14,10 @@ use crate::sync::{Acquire, AtomicU64, Relaxed};
 pub struct Window {
     /// The lowest first number, for example the first tick of the present.
     pub floor: Seq,
-    /// The highest first number, up to [`Seq::MAX`].
+    /// The highest first number; 2^64-1 for none.
     pub limit: Seq,
-    /// Bits of the slot's next number that are added to the floor, so that a sequence continues in the next unit of time
-    /// instead of starting at 0; 0 for none.
+    /// Bits of the slot's next number that are added to the floor, so that a sequence continues in the next unit of
+    /// time instead of starting at 0; 0 for none.
     pub spread: u64,
 }
 
@@ -32,7 +31,7 @@ pub struct Ahead {
 
 impl Window {
     /// Every number, so that a slot continues after its last one.
-    pub const ALL: Window = Window { floor: Seq::ZERO, limit: Seq::MAX, spread: 0 };
+    pub const ALL: Window = Window { floor: Seq::ZERO, limit: Seq(u64::MAX), spread: 0 };
 }
 
 impl Section {
@@ -56,8 +55,8 @@ impl Section {
             if word & FROZEN != 0 {
                 return Ok(Take::Frozen);
             }
-            let distance = word & !MARKS;
-            let next = self.base.0 + distance + 1;
+            let last = self.base.0 + (word & !MARKS);
+            let next = last + 1;
             let first = next.max(window.floor.0.saturating_add(next & window.spread));
             if first > window.limit.0 {
                 return Err(Ahead { first: Seq(first) });
@@ -69,9 +68,9 @@ impl Section {
             }
             match slot.compare_exchange_weak(word, value - self.base.0, Relaxed, Relaxed) {
                 Ok(_) => {
-                    // The target of an advance was allocated to no call, so it is no `prev`. Neither is the base.
-                    let is_given = distance > 0 && word == distance;
-                    let prev = if is_given { Seq(self.base.0 + distance) } else { Seq::ZERO };
+                    // The base, and the target of an advance, were allocated to no call of this ownership.
+                    let is_given = (1..=Distance::MAX).contains(&word);
+                    let prev = if is_given { Seq(last) } else { Seq::ZERO };
                     return Ok(self.given(Seq(value), prev, Seq(ceiling)));
                 }
                 Err(seen) => word = seen,

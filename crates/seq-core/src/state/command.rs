@@ -116,8 +116,8 @@ pub struct Raise {
     /// Epoch of the ownership that requests the raise.
     pub epoch: Epoch,
     /// The requested ceiling, absolute, up to [`Seq::MAX`]. A ceiling that is not above the committed ceiling changes
-    /// nothing; a ceiling that is more than [`limits::MAX_RAISE`] above it raises by that much, unless it is a tick. The
-    /// result is the committed ceiling.
+    /// nothing; a ceiling that is more than [`limits::MAX_RAISE`] above it raises by that much, except in a section of
+    /// ticks. The result is the committed ceiling.
     pub to: Seq,
 }
 

@@ -1,5 +1,5 @@
 //! Owners of ticks with clocks that step by hours, against a twin: a highest tick for each lane, and the set of all
-//! ticks that were given out.
+//! allocated ticks.
 //!
 //! Ownerships end by handovers and by takeovers. After a takeover the owner before continues with its own ceiling,
 //! because no lease bounds ticks.
@@ -51,7 +51,7 @@ struct Owner {
     section: Section,
     /// The last tick of each lane; before the first tick of the ownership, the tick that all of its ticks are above.
     last: [u64; LANES],
-    /// Whether `last` was given out.
+    /// Whether `last` was allocated.
     given: [bool; LANES],
     frozen: bool,
     /// Whether the section's ticket is at hand.
@@ -98,7 +98,7 @@ struct World {
     committed: Seq,
     owner: Owner,
     earlier: Vec<Owner>,
-    /// Every tick that was given out, with its lane.
+    /// Every allocated tick, with its lane.
     given: BTreeSet<(usize, u64)>,
 }
 
