@@ -27,6 +27,7 @@ mod floods;
 mod forwarding;
 mod hostile;
 mod http;
+mod ids;
 mod import;
 mod import_sources;
 mod impostors;

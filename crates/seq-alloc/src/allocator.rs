@@ -327,7 +327,10 @@ impl SequenceService for Allocator {
 
     async fn next_in_lane(&self, call: Call, item: Item, above: Seq) -> Result<Allocation, Refusal> {
         let work = TakeInLane { above, arrivals: self.arrivals.clone() };
-        let answer = self.one(&work, call, item).await;
+        let answer = match self.unleased(&work, call, &item) {
+            Some(answer) => answer,
+            None => self.one(&work, call, item).await,
+        };
         if let Err(refusal) = &answer {
             self.shared.counters.refused(call.via, refusal, 1);
         }
@@ -358,6 +361,22 @@ impl SequenceService for Allocator {
 }
 
 impl Allocator {
+    /// Completes an item of a lane that needs no lease, while this node holds none; `None` if the item needs one, has to
+    /// wait, or the process may no longer serve.
+    fn unleased(&self, work: &TakeInLane, call: Call, item: &Item) -> Option<Result<Allocation, Refusal>> {
+        let shared = &*self.shared;
+        if self.serve().is_some() || shared.halt.get().is_some() {
+            return None;
+        }
+        let (section, slot) = shared.locate(item.uid, call.via).ok()?;
+        let item = PendingItem { index: 0, item: *item, section, slot, unknown: UnknownAttempts::default() };
+        let result = work.here(shared, shared.ownership.serve_unleased().get(section)?, &item)?;
+        if result.is_ok() {
+            shared.counters.given(call.via, TakeInLane::numbers(&item));
+        }
+        Some(result)
+    }
+
     /// Completes one item, which is served here at once in the usual case.
     #[inline]
     async fn one<W: Work>(&self, work: &W, call: Call, item: Item) -> Result<W::Output, Refusal> {

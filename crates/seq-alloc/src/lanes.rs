@@ -69,9 +69,11 @@ pub(crate) struct LaneClock {
     ahead_ms: u32,
     /// Bits of the sequence number that go on in a new unit of time.
     spread: u64,
-    /// The first number that a lane may take: above the ceiling at which the ownership began, or 0 if it began with exact
-    /// numbers.
+    /// The ceiling at which the ownership began, above which all its numbers are; 0 if it began with exact numbers.
     pub(crate) starts_above: Seq,
+    /// Whether the node chooses the lane of a call. Callers of such lanes are promised no order in real time, so the
+    /// section is served up to its ceiling without a lease.
+    pub(crate) is_chosen: bool,
 }
 
 impl LaneClock {
@@ -80,11 +82,13 @@ impl LaneClock {
         let clock = routes.layout().clock_of(section)?;
         let sections = |series: &&Series| series.sections.iter().any(|one| one == section);
         let shape = routes.series().iter().find(sections).and_then(|series| SeriesShape::of(series).ok());
+        let is_chosen = shape.is_some_and(|shape| !shape.named_lanes);
         let spread = match shape.map(|shape| shape.shape) {
             Some(Shape::Timed(timed)) if timed.spread => (1 << timed.seq_bits) - 1,
             _ => 0,
         };
-        Some(LaneClock { clock, ahead_ms: shape.map_or(0, |shape| shape.ahead_ms), spread, starts_above })
+        let ahead_ms = shape.map_or(0, |shape| shape.ahead_ms);
+        Some(LaneClock { clock, ahead_ms, spread, starts_above, is_chosen })
     }
 
     /// Returns the window of the first number at a time.

@@ -92,6 +92,19 @@ pub(crate) struct Serving<'a> {
     ownership: PhantomData<&'a Ownership>,
 }
 
+/// Access to the owned sections that need no lease. Must not be held across an await.
+pub(crate) struct Unleased<'a> {
+    table: Guard<Arc<Table>>,
+    ownership: PhantomData<&'a Ownership>,
+}
+
+impl Unleased<'_> {
+    /// Returns a section to take numbers from; `None` if it is not owned here, or needs a lease.
+    pub(crate) fn get(&self, id: SectionId) -> Option<Served<'_>> {
+        self.table.get(id).filter(|owned| owned.clock.is_some_and(|clock| clock.is_chosen)).map(Served::new)
+    }
+}
+
 impl Serving<'_> {
     /// Returns a section to take numbers from; `None` if it is not served here.
     #[inline]
@@ -138,6 +151,13 @@ impl Ownership {
             return None;
         }
         Some(Serving { table: self.sections.load(), ownership: PhantomData })
+    }
+
+    /// Returns the owned sections that may be served without a lease: those of lanes that the node chooses, whose calls
+    /// are promised no order in real time. Their numbers are unique without a lease, because the next ownership begins
+    /// at the committed ceiling, which no number of this one is above.
+    pub(crate) fn serve_unleased(&self) -> Unleased<'_> {
+        Unleased { table: self.sections.load(), ownership: PhantomData }
     }
 
     /// Returns whether the lease holds at `now`.

@@ -1,8 +1,12 @@
 use seq_core::Layout;
+use seq_core::layout::{Lanes, TickClock};
 use seq_core::lease::LeaseTerms;
 use seq_core::owner::{Grant, OwnershipUpdate};
 use seq_core::route::{Route, RouteNode, RouteRun, RouteUpdate};
+use seq_core::state::Series;
 use seq_core::{Count, HandoverId, Incarnation, NodeId, RouteVersion, SlotIndex, Take};
+
+use seq_proto::series::SeriesShape;
 
 use super::*;
 
@@ -94,4 +98,45 @@ fn the_end_of_an_incarnation_ends_the_lease_and_empties_the_table() {
     assert!(followup.changed && ownership.serve(sent).is_none());
     assert_eq!(ownership.owned().iter().count(), 0);
     assert_eq!(ownership.machine().session(), None);
+}
+
+/// The update with the sections 2 to 4 of three series: a counter, lanes that the node chooses, and named lanes.
+fn with_series() -> OwnershipUpdate {
+    let timed = |named_lanes| {
+        let shape = seq_ids::preset("snowflake").unwrap().shape;
+        SeriesShape { shape, named_lanes, ahead_ms: 1_000 }.to_bytes()
+    };
+    let counter = seq_ids::preset("counter").unwrap().shape;
+    let counter = SeriesShape { shape: counter, named_lanes: false, ahead_ms: 0 }.to_bytes();
+    let clock = TickClock { epoch_ms: 1_288_834_974_657, unit_ms: 1, seq_bits: 12, lead_ms: 60_000 };
+    let mut update = update(ME.node, 1, 1);
+    let routes = update.routes.as_mut().unwrap();
+    let mut all = Vec::new();
+    for (name, shape, clock) in
+        [("a", counter, None), ("b", timed(false), Some(clock)), ("c", timed(true), Some(clock))]
+    {
+        let lanes = Lanes { count: 1, per_section: 1, start: Seq(0), margin: 0, clock };
+        let (layout, sections) = routes.layout.append(lanes).unwrap();
+        routes.layout = layout;
+        let (name, routed) = (name.to_owned(), RouteVersion(1));
+        all.push(Series { name, shape, lanes, sections, created_ms: 0, retired: false, routed });
+    }
+    routes.series = all.into();
+    routes.runs[0].sections = 5;
+    let grant = |id| Grant { section: SectionId(id), ceiling: Seq(1 << 60), ..update.grants[0] };
+    update.grants = (0..5).map(grant).collect();
+    update
+}
+
+#[test]
+fn only_lanes_that_the_node_chooses_are_served_without_a_lease() {
+    let ownership = ownership();
+    let sent = Clock::System.now();
+    adopt(&ownership, sent, with_series()).transitions.log("s", "a1");
+    let over = Clocks { boottime: sent.boottime + 3_000_000_000, ..sent };
+    assert!(ownership.serve(sent).is_some() && ownership.serve(over).is_none());
+    let unleased: Vec<u32> = (0..5).filter(|id| ownership.serve_unleased().get(SectionId(*id)).is_some()).collect();
+    assert_eq!(unleased, [3]);
+    ownership.step(|owner, effects| owner.on_session_over(ME, effects)).1.transitions.log("s", "a1");
+    assert!(ownership.serve_unleased().get(SectionId(3)).is_none(), "the incarnation is over");
 }
