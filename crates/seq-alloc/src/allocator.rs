@@ -361,8 +361,8 @@ impl SequenceService for Allocator {
 }
 
 impl Allocator {
-    /// Completes an item of a lane that needs no lease, while this node holds none; `None` if the item needs one, has to
-    /// wait, or the process may no longer serve.
+    /// Completes an item of a lane that needs no lease, while this node holds none; `None` if the item needs one, has
+    /// to wait, or the process may no longer serve.
     fn unleased(&self, work: &TakeInLane, call: Call, item: &Item) -> Option<Result<Allocation, Refusal>> {
         let shared = &*self.shared;
         if self.serve().is_some() || shared.halt.get().is_some() {

@@ -118,7 +118,8 @@ impl Shared {
         self.routes().as_ref().map_or_else(|| self.config.layout.clone(), |routes| routes.layout().clone())
     }
 
-    /// Returns the section and the slot of a uid. A lane has an address in the place of a uid, which no caller may name.
+    /// Returns the section and the slot of a uid. A lane has an address in the place of a uid, which no caller may
+    /// name.
     #[inline]
     pub(crate) fn locate(&self, uid: Uid, via: Via) -> Result<(SectionId, SlotIndex), Refusal> {
         self.config.layout.locate(uid).or_else(|refusal| self.locate_lane(uid, via, refusal))

@@ -13,6 +13,7 @@ use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 
 mod here;
+mod in_lane;
 
 /// Operation on items: [`Take`], [`TakeInLane`], [`Read`] or [`Advance`].
 pub(crate) trait Work: Send + Sync {

@@ -213,7 +213,7 @@ impl Layout {
         Ok(longer)
     }
 
-    /// Returns whether both are layouts of one cluster: one of them begins with the other.
+    /// Returns whether both are layouts of the same cluster, in which the shorter layout begins the longer.
     #[must_use]
     pub fn agrees(&self, other: &Layout) -> bool {
         let common = self.appended().iter().zip(other.appended()).all(|(mine, theirs)| mine == theirs);

@@ -43,6 +43,7 @@ pub mod request;
 pub mod route;
 pub mod section;
 pub mod self_check;
+pub mod series;
 pub mod set_health;
 pub mod set_spec;
 mod slots;

@@ -88,7 +88,8 @@ pub const MAX_CLOCK_SPREAD_MS: u64 = 60_000;
 /// Most numbers by which a request for numbers above a given one may skip ahead, as many as an item may take.
 pub const MAX_AFTER: u64 = MAX_COUNT as u64;
 
-/// Most sections of one series: enough for one for each of 16,384 lanes, and an entry that adds them takes milliseconds.
+/// Most sections of one series: enough for one for each of 16,384 lanes, and an entry that adds them takes
+/// milliseconds.
 pub const MAX_SERIES_SECTIONS: u32 = 16_384;
 
 /// Longest encoding of a series' shape, in bytes: eight numbers of 64 bits.

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use crate::id::{Epoch, NodeId, RouteVersion, SectionId, SetId};
 use crate::layout::Layout;
-use crate::state::Series;
+use crate::series::Series;
 
 /// The owner of a section and its epoch, or the set that it is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -315,8 +315,8 @@ fn chunks_of(layout: &Layout) -> usize {
 }
 
 impl RouteUpdate {
-    /// Returns the update for a process that locates no lane: with the layout that the set files declare, and the routes
-    /// of its sections.
+    /// Returns the update for a process that locates no lane: with the layout that the set files declare, and the
+    /// routes of its sections.
     #[must_use]
     pub fn declared(self) -> RouteUpdate {
         let layout = self.layout.declared();

@@ -30,6 +30,7 @@ use crate::layout::{self, Layout, SectionRun};
 use crate::lease::LeaseTerms;
 use crate::limits;
 use crate::route::{self, Route, RouteNode, RouteSet, RouteUpdate};
+use crate::series::Series;
 
 mod audit;
 mod balancing;
@@ -66,7 +67,7 @@ pub use record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
 pub use recovery::{FenceResponse, RecordClaim, Recovery};
 pub use rules::Rules;
 pub use sections::SectionRecords;
-pub use series::{AdoptSeries, CreateSeries, NoteClock, NoteReadsLanes, RetireSeries, Series};
+pub use series::{AdoptSeries, CreateSeries, NoteClock, NoteReadsLanes, RetireSeries};
 pub use set_command::{
     Arrival, Arrive, Arrived, Arriving, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
     Forget, Inherit, LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,

@@ -1,7 +1,7 @@
 //! Dispatch of a port's requests by content type: gRPC to its services, everything else to the HTTP handlers.
 //!
-//! **Invariant:** from here on, a request to `SequenceService` or `IdService` is counted against its connection's memory. Only two
-//! header fields are read here, one of the request and one of the response.
+//! **Invariant:** from here on, a request to `SequenceService` or `IdService` is counted against its connection's
+//! memory. Only two header fields are read here, one of the request and one of the response.
 
 use std::convert::Infallible;
 use std::future::Future;

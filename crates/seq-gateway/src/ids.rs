@@ -1,5 +1,5 @@
-//! Request handlers of `IdService`, for all protocols: they find the series and the lane, take numbers from it, and make
-//! ids of the numbers.
+//! Request handlers of `IdService`, for all protocols: they find the series and the lane, take numbers from it, and
+//! make ids of the numbers.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,8 +9,6 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
-use crate::ids::IdRefusal;
-
 /// The header of a gRPC request with the caller's timeout.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
@@ -82,12 +80,6 @@ pub(crate) trait Refused {
 impl Refused for Refusal {
     fn status_by(&self, deadline: Deadline) -> Status {
         deadline.status(self)
-    }
-}
-
-impl Refused for IdRefusal {
-    fn status_by(&self, deadline: Deadline) -> Status {
-        if let IdRefusal::Numbers(refusal) = self { deadline.status(refusal) } else { self.status() }
     }
 }
 

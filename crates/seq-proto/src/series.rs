@@ -2,7 +2,8 @@
 
 use prost::Message as _;
 use seq_core::layout::{Lanes, SectionRun, TickClock};
-use seq_core::state::{CreateSeries, Series};
+use seq_core::series::Series;
+use seq_core::state::CreateSeries;
 use seq_core::{RouteVersion, SectionId, Seq, limits};
 use seq_ids::{CounterShape, Shape, TimedShape};
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use seq_core::layout::{Lanes, TickClock};
 use seq_core::route::{self, Route, RouteNode, RouteUpdate};
-use seq_core::state::Series;
+use seq_core::series::Series;
 use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, Seq, Uid};
 use seq_proto::convert::{Items, RoutesError, check_hops};
 use seq_proto::{Reason, status, v1};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use seq_core::state::{Answer, Command, SectionRecord, Series, SetDefinition, State};
+use seq_core::series::Series;
+use seq_core::state::{Answer, Command, SectionRecord, SetDefinition, State};
 use seq_core::{Layout, Lineage, RouteVersion, SectionId, limits};
 
 /// The set of every state. It has few sections, so that commands meet.

@@ -3,7 +3,7 @@ use seq_core::layout::{Lanes, TickClock};
 use seq_core::lease::LeaseTerms;
 use seq_core::owner::{Grant, OwnershipUpdate};
 use seq_core::route::{Route, RouteNode, RouteRun, RouteUpdate};
-use seq_core::state::Series;
+use seq_core::series::Series;
 use seq_core::{Count, HandoverId, Incarnation, NodeId, RouteVersion, SlotIndex, Take};
 
 use seq_proto::series::SeriesShape;

@@ -105,7 +105,7 @@ impl Lanes {
         self.count.div_ceil(self.per_section)
     }
 
-    /// Returns the number of lanes in the section with this index among those of the lanes; 0 past the last section.
+    /// Returns the number of lanes in the section with this index; 0 past the last section.
     pub(super) fn slots(&self, index: u32) -> u32 {
         let before = u64::from(index) * u64::from(self.per_section);
         u64::from(self.count).saturating_sub(before).min(u64::from(self.per_section)) as u32

@@ -30,7 +30,7 @@ pub struct Ahead {
 }
 
 impl Window {
-    /// Every number, so that a slot continues after its last one.
+    /// Every number, so that a slot continues after its last number.
     pub const ALL: Window = Window { floor: Seq::ZERO, limit: Seq(u64::MAX), spread: 0 };
 }
 

@@ -351,8 +351,8 @@ pub enum CommandRefusal {
     /// Another set creates the series of the cluster.
     #[error("this set does not create series: the set does with which the cluster began")]
     NotSeriesWriter,
-    /// The series that another set states do not continue those that are known here.
-    #[error("the series that set {from} states do not continue those that are known here")]
+    /// The series that another set states do not continue the known series.
+    #[error("the series that set {from} states do not continue the series that are known here")]
     OtherSeries {
         /// The set that stated them.
         from: SetId,

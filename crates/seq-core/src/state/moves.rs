@@ -447,8 +447,8 @@ impl State {
     ///
     /// The count of a restore is above the counts of all earlier restores of any set, and each section that a restore
     /// has made resident shows that count in its epoch. So the epochs with this count are new, and each restore that
-    /// the lost history can include adds a margin of its own. The margin of lanes is that of their series. The ceiling of
-    /// ticks gets none: it is above the time of the restore by as much as any raise of an earlier lineage could be.
+    /// the lost history can include adds a margin of its own. The margin of lanes is that of their series. The ceiling
+    /// of ticks gets none: it is above the time of the restore by as much as any raise of an earlier lineage could be.
     pub(super) fn restored(&self, section: SectionId, epoch: Epoch, ceiling: Seq) -> Option<(Epoch, Seq)> {
         let lineage = self.lineage;
         let restores = lineage.restores().checked_sub(epoch.restores()).filter(|restores| *restores > 0)?;

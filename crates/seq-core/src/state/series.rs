@@ -15,28 +15,10 @@ use alloc::vec::Vec;
 use super::record::{Quarantine, Residence, SectionRecord};
 use super::set_command::SetRefusal;
 use super::{CommandRefusal, Fields, SetDefinition, State};
-use crate::id::{Epoch, Incarnation, MigrationId, NodeId, RouteVersion, Seq, SetId};
+use crate::id::{Epoch, Incarnation, MigrationId, NodeId, Seq, SetId};
 use crate::layout::{Lanes, SectionRun, TickClock};
 use crate::limits;
-
-/// A series.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Series {
-    /// Name of the series, `1 ..= 63` characters of `[a-z0-9_.-]`.
-    pub name: String,
-    /// The shape of its ids, at most [`limits::MAX_SHAPE_BYTES`]. The state keeps the bytes and does not read them.
-    pub shape: Vec<u8>,
-    /// The lanes.
-    pub lanes: Lanes,
-    /// The sections of the lanes.
-    pub sections: SectionRun,
-    /// Milliseconds since 1970 by the leader's clock when the series was created. For people alone.
-    pub created_ms: u64,
-    /// Whether the series gives out no more ids.
-    pub retired: bool,
-    /// Version of the route table in which the series was created, adopted or retired.
-    pub routed: RouteVersion,
-}
+use crate::series::Series;
 
 /// Creates a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +45,7 @@ pub struct RetireSeries {
 pub struct AdoptSeries {
     /// The set that stated them.
     pub from: SetId,
-    /// Its series, from the first one on, each with whether it is retired. At most [`limits::MAX_SPACES`] of them.
+    /// The series, from the first series on, each with whether it is retired. At most [`limits::MAX_SPACES`] of them.
     pub series: Vec<(CreateSeries, bool)>,
 }
 
@@ -83,7 +65,7 @@ pub struct NoteReadsLanes {
     pub incarnation: Incarnation,
 }
 
-impl Series {
+impl CreateSeries {
     /// Checks the name of a series.
     ///
     /// # Errors
@@ -96,14 +78,12 @@ impl Series {
 
     /// Returns whether the command would create this series.
     #[must_use]
-    pub fn is_of(&self, create: &CreateSeries) -> bool {
-        (&self.name, &self.shape, self.lanes) == (&create.name, &create.shape, create.lanes)
+    pub fn makes(&self, series: &Series) -> bool {
+        (&self.name, &self.shape, self.lanes) == (&series.name, &series.shape, series.lanes)
     }
-}
 
-impl CreateSeries {
     fn check(&self) -> Result<(), CommandRefusal> {
-        Series::check_name(&self.name)?;
+        CreateSeries::check_name(&self.name)?;
         let bytes = self.shape.len();
         if bytes > limits::MAX_SHAPE_BYTES { Err(CommandRefusal::ShapeTooLong { bytes }) } else { Ok(()) }
     }
@@ -122,16 +102,16 @@ impl State {
         self.set.as_ref().is_some_and(SetDefinition::is_writer)
     }
 
-    /// Returns the sections that a new series would get, or those of an equal series that exists already.
+    /// Returns the sections that a new series would get, or the sections of an equal series that exists already.
     ///
     /// # Errors
     /// The refusal of the command.
     pub fn foresee_series(&self, create: &CreateSeries) -> Result<SectionRun, CommandRefusal> {
-        Series::check_name(&create.name)?;
+        CreateSeries::check_name(&create.name)?;
         let set = self.set.as_ref().ok_or(CommandRefusal::NoSet)?;
         if let Some(series) = self.series(&create.name) {
             let exists = CommandRefusal::SeriesExists { name: create.name.clone(), retired: series.retired };
-            return if series.is_of(create) && !series.retired { Ok(series.sections) } else { Err(exists) };
+            return if create.makes(series) && !series.retired { Ok(series.sections) } else { Err(exists) };
         }
         if !self.writes_series() {
             return Err(CommandRefusal::NotSeriesWriter);
@@ -185,7 +165,7 @@ impl State {
         let mut known = self.series.iter().zip(stated);
         // The writer has lost the series that it created after its backup.
         let may_adopt = !self.writes_series() || self.is_quarantined();
-        if !may_adopt || !known.all(|(series, (create, _))| series.is_of(create)) {
+        if !may_adopt || !known.all(|(series, (create, _))| create.makes(series)) {
             return Err(CommandRefusal::OtherSeries { from: *from });
         }
         let mut is_new = false;
@@ -257,8 +237,9 @@ impl State {
         Ok(())
     }
 
-    /// Returns whether the time of the restore has to be noted before the quarantine ends. Without a series that follows
-    /// the clock it does not have to be: the responses to the fence brought all series of sections that may arrive.
+    /// Returns whether the time of the restore has to be noted before the quarantine ends. Without a series that
+    /// follows the clock it does not have to be: the responses to the fence brought all series of sections that may
+    /// arrive.
     #[must_use]
     pub fn awaits_clock(&self) -> bool {
         let follows_clock = |set: &SetDefinition| set.layout.lanes().any(|(lanes, _)| lanes.clock.is_some());

@@ -6,6 +6,8 @@ use seq_proto::Reason;
 use seq_proto::status;
 use tonic::Status;
 
+use crate::timeout::{Deadline, Refused};
+
 /// A refusal of a request for ids.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum IdRefusal {
@@ -69,5 +71,11 @@ impl IdRefusal {
             IdRefusal::Numbers(refusal) => status::to_status(refusal),
             refusal => refusal.reason().status(refusal.to_string()),
         }
+    }
+}
+
+impl Refused for IdRefusal {
+    fn status_by(&self, deadline: Deadline) -> Status {
+        if let IdRefusal::Numbers(refusal) = self { deadline.status(refusal) } else { self.status() }
     }
 }

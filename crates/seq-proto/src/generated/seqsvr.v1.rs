@@ -7082,7 +7082,7 @@ pub struct NextIdsResponse {
     /// Epoch of the ownership that allocated them, 1 or above.
     #[prost(uint64, tag = "3")]
     pub epoch: u64,
-    /// The lane that they are of.
+    /// The lane of the ids, 0 or above; 0 for a counter.
     #[prost(uint32, tag = "4")]
     pub lane: u32,
 }
@@ -7209,7 +7209,8 @@ pub struct CreateSeriesResponse {
     /// Whether it was created by this request. False in a dry run, and for a series that exists.
     #[prost(bool, tag = "2")]
     pub created: bool,
-    /// Hash of what a plan of this request rests on. In it are the set, its lineage, its layout, and the series.
+    /// Hash of what a plan of this request rests on, as of the request; never 0. In it are the set, its lineage, its
+    /// layout, and the series.
     #[prost(fixed64, tag = "3")]
     pub fingerprint: u64,
 }
@@ -7222,7 +7223,8 @@ pub struct RetireSeriesRequest {
     /// Whether to change nothing and return what the change would do.
     #[prost(bool, tag = "2")]
     pub dry_run: bool,
-    /// The fingerprint of a dry run, as in CreateSeriesRequest.
+    /// The fingerprint of a dry run, which the change must still rest on, else it is refused with STALE_PLAN and changes
+    /// nothing; 0: it rests on nothing.
     #[prost(fixed64, tag = "3")]
     pub plan: u64,
 }
@@ -7235,7 +7237,8 @@ pub struct RetireSeriesResponse {
     /// Whether it was retired by this request. False in a dry run, and for a series that was retired before.
     #[prost(bool, tag = "2")]
     pub retired: bool,
-    /// Hash of what a plan of this request rests on. In it are the set, its lineage, the series, and whether it is retired.
+    /// Hash of what a plan of this request rests on, as of the request; never 0. In it are the set, its lineage, the
+    /// series, and whether it is retired.
     #[prost(fixed64, tag = "3")]
     pub fingerprint: u64,
 }

@@ -9,7 +9,8 @@
 
 use seq_core::RouteVersion;
 use seq_core::layout::Lanes;
-use seq_core::state::{CreateSeries, Fields, Series, State};
+use seq_core::series::Series;
+use seq_core::state::{CreateSeries, Fields, State};
 use seq_raft::Malformed;
 
 use super::{Contradiction, append, split};

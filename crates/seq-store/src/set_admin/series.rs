@@ -1,11 +1,12 @@
 //! Creates and retires series.
 //!
-//! **Invariant:** a series is created only where every live AllocSvr can own its sections, and a shape is checked before
-//! it is stored, because neither the name nor the shape of a series ever changes.
+//! **Invariant:** a series is created only where every live AllocSvr can own its sections, and a shape is checked
+//! before it is stored, because neither the name nor the shape of a series ever changes.
 
 use seq_core::layout::{Lanes, TickClock};
 use seq_core::plan::Fingerprint;
-use seq_core::state::{CommandRefusal, CreateSeries, Replicated, RetireSeries, Series, State};
+use seq_core::series::Series;
+use seq_core::state::{CommandRefusal, CreateSeries, Replicated, RetireSeries, State};
 use seq_core::{Seq, limits};
 use seq_ids::{Shape, TimedShape};
 use seq_kit::wall_clock;
@@ -152,7 +153,7 @@ fn foresee(state: &State, create: &CreateSeries) -> Result<Foreseen, Status> {
     let plan = preconditions::create_series(state, create);
     let before = state.series(&create.name);
     match before {
-        Some(series) if series.is_of(create) && !series.retired => {
+        Some(series) if create.makes(series) && !series.retired => {
             Ok(Foreseen { series: series.into(), exists: true, plan })
         }
         _ => {
@@ -169,7 +170,7 @@ fn foresee(state: &State, create: &CreateSeries) -> Result<Foreseen, Status> {
 fn create(request: CreateSeriesRequest, now_ms: u64) -> Result<CreateSeries, Status> {
     let bad = |text: String| Reason::BadShape.status(text);
     let CreateSeriesRequest { name, shape, sections, start, lead_ms, allow_short, .. } = request;
-    Series::check_name(&name).map_err(|refusal| refused(&refusal))?;
+    CreateSeries::check_name(&name).map_err(|refusal| refused(&refusal))?;
     let shape = shape.ok_or_else(|| bad("the request has no shape".to_owned()))?;
     let shape = SeriesShape::try_from(&shape).map_err(|error| bad(error.to_string()))?;
     let (start, margin, clock) = match shape.shape {

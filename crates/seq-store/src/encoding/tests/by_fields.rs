@@ -1,7 +1,8 @@
 //! The bytes of commands that are encoded by the fields in their rows of the table. A released row never changes them.
 
 use seq_core::layout::{Lanes, TickClock};
-use seq_core::state::{AdoptSeries, CreateSeries, NoteClock, NoteReadsLanes, RetireSeries, Series};
+use seq_core::series::Series;
+use seq_core::state::{AdoptSeries, CreateSeries, NoteClock, NoteReadsLanes, RetireSeries};
 
 use super::*;
 
