@@ -11,7 +11,8 @@ use crate::layout::{Lanes, SectionRun};
 pub struct Series {
     /// Name of the series, `1 ..= 63` characters of `[a-z0-9_.-]`.
     pub name: String,
-    /// The shape of its ids, at most [`MAX_SHAPE_BYTES`](crate::limits::MAX_SHAPE_BYTES). The state keeps the bytes and does not read them.
+    /// The shape of its ids, at most [`MAX_SHAPE_BYTES`](crate::limits::MAX_SHAPE_BYTES). The state keeps the bytes and
+    /// does not read them.
     pub shape: Vec<u8>,
     /// The lanes.
     pub lanes: Lanes,

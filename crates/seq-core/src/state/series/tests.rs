@@ -2,7 +2,7 @@ use alloc::vec;
 
 use super::*;
 use crate::arbiter::{Arbiter, ArbiterTimeouts, Declared};
-use crate::id::{Incarnation, Lineage, NodeId, SectionId, SlotIndex, Uid};
+use crate::id::{Incarnation, Lineage, NodeId, RouteVersion, SectionId, SlotIndex, Uid};
 use crate::layout::{AppendError, Layout, address};
 use crate::route::RouteTable;
 use crate::state::{Command, EndQuarantine, Fence, Home, LearnDirectory, Registration, Replicated};
