@@ -71,6 +71,32 @@ impl Cluster {
         if set.id == self.sets[0].id { Ok(self.into_own()) } else { self.open(set, self.timeout).await }
     }
 
+    /// Connects to the store of the set that creates the series of the cluster: the set that accepts the dry run of a
+    /// change of series, where other sets refuse it with LAYOUT_WRITER. Returns the response as well.
+    pub(crate) async fn into_series_writer<T>(
+        mut self,
+        dry_run: impl AsyncFn(&mut StoreClient) -> anyhow::Result<T>,
+    ) -> anyhow::Result<(SetClient, T)> {
+        let refusal = match dry_run(&mut self.seed).await {
+            Ok(foreseen) => return Ok((self.into_own(), foreseen)),
+            Err(error) => of_other_set(error)?,
+        };
+        for set in self.sets[1..].iter().filter(|set| set.state() != SetState::Closed) {
+            let mut client = match self.open(set, self.timeout).await {
+                Ok(client) => client,
+                Err(error) => {
+                    report_error(&format_args!("set {}: {error:#}", set.name));
+                    continue;
+                }
+            };
+            match dry_run(&mut client.store).await {
+                Ok(foreseen) => return Ok((client, foreseen)),
+                Err(error) => of_other_set(error)?,
+            };
+        }
+        Err(refusal)
+    }
+
     /// Connects to the store of a set that is not the named store's own.
     async fn open(&self, set: &SetInfo, timeout: Duration) -> anyhow::Result<SetClient> {
         if set.stores.is_empty() {
@@ -162,6 +188,15 @@ fn find<'a>(sets: &'a [SetInfo], name: &str) -> Result<&'a SetInfo, Failure> {
         let message = format!("no set {name:?} is known to set {} ({})", sets[0].name, Reason::UnknownSet);
         Failure::new(Exit::Failed, message).reason(Reason::UnknownSet.name()).hint(format!("it knows {known}"))
     })
+}
+
+/// Returns the refusal of a set that does not create series.
+///
+/// # Errors
+/// The error is another one.
+fn of_other_set(error: anyhow::Error) -> anyhow::Result<anyhow::Error> {
+    let is_refusal = error.downcast_ref::<Failure>().is_some_and(|failure| failure.is(Reason::LayoutWriter));
+    if is_refusal { Ok(error) } else { Err(error) }
 }
 
 /// Returns the failure for a store that has no set yet.

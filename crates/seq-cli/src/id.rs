@@ -1,9 +1,10 @@
-//! The commands `id`, which read and make ids of named schemes, without a cluster.
+//! The commands `id`: ids of series from a cluster, and the parts of ids, for which no cluster is needed.
 
 mod decode;
 mod encode;
 mod foreign;
-mod shape_args;
+mod next;
+pub(crate) mod shape_args;
 mod shapes;
 
 use clap::Subcommand;
@@ -13,6 +14,8 @@ use seq_command::output::Output;
 /// The commands for ids.
 #[derive(Debug, Subcommand)]
 pub enum IdCommand {
+    /// Requests the next id, or several ids, of a series.
+    Next(next::NextArgs),
     /// Shows the time, the lane and the sequence number in ids.
     Decode(decode::DecodeArgs),
     /// Makes the first id of a given time, for queries by time.
@@ -26,6 +29,7 @@ pub enum IdCommand {
 
 pub fn run(command: IdCommand, output: &Output) -> anyhow::Result<Exit> {
     match command {
+        IdCommand::Next(args) => seq_command::client_runtime()?.block_on(next::run(&args, output)),
         IdCommand::Decode(args) => decode::run(&args, output),
         IdCommand::Encode(args) => encode::run(&args, output),
         IdCommand::Shapes => shapes::run(output),

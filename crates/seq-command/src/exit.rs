@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use seq_load::outcome::without_os_error;
+use seq_proto::Reason;
 use serde::Serialize;
 
 use crate::output::{Color, Output, heading, note};
@@ -105,6 +106,11 @@ impl Failure {
     /// Returns the exit code.
     pub fn exit(&self) -> Exit {
         self.exit
+    }
+
+    /// Returns whether the failure is a refusal for this reason.
+    pub fn is(&self, reason: Reason) -> bool {
+        self.reason.as_deref() == Some(reason.name())
     }
 
     /// Replaces the exit code.

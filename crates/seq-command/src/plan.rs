@@ -92,6 +92,12 @@ impl ConfirmedPlanArgs {
     pub fn confirmed(self, what: &str) -> anyhow::Result<bool> {
         Ok(self.yes || self.plan.required.is_some() || confirmed(what)?)
     }
+
+    /// Returns whether a change that nothing takes back is confirmed, as [`ConfirmedPlanArgs::confirmed`] does, but the
+    /// user types the name of the changed thing, for example of a `series`.
+    pub fn typed(self, thing: &str, name: &str, what: &str) -> anyhow::Result<bool> {
+        Ok(self.yes || self.plan.required.is_some() || typed(thing, name, what, "pass --yes")?)
+    }
 }
 
 impl ConfirmArgs {
@@ -162,15 +168,23 @@ pub fn confirm_set(set: &str, given: Option<&str>, what: &str) -> anyhow::Result
         let message = format!("--confirm {given:?} is not the name of the set, {set:?}");
         return Err(Failure::new(Exit::Usage, message).hint("nothing was changed").into());
     }
+    typed("set", set, what, &format!("pass --confirm {set}"))
+}
+
+/// Prompts for the name of a thing.
+///
+/// # Errors
+/// Stdin is not a terminal; the hint names the flag.
+fn typed(thing: &str, name: &str, what: &str, hint: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
         let message = format!("this would {what}, and there is no terminal to confirm it on");
-        return Err(Failure::new(Exit::Usage, message).hint(format!("pass --confirm {set}")).into());
+        return Err(Failure::new(Exit::Usage, message).hint(hint).into());
     }
-    eprint!("to {what}, type the name of the set: ");
+    eprint!("to {what}, type the name of the {thing}: ");
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
-    Ok(answer.trim() == set)
+    Ok(answer.trim() == name)
 }
 
 /// Returns the failure for a leader whose release compares no plans.

@@ -37,6 +37,7 @@ use crate::target::{DEFAULT_ADDR, host_port, node_url};
 use crate::time_limit::time;
 
 mod changes;
+mod series;
 mod sets;
 
 /// Limit on the search for a leader while members respond: several elections, and a leader transfer in progress.
@@ -451,6 +452,9 @@ fn refused(reason: &str, status: &Status) -> Failure {
         Some(Reason::UnknownMember) => failure.hint("`seqsvr store members` lists them"),
         Some(Reason::NoMajority) => failure.hint(START_SILENT_MEMBERS),
         Some(Reason::StalePlan) => failure.hint("the change was not made: run the command again for a new plan"),
+        Some(Reason::UnknownSeries) => failure.hint("`seqsvr series list` lists them"),
+        Some(Reason::SeriesExists) => failure.hint("choose another name; `seqsvr series show NAME` shows the series"),
+        Some(Reason::LayoutWriter) => failure.hint("--addr names a node of that set; `seqsvr set list` lists the sets"),
         Some(Reason::UnknownSet) => failure.hint("`seqsvr set list` lists them"),
         Some(Reason::UnknownMigration) => failure.hint("`seqsvr migration list` lists them"),
         Some(Reason::SetNotEmpty) => failure.hint("`seqsvr set merge` migrates them into another set and closes it"),

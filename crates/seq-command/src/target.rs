@@ -10,7 +10,7 @@ use seq_load::outcome::Chain;
 use seq_load::raises::RaiseWatch;
 use seq_proto::reason::code_name;
 use seq_proto::status;
-use tonic::Code;
+use tonic::{Code, Status};
 
 use crate::exit::{Exit, Failure};
 use crate::port_kind::{self, Needed, PortKind};
@@ -104,17 +104,25 @@ pub fn node_url(text: &str) -> Result<String, String> {
 async fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
     let message = format!("{:#}", Chain(error));
     match error {
-        ConnectError::Unreachable { addr, source }
-            if matches!(source.code(), Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted) =>
-        {
+        ConnectError::Unreachable { addr, source } => unreachable(addr, source, message, deadline).await,
+        ConnectError::NoRoutes { .. } => Failure::new(Exit::Deadline, message)
+            .hint("the cluster is starting, or its store has no leader: `seqsvr status`"),
+        ConnectError::BadRoutes { .. } => Failure::new(Exit::Failed, message),
+        _ => Failure::new(Exit::Usage, message),
+    }
+}
+
+/// Returns the failure of a command to which no AllocSvr responded within `deadline`. The node at `addr` failed last,
+/// with `source`; `message` states so if nothing more is known about the node.
+pub async fn unreachable(addr: &str, source: &Status, message: String, deadline: Duration) -> Failure {
+    match source.code() {
+        Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted => {
             let reason = status::reason(source).unwrap_or_else(|| code_name(source.code()));
             let what = format!("{addr} refused this command: {reason}: {}", source.message());
             Failure::new(Exit::Failed, what).hint(format!("`seqsvr explain {reason}`"))
         }
         // The transport reports its own timeout as `Cancelled`.
-        ConnectError::Unreachable { addr, source }
-            if matches!(source.code(), Code::DeadlineExceeded | Code::Cancelled) =>
-        {
+        Code::DeadlineExceeded | Code::Cancelled => {
             // The transport dials again and again if a server ends each connection because of the certificate.
             let refusal = port_kind::refusal(addr).await;
             refusal.and_then(|kind| kind.failure(addr, Needed::Alloc)).unwrap_or_else(|| {
@@ -122,17 +130,13 @@ async fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
                     .hint("--timeout gives it more time; `seqsvr status` shows which nodes respond")
             })
         }
-        ConnectError::Unreachable { addr, .. } => {
+        _ => {
             let kind = port_kind::identify(addr).await;
             kind.and_then(|kind| kind.failure(addr, Needed::Alloc)).unwrap_or_else(|| {
                 Failure::new(Exit::CannotConnect, message)
                     .hint("is the cluster running? `seqsvr dev` starts one; --addr URL names another")
             })
         }
-        ConnectError::NoRoutes { .. } => Failure::new(Exit::Deadline, message)
-            .hint("the cluster is starting, or its store has no leader: `seqsvr status`"),
-        ConnectError::BadRoutes { .. } => Failure::new(Exit::Failed, message),
-        _ => Failure::new(Exit::Usage, message),
     }
 }
 

@@ -25,4 +25,4 @@ mod shapes;
 
 pub use id::{Id, NotAnId};
 pub use shape::{BadShape, CounterShape, Ended, Parts, Shape, TimedShape};
-pub use shapes::{LaneField, PRESETS, Preset, preset};
+pub use shapes::{AHEAD_MS, LaneField, PRESETS, Preset, preset};

@@ -19,7 +19,15 @@ pub struct Preset {
     pub shape: Shape,
     /// The fields of a lane, from the highest bit to the lowest; none for a counter.
     pub lane_fields: &'static [LaneField],
+    /// Whether the caller names the lane, as of a shard; otherwise the server chooses it.
+    pub named_lanes: bool,
+    /// Time by which the ids of a series may be ahead of the clock unless its creator chooses another, in milliseconds;
+    /// 0 for a counter.
+    pub ahead_ms: u32,
 }
+
+/// [`Preset::ahead_ms`] of the timed shapes: a second, within which Snowflake's ids are sorted by time.
+pub const AHEAD_MS: u32 = 1_000;
 
 /// A field of the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,6 +27,7 @@ use seq_cli::next_command::{AdvanceArgs, CurrentArgs, NextArgs};
 use seq_cli::node::NodeCommand;
 use seq_cli::replay::ReplayArgs;
 use seq_cli::section::SectionCommand;
+use seq_cli::series::SeriesCommand;
 use seq_cli::services::ServicesArgs;
 use seq_cli::set::SetCommand;
 use seq_cli::sim::SimCommand;
@@ -130,6 +131,9 @@ pub(crate) enum Command {
     /// Lists and moves sections, with their sets and owners.
     #[command(subcommand)]
     Section(SectionCommand),
+    /// Creates, lists, shows and retires series, from whose numbers ids are made.
+    #[command(subcommand)]
+    Series(SeriesCommand),
     /// Lists the gRPC services of a node.
     Services(ServicesArgs),
     /// Replays a recorded message trace through the service and checks every response.
@@ -145,7 +149,7 @@ pub(crate) enum Command {
     /// Checks, shows or prints configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Shows the parts of ids of Snowflake, Leaf, Instagram and others; makes the first id of a time.
+    /// Requests ids of a series; shows the parts of ids of Snowflake, Leaf, Instagram and others.
     #[command(subcommand)]
     Id(IdCommand),
     /// Explains the reason of a refusal.

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use seq_cli::{
     bench, cert, check, diagnose, doctor, explain, export, health, host, id, import, migration, next_command, node,
-    replay, section, services, set, sim, status,
+    replay, section, series, services, set, sim, status,
 };
 use seq_command::exit::{self, Exit};
 use seq_command::output::Output;
@@ -69,6 +69,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Check(command) => client_runtime()?.block_on(check::run(command, output)),
         Command::Sim(command) => sim::run(command, output),
         Command::Config(command) => config::run(command, output),
+        Command::Series(command) => series::run(command, output),
         Command::Id(command) => id::run(command, output),
         Command::Explain(args) => explain::run(&args, output),
         Command::Man(args) => man::run(&args, Cli::command(), output),

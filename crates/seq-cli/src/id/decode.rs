@@ -10,7 +10,7 @@ use seq_ids::{Id, PRESETS, Parts, Preset, Shape};
 use serde::Serialize;
 
 use super::foreign::{self, Foreign};
-use super::shape_args::ShapeArgs;
+use super::shape_args::{NamedShape, ShapeOrSeriesArgs};
 
 /// 2006-01-01T00:00:00Z: no system that made ids of these shapes is older.
 const FIRST_MS: u64 = 1_136_073_600_000;
@@ -20,17 +20,19 @@ const EXACT_IN_DOUBLE: u64 = (1 << 53) - 1;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr id decode 1541815603606036480 --shape snowflake\n  \
+                        seqsvr id decode 1541815603606036480 --series tweets    (by the shape of a series of the cluster)\n  \
                         seqsvr id decode 1541815603606036480    (by each shape that gives a time from 2006 to now)\n  \
                         seqsvr id decode 5e576ba988846945965b4a41    (an ObjectId; UUIDs likewise)\n  \
                         cut -d, -f1 orders.csv | seqsvr id decode --shape instagram -\n\n\
-                        The command needs no cluster. If a double may have rounded a value, as JavaScript does, a note states it.\n\n\
-                        Exit codes: 0 decoded, 1 the shape has no such id, or no shape gives it a time, 2 the text is not an id.")]
+                        Only --series needs a cluster. If a double may have rounded a value, as JavaScript does, a note states it.\n\n\
+                        Exit codes: 0 decoded, 1 the shape has no such id, or no shape gives it a time, 2 the text is not an id, \
+                        and with --series those of `seqsvr id next`.")]
 pub struct DecodeArgs {
     /// The ids in decimal, or ObjectIds and UUIDs in their usual form. `-` reads them from stdin, one per line.
     #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
     ids: Vec<String>,
     #[command(flatten)]
-    shape: ShapeArgs,
+    shape: ShapeOrSeriesArgs,
 }
 
 /// An id, with all its readings.
@@ -46,7 +48,8 @@ struct Decoded {
 /// A reading: the parts of an id by one shape.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Reading {
-    shape: &'static str,
+    /// The name of the shape, or of the series that has it.
+    shape: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +90,7 @@ pub(super) fn run(args: &DecodeArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 /// Reads an id by a shape, or by every shape that gives it a plausible time. Errors begin with the place.
-fn decode(text: &str, shape: Option<&Preset>, place: &str) -> Result<Decoded, Failure> {
+fn decode(text: &str, shape: Option<&NamedShape>, place: &str) -> Result<Decoded, Failure> {
     if let Some(foreign) = foreign::parse(text) {
         return Ok(Decoded { id: text.to_owned(), readings: vec![Reading::of_foreign(foreign)], notes: Vec::new() });
     }
@@ -95,12 +98,12 @@ fn decode(text: &str, shape: Option<&Preset>, place: &str) -> Result<Decoded, Fa
         .parse()
         .map_err(|error: seq_ids::NotAnId| Failure::new(Exit::Usage, format!("{place}{error}")).reason("NOT_AN_ID"))?;
     let readings: Vec<Reading> = match shape {
-        Some(preset) => Reading::of(preset, id).into_iter().collect(),
+        Some(NamedShape { name, preset, .. }) => Reading::of(name, preset, id).into_iter().collect(),
         None => plausible(id, utc::now_ms()),
     };
     if readings.is_empty() {
         let message = match shape {
-            Some(preset) => format!("{place}the shape {} has no id {id}", preset.name),
+            Some(NamedShape { title, .. }) => format!("{place}{title} has no id {id}"),
             None => format!("{place}no shape gives id {id} a time from 2006 to now"),
         };
         return Err(Failure::new(Exit::Failed, message).hint("`seqsvr id shapes` lists the shapes"));
@@ -116,7 +119,7 @@ fn plausible(id: Id, now_ms: u64) -> Vec<Reading> {
         let first_ms = FIRST_MS.max(shape.epoch_ms + DAY_MS);
         timed.is_some_and(|(unix_ms, _)| (first_ms..=now_ms).contains(&unix_ms))
     };
-    PRESETS.iter().filter(is_plausible).filter_map(|preset| Reading::of(preset, id)).collect()
+    PRESETS.iter().filter(is_plausible).filter_map(|preset| Reading::of(preset.name, preset, id)).collect()
 }
 
 /// Returns a remark if a double may have rounded the number, because the number is a double or the shortest decimal
@@ -137,20 +140,20 @@ fn rounded(id: Id) -> Option<String> {
 }
 
 impl Reading {
-    /// Returns the reading of an id by a shape; `None` if the shape has no such id.
-    fn of(preset: &Preset, id: Id) -> Option<Reading> {
+    /// Returns the reading of an id by a shape of a name; `None` if the shape has no such id.
+    fn of(name: &str, preset: &Preset, id: Id) -> Option<Reading> {
         let Parts { lane, value, timed } = preset.shape.parts(id)?;
         let fields = preset.fields_of(lane).map(|(name, number)| (name.to_owned(), number.into()));
         Some(match timed {
             Some((unix_ms, seq)) => Reading {
-                shape: preset.name,
+                shape: name.to_owned(),
                 time: Some(utc::text_with_ms(unix_ms)),
                 lane: Some(lane),
                 fields: fields.collect(),
                 seq: Some(seq),
                 value: None,
             },
-            None => Reading { value: Some(value.to_string()), ..Reading::without_parts(preset.name) },
+            None => Reading { value: Some(value.to_string()), ..Reading::without_parts(name) },
         })
     }
 
@@ -160,8 +163,15 @@ impl Reading {
         Reading { time, fields, ..Reading::without_parts(shape) }
     }
 
-    fn without_parts(shape: &'static str) -> Reading {
-        Reading { shape, time: None, lane: None, fields: serde_json::Map::new(), seq: None, value: None }
+    fn without_parts(shape: &str) -> Reading {
+        Reading {
+            shape: shape.to_owned(),
+            time: None,
+            lane: None,
+            fields: serde_json::Map::new(),
+            seq: None,
+            value: None,
+        }
     }
 
     /// Returns `2022-06-28T16:07:40.105Z  lane 378 (datacenter 11, worker 26)  seq 0`.
@@ -195,7 +205,7 @@ fn print(decoded: &[Decoded], has_shape: bool, output: &Output) -> std::io::Resu
         _ => {
             let mut table = Table::new(&["id", "shape", "parts"]);
             for Decoded { id, readings, .. } in decoded {
-                readings.iter().for_each(|one| table.row([id.clone(), one.shape.to_owned(), one.text()]));
+                readings.iter().for_each(|one| table.row([id.clone(), one.shape.clone(), one.text()]));
             }
             output.table(&table)?;
         }
@@ -213,8 +223,8 @@ mod tests {
     /// 2026-11-26.
     const NOW_MS: u64 = 1_795_651_200_000;
 
-    fn shapes_of(id: u64) -> Vec<&'static str> {
-        plausible(Id::new(id).unwrap(), NOW_MS).iter().map(|reading| reading.shape).collect()
+    fn shapes_of(id: u64) -> Vec<String> {
+        plausible(Id::new(id).unwrap(), NOW_MS).into_iter().map(|reading| reading.shape).collect()
     }
 
     #[test]

@@ -4,21 +4,23 @@ use clap::Args;
 use seq_command::exit::{Exit, Failure};
 use seq_command::output::{Output, digits};
 use seq_command::utc;
-use seq_ids::{Preset, Shape};
+use seq_ids::Shape;
 
-use super::shape_args::ShapeArgs;
+use super::shape_args::{NamedShape, ShapeOrSeriesArgs};
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  seqsvr id encode --shape snowflake --time 2022-06-28T16:07:40.105Z --lane 378\n  \
                         seqsvr id encode --shape snowflake --time 2026-01-01    (ids of 2026 are not below it)\n  \
-                        seqsvr id encode --bits 41/10/12 --epoch 2026-01-01 --time 2026-11-26 --lane 5\n\n\
-                        The command needs no cluster and allocates nothing, so the id may exist already.\n\n\
-                        Exit codes: 0 done, 2 the shape has no such time, lane or sequence number."
+                        seqsvr id encode --bits 41/10/12 --epoch 2026-01-01 --time 2026-11-26 --lane 5\n  \
+                        seqsvr id encode --series tweets --time 2026-11-26\n\n\
+                        The command allocates nothing, so the id may exist already. Only --series needs a cluster.\n\n\
+                        Exit codes: 0 done, 1 no such series, 2 the shape has no such time, lane or sequence number, and \
+                        those of `seqsvr id next`."
 )]
 pub struct EncodeArgs {
     #[command(flatten)]
-    shape: ShapeArgs,
+    shape: ShapeOrSeriesArgs,
     /// The time, as 2022-06-28T16:07:40.105Z or 2026-01-01, in UTC.
     #[arg(long, value_name = "TIME", value_parser = utc::parse_ms)]
     time: u64,
@@ -37,11 +39,13 @@ pub(super) fn run(args: &EncodeArgs, output: &Output) -> anyhow::Result<Exit> {
         id: u64,
     }
     let EncodeArgs { time, lane, seq, .. } = *args;
-    let Some(Preset { name, shape, .. }) = args.shape.find()? else {
-        return Err(usage("no shape is given").hint("pass --shape NAME, or --bits and --epoch").into());
+    let Some(NamedShape { title, preset, .. }) = args.shape.find()? else {
+        let hint = "pass --shape NAME, --bits and --epoch, or --series NAME";
+        return Err(usage("no shape is given").hint(hint).into());
     };
+    let shape = preset.shape;
     let Shape::Timed(timed) = shape else {
-        return Err(usage(format!("ids of the shape {name} have no time")).into());
+        return Err(usage(format!("ids of {title} have no time")).into());
     };
     let Some(tick) = timed.tick(time) else {
         let [epoch, last] = [timed.epoch_ms, timed.end_ms().unwrap_or(u64::MAX)].map(utc::text_with_ms);

@@ -1,12 +1,19 @@
-//! The shape of ids on the command line: a name, or the bits of its fields.
+//! The shape of ids on the command line: a name, the bits of its fields, or a series that has it.
+
+use std::time::Duration;
 
 use clap::Args;
 use seq_command::exit::{Exit, Failure};
+use seq_command::target::Target;
 use seq_command::{time_limit, utc};
-use seq_ids::{PRESETS, Preset, Shape, TimedShape, preset};
+use seq_ids::{AHEAD_MS, PRESETS, Preset, Shape, TimedShape, preset};
+use seq_proto::series::SeriesShape;
+
+use crate::id_client::IdClient;
+use crate::series::view::shape_of;
 
 #[derive(Clone, Debug, Args)]
-pub(super) struct ShapeArgs {
+pub(crate) struct ShapeArgs {
     /// The shape's name; `seqsvr id shapes` lists them.
     #[arg(long, value_name = "NAME", value_parser = named, conflicts_with = "bits")]
     shape: Option<&'static Preset>,
@@ -16,9 +23,34 @@ pub(super) struct ShapeArgs {
     /// Time 0 of the shape of --bits, as 2026-01-01 or 2026-01-01T00:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = utc::parse_ms, requires = "bits")]
     epoch: Option<u64>,
-    /// Unit of time of the shape of --bits, as 1ms, 10ms or 1s.
+    /// Unit of time of the shape of --bits, as ms, 10ms or s.
     #[arg(long, value_name = "TIME", value_parser = unit_ms, default_value = "1ms")]
     unit: u32,
+}
+
+/// The shape of ids that are read or made: of a series, or of the command line.
+#[derive(Debug, Args)]
+pub(super) struct ShapeOrSeriesArgs {
+    #[command(flatten)]
+    shape: ShapeArgs,
+    /// The series that the ids are of. A node of the cluster is asked for its shape.
+    #[arg(long, value_name = "SERIES", conflicts_with_all = ["shape", "bits"])]
+    series: Option<String>,
+    #[command(flatten)]
+    target: Target,
+    /// Time limit of the request for the series.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time_limit::time)]
+    timeout: Duration,
+}
+
+/// A shape, with the name by which results refer to it.
+#[derive(Clone, Debug)]
+pub(super) struct NamedShape {
+    /// The name of the shape, or of the series.
+    pub(super) name: String,
+    /// What errors call it: `the shape snowflake`, `series tweets`.
+    pub(super) title: String,
+    pub(super) preset: Preset,
 }
 
 impl ShapeArgs {
@@ -26,7 +58,7 @@ impl ShapeArgs {
     ///
     /// # Errors
     /// The bits do not form a usable shape.
-    pub(super) fn find(&self) -> Result<Option<Preset>, Failure> {
+    pub(crate) fn find(&self) -> Result<Option<Preset>, Failure> {
         let (Some([time_bits, lane_bits, seq_bits]), Some(epoch_ms)) = (self.bits, self.epoch) else {
             return Ok(self.shape.copied());
         };
@@ -34,9 +66,41 @@ impl ShapeArgs {
         let shape = Shape::Timed(timed).checked();
         let shape =
             shape.map_err(|error| Failure::new(Exit::Usage, error.to_string()).hint("change --bits or --unit"))?;
-        Ok(Some(Preset { name: "custom", about: "", shape, lane_fields: &[] }))
+        Ok(Some(Preset { name: "custom", shape, ahead_ms: AHEAD_MS, ..WITHOUT_NAME }))
+    }
+
+    /// Returns whether the shape has no name.
+    pub(crate) fn is_custom(&self) -> bool {
+        self.bits.is_some()
     }
 }
+
+impl ShapeOrSeriesArgs {
+    /// Returns the shape; `None` if neither a shape nor a series was given.
+    ///
+    /// # Errors
+    /// The bits do not form a usable shape, or no node states the series.
+    pub(super) fn find(&self) -> anyhow::Result<Option<NamedShape>> {
+        let Some(name) = &self.series else {
+            let named = |preset: Preset| NamedShape {
+                name: preset.name.to_owned(),
+                title: format!("the shape {}", preset.name),
+                preset,
+            };
+            return Ok(self.shape.find()?.map(named));
+        };
+        let series = seq_command::client_runtime()?
+            .block_on(async { IdClient::new(&self.target, self.timeout)?.series(name).await })?;
+        let SeriesShape { shape, .. } = shape_of(&series)?;
+        // The fields of a lane are a custom of the shape's system, and a series may have another.
+        let preset = Preset { name: "series", shape, ..WITHOUT_NAME };
+        Ok(Some(NamedShape { name: name.clone(), title: format!("series {name}"), preset }))
+    }
+}
+
+/// The other fields of a shape that has no name.
+const WITHOUT_NAME: Preset =
+    Preset { name: "", about: "", shape: PRESETS[0].shape, lane_fields: &[], named_lanes: false, ahead_ms: 0 };
 
 fn named(name: &str) -> Result<&'static Preset, String> {
     let names = || PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
@@ -49,8 +113,12 @@ fn bits(text: &str) -> Result<[u8; 3], String> {
     three.ok_or_else(|| "it must be three numbers of bits, as 41/10/12".to_owned())
 }
 
+/// Parses a unit of time, where `ms` means `1ms`.
 fn unit_ms(text: &str) -> Result<u32, String> {
-    let unit = time_limit::time(text)?;
+    let has_number = text.starts_with(|letter: char| letter.is_ascii_digit());
+    let unit = if has_number { time_limit::time(text)? } else { time_limit::time(&format!("1{text}"))? };
     let whole = u32::try_from(unit.as_millis()).ok().filter(|ms| u128::from(*ms) * 1_000_000 == unit.as_nanos());
-    whole.filter(|ms| (1..=TimedShape::MAX_UNIT_MS).contains(ms)).ok_or_else(|| "it must be 1ms to a day".to_owned())
+    whole
+        .filter(|ms| (1..=TimedShape::MAX_UNIT_MS).contains(ms))
+        .ok_or_else(|| "it must be whole milliseconds, from 1ms to a day".to_owned())
 }

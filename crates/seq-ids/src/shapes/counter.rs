@@ -9,4 +9,6 @@ pub(super) const PRESET: Preset = Preset {
     about: "1, 2, 3, ..., as a PostgreSQL sequence or Leaf in its segment mode",
     shape: Shape::Counter(CounterShape { offset: 1, increment: 1, max_id: Id::MAX }),
     lane_fields: &[],
+    named_lanes: false,
+    ahead_ms: 0,
 };

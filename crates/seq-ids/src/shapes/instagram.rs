@@ -2,7 +2,7 @@
 //!
 //! Their 41 bits of time make ids negative from 2046-06-27 on. This shape has 40, and ends there.
 
-use super::{LaneField, Preset};
+use super::{AHEAD_MS, LaneField, Preset};
 use crate::shape::{Shape, TimedShape};
 
 pub(super) const PRESET: Preset = Preset {
@@ -18,4 +18,6 @@ pub(super) const PRESET: Preset = Preset {
         spread: true,
     }),
     lane_fields: &[LaneField { name: "shard", bits: 13 }],
+    named_lanes: true,
+    ahead_ms: AHEAD_MS,
 };

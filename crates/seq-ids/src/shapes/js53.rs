@@ -1,6 +1,6 @@
 //! Ids that are exact in a double, so that JavaScript and spreadsheets keep every digit.
 
-use super::{LaneField, Preset};
+use super::{AHEAD_MS, LaneField, Preset};
 use crate::shape::{Shape, TimedShape};
 
 pub(super) const PRESET: Preset = Preset {
@@ -16,4 +16,6 @@ pub(super) const PRESET: Preset = Preset {
         spread: true,
     }),
     lane_fields: &[LaneField { name: "worker", bits: 6 }],
+    named_lanes: false,
+    ahead_ms: AHEAD_MS,
 };

@@ -1,10 +1,12 @@
 //! The snowflake mode of Leaf: `SnowflakeIDGenImpl` of github.com/Meituan-Dianping/Leaf. Its segment mode is a counter.
 
-use super::{LaneField, Preset, snowflake};
+use super::{AHEAD_MS, LaneField, Preset, snowflake};
 
 pub(super) const PRESET: Preset = Preset {
     name: "leaf",
     about: "Meituan's Leaf in its snowflake mode: 4,096 per ms and worker",
     shape: snowflake::PRESET.shape,
     lane_fields: &[LaneField { name: "worker", bits: 10 }],
+    named_lanes: false,
+    ahead_ms: AHEAD_MS,
 };

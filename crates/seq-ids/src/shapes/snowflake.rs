@@ -1,6 +1,6 @@
 //! Snowflake of Twitter: `IdWorker` of github.com/twitter-archive/snowflake, tag `snowflake-2010`.
 
-use super::{LaneField, Preset};
+use super::{AHEAD_MS, LaneField, Preset};
 use crate::shape::{Shape, TimedShape};
 
 pub(super) const PRESET: Preset = Preset {
@@ -16,4 +16,6 @@ pub(super) const PRESET: Preset = Preset {
         spread: true,
     }),
     lane_fields: &[LaneField { name: "datacenter", bits: 5 }, LaneField { name: "worker", bits: 5 }],
+    named_lanes: false,
+    ahead_ms: AHEAD_MS,
 };

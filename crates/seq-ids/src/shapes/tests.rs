@@ -33,6 +33,8 @@ fn every_shape_can_be_used_and_has_its_own_name() {
         assert_eq!(preset.shape.checked(), Ok(preset.shape), "{}", preset.name);
         let bits: u32 = preset.lane_fields.iter().map(|field| u32::from(field.bits)).sum();
         assert_eq!(1 << bits, preset.shape.lanes(), "{}", preset.name);
+        let is_timed = matches!(preset.shape, Shape::Timed(_));
+        assert_eq!((preset.ahead_ms > 0, preset.named_lanes <= is_timed), (is_timed, true), "{}", preset.name);
     }
     assert_eq!(super::preset("snowflakes"), None);
 }

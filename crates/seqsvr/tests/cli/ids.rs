@@ -133,14 +133,14 @@ fn an_id_is_made_of_its_parts() {
     check(
         &["id", "shapes"],
         expect![[r#"
-        name       layout        epoch                     last                      lanes  ids/s in a lane  ids
-        snowflake  41/10/12      2010-11-04T01:42:54.657Z  2080-07-10T17:30:30.208Z  1,024        4,096,000  Twitter's ids: 4,096 per ms and worker
-        leaf       41/10/12      2010-11-04T01:42:54.657Z  2080-07-10T17:30:30.208Z  1,024        4,096,000  Meituan's Leaf in its snowflake mode: 4,096 per ms and worker
-        instagram  40/13/10      2011-08-24T21:07:01.721Z  2046-06-27T17:00:49.496Z  8,192        1,024,000  Instagram's ids, with the shard of the caller: 1,024 per ms and shard
-        js53       31/6/16       2026-01-01T00:00:00.000Z  2094-01-19T03:14:07.999Z     64           65,536  below 2^53, exact as numbers in JavaScript: 65,536 per second and worker
-        counter    1, 2, 3, ...                                                          1                   1, 2, 3, ..., as a PostgreSQL sequence or Leaf in its segment mode
-        exit 0
-    "#]],
+            name       layout        epoch                     last                      lanes  lane by  ids/s in a lane  ids
+            snowflake  41/10/12      2010-11-04T01:42:54.657Z  2080-07-10T17:30:30.208Z  1,024  server         4,096,000  Twitter's ids: 4,096 per ms and worker
+            leaf       41/10/12      2010-11-04T01:42:54.657Z  2080-07-10T17:30:30.208Z  1,024  server         4,096,000  Meituan's Leaf in its snowflake mode: 4,096 per ms and worker
+            instagram  40/13/10      2011-08-24T21:07:01.721Z  2046-06-27T17:00:49.496Z  8,192  caller         1,024,000  Instagram's ids, with the shard of the caller: 1,024 per ms and shard
+            js53       31/6/16       2026-01-01T00:00:00.000Z  2094-01-19T03:14:07.999Z     64  server            65,536  below 2^53, exact as numbers in JavaScript: 65,536 per second and worker
+            counter    1, 2, 3, ...                                                          1                            1, 2, 3, ..., as a PostgreSQL sequence or Leaf in its segment mode
+            exit 0
+        "#]],
     );
 }
 
@@ -239,9 +239,9 @@ fn what_is_no_id_or_no_shape_is_named() {
     check(
         &["id", "encode", "--time", "2026-02-01"],
         expect![[r#"
-        error: no shape is given
-        hint: pass --shape NAME, or --bits and --epoch
-        exit 2
-    "#]],
+            error: no shape is given
+            hint: pass --shape NAME, --bits and --epoch, or --series NAME
+            exit 2
+        "#]],
     );
 }

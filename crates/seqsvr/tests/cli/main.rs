@@ -3,6 +3,7 @@
 
 mod configuration;
 mod ids;
+mod series;
 
 use std::path::Path;
 use std::process::Command;
@@ -69,13 +70,14 @@ fn the_help_is_a_page() {
               set          Defines, lists and closes the sets of a cluster; splits and merges them
               migration    Watches, paces and ends migrations of sections between sets
               section      Lists and moves sections, with their sets and owners
+              series       Creates, lists, shows and retires series, from whose numbers ids are made
               services     Lists the gRPC services of a node
               replay       Replays a recorded message trace through the service and checks every response
               bench        Measures throughput and latency, and checks the order of every number
               check        Checks whether a running cluster sustains a load
               sim          Runs the protocol with faults in a deterministic simulator, many thousand times faster than real time
               config       Checks, shows or prints configuration
-              id           Shows the parts of ids of Snowflake, Leaf, Instagram and others; makes the first id of a time
+              id           Requests ids of a series; shows the parts of ids of Snowflake, Leaf, Instagram and others
               explain      Explains the reason of a refusal
               man          Prints a manual page, or writes all manual pages
               completions  Prints a completion script for a shell

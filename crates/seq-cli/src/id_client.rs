@@ -1,0 +1,178 @@
+//! The client of `IdService`: sends a request to the first AllocSvr that responds, and repeats it while the refusal is
+//! transient.
+//!
+//! **Invariant:** no command outlasts its deadline. A request for ids that is sent again can leave a gap, never a
+//! duplicate, and the failure states that ids may have been consumed.
+
+use std::time::{Duration, Instant};
+
+use seq_channel::{CallerChannel, Pool, not_processed};
+use seq_command::exit::{Exit, Failure};
+use seq_command::port_kind::{self, Needed};
+use seq_command::security;
+use seq_command::target::{self, Target, host_port};
+use seq_load::outcome::Chain;
+use seq_proto::reason::{Outcome, Reason};
+use seq_proto::status;
+use seq_proto::v1::id_service_client::IdServiceClient;
+use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use seq_proto::v1::{
+    GetRoutesRequest, GetRoutesResponse, ListSeriesRequest, NextIdsRequest, NextIdsResponse, Routes, Series,
+};
+use tonic::{Code, Request, Response, Status};
+
+/// Pause before the next node is tried, if no refusal states a longer one.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Limit on the bytes of a response: a list of all series of a cluster, or the whole route table.
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
+
+/// Sends requests for ids and series to the AllocSvrs of a cluster.
+pub(crate) struct IdClient {
+    pool: Pool,
+    /// Addresses to start from, as `host:port`.
+    addrs: Vec<String>,
+    since: Instant,
+    /// Time limit of the command.
+    timeout: Duration,
+}
+
+/// The failure of a request.
+struct Failed {
+    failure: Failure,
+    /// Whether the request may have been applied, although no response arrived.
+    may_have_applied: bool,
+}
+
+impl IdClient {
+    /// Returns a client of the cluster that the command line names. Sends nothing.
+    pub(crate) fn new(target: &Target, timeout: Duration) -> anyhow::Result<IdClient> {
+        let addrs = target.addrs()?.iter().map(|addr| host_port(addr).to_owned()).collect();
+        Ok(IdClient { pool: security::access()?.pool(1), addrs, since: Instant::now(), timeout })
+    }
+
+    /// Requests the series of the cluster, in the order in which they were created.
+    pub(crate) async fn list(&self) -> anyhow::Result<Vec<Series>> {
+        let list = async |to, limit| {
+            let mut client = IdServiceClient::new(to).max_decoding_message_size(MAX_RESPONSE_BYTES);
+            client.list_series(timed(ListSeriesRequest {}, limit)).await
+        };
+        Ok(self.call(list).await.map_err(|failed| failed.failure)?.series)
+    }
+
+    /// Requests the series of a name.
+    ///
+    /// # Errors
+    /// `UNKNOWN_SERIES`, or the failure of the request.
+    pub(crate) async fn series(&self, name: &str) -> anyhow::Result<Series> {
+        let found = self.list().await?.into_iter().find(|series| series.name == name);
+        Ok(found.ok_or_else(|| {
+            let message = format!("the cluster has no series {name:?} ({})", Reason::UnknownSeries);
+            Failure::new(Exit::Failed, message).reason(Reason::UnknownSeries.name()).hint(LISTS)
+        })?)
+    }
+
+    /// Requests ids.
+    pub(crate) async fn next(&self, request: &NextIdsRequest) -> anyhow::Result<NextIdsResponse> {
+        let next = async |to, limit| {
+            let mut client = IdServiceClient::new(to).max_decoding_message_size(MAX_RESPONSE_BYTES);
+            client.next(timed(request.clone(), limit)).await
+        };
+        Ok(self.call(next).await.map_err(|Failed { failure, may_have_applied }| match may_have_applied {
+            true => failure.hint("ids may have been consumed; another call leaves a gap, never a duplicate"),
+            false => failure,
+        })?)
+    }
+
+    /// Requests the whole route table of a node's set.
+    pub(crate) async fn routes(&self) -> anyhow::Result<Routes> {
+        let routes = async |to, limit| {
+            let mut client = SequenceServiceClient::new(to).max_decoding_message_size(MAX_RESPONSE_BYTES);
+            client.get_routes(timed(GetRoutesRequest { known_version: 0 }, limit)).await
+        };
+        let GetRoutesResponse { routes } = self.call(routes).await.map_err(|failed| failed.failure)?;
+        Ok(routes.ok_or_else(|| Failure::new(Exit::Failed, "the response of the node has no routes"))?)
+    }
+
+    /// Returns the time left for the command.
+    fn left(&self) -> Duration {
+        self.timeout.saturating_sub(self.since.elapsed())
+    }
+
+    /// Sends a request, with the time that is left for it, until a node responds or refuses it permanently.
+    async fn call<T>(
+        &self,
+        send: impl AsyncFn(CallerChannel, Duration) -> Result<Response<T>, Status>,
+    ) -> Result<T, Failed> {
+        let mut may_have_applied = false;
+        for attempt in 0.. {
+            let addr = &self.addrs[attempt % self.addrs.len()];
+            let failed = |failure| Failed { failure, may_have_applied };
+            let channel = self.pool.get_for_caller(addr);
+            let channel = channel.map_err(|error| failed(Failure::new(Exit::Usage, error.to_string())))?;
+            let limit = self.left();
+            let status = match tokio::time::timeout(limit, send(channel, limit)).await {
+                Ok(Ok(response)) => return Ok(response.into_inner()),
+                Ok(Err(status)) => status,
+                Err(_) => Status::deadline_exceeded(format!("no response within {limit:?}")),
+            };
+            let known = status::known_reason(&status);
+            may_have_applied |= match (known, status.code()) {
+                (Some(reason), _) => reason.outcome() == Outcome::Unknown,
+                (None, Code::Unimplemented | Code::PermissionDenied | Code::Unauthenticated) => false,
+                (None, _) => !not_processed(&status),
+            };
+            let failed = |failure| Failed { failure, may_have_applied };
+            let (reason, pause) = (status::reason(&status), status::retry_after(&status).unwrap_or(RETRY_INTERVAL));
+            let is_transient = status.code() == Code::Unavailable || status::retry_after(&status).is_some();
+            match reason {
+                Some(reason) if !is_transient || self.left() <= pause => return Err(failed(refused(&reason, &status))),
+                None if status.code() == Code::Unimplemented => return Err(failed(not_served(addr).await)),
+                // Each address gets one attempt.
+                None if attempt + 1 >= self.addrs.len() || self.left() <= pause => {
+                    let message = format!("no node responded; {addr} failed last: {}", Chain(&status));
+                    return Err(failed(target::unreachable(addr, &status, message, self.timeout).await));
+                }
+                _ => tokio::time::sleep(pause).await,
+            }
+        }
+        unreachable!("the attempts end with a response or a failure")
+    }
+}
+
+/// Sets the request's deadline, so the server gives up when the client does.
+fn timed<T>(request: T, limit: Duration) -> Request<T> {
+    let mut request = Request::new(request);
+    request.set_timeout(limit);
+    request
+}
+
+/// Hint for an unknown series.
+const LISTS: &str = "`seqsvr series list` lists them";
+
+/// Returns a refusal as a failure of the command, with a hint.
+fn refused(reason: &str, status: &Status) -> Failure {
+    let known = Reason::parse(reason);
+    let exit = match known {
+        Some(Reason::LaneRequired | Reason::LaneNotAllowed | Reason::LaneOutOfRange | Reason::NotAnId) => Exit::Usage,
+        Some(Reason::CountOutOfRange | Reason::BadName) => Exit::Usage,
+        _ if status.code() == Code::Unavailable || status::retry_after(status).is_some() => Exit::Unhealthy,
+        _ => Exit::Failed,
+    };
+    let failure = Failure::new(exit, format!("{} ({reason})", status.message())).reason(reason);
+    match known {
+        Some(Reason::UnknownSeries) => failure.hint(LISTS),
+        Some(Reason::LaneRequired) => failure.hint("--lane N names it, for example the shard of a user"),
+        Some(Reason::LaneNotAllowed) => failure.hint("leave --lane out"),
+        _ => failure.hint(format!("`seqsvr explain {reason}` explains the reason")),
+    }
+}
+
+/// Returns the failure for a port that has not the service: a port of another kind, or of an earlier release.
+async fn not_served(addr: &str) -> Failure {
+    let kind = port_kind::identify(addr).await;
+    kind.and_then(|kind| kind.failure(addr, Needed::Alloc)).unwrap_or_else(|| {
+        Failure::new(Exit::Failed, format!("the node at {addr} runs a release without series"))
+            .hint("upgrade it, or name another node with --addr")
+    })
+}

@@ -1,0 +1,37 @@
+//! Requests to `SeriesAdminService` of a set's leader.
+//!
+//! **Invariant:** when a response is lost, the request is sent again with the same plan. The leader then finds that the
+//! change has been made, and responds that there was nothing to do.
+
+use seq_proto::v1::series_admin_service_client::SeriesAdminServiceClient as SeriesAdmin;
+use seq_proto::v1::{CreateSeriesRequest, CreateSeriesResponse, RetireSeriesRequest, RetireSeriesResponse};
+
+use super::{CHANGE_TIMEOUT, READ_TIMEOUT, StoreClient, timed};
+use crate::plan::Mode;
+
+impl StoreClient {
+    /// Creates a series.
+    pub async fn create_series(
+        &mut self,
+        request: &CreateSeriesRequest,
+        mode: Mode,
+    ) -> anyhow::Result<CreateSeriesResponse> {
+        let (dry_run, plan) = mode.fields();
+        let request = CreateSeriesRequest { dry_run, plan, ..request.clone() };
+        let limit = self.limit_of(dry_run);
+        self.call(limit, async |to| SeriesAdmin::new(to).create_series(timed(request.clone(), limit)).await).await
+    }
+
+    /// Retires a series.
+    pub async fn retire_series(&mut self, name: &str, mode: Mode) -> anyhow::Result<RetireSeriesResponse> {
+        let (dry_run, plan) = mode.fields();
+        let request = RetireSeriesRequest { name: name.to_owned(), dry_run, plan };
+        let limit = self.limit_of(dry_run);
+        self.call(limit, async |to| SeriesAdmin::new(to).retire_series(timed(request.clone(), limit)).await).await
+    }
+
+    /// Returns the timeout of one attempt.
+    fn limit_of(&self, dry_run: bool) -> std::time::Duration {
+        self.left().min(if dry_run { READ_TIMEOUT } else { CHANGE_TIMEOUT })
+    }
+}
