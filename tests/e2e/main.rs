@@ -55,6 +55,7 @@ mod restore_sets;
 mod restores;
 mod roles;
 mod rolling;
+mod series;
 mod sets;
 mod sets_at_scale;
 mod sim;

@@ -4,7 +4,6 @@ mod decode;
 mod encode;
 mod foreign;
 mod next;
-pub(crate) mod shape_args;
 mod shapes;
 
 use clap::Subcommand;

@@ -13,6 +13,7 @@ use seq_command::security;
 use seq_command::target::{self, Target, host_port};
 use seq_load::outcome::Chain;
 use seq_proto::reason::{Outcome, Reason};
+use seq_proto::series::SeriesShape;
 use seq_proto::status;
 use seq_proto::v1::id_service_client::IdServiceClient;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
@@ -68,7 +69,9 @@ impl IdClient {
         let found = self.list().await?.into_iter().find(|series| series.name == name);
         Ok(found.ok_or_else(|| {
             let message = format!("the cluster has no series {name:?} ({})", Reason::UnknownSeries);
-            Failure::new(Exit::Failed, message).reason(Reason::UnknownSeries.name()).hint(LISTS)
+            Failure::new(Exit::Failed, message)
+                .reason(Reason::UnknownSeries.name())
+                .hint("`seqsvr series list` lists them")
         })?)
     }
 
@@ -140,15 +143,24 @@ impl IdClient {
     }
 }
 
+/// Returns the shape of a series.
+///
+/// # Errors
+/// It is a shape of a later release.
+pub(crate) fn shape_of(series: &Series) -> Result<SeriesShape, Failure> {
+    let shape = series.shape.as_ref().and_then(|shape| SeriesShape::try_from(shape).ok());
+    shape.ok_or_else(|| {
+        Failure::new(Exit::Failed, format!("series {} has a shape that this release does not know", series.name))
+            .hint("use a newer release of this program")
+    })
+}
+
 /// Sets the request's deadline, so the server gives up when the client does.
 fn timed<T>(request: T, limit: Duration) -> Request<T> {
     let mut request = Request::new(request);
     request.set_timeout(limit);
     request
 }
-
-/// Hint for an unknown series.
-const LISTS: &str = "`seqsvr series list` lists them";
 
 /// Returns a refusal as a failure of the command, with a hint.
 fn refused(reason: &str, status: &Status) -> Failure {
@@ -161,7 +173,8 @@ fn refused(reason: &str, status: &Status) -> Failure {
     };
     let failure = Failure::new(exit, format!("{} ({reason})", status.message())).reason(reason);
     match known {
-        Some(Reason::UnknownSeries) => failure.hint(LISTS),
+        // Its text names the command that lists them.
+        Some(Reason::UnknownSeries) => failure,
         Some(Reason::LaneRequired) => failure.hint("--lane N names it, for example the shard of a user"),
         Some(Reason::LaneNotAllowed) => failure.hint("leave --lane out"),
         _ => failure.hint(format!("`seqsvr explain {reason}` explains the reason")),

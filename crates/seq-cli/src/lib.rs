@@ -26,6 +26,7 @@ pub mod section;
 pub mod series;
 pub mod services;
 pub mod set;
+mod shape_args;
 pub mod sim;
 pub mod status;
 pub mod store;

@@ -10,8 +10,9 @@ use seq_command::output::Output;
 mod create;
 mod list;
 mod retire;
+mod settle;
 mod show;
-pub(crate) mod view;
+mod view;
 
 /// The commands for series.
 #[derive(Debug, Subcommand)]

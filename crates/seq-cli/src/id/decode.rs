@@ -10,7 +10,7 @@ use seq_ids::{Id, PRESETS, Parts, Preset, Shape};
 use serde::Serialize;
 
 use super::foreign::{self, Foreign};
-use super::shape_args::{NamedShape, ShapeOrSeriesArgs};
+use crate::shape_args::{NamedShape, ShapeOrSeriesArgs};
 
 /// 2006-01-01T00:00:00Z: no system that made ids of these shapes is older.
 const FIRST_MS: u64 = 1_136_073_600_000;

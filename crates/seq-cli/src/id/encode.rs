@@ -6,7 +6,7 @@ use seq_command::output::{Output, digits};
 use seq_command::utc;
 use seq_ids::Shape;
 
-use super::shape_args::{NamedShape, ShapeOrSeriesArgs};
+use crate::shape_args::{NamedShape, ShapeOrSeriesArgs};
 
 #[derive(Debug, Args)]
 #[command(

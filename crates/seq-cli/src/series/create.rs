@@ -15,9 +15,10 @@ use seq_proto::series::{MAX_AHEAD_MS, SeriesShape};
 use seq_proto::v1::{CreateSeriesRequest, ListSectionsRequest};
 use serde::Serialize;
 
+use super::settle;
 use super::view::SeriesView;
 use crate::cluster_client::Cluster;
-use crate::id::shape_args::ShapeArgs;
+use crate::shape_args::ShapeArgs;
 
 /// Accepted leads of a ceiling ahead of the clock.
 const LEADS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
@@ -43,8 +44,8 @@ pub struct CreateArgs {
     /// With --bits: callers name the lane, such as a shard, with each request; by default the server chooses it.
     #[arg(long, conflicts_with_all = ["shape", "counter"])]
     named_lanes: bool,
-    /// With --bits: a new unit of time continues the sequence numbers of the last one; by default it begins at 0, so that
-    /// at low rates most ids are even.
+    /// With --bits: a new unit of time continues the sequence numbers of the unit before; by default it begins at 0, so
+    /// that at low rates most ids are even.
     #[arg(long, conflicts_with_all = ["shape", "counter"])]
     spread: bool,
     #[command(flatten)]
@@ -52,8 +53,8 @@ pub struct CreateArgs {
     /// Number of sections for the lanes [default: 16, or one for each lane if there are fewer]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     sections: Option<u32>,
-    /// Time by which the ceilings of a timed series are ahead of the clock: ids continue for half of it to all of it without
-    /// a store [default: 60s, with named lanes 2s]
+    /// Time by which the ceilings of a timed series are ahead of the clock: ids continue for half of it to all of it
+    /// without a store [default: 60s, with named lanes 2s]
     #[arg(long, value_name = "TIME", conflicts_with = "counter", value_parser = lead)]
     lead: Option<u32>,
     /// Time by which an id may be ahead of the clock in a burst, or after the clock went back; 0 is Twitter's rule
@@ -118,6 +119,9 @@ struct Outcome<'a> {
     set: &'a str,
     series: &'a SeriesView,
     dry_run: bool,
+    /// Addresses of the AllocSvrs that do not know of the change yet.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pending: &'a [String],
     /// Whether the series was created by this command.
     changed: bool,
     /// The fingerprint of the plan; absent if the series existed before.
@@ -137,11 +141,12 @@ pub(super) async fn run(args: &CreateArgs, output: &Output) -> anyhow::Result<Ex
     let existed = exists(&mut set.store, &view).await?;
     let (own, plan) = (set.info().name.clone(), Fingerprint(foreseen.fingerprint));
     let (name, dry_run) = (args.name.as_str(), args.confirm.plan.dry_run);
-    let outcome = |view, changed| Outcome {
+    let outcome = |view, changed, pending| Outcome {
         set: &own,
         series: view,
         dry_run,
         changed,
+        pending,
         plan: plan::digits(plan).filter(|_| !existed),
     };
     if !output.is_json() {
@@ -158,7 +163,7 @@ pub(super) async fn run(args: &CreateArgs, output: &Output) -> anyhow::Result<Ex
     }
     if existed || dry_run {
         if output.is_json() {
-            output.json(&outcome(&view, false))?;
+            output.json(&outcome(&view, false, &[]))?;
         }
         return Ok(Exit::Ok);
     }
@@ -167,9 +172,11 @@ pub(super) async fn run(args: &CreateArgs, output: &Output) -> anyhow::Result<Ex
     }
     set.store.restart_time();
     let made = set.store.create_series(&request, Mode::Make(plan)).await?;
+    let pending = settle::until_known(&set.sets, name, false, output).await;
     if output.is_json() {
-        output.json(&outcome(&SeriesView::stated(made.series.as_ref())?, made.created))?;
+        output.json(&outcome(&SeriesView::stated(made.series.as_ref())?, made.created, &pending))?;
     } else {
+        settle::note_pending(&pending);
         output.line(format_args!("series {name} is created"))?;
     }
     Ok(Exit::Ok)

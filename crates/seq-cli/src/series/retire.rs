@@ -8,6 +8,7 @@ use seq_command::store_client::{SetAddress, StoreClient, TimeoutArgs};
 use seq_core::plan::Fingerprint;
 use serde::Serialize;
 
+use super::settle;
 use super::view::{SeriesView, State};
 use crate::cluster_client::Cluster;
 
@@ -37,6 +38,9 @@ struct Outcome<'a> {
     set: &'a str,
     series: &'a SeriesView,
     dry_run: bool,
+    /// Addresses of the AllocSvrs that do not know of the change yet.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pending: &'a [String],
     /// Whether the series was retired by this command.
     changed: bool,
     /// The fingerprint of the plan; absent if the series was retired before.
@@ -53,11 +57,12 @@ pub(super) async fn run(args: &RetireArgs, output: &Output) -> anyhow::Result<Ex
     let was_retired = view.state == State::Retired;
     let (own, plan) = (set.info().name.clone(), Fingerprint(foreseen.fingerprint));
     let dry_run = args.confirm.plan.dry_run;
-    let outcome = |view, changed| Outcome {
+    let outcome = |view, changed, pending| Outcome {
         set: &own,
         series: view,
         dry_run,
         changed,
+        pending,
         plan: plan::digits(plan).filter(|_| !was_retired),
     };
     if !output.is_json() {
@@ -77,7 +82,7 @@ pub(super) async fn run(args: &RetireArgs, output: &Output) -> anyhow::Result<Ex
     }
     if was_retired || dry_run {
         if output.is_json() {
-            output.json(&outcome(&view, false))?;
+            output.json(&outcome(&view, false, &[]))?;
         }
         return Ok(Exit::Ok);
     }
@@ -86,9 +91,11 @@ pub(super) async fn run(args: &RetireArgs, output: &Output) -> anyhow::Result<Ex
     }
     set.store.restart_time();
     let made = set.store.retire_series(name, Mode::Make(plan)).await?;
+    let pending = settle::until_known(&set.sets, name, true, output).await;
     if output.is_json() {
-        output.json(&outcome(&SeriesView::stated(made.series.as_ref())?, made.retired))?;
+        output.json(&outcome(&SeriesView::stated(made.series.as_ref())?, made.retired, &pending))?;
     } else {
+        settle::note_pending(&pending);
         output.line(format_args!("series {name} is retired: it gives out no more ids"))?;
     }
     Ok(Exit::Ok)

@@ -8,6 +8,8 @@ use seq_proto::series::SeriesShape;
 use seq_proto::v1::{Lanes, Series, TickClock};
 use serde::Serialize;
 
+use crate::id_client::shape_of;
+
 /// The state of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,18 +74,6 @@ struct TimedIds {
     lead_ms: u32,
 }
 
-/// Returns the shape of a series.
-///
-/// # Errors
-/// It is a shape of a later release.
-pub(crate) fn shape_of(series: &Series) -> Result<SeriesShape, Failure> {
-    let shape = series.shape.as_ref().and_then(|shape| SeriesShape::try_from(shape).ok());
-    shape.ok_or_else(|| {
-        Failure::new(Exit::Failed, format!("series {} has a shape that this release does not know", series.name))
-            .hint("use a newer release of this program")
-    })
-}
-
 impl SeriesView {
     pub(super) fn new(series: &Series) -> SeriesView {
         SeriesView::at(series, utc::now_ms())
@@ -134,7 +124,7 @@ impl SeriesView {
         let SeriesView { name, ids, lanes, sections, .. } = self;
         match ids {
             Ids::Unknown => vec![format!("{name}: a shape of a later release, {}", counted(*lanes, "lane"))],
-            Ids::Counter(ids) => vec![format!("{name}: {}; the last id is {}", ids.text(), ids.last)],
+            Ids::Counter(ids) => vec![format!("{name}: {}; the last id is {}", ids.text(3), ids.last)],
             Ids::Timed(ids) => {
                 let (lanes, sections) = (counted(*lanes, "lane"), counted(*sections, "section"));
                 let TimedIds { time_bits, seq_bits, epoch, end, .. } = ids;
@@ -158,7 +148,7 @@ impl SeriesView {
     /// Returns the ids in a few words.
     pub(super) fn ids(&self) -> String {
         match &self.ids {
-            Ids::Counter(ids) => ids.text(),
+            Ids::Counter(ids) => ids.text(2),
             Ids::Timed(ids) => {
                 let TimedIds { time_bits, lane_bits, seq_bits, .. } = ids;
                 format!("{time_bits}/{lane_bits}/{seq_bits} bits, {}", ids.unit())
@@ -194,11 +184,11 @@ impl CounterIds {
         CounterIds { first, increment, last: counter.last() }
     }
 
-    /// Returns the first ids, as `1, 3, 5, ...`.
-    fn text(&self) -> String {
+    /// Returns the first `count` ids, as `1, 3, 5, ...`.
+    fn text(&self, count: u64) -> String {
         let id = |place: u64| self.first.checked_add(place * self.increment).filter(|id| *id <= self.last);
-        let ids: Vec<String> = (0..3).map_while(id).map(|id| id.to_string()).collect();
-        if id(3).is_some() { format!("{}, ...", ids.join(", ")) } else { ids.join(", ") }
+        let ids: Vec<String> = (0..count).map_while(id).map(|id| id.to_string()).collect();
+        if id(count).is_some() { format!("{}, ...", ids.join(", ")) } else { ids.join(", ") }
     }
 }
 

@@ -9,8 +9,7 @@ use seq_command::{time_limit, utc};
 use seq_ids::{AHEAD_MS, PRESETS, Preset, Shape, TimedShape, preset};
 use seq_proto::series::SeriesShape;
 
-use crate::id_client::IdClient;
-use crate::series::view::shape_of;
+use crate::id_client::{IdClient, shape_of};
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ShapeArgs {
@@ -30,7 +29,7 @@ pub(crate) struct ShapeArgs {
 
 /// The shape of ids that are read or made: of a series, or of the command line.
 #[derive(Debug, Args)]
-pub(super) struct ShapeOrSeriesArgs {
+pub(crate) struct ShapeOrSeriesArgs {
     #[command(flatten)]
     shape: ShapeArgs,
     /// The series that the ids are of. A node of the cluster is asked for its shape.
@@ -45,12 +44,12 @@ pub(super) struct ShapeOrSeriesArgs {
 
 /// A shape, with the name by which results refer to it.
 #[derive(Clone, Debug)]
-pub(super) struct NamedShape {
+pub(crate) struct NamedShape {
     /// The name of the shape, or of the series.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// What errors call it: `the shape snowflake`, `series tweets`.
-    pub(super) title: String,
-    pub(super) preset: Preset,
+    pub(crate) title: String,
+    pub(crate) preset: Preset,
 }
 
 impl ShapeArgs {
@@ -80,7 +79,7 @@ impl ShapeOrSeriesArgs {
     ///
     /// # Errors
     /// The bits do not form a usable shape, or no node states the series.
-    pub(super) fn find(&self) -> anyhow::Result<Option<NamedShape>> {
+    pub(crate) fn find(&self) -> anyhow::Result<Option<NamedShape>> {
         let Some(name) = &self.series else {
             let named = |preset: Preset| NamedShape {
                 name: preset.name.to_owned(),

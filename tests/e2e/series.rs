@@ -1,0 +1,149 @@
+//! The series of a cluster: operators create and retire them, at any node of any set, and callers get ids.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::cluster::{Place, Server, digits, eventually, seqsvr, seqsvr_json};
+use crate::dev;
+
+/// A transcript of commands and their output, without fingerprints and times.
+struct Transcript {
+    addr: String,
+    text: String,
+}
+
+impl Transcript {
+    fn run(&mut self, args: &[&str]) {
+        let output = seqsvr(&[args, &["--addr", &self.addr]].concat());
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        let now =
+            |word: &str| word.len() == "2026-11-27T08:06:23Z".len() && word.starts_with("20") && word.ends_with('Z');
+        let plan = |word: &str| word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        self.text += &format!("$ seqsvr {}\n", args.join(" "));
+        for word in text.split_inclusive([' ', '\n', ',']) {
+            let bare = word.trim_end_matches([' ', '\n', ',']);
+            let shown = if now(bare) {
+                "<time>"
+            } else if plan(bare) {
+                "<plan>"
+            } else {
+                bare
+            };
+            self.text += &word.replace(bare, shown);
+        }
+        self.text += &format!("exit {}\n", output.status.code().unwrap());
+    }
+}
+
+fn ids(addr: &str, args: &[&str]) -> Vec<u64> {
+    let taken = seqsvr_json(&[&["id", "next"], args, &["--addr", addr]].concat());
+    taken["ids"].as_array().unwrap().iter().map(digits).collect()
+}
+
+#[test]
+fn a_series_is_made_once_and_ends_once() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    let mut transcript = Transcript { addr: addr.clone(), text: String::new() };
+    transcript.run(&["series", "list"]);
+    transcript.run(&["series", "create", "photos", "--counter", "--start", "101", "--increment", "2", "--dry-run"]);
+    transcript.run(&["series", "create", "photos", "--counter", "--start", "101", "--increment", "2"]);
+    transcript.run(&["series", "create", "photos", "--counter", "--start", "101", "--increment", "2", "--yes"]);
+    transcript.run(&["series", "create", "photos", "--counter", "--start", "101", "--increment", "2"]);
+    transcript.run(&["series", "create", "photos", "--counter", "--yes"]);
+    transcript.run(&["series", "create", "media", "--shape", "instagram", "--sections", "1", "--yes"]);
+    transcript.run(&["series", "create", "soon", "--bits", "39/4/10", "--epoch", "2015-01-01", "--yes"]);
+    transcript.run(&["series", "create", "no name", "--counter", "--yes"]);
+    transcript.run(&["series", "list"]);
+    transcript.run(&["id", "next", "photos", "-n", "2"]);
+    transcript.run(&["id", "next", "photos", "--after", "200"]);
+    transcript.run(&["id", "next", "media"]);
+    transcript.run(&["id", "decode", "105", "--series", "photos"]);
+    transcript.run(&["id", "decode", "104", "--series", "photos"]);
+    transcript.run(&["id", "decode", "1671372309237077023", "--series", "media", "-o", "json"]);
+    transcript.run(&["id", "encode", "--series", "media", "--time", "2017-12-16T22:25:27.280Z", "--lane", "5"]);
+    transcript.run(&["series", "retire", "photos"]);
+    transcript.run(&["series", "retire", "photos", "--plan", "9f3c0a77d1e25b48"]);
+    transcript.run(&["series", "retire", "photos", "--yes"]);
+    transcript.run(&["series", "retire", "photos", "--yes"]);
+    transcript.run(&["id", "next", "photos"]);
+    transcript.run(&["series", "create", "photos", "--counter", "--start", "101", "--increment", "2", "--yes"]);
+    transcript.run(&["series", "retire", "tweets", "--yes"]);
+    transcript.run(&["series", "show", "tweets"]);
+    transcript.run(&["audit", "list"]);
+    expect![[""]].assert_eq(&transcript.text);
+}
+
+#[test]
+fn ids_of_a_timed_series_are_unique_and_of_the_present() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    let made = seqsvr_json(&["series", "create", "tweets", "--shape", "snowflake", "--yes", "--addr", &addr]);
+    assert_eq!((&made["changed"], &made["series"]["sections"]), (&json!(true), &json!(16)), "{made:#}");
+    let shown = seqsvr_json(&["series", "show", "tweets", "--addr", &addr]);
+    let lanes = |run: &Value| run["lanes"].as_u64().unwrap();
+    let runs = shown["runs"].as_array().unwrap();
+    assert_eq!(runs.iter().map(lanes).sum::<u64>(), 1_024, "{shown:#}");
+    assert!(runs.iter().all(|run| run["set"] == "dev"), "{shown:#}");
+
+    let now_ms = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    let before_ms = now_ms();
+    let mut taken = Vec::new();
+    for _ in 0..5 {
+        taken.extend(ids(&addr, &["tweets", "-n", "2000"]));
+    }
+    let last = taken.iter().max().unwrap().to_string();
+    assert!(ids(&addr, &["tweets", "--after", &last])[0] > *taken.iter().max().unwrap());
+    let after_ms = now_ms() + 1_000;
+    let unix_ms = |id: &u64| (id >> 22) + 1_288_834_974_657;
+    assert!(taken.iter().all(|id| (before_ms..=after_ms).contains(&unix_ms(id))), "{before_ms}: {taken:?}");
+    taken.sort_unstable();
+    taken.dedup();
+    assert_eq!(taken.len(), 10_000, "an id was given out twice");
+}
+
+/// Starts two sets in one process; returns the URLs of an allocator of each.
+fn two_sets(place: &Place) -> (Server, [String; 2]) {
+    let mut server = place.server("dev", &["dev", "--sets", "2", "--ports", "random", "-o", "json"]);
+    let ready = server.ready();
+    let url = |set: &Value| set["allocs"][0]["grpc"].as_str().unwrap().to_owned();
+    let urls = [url(&ready), url(&ready["further_sets"][0])];
+    eventually("the sets know each other", || {
+        let output = seqsvr(&["set", "list", "--addr", &urls[1], "-o", "json"]);
+        let list: Value = serde_json::from_slice(&output.stdout).ok()?;
+        let sets = list["items"].as_array()?;
+        let is_known = |set: &Value| set["allocs"].as_array().is_some_and(|allocs| allocs.len() == 2);
+        (sets.len() == 2 && sets.iter().all(is_known)).then_some(())
+    });
+    (server, urls)
+}
+
+#[test]
+fn the_first_set_makes_the_series_of_all_sets() {
+    let place = Place::new();
+    let (_server, [first, second]) = two_sets(&place);
+    // Asked at the second set, the command finds the first one.
+    let made = seqsvr_json(&["series", "create", "orders", "--counter", "--yes", "--addr", &second]);
+    assert_eq!((&made["set"], &made["changed"]), (&json!("dev"), &json!(true)), "{made:#}");
+    assert_eq!(made.get("pending"), None, "{made:#}");
+    let lists = [&first, &second].map(|addr| seqsvr_json(&["series", "list", "--addr", addr]));
+    assert_eq!(lists[0], lists[1]);
+    assert_eq!(lists[0]["items"][0]["name"], "orders");
+    let mut last = 0;
+    for addr in [&second, &first, &second] {
+        let id = ids(addr, &["orders"])[0];
+        assert!(id > last, "{id} after {last} at {addr}");
+        last = id;
+    }
+    let again = seqsvr_json(&["series", "create", "orders", "--counter", "--yes", "--addr", &second]);
+    assert_eq!(again["changed"], false, "{again:#}");
+    let retired = seqsvr_json(&["series", "retire", "orders", "--yes", "--addr", &second]);
+    assert_eq!((&retired["set"], &retired["changed"]), (&json!("dev"), &json!(true)), "{retired:#}");
+    for addr in [&first, &second] {
+        let output = seqsvr(&["id", "next", "orders", "--addr", addr]);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && text.contains("SERIES_RETIRED"), "{addr}: {text}");
+    }
+}
