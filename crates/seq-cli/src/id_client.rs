@@ -107,13 +107,15 @@ impl IdClient {
         &self,
         send: impl AsyncFn(CallerChannel, Duration) -> Result<Response<T>, Status>,
     ) -> Result<T, Failed> {
-        let mut may_have_applied = false;
-        for attempt in 0.. {
+        let (mut attempt, mut may_have_applied) = (0, false);
+        loop {
             let addr = &self.addrs[attempt % self.addrs.len()];
             let failed = |failure| Failed { failure, may_have_applied };
             let channel = self.pool.get_for_caller(addr);
             let channel = channel.map_err(|error| failed(Failure::new(Exit::Usage, error.to_string())))?;
-            let limit = self.left();
+            // A node that hangs leaves time for the others.
+            let untried = u32::try_from(self.addrs.len().saturating_sub(attempt)).unwrap_or(u32::MAX);
+            let limit = self.left() / untried.max(1);
             let status = match tokio::time::timeout(limit, send(channel, limit)).await {
                 Ok(Ok(response)) => return Ok(response.into_inner()),
                 Ok(Err(status)) => status,
@@ -138,8 +140,8 @@ impl IdClient {
                 }
                 _ => tokio::time::sleep(pause).await,
             }
+            attempt += 1;
         }
-        unreachable!("the attempts end with a response or a failure")
     }
 }
 

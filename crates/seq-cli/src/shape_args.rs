@@ -47,8 +47,10 @@ pub(crate) struct ShapeOrSeriesArgs {
 pub(crate) struct NamedShape {
     /// The name of the shape, or of the series.
     pub(crate) name: String,
-    /// What errors call it: `the shape snowflake`, `series tweets`.
+    /// Name of the shape in errors: `the shape snowflake`, `series tweets`.
     pub(crate) title: String,
+    /// Whether it is the shape of a series.
+    pub(crate) is_series: bool,
     pub(crate) preset: Preset,
 }
 
@@ -84,6 +86,7 @@ impl ShapeOrSeriesArgs {
             let named = |preset: Preset| NamedShape {
                 name: preset.name.to_owned(),
                 title: format!("the shape {}", preset.name),
+                is_series: false,
                 preset,
             };
             return Ok(self.shape.find()?.map(named));
@@ -93,7 +96,7 @@ impl ShapeOrSeriesArgs {
         let SeriesShape { shape, .. } = shape_of(&series)?;
         // The fields of a lane are a custom of the shape's system, and a series may have another.
         let preset = Preset { name: "series", shape, ..WITHOUT_NAME };
-        Ok(Some(NamedShape { name: name.clone(), title: format!("series {name}"), preset }))
+        Ok(Some(NamedShape { name: name.clone(), title: format!("series {name}"), is_series: true, preset }))
     }
 }
 

@@ -106,7 +106,11 @@ fn decode(text: &str, shape: Option<&NamedShape>, place: &str) -> Result<Decoded
             Some(NamedShape { title, .. }) => format!("{place}{title} has no id {id}"),
             None => format!("{place}no shape gives id {id} a time from 2006 to now"),
         };
-        return Err(Failure::new(Exit::Failed, message).hint("`seqsvr id shapes` lists the shapes"));
+        let hint = match shape {
+            Some(NamedShape { name, is_series: true, .. }) => format!("`seqsvr series show {name}` shows its ids"),
+            _ => "`seqsvr id shapes` lists the shapes".to_owned(),
+        };
+        return Err(Failure::new(Exit::Failed, message).hint(hint));
     }
     Ok(Decoded { id: id.to_string(), readings, notes: rounded(id).into_iter().collect() })
 }

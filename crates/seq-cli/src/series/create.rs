@@ -20,6 +20,9 @@ use super::view::SeriesView;
 use crate::cluster_client::Cluster;
 use crate::shape_args::ShapeArgs;
 
+/// Time for which the ids of a series last without `--allow-short`, in milliseconds.
+const TEN_YEARS_MS: u64 = 10 * 365 * 86_400_000;
+
 /// Accepted leads of a ceiling ahead of the clock.
 const LEADS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
 
@@ -228,9 +231,10 @@ impl CreateArgs {
     /// Adds the flag that accepts the shape to a refusal of a shape whose ids end soon.
     fn with_hint(&self, error: anyhow::Error, shape: &SeriesShape) -> anyhow::Error {
         let Shape::Timed(timed) = shape.shape else { return error };
-        let ends_later = timed.end_ms().is_none_or(|end_ms| end_ms > utc::now_ms());
+        let now_ms = utc::now_ms();
+        let is_short = timed.end_ms().is_some_and(|end_ms| (now_ms..now_ms + TEN_YEARS_MS).contains(&end_ms));
         match error.downcast::<Failure>() {
-            Ok(failure) if failure.is(Reason::BadShape) && ends_later && !self.allow_short => {
+            Ok(failure) if failure.is(Reason::BadShape) && is_short && !self.allow_short => {
                 failure.hint("--allow-short accepts ids that end within ten years").into()
             }
             Ok(failure) => failure.into(),
