@@ -67,25 +67,26 @@ impl Shared {
         self.taken(served, item, taken.ok()?)
     }
 
-    /// Returns a lane of a series: of a section that is served here and does not rest, else of a section with an owner.
-    /// Each call of a thread returns the next lane.
+    /// Returns a lane of a series: of the first section that is served here and does not rest, else of a section with an
+    /// owner. Each call of a thread returns the next lane of the section. The other sections are not raised, so their
+    /// ceilings are in the past when a crash leaves the used section at rest.
     pub(crate) fn choose_lane(&self, series: &IdSeries, now: Clocks) -> Option<u32> {
         let turn = CHOSEN.replace(CHOSEN.get().wrapping_add(1));
         let count = series.sections.sections;
-        let place = |index: u32| SectionId(series.sections.first.0 + (turn.wrapping_add(index)) % count);
         let lane = |section: SectionId| {
             let (first, lanes) = series.lanes_of(section)?;
-            Some(first + turn / count % lanes)
+            Some(first + turn % lanes)
         };
         let owned = self.ownership.owned();
+        let served = series.sections.iter().filter_map(|section| Some((section, owned.get(section)?.clock)));
         let mut resting = None;
-        for section in (0..count).map(place) {
-            let Some(owned) = owned.get(section) else { continue };
-            if !owned.clock.is_some_and(|clock| clock.rests(now)) {
+        for (section, clock) in served {
+            if !clock.is_some_and(|clock| clock.rests(now)) {
                 return lane(section);
             }
             resting = resting.or(Some(section));
         }
+        let place = |index: u32| SectionId(series.sections.first.0 + turn.wrapping_add(index) % count);
         let routes = self.routes();
         let is_owned = |section: &SectionId| {
             let route = routes.as_ref().and_then(|routes| routes.get(*section)).unwrap_or_default();
