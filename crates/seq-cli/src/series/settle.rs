@@ -1,5 +1,5 @@
-//! Waits until the AllocSvrs of a cluster know of a change of a series, because the next command or caller may go to any
-//! of them, and an AllocSvr gives out ids of a retired series until it knows.
+//! Waits until the AllocSvrs of a cluster know of a change of a series, because the next command or caller may go to
+//! any of them, and an AllocSvr gives out ids of a retired series until it knows.
 
 use std::time::{Duration, Instant};
 

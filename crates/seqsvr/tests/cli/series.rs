@@ -32,63 +32,63 @@ fn the_help_of_create_has_every_kind_of_series() {
     check(
         &["series", "create", "-h"],
         expect![[r#"
-        Creates a series: a name for ids of one shape. Neither ever changes
+            Creates a series: a name for ids of one shape. Neither ever changes
 
-        Usage: seqsvr series create [OPTIONS] <--shape <NAME>|--bits <TIME/LANE/SEQ>|--counter> <SERIES>
+            Usage: seqsvr series create [OPTIONS] <--shape <NAME>|--bits <TIME/LANE/SEQ>|--counter> <SERIES>
 
-        Arguments:
-          <SERIES>  Name of the series: 1 to 63 characters of a-z, 0-9, _, . and -
+            Arguments:
+              <SERIES>  Name of the series: 1 to 63 characters of a-z, 0-9, _, . and -
 
-        Options:
-              --shape <NAME>          The shape's name; `seqsvr id shapes` lists them
-              --bits <TIME/LANE/SEQ>  A shape without a name: bits of time, lane and sequence number, from the highest to the
-                                      lowest
-              --epoch <TIME>          Time 0 of the shape of --bits, as 2026-01-01 or 2026-01-01T00:00:00Z
-              --unit <TIME>           Unit of time of the shape of --bits, as ms, 10ms or s [default: 1ms]
-              --named-lanes           With --bits: callers name the lane, such as a shard, with each request; by default the
-                                      server chooses it
-              --spread                With --bits: a new unit of time continues the sequence numbers of the last one; by default
-                                      it begins at 0, so that at low rates most ids are even
-              --counter               Ids are the numbers of a counter
-              --start <ID>            The first id [default: the offset]
-              --increment <N>         Distance of neighbouring ids, 1 to 2^32 [default: 1]
-              --offset <N>            The smallest id of the counter, 1 to the increment [default: that of --start, or 1]
-              --max-id <ID>           The largest id [default: 2^63-1]
-              --sections <N>          Number of sections for the lanes [default: 16, or one for each lane if there are fewer]
-              --lead <TIME>           Time by which the ceilings of a timed series are ahead of the clock: ids continue for half
-                                      of it to all of it without a store [default: 60s, with named lanes 2s]
-              --ahead <TIME>          Time by which an id may be ahead of the clock in a burst, or after the clock went back; 0
-                                      is Twitter's rule [default: 1s]
-              --allow-short           Accepts a shape whose ids end within ten years
-              --yes                   Skips the confirmation
-              --dry-run               Changes nothing; shows the plan of the change and its fingerprint
-              --plan <FINGERPRINT>    Makes the change without a confirmation, but only if its plan has this fingerprint, which
-                                      a dry run prints
-              --set <FILE>            The set file, which has the addresses of its nodes [env: SEQSVR_SET=]
-              --addr <URL>            Address of a node of the set to start from, as http://host:port; repeat the flag for more
-                                      [env: SEQSVR_ADDR=]
-              --timeout <TIME>        Time limit of the whole command [default: 20s]
-          -h, --help                  Print help (see more with '--help')
+            Options:
+                  --shape <NAME>          The shape's name; `seqsvr id shapes` lists them
+                  --bits <TIME/LANE/SEQ>  A shape without a name: bits of time, lane and sequence number, from the highest to the
+                                          lowest
+                  --epoch <TIME>          Time 0 of the shape of --bits, as 2026-01-01 or 2026-01-01T00:00:00Z
+                  --unit <TIME>           Unit of time of the shape of --bits, as ms, 10ms or s [default: 1ms]
+                  --named-lanes           With --bits: callers name the lane, such as a shard, with each request; by default the
+                                          server chooses it
+                  --spread                With --bits: a new unit of time continues the sequence numbers of the unit before; by
+                                          default it begins at 0, so that at low rates most ids are even
+                  --counter               Ids are the numbers of a counter
+                  --start <ID>            The first id [default: the offset]
+                  --increment <N>         Distance of neighbouring ids, 1 to 2^32 [default: 1]
+                  --offset <N>            The smallest id of the counter, 1 to the increment [default: that of --start, or 1]
+                  --max-id <ID>           The largest id [default: 2^63-1]
+                  --sections <N>          Number of sections for the lanes [default: 16, or one for each lane if there are fewer]
+                  --lead <TIME>           Time by which the ceilings of a timed series are ahead of the clock: ids continue for half
+                                          of it to all of it without a store [default: 60s, with named lanes 2s]
+                  --ahead <TIME>          Time by which an id may be ahead of the clock in a burst, or after the clock went back; 0
+                                          is Twitter's rule [default: 1s]
+                  --allow-short           Accepts a shape whose ids end within ten years
+                  --yes                   Skips the confirmation
+                  --dry-run               Changes nothing; shows the plan of the change and its fingerprint
+                  --plan <FINGERPRINT>    Makes the change without a confirmation, but only if its plan has this fingerprint, which
+                                          a dry run prints
+                  --set <FILE>            The set file, which has the addresses of its nodes [env: SEQSVR_SET=]
+                  --addr <URL>            Address of a node of the set to start from, as http://host:port; repeat the flag for more
+                                          [env: SEQSVR_ADDR=]
+                  --timeout <TIME>        Time limit of the whole command [default: 20s]
+              -h, --help                  Print help (see more with '--help')
 
-        Options of every command:
-          -o, --output <FORMAT>  Format of the output: plain, in aligned columns; json, one object with 64-bit numbers as
-                                 strings; or wide, with more columns [env: SEQSVR_OUTPUT=] [default: plain]
+            Options of every command:
+              -o, --output <FORMAT>  Format of the output: plain, in aligned columns; json, one object with 64-bit numbers as
+                                     strings; or wide, with more columns [env: SEQSVR_OUTPUT=] [default: plain]
 
-        Examples:
-          seqsvr series create tweets --shape snowflake
-          seqsvr series create media --shape instagram    (callers name the shard with each request)
-          seqsvr series create events --bits 41/10/12 --epoch 2026-01-01 --spread --dry-run
-          seqsvr series create orders --counter --start 1000001 --yes -o json    (in scripts)
-          seqsvr series create photos --counter --increment 2 --offset 1 --max-id 2147483647
+            Examples:
+              seqsvr series create tweets --shape snowflake
+              seqsvr series create media --shape instagram    (callers name the shard with each request)
+              seqsvr series create events --bits 41/10/12 --epoch 2026-01-01 --spread --dry-run
+              seqsvr series create orders --counter --start 1000001 --yes -o json    (in scripts)
+              seqsvr series create photos --counter --increment 2 --offset 1 --max-id 2147483647
 
-        A name is used once: a series is neither renamed nor removed, and its shape and lanes never change. The same command
-        again changes nothing.
+            A name is used once: a series is neither renamed nor removed, and its shape and lanes never change. The same command
+            again changes nothing.
 
-        Exit codes: 0 the series exists, 1 refused (SERIES_EXISTS, OLD_FORMAT, SET_OUTDATED), 2 a wrong shape, file or address,
-        or no terminal to confirm on, 3 the store has no set or no majority, 4 no node responded, 5 the plan is stale and
-        nothing was changed, 6 declined, 7 not done within --timeout.
-        exit 0
-    "#]],
+            Exit codes: 0 the series exists, 1 refused (SERIES_EXISTS, OLD_FORMAT, SET_OUTDATED), 2 a wrong shape, file or address,
+            or no terminal to confirm on, 3 the store has no set or no majority, 4 no node responded, 5 the plan is stale and
+            nothing was changed, 6 declined, 7 not done within --timeout.
+            exit 0
+        "#]],
     );
     check(
         &["id", "next", "-h"],
