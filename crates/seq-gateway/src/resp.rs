@@ -60,6 +60,9 @@ seq_kit::options! {
     pub struct RespConfig {
         /// Prefix of the uid in a key of the Redis port.
         pub prefix: String,
+        /// Prefix of the name in a key of a series, as in "id:orders" or, with the lane, "id:media:1341"; empty: no key
+        /// names a series.
+        pub id_prefix: String,
         /// Password that clients must send (AUTH); empty: none.
         #[serde(with = "password")]
         pub password: Option<String>,
@@ -87,15 +90,16 @@ mod password {
 
 impl fmt::Debug for RespConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RespConfig { prefix, password: _, idle_timeout, read_bounds } = self;
+        let RespConfig { prefix, id_prefix, password: _, idle_timeout, read_bounds } = self;
         let mut fields = f.debug_struct("RespConfig");
-        fields.field("prefix", prefix).field("idle_timeout", idle_timeout).field("read_bounds", read_bounds);
+        fields.field("prefix", prefix).field("id_prefix", id_prefix);
+        fields.field("idle_timeout", idle_timeout).field("read_bounds", read_bounds);
         fields.finish_non_exhaustive()
     }
 }
 
 /// An invalid setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RespConfigError {
     /// The prefix is too long.
     #[error("a prefix of {bytes} bytes is longer than {MAX_PREFIX_BYTES}")]
@@ -106,6 +110,17 @@ pub enum RespConfigError {
     /// The prefix contains blanks or ends in a digit, so keys would be ambiguous.
     #[error("a prefix has no blanks, no control characters, and no digit at its end")]
     Prefix,
+    /// A key could name both a uid and a series.
+    #[error(
+        "id_prefix {id_prefix:?} and prefix {prefix:?} begin alike, so a key could name a series or a uid: change id_prefix, \
+         or leave it empty for a port without series"
+    )]
+    AmbiguousPrefix {
+        /// Prefix of series.
+        id_prefix: String,
+        /// Prefix of uids.
+        prefix: String,
+    },
     /// The password is too long, or contains bytes that not every client can send.
     #[error("a password is up to {MAX_PASSWORD_BYTES} bytes without blanks and control characters")]
     Password,
@@ -115,7 +130,13 @@ impl RespConfig {
     /// Returns the default settings.
     #[must_use]
     pub fn defaults() -> RespConfig {
-        RespConfig { prefix: "seq:".to_owned(), password: None, idle_timeout: None, read_bounds: true }
+        RespConfig {
+            prefix: "seq:".to_owned(),
+            id_prefix: "id:".to_owned(),
+            password: None,
+            idle_timeout: None,
+            read_bounds: true,
+        }
     }
 
     /// Checks the settings.
@@ -124,15 +145,32 @@ impl RespConfig {
     /// [`RespConfigError`].
     pub fn validate(&self) -> Result<(), RespConfigError> {
         let blank = |byte: u8| byte.is_ascii_whitespace() || byte.is_ascii_control();
-        let bytes = self.prefix.len();
-        if bytes > MAX_PREFIX_BYTES {
-            return Err(RespConfigError::PrefixTooLong { bytes });
+        for prefix in [&self.prefix, &self.id_prefix] {
+            let bytes = prefix.len();
+            if bytes > MAX_PREFIX_BYTES {
+                return Err(RespConfigError::PrefixTooLong { bytes });
+            }
+            if prefix.bytes().any(blank) || prefix.ends_with(|last: char| last.is_ascii_digit()) {
+                return Err(RespConfigError::Prefix);
+            }
         }
-        if self.prefix.bytes().any(blank) || self.prefix.ends_with(|last: char| last.is_ascii_digit()) {
-            return Err(RespConfigError::Prefix);
+        if self.is_ambiguous() {
+            let RespConfig { id_prefix, prefix, .. } = self.clone();
+            return Err(RespConfigError::AmbiguousPrefix { id_prefix, prefix });
         }
         let bad = |password: &String| password.len() > MAX_PASSWORD_BYTES || password.bytes().any(blank);
         if self.password.as_ref().is_some_and(bad) { Err(RespConfigError::Password) } else { Ok(()) }
+    }
+
+    /// Returns whether a key could name a series as well as a uid. Where uids have no prefix, their keys begin with a
+    /// digit.
+    fn is_ambiguous(&self) -> bool {
+        let (uids, ids) = (self.prefix.as_str(), self.id_prefix.as_str());
+        match (uids, ids) {
+            (_, "") => false,
+            ("", _) => ids.starts_with(|first: char| first.is_ascii_digit()),
+            _ => uids.starts_with(ids) || ids.starts_with(uids),
+        }
     }
 }
 

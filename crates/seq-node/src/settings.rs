@@ -131,8 +131,9 @@ options! {
     /// JSON and text over HTTP.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct HttpOptions {
-        /// Whether GET /api/seq/next/{uid} allocates numbers as POST does. Browsers prefetch GETs, crawlers follow
-        /// them, and proxies repeat them. A GET that a browser sends for another site is refused in either case.
+        /// Whether GET /api/seq/next/{uid} allocates numbers as POST does, and /api/id/next/{name} and the paths of
+        /// Leaf take ids. Browsers prefetch GETs, crawlers follow them, and proxies repeat them. A GET that a browser
+        /// sends for another site is refused in either case.
         pub(crate) allocate_on_get: bool,
     }
 }

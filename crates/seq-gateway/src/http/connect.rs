@@ -107,8 +107,8 @@ impl Codec {
 pub(super) enum Called<'a> {
     /// A unary method.
     Unary(Unary),
-    /// Anything else: a streaming or an unknown method.
-    Other(&'a str),
+    /// Anything else of a service: a streaming or an unknown method.
+    Other(&'static str, &'a str),
 }
 
 /// A unary method of the service.
@@ -137,7 +137,7 @@ pub(super) fn method(path: &str) -> Option<Called<'_>> {
             "Advance" => Unary::AdvanceId,
             "Decode" => Unary::DecodeId,
             "ListSeries" => Unary::ListSeries,
-            other => return Some(Called::Other(other)),
+            other => return Some(Called::Other(IDS, other)),
         }));
     }
     if service != SERVICE_NAME {
@@ -150,7 +150,7 @@ pub(super) fn method(path: &str) -> Option<Called<'_>> {
         "CurrentMany" => Unary::CurrentMany,
         "Advance" => Unary::Advance,
         "GetRoutes" => Unary::GetRoutes,
-        other => return Some(Called::Other(other)),
+        other => return Some(Called::Other(SERVICE_NAME, other)),
     }))
 }
 
@@ -162,7 +162,7 @@ pub(super) async fn handle<F: SequenceService>(
 ) -> Response<Body> {
     let method = match called {
         Called::Unary(method) => method,
-        Called::Other(name) => return unimplemented(name, &head.headers),
+        Called::Other(service, name) => return unimplemented((service, name), &head.headers),
     };
     if head.method != Method::POST {
         return not_allowed("POST");
@@ -183,8 +183,8 @@ pub(super) async fn handle<F: SequenceService>(
 }
 
 /// Refuses a path that is no unary method, in a form that its caller can decode: a stream ends with the error.
-fn unimplemented(name: &str, headers: &HeaderMap) -> Response<Body> {
-    let text = format!("{SERVICE_NAME} has no unary method {name:?}; streams are served over gRPC");
+fn unimplemented((service, name): (&str, &str), headers: &HeaderMap) -> Response<Body> {
+    let text = format!("{service} has no unary method {name:?}; streams are served over gRPC");
     let status = Reason::UnknownMethod.status(text);
     let content_type = media_type(headers).unwrap_or_default();
     let stream = ["proto", "json"].into_iter().find(|codec| content_type.strip_prefix(STREAM) == Some(codec));

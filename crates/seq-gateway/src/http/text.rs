@@ -25,7 +25,7 @@ pub(super) const PREFIX: &str = "/api/seq/";
 const REASON: &str = "seq-reason";
 
 /// Header: whether a number read is exact.
-const EXACTNESS: &str = "seq-exactness";
+pub(super) const EXACTNESS: &str = "seq-exactness";
 
 pub(super) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, head: &Parts) -> Response<Body> {
     let uri = &head.uri;
@@ -97,19 +97,23 @@ async fn current<F: SequenceService>(
     let request = v1::CurrentRequest { uid: Some(uid), ..v1::CurrentRequest::default() };
     let deadline = context.deadline;
     let current = handlers.current(context, request).await.map_err(|refusal| deadline.status(&refusal))?;
-    let exactness = if current.exactness() == v1::Exactness::Exact { "exact" } else { "upper_bound" };
     let mut response = respond(StatusCode::OK, TEXT, format!("{}\n", current.value));
-    response.headers_mut().insert(EXACTNESS, HeaderValue::from_static(exactness));
+    response.headers_mut().insert(EXACTNESS, exactness(current.exactness() == v1::Exactness::Exact));
     Ok(response)
 }
 
-fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
+/// Returns the value of [`EXACTNESS`].
+pub(super) fn exactness(exact: bool) -> HeaderValue {
+    HeaderValue::from_static(if exact { "exact" } else { "upper_bound" })
+}
+
+pub(super) fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
     let parts = query.unwrap_or_default().split('&').filter(|part| !part.is_empty());
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))
 }
 
 /// Parses a number that consists of digits only, up to `most`.
-fn number(name: &str, text: &str, most: u64) -> Result<u64, Status> {
+pub(super) fn number(name: &str, text: &str, most: u64) -> Result<u64, Status> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|number| digits && *number <= most);
     number.ok_or_else(|| status::malformed(format!("{name}: {text:?} is not a number of 0..={most}")))
@@ -119,7 +123,7 @@ fn status_of(refusal: Refusal) -> Status {
     status::to_status(&refusal)
 }
 
-fn refused(status: &Status) -> Response<Body> {
+pub(super) fn refused(status: &Status) -> Response<Body> {
     let reason = status::reason(status).unwrap_or_default();
     let mut response = respond(http_status(status.code()), TEXT, format!("{reason}: {}\n", status.message()));
     if let Ok(reason) = HeaderValue::try_from(reason) {

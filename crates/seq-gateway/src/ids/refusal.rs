@@ -1,12 +1,16 @@
 //! Reasons to refuse a request for ids. A refused request moved no counter.
 
 use seq_api::ids::IdSeries;
-use seq_core::Refusal;
+use seq_core::{Refusal, limits};
+use seq_ids::Shape;
 use seq_proto::Reason;
 use seq_proto::status;
 use tonic::Status;
 
 use crate::timeout::{Deadline, Refused};
+
+/// Longest text of a request that an error repeats, in characters.
+const MAX_SHOWN: usize = 64;
 
 /// A refusal of a request for ids.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,6 +18,9 @@ pub(crate) enum IdRefusal {
     /// No series has the name.
     #[error("no series is named {series:?}: `seqsvr series list` lists them, and a new one is known within a second")]
     UnknownSeries { series: String },
+    /// The node has just started, and knows no series yet.
+    #[error("the node has no routes yet, so it does not know whether series {series:?} exists: repeat the request")]
+    NoRoutes { series: String },
     /// The series is retired.
     #[error("series {series:?} is retired: it gives out no more ids")]
     Retired { series: String },
@@ -29,12 +36,21 @@ pub(crate) enum IdRefusal {
     /// The series has no such lane.
     #[error("series {series:?} has no lane {lane}: its lanes are 0 to {}", lanes - 1)]
     LaneOutOfRange { series: String, lane: u32, lanes: u32 },
+    /// The text of a key is no lane.
+    #[error("{lane:?} is no lane of series {series:?}, whose lanes are 0 to {}", lanes - 1)]
+    NotALane { series: String, lane: String, lanes: u32 },
     /// The request takes too many ids of a timed series.
     #[error("count {count} is above {most}, the most that a request takes from a timed series")]
     TooMany { count: u32, most: u32 },
     /// The number is no id of the series.
     #[error("{id} is no id of series {series:?}, whose ids are {shape}")]
     NotAnId { series: String, id: String, shape: String },
+    /// The counter is past the id, or may be past it.
+    #[error("series {series:?} is past the id {id}, and ids never go back")]
+    AlreadyPast { series: String, id: u64 },
+    /// The id to be above is further ahead than a request goes.
+    #[error("the id {after} is further ahead than one request moves series {series:?}: {bound}")]
+    AfterTooFar { series: String, after: u64, bound: String },
     /// The series is no counter.
     #[error("the ids of series {series:?} follow the clock: only a counter is read or advanced")]
     NotACounter { series: String },
@@ -43,23 +59,56 @@ pub(crate) enum IdRefusal {
     Numbers(#[from] Refusal),
 }
 
+/// Returns a text of a request for an error, shortened.
+pub(super) fn excerpt(text: &str) -> String {
+    let shown: String = text.chars().take(MAX_SHOWN).collect();
+    if shown.len() < text.len() { shown + "..." } else { shown }
+}
+
 impl IdRefusal {
     /// Returns the refusal of a number that is no id of a series.
     pub(crate) fn not_an_id(series: &IdSeries, id: impl ToString) -> IdRefusal {
         IdRefusal::NotAnId { series: series.name.clone(), id: id.to_string(), shape: series.shape.to_string() }
     }
 
+    /// Returns the refusal of a text that is no id of a series.
+    pub(crate) fn not_an_id_text(series: &IdSeries, text: &str) -> IdRefusal {
+        IdRefusal::not_an_id(series, format!("{:?}", excerpt(text)))
+    }
+
+    /// Returns the refusal of a text that is no lane.
+    pub(crate) fn not_a_lane(series: &IdSeries, text: &str) -> IdRefusal {
+        IdRefusal::NotALane { series: series.name.clone(), lane: excerpt(text), lanes: series.lanes.count }
+    }
+
+    /// Returns the refusal of a lane whose numbers have ended.
+    pub(crate) fn ended(series: &IdSeries, lane: u32) -> IdRefusal {
+        IdRefusal::Ended { series: series.name.clone(), last: series.shape.last(lane) }
+    }
+
+    /// Returns the refusal of an id that is too far ahead to be the floor of a request.
+    pub(crate) fn after_too_far(series: &IdSeries, after: u64) -> IdRefusal {
+        let bound = match series.shape {
+            Shape::Counter(_) => format!("a counter skips up to {} numbers", limits::MAX_AFTER),
+            Shape::Timed(_) => format!("its ids are up to {} ms ahead of the clock", series.ahead_ms),
+        };
+        IdRefusal::AfterTooFar { series: series.name.clone(), after, bound }
+    }
+
     /// Returns the reason.
     pub(crate) fn reason(&self) -> Reason {
         match self {
             IdRefusal::UnknownSeries { .. } => Reason::UnknownSeries,
+            IdRefusal::NoRoutes { .. } => Reason::Unserved,
             IdRefusal::Retired { .. } => Reason::SeriesRetired,
             IdRefusal::Ended { .. } => Reason::SeriesEnded,
             IdRefusal::LaneRequired { .. } => Reason::LaneRequired,
             IdRefusal::LaneNotAllowed { .. } => Reason::LaneNotAllowed,
-            IdRefusal::LaneOutOfRange { .. } => Reason::LaneOutOfRange,
+            IdRefusal::LaneOutOfRange { .. } | IdRefusal::NotALane { .. } => Reason::LaneOutOfRange,
             IdRefusal::TooMany { .. } => Reason::CountOutOfRange,
             IdRefusal::NotAnId { .. } => Reason::NotAnId,
+            IdRefusal::AlreadyPast { .. } => Reason::AlreadyPast,
+            IdRefusal::AfterTooFar { .. } => Reason::AfterTooFar,
             IdRefusal::NotACounter { .. } => Reason::NotACounter,
             IdRefusal::Numbers(refusal) => Reason::of(refusal),
         }

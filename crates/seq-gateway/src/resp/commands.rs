@@ -1,5 +1,5 @@
 //! Commands other than batches of INCR: reads, commands that raise (`sets.rs`), commands that only seqsvr has
-//! (`exact.rs`), and the commands that clients send at connection setup.
+//! (`exact.rs`), commands on series (`ids.rs`), and the commands that clients send at connection setup.
 //!
 //! A refused command has changed nothing. Retryable refusals are encoded as `-TRYAGAIN`, or as `-LOADING` while the
 //! node has no routes: Redis clients retry both.
@@ -14,13 +14,14 @@ use tonic::Status;
 use crate::resp::auth::{self, AuthOutcome};
 use crate::resp::encode::{Excerpt, Replies};
 use crate::resp::incr_batch::{Keys, integer};
-use crate::resp::parse::Args;
+use crate::resp::parse::{Args, Command};
 use crate::resp::tables::{self, REDIS_VERSION, SERVED, Served, Unserved};
 use crate::resp::transaction::{MAX_QUEUED, MAX_QUEUED_BYTES, Transaction};
 use crate::resp::{Endpoint, Node};
 use crate::timeout::{self, DEFAULT_TIMEOUT};
 
 mod exact;
+mod ids;
 mod sets;
 
 /// Longest name of a command, in bytes; a longer name is unknown.
@@ -127,6 +128,8 @@ pub(super) fn loading(replies: &mut Replies) {
 struct Invocation<'a, 'b> {
     name: &'b [u8],
     args: Args<'a>,
+    /// How many times it is executed, each time with a reply of its own; above 1 for INCR of a series alone.
+    times: u32,
 }
 
 impl<'a> Invocation<'a, '_> {
@@ -151,11 +154,25 @@ impl<'a> Invocation<'a, '_> {
     }
 }
 
-/// Executes one command, whose encoded form is `bytes`; within a transaction it is queued.
+/// Executes the command at the start of `input`; within a transaction it is queued. Equal commands that follow it are
+/// executed with it if they take ids of a series. Returns the length of all executed commands in bytes.
 pub(super) async fn execute<F: SequenceService>(
     endpoint: &Endpoint<F>,
     session: &mut Session,
-    args: &Args<'_>,
+    command: &Command<'_>,
+    input: &[u8],
+    replies: &mut Replies,
+) -> usize {
+    let times = if session.allows_incr_batches() { ids::times(&endpoint.node, command, input) } else { 1 };
+    execute_times(endpoint, session, (&command.args, times), &input[..command.bytes], replies).await;
+    command.bytes * times as usize
+}
+
+/// Executes one command, whose encoded form is `bytes`, or several equal commands.
+async fn execute_times<F: SequenceService>(
+    endpoint: &Endpoint<F>,
+    session: &mut Session,
+    (args, times): (&Args<'_>, u32),
     bytes: &[u8],
     replies: &mut Replies,
 ) {
@@ -164,7 +181,7 @@ pub(super) async fn execute<F: SequenceService>(
     let name = &mut capitals[..called.len().min(MAX_NAME_BYTES)];
     name.copy_from_slice(&called[..called.len().min(MAX_NAME_BYTES)]);
     name.make_ascii_uppercase();
-    let invocation = Invocation { name, args: *args };
+    let invocation = Invocation { name, args: *args, times };
     // This is an HTTP request, which a web page makes the browser send to this port.
     if matches!(invocation.name, b"POST" | b"HOST:") {
         session.closing = true;
@@ -201,6 +218,10 @@ async fn dispatch<F: SequenceService>(
     replies: &mut Replies,
 ) {
     match invocation.name {
+        b"INCR" | b"INCRBY" | b"GET" | b"SET" if ids::is_key(&endpoint.node, invocation.get(1)) => {
+            ids::execute(endpoint, session.sender.caller(), invocation, replies).await;
+        }
+        b"SEQ.ID" => ids::list(endpoint, session.sender.caller(), invocation, replies).await,
         b"INCR" | b"INCRBY" => incr(endpoint, session.sender.caller(), invocation, replies).await,
         b"GET" => get(endpoint, session.sender.caller(), invocation.get(1), replies).await,
         b"MGET" => mget(endpoint, session.sender.caller(), invocation, replies).await,
@@ -273,7 +294,7 @@ fn check(called: &[u8], invocation: &Invocation<'_, '_>, replies: &mut Replies) 
         (Unserved::Unknown, _) => replies.error(
             "ERR",
             format_args!(
-                "unknown command {called}: this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT"
+                "unknown command {called}: this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET, SEQ.NEXT and SEQ.ID"
             ),
         ),
     }
@@ -326,18 +347,7 @@ async fn incr<F: SequenceService>(
     replies: &mut Replies,
 ) {
     let Some(uid) = uid(endpoint, invocation.get(1), replies) else { return };
-    let by = if invocation.name == b"INCR" { b"1" } else { invocation.get(2) };
-    let (negative, digits) = by.strip_prefix(b"-").map_or((false, by), |digits| (true, digits));
-    let amount = integer(digits).filter(|amount| i64::try_from(*amount).is_ok() && !(negative && *amount == 0));
-    let Some(amount) = amount else {
-        return replies.error("ERR", format_args!("value is not an integer or out of range"));
-    };
-    if negative {
-        return replies.error("ERR", format_args!("-{amount} is refused: numbers never go back"));
-    }
-    let Some(count) = u32::try_from(amount).ok().and_then(|count| Count::new(count).ok()) else {
-        return replies.error("ERR", format_args!("count {amount} is not in 1..={}", limits::MAX_COUNT));
-    };
+    let Some(count) = amount(invocation, replies) else { return };
     let allocated = match caller.admit_one(Item { uid, count, epoch: Epoch(0) }) {
         Ok(item) => endpoint.service.next(call(), item).await,
         Err(refusal) => Err(refusal),
@@ -346,6 +356,26 @@ async fn incr<F: SequenceService>(
         Ok(allocation) => replies.integer(allocation.value.0),
         Err(refusal) => refuse(replies, &refusal),
     }
+}
+
+/// Returns the count of an INCR or INCRBY; encodes an error if it is invalid.
+fn amount(invocation: &Invocation<'_, '_>, replies: &mut Replies) -> Option<Count> {
+    let by = if invocation.name == b"INCR" { b"1" } else { invocation.get(2) };
+    let (negative, digits) = by.strip_prefix(b"-").map_or((false, by), |digits| (true, digits));
+    let amount = integer(digits).filter(|amount| i64::try_from(*amount).is_ok() && !(negative && *amount == 0));
+    let Some(amount) = amount else {
+        replies.error("ERR", format_args!("value is not an integer or out of range"));
+        return None;
+    };
+    if negative {
+        replies.error("ERR", format_args!("-{amount} is refused: numbers never go back"));
+        return None;
+    }
+    let count = u32::try_from(amount).ok().and_then(|count| Count::new(count).ok());
+    if count.is_none() {
+        replies.error("ERR", format_args!("count {amount} is not in 1..={}", limits::MAX_COUNT));
+    }
+    count
 }
 
 /// Encodes the refusal of a read or SET.
@@ -430,6 +460,9 @@ async fn read<F: SequenceService>(
         return None;
     }
     let read = endpoint.service.current_many(call(), uids.clone()).await;
+    if !ids::read(endpoint, caller, invocation, &mut values, replies).await {
+        return None;
+    }
     for ((index, (uid, _)), read) in indexes.into_iter().zip(uids).zip(read) {
         match read {
             Ok(current) => match value(endpoint, &current) {

@@ -224,9 +224,7 @@ impl<F: SequenceService> Client<F> {
                 BatchEnd::Input => break Ok(()),
                 BatchEnd::Full => {}
                 BatchEnd::Other(command) => {
-                    let bytes = &input[at..at + command.bytes];
-                    at += command.bytes;
-                    commands::execute(&endpoint, &mut self.session, &command.args, bytes, replies).await;
+                    at += commands::execute(&endpoint, &mut self.session, &command, &input[at..], replies).await;
                     if self.session.closing {
                         break Err(End::Close);
                     }
@@ -301,9 +299,7 @@ impl<F: SequenceService> Client<F> {
             }
             match end {
                 BatchEnd::Other(command) => {
-                    let bytes = &input[at..at + command.bytes];
-                    at += command.bytes;
-                    commands::execute(&endpoint, &mut self.session, &command.args, bytes, replies).await;
+                    at += commands::execute(&endpoint, &mut self.session, &command, &input[at..], replies).await;
                 }
                 BatchEnd::Full => {}
                 // Not reached, because the commands were complete when they were queued.

@@ -48,6 +48,7 @@ pub(super) const SERVED: &[Served] = &[
     served("role", 1, &["noscript", "loading", "stale", "fast"], (0, 0)),
     served("select", 2, &["loading", "stale", "fast"], (0, 0)),
     served("seq.get", 2, &["readonly", "fast"], (1, 1)),
+    served("seq.id", -2, &["write", "fast"], (1, 1)),
     served("seq.next", -2, &["write", "fast"], (1, 1)),
     served("set", 3, &["write"], (1, 1)),
     served("setnx", 3, &["write", "fast"], (1, 1)),
@@ -237,6 +238,7 @@ pub(super) fn info(node: &Node) -> String {
     line("\r\n# Replication\r\nrole", &"master");
     line("connected_slaves", &0);
     line("\r\n# Sequences\r\nkey_prefix", &node.config.prefix);
+    line("id_key_prefix", &node.config.id_prefix);
     line("max_keys", &(MAX_ARGS - 1));
     text
 }

@@ -204,23 +204,29 @@ async fn a_body_is_bounded_in_bytes_and_in_time() {
 #[tokio::test]
 async fn the_description_matches_the_served_paths() {
     let server = TestServer::open().await;
+    server.twin.route(1);
     let answer = http1(server.addr, "GET", "/api/openapi.json", &[], "").await;
     assert_eq!(answer.header("content-type"), Some("application/json"));
     let api = answer.json();
     assert_eq!(api["openapi"], "3.1.0");
     let mut methods = 0;
     for (path, operations) in api["paths"].as_object().unwrap() {
-        let is_rpc = path.starts_with(SERVICE);
+        let is_rpc = path.starts_with("/seqsvr.v1.");
         methods += usize::from(is_rpc);
-        let path = path.replace("{uid}", "1");
-        let verb = if is_rpc || path.starts_with("/api/seq/next/") { "POST" } else { "GET" };
+        let key = if path.starts_with("/api/snowflake/") { "tweets" } else { "orders" };
+        let concrete = path.replace("{uid}", "1").replace("{name}", key).replace("{key}", key).replace("{id}", "1");
+        let takes = is_rpc || path.contains("/next/") || path.contains("/get/");
+        let verb = if takes { "POST" } else { "GET" };
         assert_eq!(operations.as_object().unwrap().keys().collect::<Vec<_>>(), [&verb.to_lowercase()]);
-        let status = http1(server.addr, verb, &path, &json_headers(&[]), "{}").await.status;
-        assert!(status == 200 || status == 400, "{verb} {path}: {status}");
+        let body = if is_rpc { r#"{"series":"orders"}"# } else { "" };
+        let status = http1(server.addr, verb, &concrete, &json_headers(&[]), body).await.status;
+        assert!(status == 200 || status == 400 && is_rpc, "{verb} {concrete}: {status}");
     }
-    assert_eq!(methods, 6, "every unary method of the service");
+    assert_eq!(methods, 6 + 5, "every unary method of both services");
     let hint = http1(server.addr, "GET", "/", &[], "").await;
-    assert!(hint.body.contains("/api/seq/next/{uid}") && hint.body.contains("/api/openapi.json"), "{hint:?}");
+    for path in ["/api/seq/next/{uid}", "/api/id/next/{name}", "/api/segment/get/{key}", "/api/openapi.json"] {
+        assert!(hint.body.contains(path), "{path}: {hint:?}");
+    }
     assert_eq!(http1(server.addr, "POST", "/", &[], "").await.status, 405);
     assert_eq!(http1(server.addr, "GET", "/favicon.ico", &[], "").await.status, 404);
 }

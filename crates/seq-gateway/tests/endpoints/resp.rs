@@ -374,9 +374,9 @@ async fn unsupported_commands_are_refused_with_the_reason() {
             > WATCH seq:1
             -ERR 'WATCH' is refused: others take numbers of a sequence at any time; EXEC is a batch here
             > EVAL x 0
-            -ERR unknown command 'EVAL': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT
+            -ERR unknown command 'EVAL': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET, SEQ.NEXT and SEQ.ID
             > nonsense
-            -ERR unknown command 'nonsense': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT
+            -ERR unknown command 'nonsense': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET, SEQ.NEXT and SEQ.ID
         "#]],
     )
     .await;
@@ -461,7 +461,7 @@ async fn connection_setup_of_clients_is_supported() {
             $5
             10000
             > COMMAND COUNT
-            :30
+            :31
             > COMMAND DOCS
             *0
             > COMMAND INFO incr nonsense

@@ -62,7 +62,7 @@ async fn malformed_input_closes_the_connection_with_the_reason() {
         *1\r\n$4\r\nPINGPONG
         -ERR Protocol error: a bulk string does not end in CR LF
         \x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n*y\r\n
-        -ERR unknown command '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT
+        -ERR unknown command '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET, SEQ.NEXT and SEQ.ID
         -ERR Protocol error: a length is not a number that ends in CR LF
         GET / HTTP/1.1\r\nHost: localhost\r\n\r\n
         -ERR wrong number of arguments for 'get' command

@@ -93,7 +93,7 @@ async fn a_transaction_with_an_error_takes_nothing() {
         expect![[r#"
             +OK
             +QUEUED
-            -ERR unknown command 'NONSENSE': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT
+            -ERR unknown command 'NONSENSE': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET, SEQ.NEXT and SEQ.ID
             -ERR wrong number of arguments for 'incr' command
             -EXECABORT Transaction discarded because of previous errors.
             $-1
@@ -200,17 +200,17 @@ async fn unsupported_redis_commands_get_the_errors_of_redis() {
         script,
         expect![[r#"
             > LATENCY LATEST
-            -ERR unknown command 'LATENCY': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT
+            -ERR unknown command 'LATENCY': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET, SEQ.NEXT and SEQ.ID
             > LASTSAVE
-            -ERR unknown command 'LASTSAVE': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT
+            -ERR unknown command 'LASTSAVE': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET, SEQ.NEXT and SEQ.ID
             > LOLWUT
-            -ERR unknown command 'LOLWUT': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT
+            -ERR unknown command 'LOLWUT': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET, SEQ.NEXT and SEQ.ID
             > HELP
-            -ERR unknown command 'HELP': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT
+            -ERR unknown command 'HELP': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET, SEQ.NEXT and SEQ.ID
             > LCS a b
-            -ERR unknown command 'LCS': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT
+            -ERR unknown command 'LCS': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET, SEQ.NEXT and SEQ.ID
             > XYZ
-            -ERR unknown command 'XYZ': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET and SEQ.NEXT
+            -ERR unknown command 'XYZ': this port has INCR, INCRBY, GET, MGET, EXISTS, SET, SEQ.GET, SEQ.NEXT and SEQ.ID
             > CLUSTER SLOTS
             -ERR This instance has cluster support disabled
             > CLUSTER INFO

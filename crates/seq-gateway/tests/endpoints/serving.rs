@@ -109,6 +109,7 @@ async fn reflection_lists_what_the_port_serves() {
             "grpc.health.v1.Health",
             "grpc.reflection.v1.ServerReflection",
             "grpc.reflection.v1alpha.ServerReflection",
+            "seqsvr.v1.IdService",
             "seqsvr.v1.SequenceService",
             "seqsvr.v1.StatusService"
         ]

@@ -1,0 +1,225 @@
+//! The ids of a service's series, for all protocols: finds a series and a lane, takes numbers from it, and makes ids of
+//! the numbers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use seq_api::ids::IdSeries;
+use seq_api::service::{Call, Item, SequenceService, Via};
+use seq_core::{Count, Epoch, Refusal, RouteVersion, Seq, Target};
+use seq_ids::{Id, Shape};
+use seq_proto::v1;
+use seq_tenant::Caller;
+use tokio::time::Instant;
+
+use super::refusal::excerpt;
+use super::{IdRefusal, runs};
+use crate::latency::Latency;
+
+/// Most ids that a response lists one by one; a response over gRPC and Connect has runs of ids, and more of them.
+pub(crate) const MAX_LISTED: u32 = 10_000;
+
+/// Most ids of a timed series in one request: with more, a lane of 1,024 ids a millisecond would be ten milliseconds
+/// ahead of its clock.
+const MAX_TIMED: u32 = 10_000;
+
+/// Lanes that a request tries before it waits, because the first ones are too far ahead of the clock.
+const TRIED_LANES: usize = 4;
+
+/// Wait for the clock when lanes are too far ahead of it: the unit of most clocks.
+const AHEAD_WAIT: Duration = Duration::from_millis(1);
+
+/// A request for ids.
+#[derive(Clone, Debug)]
+pub(crate) struct IdRequest {
+    pub(crate) series: Arc<IdSeries>,
+    pub(crate) count: Count,
+    /// The lane that the caller names.
+    pub(crate) lane: Option<u32>,
+    /// All ids are above this one.
+    pub(crate) after: u64,
+}
+
+/// Ids of one lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    pub(crate) runs: Vec<v1::IdRun>,
+    pub(crate) step: u64,
+    pub(crate) epoch: Epoch,
+    pub(crate) lane: u32,
+}
+
+impl Ids {
+    /// Returns the ids, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().flat_map(|run| (0..u64::from(run.count)).map(|index| run.first + index * self.step))
+    }
+}
+
+/// Context of a request for ids, whichever protocol it came over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdContext<'a> {
+    /// Time until which the request may wait for its response.
+    pub(crate) deadline: Instant,
+    pub(crate) caller: &'a Caller,
+}
+
+impl IdContext<'_> {
+    /// Returns the call of a request for ids, which is never forwarded by its caller.
+    fn call(&self) -> Call {
+        Call { deadline: self.deadline, hops: 0, via: Via::Id }
+    }
+}
+
+/// The ids of a service.
+pub(crate) struct IdSource<'a, F> {
+    pub(crate) service: &'a F,
+    pub(crate) latency: &'a Latency,
+}
+
+impl<F: SequenceService> IdSource<'_, F> {
+    /// Returns the series with a name.
+    ///
+    /// # Errors
+    /// [`IdRefusal::UnknownSeries`], or [`IdRefusal::NoRoutes`] from a node that knows no series yet.
+    pub(crate) fn find(&self, name: &str) -> Result<Arc<IdSeries>, IdRefusal> {
+        self.service.series(name).ok_or_else(|| match self.service.route_version() {
+            RouteVersion(0) => IdRefusal::NoRoutes { series: excerpt(name) },
+            _ => IdRefusal::UnknownSeries { series: excerpt(name) },
+        })
+    }
+
+    /// Takes ids. If no more ids of a lane are near enough to the clock, other lanes are tried if the node chooses, and
+    /// then the request waits.
+    pub(crate) async fn take(&self, context: IdContext<'_>, request: &IdRequest) -> Result<Ids, IdRefusal> {
+        let IdRequest { series, count, lane, after } = request;
+        check(request)?;
+        let call = context.call();
+        let _sample = self.latency.sample(call.via);
+        let item = Item { uid: series.address(0), count: *count, epoch: Epoch(0) };
+        // The quota of a tenant counts ids; its uids say nothing of series.
+        context.caller.admit_ids(item)?;
+        let mut tried = 0_usize;
+        loop {
+            tried += 1;
+            let lane = match lane {
+                Some(lane) => *lane,
+                None => self.service.choose_lane(series).unwrap_or(0),
+            };
+            let above = above(series, lane, *after)?;
+            let item = Item { uid: series.address(lane), ..item };
+            match self.service.next_in_lane(call, item, Seq(above)).await {
+                Ok(taken) => return runs::ids(series, lane, taken.value, *count, taken.epoch),
+                Err(Refusal::LaneAhead { .. }) if request.lane.is_none() && !tried.is_multiple_of(TRIED_LANES) => {}
+                Err(Refusal::LaneAhead { .. }) if Instant::now() + AHEAD_WAIT < call.deadline => {
+                    tokio::time::sleep(AHEAD_WAIT).await;
+                }
+                Err(Refusal::Exhausted { .. }) => return Err(IdRefusal::ended(series, lane)),
+                Err(Refusal::AfterTooFar { .. }) => return Err(IdRefusal::after_too_far(series, *after)),
+                Err(refusal) => return Err(refusal.into()),
+            }
+        }
+    }
+
+    /// Reads the last id of a counter. Moves nothing.
+    pub(crate) async fn current(
+        &self,
+        context: IdContext<'_>,
+        series: &IdSeries,
+    ) -> Result<v1::CurrentIdResponse, IdRefusal> {
+        check_counter(series)?;
+        context.caller.admit_read()?;
+        let current = self.service.current(context.call(), series.address(0), Epoch(0)).await?;
+        let id = match current.reading.value {
+            Seq::ZERO => 0,
+            value => series.shape.id(0, value.0).map_or_else(|ended| ended.last, Id::get),
+        };
+        Ok(v1::CurrentIdResponse { id, exact: current.reading.exact, epoch: current.epoch.0 })
+    }
+
+    /// Raises a counter to an id, so that the next one is above it. Returns the epoch of the owner.
+    pub(crate) async fn advance(&self, context: IdContext<'_>, series: &IdSeries, to: Id) -> Result<Epoch, IdRefusal> {
+        check_counter(series)?;
+        if series.retired {
+            return Err(IdRefusal::Retired { series: series.name.clone() });
+        }
+        let parts = series.shape.parts(to).ok_or_else(|| IdRefusal::not_an_id(series, to))?;
+        let (call, address, target) = (context.call(), series.address(0), Target::new(parts.value)?);
+        context.caller.admit_advance(self.service, call, address, target).await?;
+        match self.service.advance(call, address, target, Epoch(0)).await {
+            Err(Refusal::AlreadyPast { .. }) => {
+                Err(IdRefusal::AlreadyPast { series: series.name.clone(), id: to.get() })
+            }
+            advanced => Ok(advanced?),
+        }
+    }
+
+    /// Returns the parts of an id.
+    pub(crate) fn decode(
+        &self,
+        context: IdContext<'_>,
+        series: &IdSeries,
+        id: Id,
+    ) -> Result<v1::DecodeIdResponse, IdRefusal> {
+        context.caller.admit_read()?;
+        let parts = series.shape.parts(id).ok_or_else(|| IdRefusal::not_an_id(series, id))?;
+        let (unix_ms, seq) = parts.timed.unzip();
+        Ok(v1::DecodeIdResponse { lane: parts.lane, number: parts.value, unix_ms, seq })
+    }
+}
+
+/// Returns the id of a text. Signs, fractions and exponents are refused, because they come from numbers that were rounded
+/// or have overflowed.
+///
+/// # Errors
+/// [`IdRefusal::NotAnId`].
+pub(crate) fn parse(series: &IdSeries, text: &str) -> Result<Id, IdRefusal> {
+    text.parse().map_err(|_| IdRefusal::not_an_id_text(series, text))
+}
+
+/// Returns the id of a text that all ids of a request are to be above; 0 stands for no id.
+///
+/// # Errors
+/// [`IdRefusal::NotAnId`].
+pub(crate) fn parse_after(series: &IdSeries, text: &str) -> Result<u64, IdRefusal> {
+    if text == "0" { Ok(0) } else { parse(series, text).map(Id::get) }
+}
+
+/// Checks that a series is a counter, whose ids are read and advanced.
+fn check_counter(series: &IdSeries) -> Result<(), IdRefusal> {
+    match series.shape {
+        Shape::Counter(_) => Ok(()),
+        Shape::Timed(_) => Err(IdRefusal::NotACounter { series: series.name.clone() }),
+    }
+}
+
+/// Checks a request against its series.
+fn check(request: &IdRequest) -> Result<(), IdRefusal> {
+    let IdRequest { series, count, lane, after } = request;
+    let name = || series.name.clone();
+    if series.retired {
+        return Err(IdRefusal::Retired { series: name() });
+    }
+    if *after > Id::MAX {
+        return Err(IdRefusal::not_an_id(series, *after));
+    }
+    if matches!(series.shape, Shape::Timed(_)) && count.get() > MAX_TIMED {
+        return Err(IdRefusal::TooMany { count: count.get(), most: MAX_TIMED });
+    }
+    match lane {
+        None if series.named_lanes => Err(IdRefusal::LaneRequired { series: name(), lanes: series.lanes.count }),
+        Some(lane) if !series.named_lanes => Err(IdRefusal::LaneNotAllowed { series: name(), lane: *lane }),
+        Some(lane) if *lane >= series.lanes.count => {
+            Err(IdRefusal::LaneOutOfRange { series: name(), lane: *lane, lanes: series.lanes.count })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the number that all numbers of a lane must be above, so that their ids are above `after`.
+fn above(series: &IdSeries, lane: u32, after: u64) -> Result<u64, IdRefusal> {
+    let floor = series.shape.floor(lane, after);
+    floor
+        .map(|first| first.saturating_sub(1))
+        .map_err(|ended| IdRefusal::Ended { series: series.name.clone(), last: ended.last })
+}
