@@ -215,6 +215,12 @@ impl Drop for Server {
     }
 }
 
+/// Returns the current time, in milliseconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "ids have the time of the wall clock")]
+pub(crate) fn now_ms() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
 /// Runs a client command to its end.
 pub(crate) fn seqsvr(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_seqsvr")).args(args).stdin(Stdio::null()).output().unwrap()

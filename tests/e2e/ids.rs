@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use seq_proto::v1::id_service_client::IdServiceClient;
 use seq_proto::v1::{NextIdsRequest, NextIdsResponse};
 use tonic::transport::{Channel, Endpoint};
 
-use crate::cluster::{Place, eventually, seqsvr};
+use crate::cluster::{Place, eventually, now_ms, seqsvr};
 use crate::dev;
 
 /// Kills; `E2E_KILLS` replaces the number.
@@ -31,7 +31,7 @@ struct Case {
     name: &'static str,
     args: &'static [&'static str],
     lane: Option<u32>,
-    /// Whether an id that was taken after another one's response is above it.
+    /// Whether an id that was taken after the response with another id is above that id.
     is_ordered: bool,
     /// Time 0 and bits below the time, for ids with a time.
     time: Option<(u64, u32)>,
@@ -143,10 +143,6 @@ impl Load {
         }
         taken.into_values().collect()
     }
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
 /// Takes 1 to 300 ids; `None` for a call without a response.

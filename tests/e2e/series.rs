@@ -1,11 +1,9 @@
 //! The series of a cluster: operators create and retire them, at any node of any set, and callers get ids.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use crate::cluster::{Place, Server, digits, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, digits, eventually, now_ms, seqsvr, seqsvr_json};
 use crate::dev;
 
 /// A transcript of commands and their output, without fingerprints and times.
@@ -43,6 +41,7 @@ fn ids(addr: &str, args: &[&str]) -> Vec<u64> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a transcript")]
 fn a_series_is_made_once_and_ends_once() {
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
@@ -206,7 +205,6 @@ fn ids_of_a_timed_series_are_unique_and_of_the_present() {
     assert!(text.contains("BAD_SHAPE") && text.contains("hint: --allow-short accepts"), "{text}");
     assert!(seqsvr(&[&short[..], &["--allow-short"]].concat()).status.success());
 
-    let now_ms = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
     let before_ms = now_ms();
     let mut taken = Vec::new();
     for _ in 0..5 {
@@ -242,7 +240,7 @@ fn two_sets(place: &Place) -> (Server, [String; 2]) {
 fn the_first_set_makes_the_series_of_all_sets() {
     let place = Place::new();
     let (_server, [first, second]) = two_sets(&place);
-    // Asked at the second set, the command finds the first one.
+    // The second set refers the command to the first set.
     let made = seqsvr_json(&["series", "create", "orders", "--counter", "--yes", "--addr", &second]);
     assert_eq!((&made["set"], &made["changed"]), (&json!("dev"), &json!(true)), "{made:#}");
     assert_eq!(made.get("pending"), None, "{made:#}");

@@ -67,9 +67,9 @@ impl Shared {
         self.taken(served, item, taken.ok()?)
     }
 
-    /// Returns a lane of a series: of the first section that is served here and does not rest, else of a section with an
-    /// owner. Each call of a thread returns the next lane of the section. The other sections are not raised, so their
-    /// ceilings are in the past when a crash leaves the used section at rest.
+    /// Returns a lane of a series: of the first section that is served here and does not rest, else of a section with
+    /// an owner. Each call of a thread returns the next lane of the section. The other sections are not raised, so
+    /// their ceilings are in the past when a crash leaves the used section at rest.
     pub(crate) fn choose_lane(&self, series: &IdSeries, now: Clocks) -> Option<u32> {
         let turn = CHOSEN.replace(CHOSEN.get().wrapping_add(1));
         let count = series.sections.sections;

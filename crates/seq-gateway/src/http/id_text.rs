@@ -1,7 +1,7 @@
 //! Ids as plain text, for shells, and for callers of Meituan Leaf: `curl -sX POST HOST/api/id/next/orders`.
 //!
-//! As for numbers, a GET takes ids only if the settings allow it. A caller of Leaf sends GETs to the paths of Leaf's own
-//! server, and gets a bare id without the end of a line; Leaf responds to all faults with 500, these paths with the
+//! As for numbers, a GET takes ids only if the settings allow it. A caller of Leaf sends GETs to the paths of Leaf's
+//! own server, and gets a bare id without the end of a line; Leaf responds to all faults with 500, these paths with the
 //! status of the refusal.
 
 use std::fmt::Write;

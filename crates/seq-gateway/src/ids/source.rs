@@ -168,8 +168,8 @@ impl<F: SequenceService> IdSource<'_, F> {
     }
 }
 
-/// Returns the id of a text. Signs, fractions and exponents are refused, because they come from numbers that were rounded
-/// or have overflowed.
+/// Returns the id of a text. Signs, fractions and exponents are refused, because they come from numbers that were
+/// rounded or have overflowed.
 ///
 /// # Errors
 /// [`IdRefusal::NotAnId`].
