@@ -110,7 +110,7 @@ fn a_series_is_made_once_and_ends_once() {
         exit 0
         $ seqsvr series create no name --counter --yes
         error: the name "no name" of a series is not 1 to 63 characters of a-z, 0-9, '_', '.' and '-' (BAD_NAME)
-        exit 1
+        exit 2
         $ seqsvr series list
         series  ids                lanes  lane by  last                      state   created
         photos  101, 103, ...          1  -        9223372036854775807       serves  <time>

@@ -20,10 +20,11 @@ pub(crate) struct ShapeArgs {
     #[arg(long, value_name = "TIME/LANE/SEQ", value_parser = bits, requires = "epoch")]
     bits: Option<[u8; 3]>,
     /// Time 0 of the shape of --bits, as 2026-01-01 or 2026-01-01T00:00:00Z.
-    #[arg(long, value_name = "TIME", value_parser = utc::parse_ms, requires = "bits")]
+    #[arg(long, value_name = "TIME", value_parser = utc::parse_ms, requires = "bits", conflicts_with = "shape")]
     epoch: Option<u64>,
     /// Unit of time of the shape of --bits, as ms, 10ms or s.
-    #[arg(long, value_name = "TIME", value_parser = unit_ms, default_value = "1ms")]
+    #[arg(long, value_name = "TIME", value_parser = unit_ms, default_value = "1ms", requires = "bits",
+          conflicts_with = "shape")]
     unit: u32,
 }
 
@@ -33,7 +34,7 @@ pub(crate) struct ShapeOrSeriesArgs {
     #[command(flatten)]
     shape: ShapeArgs,
     /// The series that the ids are of. A node of the cluster is asked for its shape.
-    #[arg(long, value_name = "SERIES", conflicts_with_all = ["shape", "bits"])]
+    #[arg(long, value_name = "SERIES", conflicts_with_all = ["shape", "bits", "epoch", "unit"])]
     series: Option<String>,
     #[command(flatten)]
     target: Target,

@@ -442,6 +442,7 @@ fn refused(reason: &str, status: &Status) -> Failure {
         Some(Reason::NotCaughtUp | Reason::NoMajority | Reason::NoSet | Reason::MemberNotReached) => Exit::Unhealthy,
         Some(Reason::SetUnavailable | Reason::NoCandidate | Reason::Quarantined) => Exit::Unhealthy,
         Some(Reason::StalePlan) => Exit::StalePlan,
+        Some(Reason::BadName | Reason::BadShape) => Exit::Usage,
         _ => Exit::Failed,
     };
     let failure = Failure::new(exit, format!("{} ({reason})", status.message())).reason(reason);

@@ -36,8 +36,9 @@ const LEADS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Durat
                         A name is used once: a series is neither renamed nor removed, and its shape and lanes never change. \
                         The same command again changes nothing.\n\n\
                         Exit codes: 0 the series exists, 1 refused (SERIES_EXISTS, OLD_FORMAT, SET_OUTDATED), 2 a wrong \
-                        shape, file or address, or no terminal to confirm on, 3 the store has no set or no majority, 4 no \
-                        node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not done within --timeout.")]
+                        name, shape, file or address, or no terminal to confirm on, 3 the store has no set or no majority, 4 \
+                        no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not done within \
+                        --timeout.")]
 pub struct CreateArgs {
     /// Name of the series: 1 to 63 characters of a-z, 0-9, _, . and -.
     #[arg(value_name = "SERIES")]
@@ -79,9 +80,9 @@ pub struct CreateArgs {
 #[derive(Clone, Copy, Debug, Args)]
 struct CounterArgs {
     /// Ids are the numbers of a counter.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["epoch", "unit"])]
     counter: bool,
-    /// The first id [default: the offset]
+    /// The first id, or the next id of the given --offset [default: the offset]
     #[arg(long, value_name = "ID", conflicts_with_all = ["shape", "bits"], value_parser = id)]
     start: Option<u64>,
     /// Distance of neighbouring ids, 1 to 2^32.

@@ -50,7 +50,7 @@ fn the_help_of_create_has_every_kind_of_series() {
                   --spread                With --bits: a new unit of time continues the sequence numbers of the unit before; by
                                           default it begins at 0, so that at low rates most ids are even
                   --counter               Ids are the numbers of a counter
-                  --start <ID>            The first id [default: the offset]
+                  --start <ID>            The first id, or the next id of the given --offset [default: the offset]
                   --increment <N>         Distance of neighbouring ids, 1 to 2^32 [default: 1]
                   --offset <N>            The smallest id of the counter, 1 to the increment [default: that of --start, or 1]
                   --max-id <ID>           The largest id [default: 2^63-1]
@@ -84,9 +84,9 @@ fn the_help_of_create_has_every_kind_of_series() {
             A name is used once: a series is neither renamed nor removed, and its shape and lanes never change. The same command
             again changes nothing.
 
-            Exit codes: 0 the series exists, 1 refused (SERIES_EXISTS, OLD_FORMAT, SET_OUTDATED), 2 a wrong shape, file or address,
-            or no terminal to confirm on, 3 the store has no set or no majority, 4 no node responded, 5 the plan is stale and
-            nothing was changed, 6 declined, 7 not done within --timeout.
+            Exit codes: 0 the series exists, 1 refused (SERIES_EXISTS, OLD_FORMAT, SET_OUTDATED), 2 a wrong name, shape, file or
+            address, or no terminal to confirm on, 3 the store has no set or no majority, 4 no node responded, 5 the plan is stale
+            and nothing was changed, 6 declined, 7 not done within --timeout.
             exit 0
         "#]],
     );
@@ -170,6 +170,53 @@ fn a_series_has_one_kind_of_ids() {
           --epoch <TIME>
 
         Usage: seqsvr series create --epoch <TIME> <--shape <NAME>|--bits <TIME/LANE/SEQ>|--counter> <SERIES>
+
+        For more information, try '--help'.
+        exit 2
+    "#]],
+    );
+    // Another epoch is another shape, so no epoch is ignored.
+    check(
+        &["series", "create", "tweets", "--shape", "snowflake", "--epoch", "2026-01-01"],
+        expect![[r#"
+            error: the argument '--shape <NAME>' cannot be used with '--epoch <TIME>'
+
+            Usage: seqsvr series create <--shape <NAME>|--bits <TIME/LANE/SEQ>|--counter> <SERIES>
+
+            For more information, try '--help'.
+            exit 2
+        "#]],
+    );
+    check(
+        &["series", "create", "tweets", "--counter", "--unit", "s"],
+        expect![[r#"
+        error: the argument '--counter' cannot be used with '--unit <TIME>'
+
+        Usage: seqsvr series create <--shape <NAME>|--bits <TIME/LANE/SEQ>|--counter> <SERIES>
+
+        For more information, try '--help'.
+        exit 2
+    "#]],
+    );
+    check(
+        &["id", "decode", "5", "--series", "tweets", "--epoch", "2026-01-01"],
+        expect![[r#"
+        error: the argument '--series <SERIES>' cannot be used with '--epoch <TIME>'
+
+        Usage: seqsvr id decode --series <SERIES> <ID>...
+
+        For more information, try '--help'.
+        exit 2
+    "#]],
+    );
+    check(
+        &["id", "decode", "5", "--unit", "s"],
+        expect![[r#"
+        error: the following required arguments were not provided:
+          --epoch <TIME>
+          --bits <TIME/LANE/SEQ>
+
+        Usage: seqsvr id decode --epoch <TIME> --bits <TIME/LANE/SEQ> --unit <TIME> <ID>...
 
         For more information, try '--help'.
         exit 2
