@@ -52,12 +52,13 @@ fn a_series_is_made_once_and_ends_once() {
     transcript.run(&["series", "create", "photos", "--counter", "--start", "101", "--increment", "2", "--yes"]);
     transcript.run(&["series", "create", "photos", "--counter", "--start", "101", "--increment", "2"]);
     transcript.run(&["series", "create", "photos", "--counter", "--yes"]);
-    transcript.run(&["series", "create", "media", "--shape", "instagram", "--sections", "1", "--yes"]);
+    transcript.run(&["series", "create", "pictures", "--shape", "instagram", "--sections", "1", "--yes"]);
     transcript.run(&["series", "create", "no name", "--counter", "--yes"]);
     transcript.run(&["series", "list"]);
     transcript.run(&["id", "next", "photos", "-n", "2"]);
     transcript.run(&["id", "next", "photos", "--after", "200"]);
     transcript.run(&["id", "next", "media"]);
+    transcript.run(&["id", "next", "orders"]);
     transcript.run(&["id", "decode", "105", "--series", "photos"]);
     transcript.run(&["id", "decode", "104", "--series", "photos"]);
     transcript.run(&["id", "decode", "1671372309237077023", "--series", "media", "-o", "json"]);
@@ -68,12 +69,15 @@ fn a_series_is_made_once_and_ends_once() {
     transcript.run(&["series", "retire", "photos", "--yes"]);
     transcript.run(&["id", "next", "photos"]);
     transcript.run(&["series", "create", "photos", "--counter", "--start", "101", "--increment", "2", "--yes"]);
-    transcript.run(&["series", "retire", "tweets", "--yes"]);
-    transcript.run(&["series", "show", "tweets"]);
+    transcript.run(&["series", "retire", "tweet", "--yes"]);
+    transcript.run(&["series", "show", "tweet"]);
     transcript.run(&["audit", "list"]);
     expect![[r#"
         $ seqsvr series list
-        no series; `seqsvr series create` makes one
+        series  ids                lanes  lane by  last                      state   created
+        tweets  41/10/12 bits, ms  1,024  server   2080-07-10T17:30:30.208Z  serves  <time>
+        media   40/13/10 bits, ms  8,192  caller   2046-06-27T17:00:49.496Z  serves  <time>
+        orders  1, 2, ...              1  -        9223372036854775807       serves  <time>
         exit 0
         $ seqsvr series create photos --counter --start 101 --increment 2 --dry-run
         photos: 101, 103, 105, ...; the last id is 9223372036854775807
@@ -101,20 +105,23 @@ fn a_series_is_made_once_and_ends_once() {
         error: a series named "photos" exists with another shape or other lanes: a name is used once, permanently (SERIES_EXISTS)
         hint: choose another name; `seqsvr series show NAME` shows the series
         exit 1
-        $ seqsvr series create media --shape instagram --sections 1 --yes
-        media: 40 bits of ms from 2011-08-24T21:07:01.721Z, 8,192 lanes in 1 section; the last id is of 2046-06-27
+        $ seqsvr series create pictures --shape instagram --sections 1 --yes
+        pictures: 40 bits of ms from 2011-08-24T21:07:01.721Z, 8,192 lanes in 1 section; the last id is of 2046-06-27
         callers name the lane; a lane has 1,024 ids in each ms; ids are at most 1 s ahead of the clock
         set dev would create it; its name, shape and lanes are permanent
         plan: <plan>
-        series media is created
+        series pictures is created
         exit 0
         $ seqsvr series create no name --counter --yes
         error: the name "no name" of a series is not 1 to 63 characters of a-z, 0-9, '_', '.' and '-' (BAD_NAME)
         exit 2
         $ seqsvr series list
-        series  ids                lanes  lane by  last                      state   created
-        photos  101, 103, ...          1  -        9223372036854775807       serves  <time>
-        media   40/13/10 bits, ms  8,192  caller   2046-06-27T17:00:49.496Z  serves  <time>
+        series    ids                lanes  lane by  last                      state   created
+        tweets    41/10/12 bits, ms  1,024  server   2080-07-10T17:30:30.208Z  serves  <time>
+        media     40/13/10 bits, ms  8,192  caller   2046-06-27T17:00:49.496Z  serves  <time>
+        orders    1, 2, ...              1  -        9223372036854775807       serves  <time>
+        photos    101, 103, ...          1  -        9223372036854775807       serves  <time>
+        pictures  40/13/10 bits, ms  8,192  caller   2046-06-27T17:00:49.496Z  serves  <time>
         exit 0
         $ seqsvr id next photos -n 2
         101
@@ -127,6 +134,9 @@ fn a_series_is_made_once_and_ends_once() {
         error: series "media" needs a lane, 0 to 8191 (LANE_REQUIRED)
         hint: --lane N names it, for example the shard of a user
         exit 2
+        $ seqsvr id next orders
+        1
+        exit 0
         $ seqsvr id decode 105 --series photos
         number 53 of the counter
         exit 0
@@ -169,19 +179,22 @@ fn a_series_is_made_once_and_ends_once() {
         error: a series named "photos" exists and is retired: a name is used once, permanently (SERIES_EXISTS)
         hint: choose another name; `seqsvr series show NAME` shows the series
         exit 1
-        $ seqsvr series retire tweets --yes
-        error: no series is named "tweets" (UNKNOWN_SERIES)
+        $ seqsvr series retire tweet --yes
+        error: no series is named "tweet" (UNKNOWN_SERIES)
         hint: `seqsvr series list` lists them
         exit 1
-        $ seqsvr series show tweets
-        error: the cluster has no series "tweets" (UNKNOWN_SERIES)
+        $ seqsvr series show tweet
+        error: the cluster has no series "tweet" (UNKNOWN_SERIES)
         hint: `seqsvr series list` lists them
         exit 1
         $ seqsvr audit list
-        number  time                  principal        operation             plan              result
-             1  <time>  unauthenticated  series create photos  <plan>  done
-             3  <time>  unauthenticated  series create media   <plan>  done
-             5  <time>  unauthenticated  series retire photos  <plan>  done
+        number  time                  principal        operation               plan              result
+             1  <time>  unauthenticated  series create tweets    -                 done
+             3  <time>  unauthenticated  series create media     -                 done
+             5  <time>  unauthenticated  series create orders    -                 done
+             7  <time>  unauthenticated  series create photos    <plan>  done
+             9  <time>  unauthenticated  series create pictures  <plan>  done
+            11  <time>  unauthenticated  series retire photos    <plan>  done
         exit 0
     "#]].assert_eq(&transcript.text);
 }
@@ -190,9 +203,9 @@ fn a_series_is_made_once_and_ends_once() {
 fn ids_of_a_timed_series_are_unique_and_of_the_present() {
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
-    let made = seqsvr_json(&["series", "create", "tweets", "--shape", "snowflake", "--yes", "--addr", &addr]);
+    let made = seqsvr_json(&["series", "create", "events", "--shape", "snowflake", "--yes", "--addr", &addr]);
     assert_eq!((&made["changed"], &made["series"]["sections"]), (&json!(true), &json!(16)), "{made:#}");
-    let shown = seqsvr_json(&["series", "show", "tweets", "--addr", &addr]);
+    let shown = seqsvr_json(&["series", "show", "events", "--addr", &addr]);
     let lanes = |run: &Value| run["lanes"].as_u64().unwrap();
     let runs = shown["runs"].as_array().unwrap();
     assert_eq!(runs.iter().map(lanes).sum::<u64>(), 1_024, "{shown:#}");
@@ -208,10 +221,10 @@ fn ids_of_a_timed_series_are_unique_and_of_the_present() {
     let before_ms = now_ms();
     let mut taken = Vec::new();
     for _ in 0..5 {
-        taken.extend(ids(&addr, &["tweets", "-n", "2000"]));
+        taken.extend(ids(&addr, &["events", "-n", "2000"]));
     }
     let last = taken.iter().max().unwrap().to_string();
-    assert!(ids(&addr, &["tweets", "--after", &last])[0] > *taken.iter().max().unwrap());
+    assert!(ids(&addr, &["events", "--after", &last])[0] > *taken.iter().max().unwrap());
     let after_ms = now_ms() + 1_000;
     let unix_ms = |id: &u64| (id >> 22) + 1_288_834_974_657;
     assert!(taken.iter().all(|id| (before_ms..=after_ms).contains(&unix_ms(id))), "{before_ms}: {taken:?}");
@@ -241,24 +254,24 @@ fn the_first_set_makes_the_series_of_all_sets() {
     let place = Place::new();
     let (_server, [first, second]) = two_sets(&place);
     // The second set refers the command to the first set.
-    let made = seqsvr_json(&["series", "create", "orders", "--counter", "--yes", "--addr", &second]);
+    let made = seqsvr_json(&["series", "create", "bills", "--counter", "--yes", "--addr", &second]);
     assert_eq!((&made["set"], &made["changed"]), (&json!("dev"), &json!(true)), "{made:#}");
     assert_eq!(made.get("pending"), None, "{made:#}");
     let lists = [&first, &second].map(|addr| seqsvr_json(&["series", "list", "--addr", addr]));
     assert_eq!(lists[0], lists[1]);
-    assert_eq!(lists[0]["items"][0]["name"], "orders");
+    assert_eq!(lists[0]["items"][3]["name"], "bills");
     let mut last = 0;
     for addr in [&second, &first, &second] {
-        let id = ids(addr, &["orders"])[0];
+        let id = ids(addr, &["bills"])[0];
         assert!(id > last, "{id} after {last} at {addr}");
         last = id;
     }
-    let again = seqsvr_json(&["series", "create", "orders", "--counter", "--yes", "--addr", &second]);
+    let again = seqsvr_json(&["series", "create", "bills", "--counter", "--yes", "--addr", &second]);
     assert_eq!(again["changed"], false, "{again:#}");
-    let retired = seqsvr_json(&["series", "retire", "orders", "--yes", "--addr", &second]);
+    let retired = seqsvr_json(&["series", "retire", "bills", "--yes", "--addr", &second]);
     assert_eq!((&retired["set"], &retired["changed"]), (&json!("dev"), &json!(true)), "{retired:#}");
     for addr in [&first, &second] {
-        let output = seqsvr(&["id", "next", "orders", "--addr", addr]);
+        let output = seqsvr(&["id", "next", "bills", "--addr", addr]);
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(1) && text.contains("SERIES_RETIRED"), "{addr}: {text}");
     }

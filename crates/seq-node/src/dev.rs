@@ -1,14 +1,15 @@
 //! The command `dev`: a whole cluster in one process, from the embedded set file.
 //!
-//! The cluster reports ready once every section is served, so a later request succeeds.
+//! The cluster reports ready once every section is served, so a later request succeeds. A new cluster has a few series.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use seq_alloc::AllocConfig;
+use seq_alloc::{AllocConfig, Allocator};
 use seq_api::clock::Clock;
+use seq_api::service::SequenceService;
 use seq_channel::Dial;
 use seq_command::exit::{Exit, Failure};
 use seq_command::output::{Output, note};
@@ -26,6 +27,7 @@ use crate::serve::{Process, Stage, alloc_node, bind_one};
 use crate::settings::{Settings, SettingsArgs};
 
 mod banner;
+mod series;
 
 use banner::Banner;
 
@@ -38,8 +40,8 @@ const READY_POLL: Duration = Duration::from_millis(5);
 /// Interval of the notices about failed checks while the cluster is not ready.
 const WAIT_NOTICE: Duration = Duration::from_secs(10);
 
-/// Timeout of the definition of a further set, which includes an election of its store.
-const CREATE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Timeout of requests to the store of a set that has just started, which include its election.
+const STORE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Default log filter of a development cluster. The Raft library is off: when all members of a store stop together, it
 /// reports each as lost to the others; the store logs the relevant events itself.
@@ -138,13 +140,13 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
             started_up = start(sockets, &data, &settings) => started_up?,
             () = process.stop_requested() => return Ok(Exit::Ok),
         };
-        let StartedUp { stages, checks, http } = started_up;
+        let StartedUp { stages, checks, http, allocator } = started_up;
         stages.into_iter().for_each(|stage| process.push(stage));
         process.open(http, None, recorder, checks.clone())?;
         tokio::select! {
             () = process.ending() => {}
             () = ready(&checks) => {
-                banner.ready(started.elapsed(), process.leader());
+                banner.ready(started.elapsed(), process.leader(), &allocator.all_series());
                 warn_on_print_error(if output.is_json() { output.json(&banner) } else { output.text(&banner.render()) });
                 process.ending().await;
             }
@@ -249,13 +251,16 @@ struct StartedUp {
     /// Readiness of all nodes.
     checks: Checks,
     http: listen::Sockets,
+    /// The first allocator of the first set.
+    allocator: Allocator,
 }
 
 /// Starts every node. The allocators start after the stores are ready, which saves them failed requests.
 async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Result<StartedUp> {
     let Sockets { sets, http } = sockets;
     let (mut checks, mut stages) = (Checks::new(), Vec::new());
-    let sections = banner::sections(&sets[0].spec);
+    // The stores form a new cluster if none has data.
+    let is_new = sets[0].spec.stores.iter().all(|store| !data.path().join(&store.name).exists());
     let (mut specs, mut ports): (Vec<SetSpec>, Vec<Vec<alloc_node::Ports>>) = (Vec::new(), Vec::new());
     for SetSockets { spec, cluster, stores, allocs } in sets {
         stages.push(start_stores(&spec, &cluster, stores, data, settings, &mut checks).await?);
@@ -264,9 +269,13 @@ async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Re
             create_set(&spec, first).await?;
         }
         ready(&checks).await;
+        if specs.is_empty() && is_new {
+            series::create(&mut store_of(&spec)).await.context("cannot create the series of the cluster")?;
+        }
         specs.push(spec);
         ports.push(allocs);
     }
+    let sections = series::sections(&mut store_of(&specs[0])).await?;
 
     let (mut background, mut endpoints) = (Stage::new("allocators"), Stage::new("endpoints"));
     let mut allocators = Vec::new();
@@ -295,24 +304,30 @@ async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Re
         checks.add_all(&alloc.name, own);
         allocators.push(allocator);
     }
+    let allocator = allocators[0].clone();
     // A section counts in any of the sets, because a split moves sections between them.
     checks.add("served", move || {
         let served: u32 = allocators.iter().map(|allocator| allocator.status().sections).sum();
         if served >= sections { Ok(()) } else { Err(format!("{served} of {sections} sections are served")) }
     });
     stages.extend([background, endpoints]);
-    Ok(StartedUp { stages, checks, http })
+    Ok(StartedUp { stages, checks, http, allocator })
 }
 
 /// Defines a further set in the cluster of the first set, unless kept data already has it.
 async fn create_set(spec: &SetSpec, first: &SetSpec) -> anyhow::Result<()> {
     let addrs = |spec: &SetSpec| spec.stores.iter().map(|store| store.addr.clone()).collect::<Vec<_>>();
-    let admins: Vec<String> = spec.stores.iter().filter_map(|store| store.admin.clone()).collect();
-    let mut store = StoreClient::at("", &admins, CREATE_TIMEOUT);
+    let mut store = store_of(spec);
     if store.sets().await?.is_none() {
         store.create_set(&spec.name, addrs(first)).await?;
     }
     Ok(())
+}
+
+/// Returns a client of the store of a set.
+fn store_of(spec: &SetSpec) -> StoreClient {
+    let admins: Vec<String> = spec.stores.iter().filter_map(|store| store.admin.clone()).collect();
+    StoreClient::at("", &admins, STORE_TIMEOUT)
 }
 
 /// Starts the stores of a set concurrently, because a new member first probes the others.

@@ -76,6 +76,7 @@ const LAYERS: &[Layer] = &[
             "seq-command",
             "seq-core",
             "seq-gateway",
+            "seq-ids",
             "seq-kit",
             "seq-load",
             "seq-proto",

@@ -3,8 +3,10 @@
 use std::env;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use seq_api::ids::IdSeries;
 use seq_command::environment;
 use seq_command::output::{Table, digits, grouped};
 use seq_command::target::DEFAULT_ADDR;
@@ -36,6 +38,11 @@ pub(super) struct Banner {
     /// The sets other than the first set; they begin without sections.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     further_sets: Vec<FurtherSet>,
+    /// Names of the series that are not retired; empty until the cluster is ready.
+    series: Vec<String>,
+    /// The first of the series whose lane the server chooses, so that its name alone gets an id.
+    #[serde(skip)]
+    series_to_try: Option<String>,
     /// URL of the port for metrics and probes.
     http: String,
     /// Prefix of the uid in a Redis key.
@@ -114,6 +121,8 @@ impl Banner {
             stores,
             allocs,
             further_sets: further.collect(),
+            series: Vec::new(),
+            series_to_try: None,
             http: format!("http://{}", http.local_addr()?),
             redis_prefix: redis_prefix.to_owned(),
             data: data.path().display().to_string(),
@@ -121,9 +130,12 @@ impl Banner {
         })
     }
 
-    /// Marks the cluster as ready.
-    pub(super) fn ready(&mut self, after: Duration, leader: Option<u64>) {
+    /// Marks the cluster, with its series, as ready.
+    pub(super) fn ready(&mut self, after: Duration, leader: Option<u64>, series: &[Arc<IdSeries>]) {
         self.ready = true;
+        let serve = || series.iter().filter(|series| !series.retired);
+        self.series = serve().map(|series| series.name.clone()).collect();
+        self.series_to_try = serve().find(|series| !series.named_lanes).map(|series| series.name.clone());
         self.seconds = (after.as_secs_f64() * 1_000.0).round() / 1_000.0;
         for store in &mut self.stores {
             store.leader = Some(store.id == leader);
@@ -176,11 +188,17 @@ impl Banner {
         let addr = if grpc == DEFAULT_ADDR { String::new() } else { format!(" --addr {grpc}") };
         let mut text: String = table.render().lines().map(|line| format!("  {line}\n")).collect();
         let mut line = |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("a String takes every write");
+        if !self.series.is_empty() {
+            line(format_args!("  series {}", self.series.join(", ")));
+        }
         let redis = self.allocs[0].redis.as_deref();
         let redis_port = redis.map(|addr| format!("   Redis {addr}")).unwrap_or_default();
         line(format_args!("  gRPC {}{redis_port}   metrics {}/metrics", grpc.trim_start_matches("http://"), self.http));
         line(format_args!("ready in {:.1} s. Try, in another terminal:", self.seconds));
         line(format_args!("  {program} next 42{addr}"));
+        if let Some(series) = &self.series_to_try {
+            line(format_args!("  {program} id next {series}{addr}"));
+        }
         line(format_args!("  {program} status{addr}"));
         if let Some((host, port)) = redis.and_then(|addr| addr.rsplit_once(':')) {
             let host = if host == "127.0.0.1" { String::new() } else { format!(" -h {host}") };
@@ -224,6 +242,28 @@ mod tests {
 
     use super::*;
     use seq_command::set_file;
+    use seq_core::layout::{Lanes, SectionRun};
+    use seq_core::{SectionId, Seq};
+
+    /// Returns a retired series and the series of a new cluster.
+    fn series() -> Vec<Arc<IdSeries>> {
+        let of = |(name, shape, named_lanes, retired): (&str, &str, bool, bool)| IdSeries {
+            name: name.to_owned(),
+            shape: seq_ids::preset(shape).unwrap().shape,
+            named_lanes,
+            ahead_ms: 0,
+            lanes: Lanes { count: 1, per_section: 1, start: Seq(0), margin: 0, clock: None },
+            sections: SectionRun { first: SectionId(10), sections: 1 },
+            created_ms: 0,
+            retired,
+        };
+        let series = [
+            ("photos", "counter", false, true),
+            ("media", "instagram", true, false),
+            ("tweets", "snowflake", false, false),
+        ];
+        series.map(|series| Arc::new(of(series))).into()
+    }
 
     #[test]
     fn a_program_in_this_directory_is_named_as_a_shell_runs_it() {
@@ -236,16 +276,18 @@ mod tests {
         let set = set_file::parse("dev.toml".as_ref(), set_file::DEV).unwrap();
         let http = Sockets::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         let mut banner = Banner::new(&[&set.spec], "seq:", &http, &Data::Kept("data".into())).unwrap();
-        banner.ready(Duration::from_millis(812), Some(2));
+        banner.ready(Duration::from_millis(812), Some(2), &series());
         banner.http = "http://127.0.0.1:7180".to_owned();
         let revision = banner.revision;
         expect![[r#"
             seqsvr 0.1.0 (3f1c2aa)  development cluster in one process, data in data (kept)
               set  uids          stores     allocs  sections  step
               dev  0..1,000,000  s1 s2* s3  a1 a2   10        10,000
+              series media, tweets
               gRPC 127.0.0.1:7100   Redis 127.0.0.1:7179   metrics http://127.0.0.1:7180/metrics
             ready in 0.8 s. Try, in another terminal:
               seqsvr next 42
+              seqsvr id next tweets
               seqsvr status
               redis-cli -p 7179 INCR seq:42
               curl -s http://127.0.0.1:7180/metrics | grep ceiling_raises
@@ -261,15 +303,17 @@ mod tests {
         let (first, second) = (parse(set_file::DEV), parse(set_file::DEV_B));
         let http = Sockets::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         let mut banner = Banner::new(&[&first, &second], "seq:", &http, &Data::Kept("data".into())).unwrap();
-        banner.ready(Duration::from_millis(812), Some(2));
+        banner.ready(Duration::from_millis(812), Some(2), &series());
         banner.http = "http://127.0.0.1:7180".to_owned();
         expect![[r#"
               set    uids          stores     allocs  sections  step
               dev    0..1,000,000  s1 s2* s3  a1 a2   10        10,000
               dev-b                s4 s5 s6   a3 a4   0
+              series media, tweets
               gRPC 127.0.0.1:7100   Redis 127.0.0.1:7179   metrics http://127.0.0.1:7180/metrics
             ready in 0.8 s. Try, in another terminal:
               seqsvr next 42
+              seqsvr id next tweets
               seqsvr status
               redis-cli -p 7179 INCR seq:42
               curl -s http://127.0.0.1:7180/metrics | grep ceiling_raises
