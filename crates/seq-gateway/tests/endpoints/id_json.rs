@@ -52,7 +52,12 @@ async fn every_method_is_served() {
         (
             "Decode",
             json!({ "series": "tweets", "id": TWEET.to_string() }),
-            json!({ "lane": 378, "number": (NOW_MS - 1_288_834_974_657 << 12).to_string(), "unixMs": NOW_MS.to_string(), "seq": "0" }),
+            json!({
+                "lane": 378,
+                "number": ((NOW_MS - 1_288_834_974_657) << 12).to_string(),
+                "unixMs": NOW_MS.to_string(),
+                "seq": "0",
+            }),
         ),
     ];
     for (method, body, expected) in table {

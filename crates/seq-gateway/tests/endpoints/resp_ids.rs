@@ -24,12 +24,6 @@ async fn a_counter_is_a_key() {
         EXISTS id:orders id:nothing
         TYPE id:orders
         TTL id:orders
-        INCRBY id:tickets 3
-        GET id:tickets
-        SET id:tickets 32
-        INCR id:tickets
-        INCR id:tickets
-        INCR id:tickets
     ";
     check(
         &mut port.call().await,
@@ -67,6 +61,26 @@ async fn a_counter_is_a_key() {
         +string
         > TTL id:orders
         :-1
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_counter_with_an_increment_ends() {
+    let port = Port::open();
+    let script = "
+        INCRBY id:tickets 3
+        GET id:tickets
+        SET id:tickets 32
+        INCR id:tickets
+        INCR id:tickets
+        INCR id:tickets
+    ";
+    check(
+        &mut port.call().await,
+        script,
+        expect![[r#"
         > INCRBY id:tickets 3
         :22
         > GET id:tickets
@@ -158,7 +172,7 @@ async fn seq_id_returns_strings() {
 }
 
 #[tokio::test]
-async fn refusals_have_a_reason_and_move_nothing() {
+async fn refused_keys_have_a_reason_and_move_nothing() {
     let port = Port::open();
     let script = "
         INCR id:nothing
@@ -174,36 +188,6 @@ async fn refusals_have_a_reason_and_move_nothing() {
         INCR id:media:-1
         INCR id:media:
         INCR id:media:1:2
-        INCRBY id:orders 0
-        INCRBY id:orders -5
-        INCRBY id:orders x
-        INCRBY id:orders 1000001
-        INCRBY id:tweets 2
-        GET id:tweets
-        SET id:tweets 5
-        MGET id:tweets
-        SET id:orders 0
-        SET id:orders -1
-        SET id:orders +1
-        SET id:orders 1.5
-        SET id:orders 1e18
-        SET id:orders 9223372036854775808
-        SET id:orders 5 NX
-        SET id:tickets 3
-        SETNX id:orders 5
-        SEQ.ID id:orders COUNT 0
-        SEQ.ID id:orders COUNT 10001
-        SEQ.ID id:orders COUNT x
-        SEQ.ID id:orders COUNT
-        SEQ.ID id:orders COUNT 1 COUNT 1
-        SEQ.ID id:orders LIMIT 1
-        SEQ.ID id:orders AFTER 1e18
-        SEQ.ID id:orders AFTER 9223372036854775808
-        SEQ.ID id:orders AFTER 9223372036854775807
-        SEQ.ID id:orders AFTER 5000000
-        SEQ.ID seq:1
-        SEQ.ID
-        DEL id:orders
         GET id:orders
     ";
     check(&mut port.call().await, script, expect![[r#"
@@ -233,6 +217,35 @@ async fn refusals_have_a_reason_and_move_nothing() {
         -ERR LANE_OUT_OF_RANGE "" is no lane of series "media", whose lanes are 0 to 8191
         > INCR id:media:1:2
         -ERR LANE_OUT_OF_RANGE "1:2" is no lane of series "media", whose lanes are 0 to 8191
+        > GET id:orders
+        $-1
+    "#]]).await;
+}
+
+#[tokio::test]
+async fn refused_values_have_a_reason_and_move_nothing() {
+    let port = Port::open();
+    let script = "
+        INCRBY id:orders 0
+        INCRBY id:orders -5
+        INCRBY id:orders x
+        INCRBY id:orders 1000001
+        INCRBY id:tweets 2
+        GET id:tweets
+        SET id:tweets 5
+        MGET id:tweets
+        SET id:orders 0
+        SET id:orders -1
+        SET id:orders +1
+        SET id:orders 1.5
+        SET id:orders 1e18
+        SET id:orders 9223372036854775808
+        SET id:orders 5 NX
+        SET id:tickets 3
+        SETNX id:orders 5
+        GET id:orders
+    ";
+    check(&mut port.call().await, script, expect![[r#"
         > INCRBY id:orders 0
         -ERR count 0 is not in 1..=1000000
         > INCRBY id:orders -5
@@ -267,6 +280,31 @@ async fn refusals_have_a_reason_and_move_nothing() {
         -ERR NOT_AN_ID 3 is no id of series "tickets", whose ids are 2, 12, 22, ...
         > SETNX id:orders 5
         -ERR 'id:orders' is no sequence: a key is a prefix and a uid, as in seq:42
+        > GET id:orders
+        $-1
+    "#]]).await;
+}
+
+#[tokio::test]
+async fn refused_options_have_a_reason_and_move_nothing() {
+    let port = Port::open();
+    let script = "
+        SEQ.ID id:orders COUNT 0
+        SEQ.ID id:orders COUNT 10001
+        SEQ.ID id:orders COUNT x
+        SEQ.ID id:orders COUNT
+        SEQ.ID id:orders COUNT 1 COUNT 1
+        SEQ.ID id:orders LIMIT 1
+        SEQ.ID id:orders AFTER 1e18
+        SEQ.ID id:orders AFTER 9223372036854775808
+        SEQ.ID id:orders AFTER 9223372036854775807
+        SEQ.ID id:orders AFTER 5000000
+        SEQ.ID seq:1
+        SEQ.ID
+        DEL id:orders
+        GET id:orders
+    ";
+    check(&mut port.call().await, script, expect![[r#"
         > SEQ.ID id:orders COUNT 0
         -ERR COUNT_OUT_OF_RANGE the count is not an integer of 1..=10000
         > SEQ.ID id:orders COUNT 10001
