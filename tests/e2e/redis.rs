@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::cluster::{Place, Server, seqsvr_json};
+use crate::cluster::{Place, Server, seqsvr, seqsvr_json};
 
 /// The addresses of an AllocSvr.
 pub(crate) struct Node {
@@ -95,6 +95,38 @@ fn redis_cli_and_redis_benchmark_work_unchanged() {
         let output = run(Command::new(&benchmark).args(["-h", &node.host, "-p", &node.port]).args(flags));
         let (text, faults) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(text.contains("INCR") && faults.is_empty(), "{text}\n{faults}");
+    }
+}
+
+#[test]
+fn redis_cli_takes_ids_of_series() {
+    let Some(cli) = tool("redis-cli") else { return };
+    let place = Place::new();
+    let (_server, nodes) = start(&place);
+    let ask = |node: &Node, args: &[&str]| {
+        let output = run(Command::new(&cli).args(["-h", &node.host, "-p", &node.port]).args(args));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    };
+    let [one, two] = &nodes[..] else { panic!("two nodes") };
+    for series in [&["coupons", "--counter"][..], &["shards", "--shape", "instagram"]] {
+        let made = seqsvr(&[&["series", "create", "--yes", "--addr", &one.grpc], series].concat());
+        assert!(made.status.success(), "{made:?}");
+    }
+    assert_eq!(ask(one, &["INCR", "id:coupons"]), "1");
+    assert_eq!(ask(two, &["SEQ.ID", "id:coupons", "COUNT", "2", "AFTER", "99"]), "100\n101");
+    assert_eq!(ask(one, &["SET", "id:coupons", "500"]), "OK");
+    assert_eq!(ask(two, &["INCRBY", "id:coupons", "5"]), "505");
+    assert_eq!(ask(one, &["GET", "id:coupons"]), "505");
+    let shard = |node: &Node| -> u64 { ask(node, &["SEQ.ID", "id:shards:1341"]).parse().unwrap() };
+    let (first, second) = (shard(one), shard(two));
+    assert!(first < second && (first >> 10) & 0x1fff == 1341, "{first} {second}");
+    for (args, reason) in [
+        (&["INCR", "id:shards"][..], "LANE_REQUIRED"),
+        (&["SET", "id:coupons", "1e18"], "NOT_AN_ID"),
+        (&["INCRBY", "id:shards:1", "2"], "NOT_A_COUNTER"),
+        (&["INCR", "id:nothing"], "UNKNOWN_SERIES"),
+    ] {
+        assert!(ask(one, args).contains(reason), "{args:?}");
     }
 }
 
