@@ -22,21 +22,22 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from seqsvr._proto import series_pb2 as seqsvr_dot_v1_dot_series__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15seqsvr/v1/route.proto\x12\tseqsvr.v1\"\xf1\x01\n\x06Routes\x12\x0b\n\x03set\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x14\n\x0c\x62\x61se_version\x18\x03 \x01(\x04\x12\x11\n\tuid_start\x18\x04 \x01(\x04\x12\x0f\n\x07uid_end\x18\x05 \x01(\x04\x12\x14\n\x0csection_size\x18\x06 \x01(\r\x12#\n\x05nodes\x18\x07 \x03(\x0b\x32\x14.seqsvr.v1.RouteNode\x12!\n\x04runs\x18\x08 \x03(\x0b\x32\x13.seqsvr.v1.RouteRun\x12\x0e\n\x06set_id\x18\t \x01(\x06\x12!\n\x04sets\x18\n \x03(\x0b\x32\x13.seqsvr.v1.RouteSet\"4\n\x08RouteSet\x12\n\n\x02id\x18\x01 \x01(\x06\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06\x61llocs\x18\x03 \x03(\t\"3\n\tRouteNode\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x61\x64\x64r\x18\x03 \x01(\t\"f\n\x08RouteRun\x12\x15\n\rfirst_section\x18\x01 \x01(\r\x12\x10\n\x08sections\x18\x02 \x01(\r\x12\r\n\x05owner\x18\x03 \x01(\r\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x13\n\x0b\x61way_set_id\x18\x05 \x01(\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15seqsvr/v1/route.proto\x12\tseqsvr.v1\x1a\x16seqsvr/v1/series.proto\"\xc2\x02\n\x06Routes\x12\x0b\n\x03set\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x14\n\x0c\x62\x61se_version\x18\x03 \x01(\x04\x12\x11\n\tuid_start\x18\x04 \x01(\x04\x12\x0f\n\x07uid_end\x18\x05 \x01(\x04\x12\x14\n\x0csection_size\x18\x06 \x01(\r\x12#\n\x05nodes\x18\x07 \x03(\x0b\x32\x14.seqsvr.v1.RouteNode\x12!\n\x04runs\x18\x08 \x03(\x0b\x32\x13.seqsvr.v1.RouteRun\x12\x0e\n\x06set_id\x18\t \x01(\x06\x12!\n\x04sets\x18\n \x03(\x0b\x32\x13.seqsvr.v1.RouteSet\x12\'\n\x06series\x18\x0b \x03(\x0b\x32\x17.seqsvr.v1.StoredSeries\x12&\n\tlane_runs\x18\x0c \x03(\x0b\x32\x13.seqsvr.v1.RouteRun\"4\n\x08RouteSet\x12\n\n\x02id\x18\x01 \x01(\x06\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06\x61llocs\x18\x03 \x03(\t\"3\n\tRouteNode\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04\x61\x64\x64r\x18\x03 \x01(\t\"f\n\x08RouteRun\x12\x15\n\rfirst_section\x18\x01 \x01(\r\x12\x10\n\x08sections\x18\x02 \x01(\r\x12\r\n\x05owner\x18\x03 \x01(\r\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x13\n\x0b\x61way_set_id\x18\x05 \x01(\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'seqsvr.v1.route_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROUTES']._serialized_start=37
-  _globals['_ROUTES']._serialized_end=278
-  _globals['_ROUTESET']._serialized_start=280
-  _globals['_ROUTESET']._serialized_end=332
-  _globals['_ROUTENODE']._serialized_start=334
-  _globals['_ROUTENODE']._serialized_end=385
-  _globals['_ROUTERUN']._serialized_start=387
-  _globals['_ROUTERUN']._serialized_end=489
+  _globals['_ROUTES']._serialized_start=61
+  _globals['_ROUTES']._serialized_end=383
+  _globals['_ROUTESET']._serialized_start=385
+  _globals['_ROUTESET']._serialized_end=437
+  _globals['_ROUTENODE']._serialized_start=439
+  _globals['_ROUTENODE']._serialized_end=490
+  _globals['_ROUTERUN']._serialized_start=492
+  _globals['_ROUTERUN']._serialized_end=594
 # @@protoc_insertion_point(module_scope)

@@ -1,3 +1,4 @@
+from seqsvr._proto import series_pb2 as _series_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -7,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Routes(_message.Message):
-    __slots__ = ("set", "version", "base_version", "uid_start", "uid_end", "section_size", "nodes", "runs", "set_id", "sets")
+    __slots__ = ("set", "version", "base_version", "uid_start", "uid_end", "section_size", "nodes", "runs", "set_id", "sets", "series", "lane_runs")
     SET_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +19,8 @@ class Routes(_message.Message):
     RUNS_FIELD_NUMBER: _ClassVar[int]
     SET_ID_FIELD_NUMBER: _ClassVar[int]
     SETS_FIELD_NUMBER: _ClassVar[int]
+    SERIES_FIELD_NUMBER: _ClassVar[int]
+    LANE_RUNS_FIELD_NUMBER: _ClassVar[int]
     set: str
     version: int
     base_version: int
@@ -28,7 +31,9 @@ class Routes(_message.Message):
     runs: _containers.RepeatedCompositeFieldContainer[RouteRun]
     set_id: int
     sets: _containers.RepeatedCompositeFieldContainer[RouteSet]
-    def __init__(self, set: _Optional[str] = ..., version: _Optional[int] = ..., base_version: _Optional[int] = ..., uid_start: _Optional[int] = ..., uid_end: _Optional[int] = ..., section_size: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[RouteNode, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RouteRun, _Mapping]]] = ..., set_id: _Optional[int] = ..., sets: _Optional[_Iterable[_Union[RouteSet, _Mapping]]] = ...) -> None: ...
+    series: _containers.RepeatedCompositeFieldContainer[_series_pb2.StoredSeries]
+    lane_runs: _containers.RepeatedCompositeFieldContainer[RouteRun]
+    def __init__(self, set: _Optional[str] = ..., version: _Optional[int] = ..., base_version: _Optional[int] = ..., uid_start: _Optional[int] = ..., uid_end: _Optional[int] = ..., section_size: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[RouteNode, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RouteRun, _Mapping]]] = ..., set_id: _Optional[int] = ..., sets: _Optional[_Iterable[_Union[RouteSet, _Mapping]]] = ..., series: _Optional[_Iterable[_Union[_series_pb2.StoredSeries, _Mapping]]] = ..., lane_runs: _Optional[_Iterable[_Union[RouteRun, _Mapping]]] = ...) -> None: ...
 
 class RouteSet(_message.Message):
     __slots__ = ("id", "name", "allocs")

@@ -25,47 +25,47 @@ _sym_db = _symbol_database.Default()
 from seqsvr._proto import route_pb2 as seqsvr_dot_v1_dot_route__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18seqsvr/v1/sequence.proto\x12\tseqsvr.v1\x1a\x15seqsvr/v1/route.proto\"\x81\x01\n\x0bNextRequest\x12\x10\n\x03uid\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x1a\n\rroute_version\x18\x03 \x01(\x04H\x01\x88\x01\x01\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x0c\n\x04hops\x18\x05 \x01(\rB\x06\n\x04_uidB\x10\n\x0e_route_version\"y\n\x0cNextResponse\x12\r\n\x05value\x18\x01 \x01(\x04\x12\x0c\n\x04prev\x18\x02 \x01(\x04\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12!\n\x06routes\x18\x04 \x01(\x0b\x32\x11.seqsvr.v1.Routes\x12\x11\n\x04lost\x18\x05 \x01(\rH\x00\x88\x01\x01\x42\x07\n\x05_lost\"\x81\x01\n\x0fNextManyRequest\x12\x0c\n\x04uids\x18\x01 \x03(\x04\x12\x0e\n\x06\x63ounts\x18\x02 \x03(\r\x12\x1a\n\rroute_version\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x0c\n\x04hops\x18\x04 \x01(\r\x12\x14\n\x0cknown_epochs\x18\x05 \x03(\x04\x42\x10\n\x0e_route_version\"\xb1\x01\n\x10NextManyResponse\x12\x0e\n\x06values\x18\x01 \x03(\x04\x12\r\n\x05prevs\x18\x02 \x03(\x04\x12\x0e\n\x06\x65pochs\x18\x03 \x03(\x04\x12$\n\x06\x65rrors\x18\x04 \x03(\x0b\x32\x14.seqsvr.v1.ItemError\x12!\n\x06routes\x18\x05 \x01(\x0b\x32\x11.seqsvr.v1.Routes\x12%\n\x04lost\x18\x06 \x01(\x0b\x32\x17.seqsvr.v1.LostAttempts\"1\n\x0cLostAttempts\x12\x0f\n\x07indexes\x18\x01 \x03(\r\x12\x10\n\x08\x61ttempts\x18\x02 \x03(\r\"\x9f\x01\n\tItemError\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x05 \x01(\r\x12\x13\n\x06set_id\x18\x06 \x01(\x06H\x00\x88\x01\x01\x12\x12\n\x05since\x18\x07 \x01(\x04H\x01\x88\x01\x01\x42\t\n\x07_set_idB\x08\n\x06_since\"s\n\x11NextStreamRequest\x12\x0b\n\x03tag\x18\x01 \x01(\x04\x12+\n\x07request\x18\x02 \x01(\x0b\x32\x1a.seqsvr.v1.NextManyRequest\x12\x12\n\ntimeout_ms\x18\x03 \x01(\r\x12\x10\n\x08now_only\x18\x04 \x01(\x08\"\x86\x01\n\x12NextStreamResponse\x12\x0b\n\x03tag\x18\x01 \x01(\x04\x12/\n\x08response\x18\x02 \x01(\x0b\x32\x1b.seqsvr.v1.NextManyResponseH\x00\x12\'\n\x07refusal\x18\x03 \x01(\x0b\x32\x14.seqsvr.v1.ItemErrorH\x00\x42\t\n\x07outcome\"u\n\x0e\x43urrentRequest\x12\x10\n\x03uid\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rroute_version\x18\x02 \x01(\x04H\x01\x88\x01\x01\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x0c\n\x04hops\x18\x04 \x01(\rB\x06\n\x04_uidB\x10\n\x0e_route_version\"{\n\x0f\x43urrentResponse\x12\r\n\x05value\x18\x01 \x01(\x04\x12\'\n\texactness\x18\x02 \x01(\x0e\x32\x14.seqsvr.v1.Exactness\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12!\n\x06routes\x18\x04 \x01(\x0b\x32\x11.seqsvr.v1.Routes\"t\n\x12\x43urrentManyRequest\x12\x0c\n\x04uids\x18\x01 \x03(\x04\x12\x1a\n\rroute_version\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0c\n\x04hops\x18\x03 \x01(\r\x12\x14\n\x0cknown_epochs\x18\x04 \x03(\x04\x42\x10\n\x0e_route_version\"\xa7\x01\n\x13\x43urrentManyResponse\x12\x0e\n\x06values\x18\x01 \x03(\x04\x12\'\n\texactness\x18\x02 \x03(\x0e\x32\x14.seqsvr.v1.Exactness\x12\x0e\n\x06\x65pochs\x18\x03 \x03(\x04\x12$\n\x06\x65rrors\x18\x04 \x03(\x0b\x32\x14.seqsvr.v1.ItemError\x12!\n\x06routes\x18\x05 \x01(\x0b\x32\x11.seqsvr.v1.Routes\"\x8d\x01\n\x0e\x41\x64vanceRequest\x12\x10\n\x03uid\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x02to\x18\x02 \x01(\x04H\x01\x88\x01\x01\x12\x1a\n\rroute_version\x18\x03 \x01(\x04H\x02\x88\x01\x01\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x0c\n\x04hops\x18\x05 \x01(\rB\x06\n\x04_uidB\x05\n\x03_toB\x10\n\x0e_route_version\"C\n\x0f\x41\x64vanceResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12!\n\x06routes\x18\x02 \x01(\x0b\x32\x11.seqsvr.v1.Routes\")\n\x10GetRoutesRequest\x12\x15\n\rknown_version\x18\x01 \x01(\x04\"6\n\x11GetRoutesResponse\x12!\n\x06routes\x18\x01 \x01(\x0b\x32\x11.seqsvr.v1.Routes*V\n\tExactness\x12\x19\n\x15\x45XACTNESS_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x45XACTNESS_EXACT\x10\x01\x12\x19\n\x15\x45XACTNESS_UPPER_BOUND\x10\x02\x32\xf8\x03\n\x0fSequenceService\x12\x37\n\x04Next\x12\x16.seqsvr.v1.NextRequest\x1a\x17.seqsvr.v1.NextResponse\x12\x43\n\x08NextMany\x12\x1a.seqsvr.v1.NextManyRequest\x1a\x1b.seqsvr.v1.NextManyResponse\x12M\n\nNextStream\x12\x1c.seqsvr.v1.NextStreamRequest\x1a\x1d.seqsvr.v1.NextStreamResponse(\x01\x30\x01\x12@\n\x07\x43urrent\x12\x19.seqsvr.v1.CurrentRequest\x1a\x1a.seqsvr.v1.CurrentResponse\x12L\n\x0b\x43urrentMany\x12\x1d.seqsvr.v1.CurrentManyRequest\x1a\x1e.seqsvr.v1.CurrentManyResponse\x12@\n\x07\x41\x64vance\x12\x19.seqsvr.v1.AdvanceRequest\x1a\x1a.seqsvr.v1.AdvanceResponse\x12\x46\n\tGetRoutes\x12\x1b.seqsvr.v1.GetRoutesRequest\x1a\x1c.seqsvr.v1.GetRoutesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18seqsvr/v1/sequence.proto\x12\tseqsvr.v1\x1a\x15seqsvr/v1/route.proto\"\x9f\x01\n\x0bNextRequest\x12\x10\n\x03uid\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\r\n\x05\x63ount\x18\x02 \x01(\r\x12\x1a\n\rroute_version\x18\x03 \x01(\x04H\x01\x88\x01\x01\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x0c\n\x04hops\x18\x05 \x01(\r\x12\x12\n\x05\x61\x62ove\x18\x06 \x01(\x04H\x02\x88\x01\x01\x42\x06\n\x04_uidB\x10\n\x0e_route_versionB\x08\n\x06_above\"y\n\x0cNextResponse\x12\r\n\x05value\x18\x01 \x01(\x04\x12\x0c\n\x04prev\x18\x02 \x01(\x04\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12!\n\x06routes\x18\x04 \x01(\x0b\x32\x11.seqsvr.v1.Routes\x12\x11\n\x04lost\x18\x05 \x01(\rH\x00\x88\x01\x01\x42\x07\n\x05_lost\"\x81\x01\n\x0fNextManyRequest\x12\x0c\n\x04uids\x18\x01 \x03(\x04\x12\x0e\n\x06\x63ounts\x18\x02 \x03(\r\x12\x1a\n\rroute_version\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x0c\n\x04hops\x18\x04 \x01(\r\x12\x14\n\x0cknown_epochs\x18\x05 \x03(\x04\x42\x10\n\x0e_route_version\"\xb1\x01\n\x10NextManyResponse\x12\x0e\n\x06values\x18\x01 \x03(\x04\x12\r\n\x05prevs\x18\x02 \x03(\x04\x12\x0e\n\x06\x65pochs\x18\x03 \x03(\x04\x12$\n\x06\x65rrors\x18\x04 \x03(\x0b\x32\x14.seqsvr.v1.ItemError\x12!\n\x06routes\x18\x05 \x01(\x0b\x32\x11.seqsvr.v1.Routes\x12%\n\x04lost\x18\x06 \x01(\x0b\x32\x17.seqsvr.v1.LostAttempts\"1\n\x0cLostAttempts\x12\x0f\n\x07indexes\x18\x01 \x03(\r\x12\x10\n\x08\x61ttempts\x18\x02 \x03(\r\"\x9f\x01\n\tItemError\x12\r\n\x05index\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x05 \x01(\r\x12\x13\n\x06set_id\x18\x06 \x01(\x06H\x00\x88\x01\x01\x12\x12\n\x05since\x18\x07 \x01(\x04H\x01\x88\x01\x01\x42\t\n\x07_set_idB\x08\n\x06_since\"s\n\x11NextStreamRequest\x12\x0b\n\x03tag\x18\x01 \x01(\x04\x12+\n\x07request\x18\x02 \x01(\x0b\x32\x1a.seqsvr.v1.NextManyRequest\x12\x12\n\ntimeout_ms\x18\x03 \x01(\r\x12\x10\n\x08now_only\x18\x04 \x01(\x08\"\x86\x01\n\x12NextStreamResponse\x12\x0b\n\x03tag\x18\x01 \x01(\x04\x12/\n\x08response\x18\x02 \x01(\x0b\x32\x1b.seqsvr.v1.NextManyResponseH\x00\x12\'\n\x07refusal\x18\x03 \x01(\x0b\x32\x14.seqsvr.v1.ItemErrorH\x00\x42\t\n\x07outcome\"u\n\x0e\x43urrentRequest\x12\x10\n\x03uid\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rroute_version\x18\x02 \x01(\x04H\x01\x88\x01\x01\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x0c\n\x04hops\x18\x04 \x01(\rB\x06\n\x04_uidB\x10\n\x0e_route_version\"{\n\x0f\x43urrentResponse\x12\r\n\x05value\x18\x01 \x01(\x04\x12\'\n\texactness\x18\x02 \x01(\x0e\x32\x14.seqsvr.v1.Exactness\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12!\n\x06routes\x18\x04 \x01(\x0b\x32\x11.seqsvr.v1.Routes\"t\n\x12\x43urrentManyRequest\x12\x0c\n\x04uids\x18\x01 \x03(\x04\x12\x1a\n\rroute_version\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0c\n\x04hops\x18\x03 \x01(\r\x12\x14\n\x0cknown_epochs\x18\x04 \x03(\x04\x42\x10\n\x0e_route_version\"\xa7\x01\n\x13\x43urrentManyResponse\x12\x0e\n\x06values\x18\x01 \x03(\x04\x12\'\n\texactness\x18\x02 \x03(\x0e\x32\x14.seqsvr.v1.Exactness\x12\x0e\n\x06\x65pochs\x18\x03 \x03(\x04\x12$\n\x06\x65rrors\x18\x04 \x03(\x0b\x32\x14.seqsvr.v1.ItemError\x12!\n\x06routes\x18\x05 \x01(\x0b\x32\x11.seqsvr.v1.Routes\"\x8d\x01\n\x0e\x41\x64vanceRequest\x12\x10\n\x03uid\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x02to\x18\x02 \x01(\x04H\x01\x88\x01\x01\x12\x1a\n\rroute_version\x18\x03 \x01(\x04H\x02\x88\x01\x01\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x0c\n\x04hops\x18\x05 \x01(\rB\x06\n\x04_uidB\x05\n\x03_toB\x10\n\x0e_route_version\"C\n\x0f\x41\x64vanceResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12!\n\x06routes\x18\x02 \x01(\x0b\x32\x11.seqsvr.v1.Routes\")\n\x10GetRoutesRequest\x12\x15\n\rknown_version\x18\x01 \x01(\x04\"6\n\x11GetRoutesResponse\x12!\n\x06routes\x18\x01 \x01(\x0b\x32\x11.seqsvr.v1.Routes*V\n\tExactness\x12\x19\n\x15\x45XACTNESS_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x45XACTNESS_EXACT\x10\x01\x12\x19\n\x15\x45XACTNESS_UPPER_BOUND\x10\x02\x32\xf8\x03\n\x0fSequenceService\x12\x37\n\x04Next\x12\x16.seqsvr.v1.NextRequest\x1a\x17.seqsvr.v1.NextResponse\x12\x43\n\x08NextMany\x12\x1a.seqsvr.v1.NextManyRequest\x1a\x1b.seqsvr.v1.NextManyResponse\x12M\n\nNextStream\x12\x1c.seqsvr.v1.NextStreamRequest\x1a\x1d.seqsvr.v1.NextStreamResponse(\x01\x30\x01\x12@\n\x07\x43urrent\x12\x19.seqsvr.v1.CurrentRequest\x1a\x1a.seqsvr.v1.CurrentResponse\x12L\n\x0b\x43urrentMany\x12\x1d.seqsvr.v1.CurrentManyRequest\x1a\x1e.seqsvr.v1.CurrentManyResponse\x12@\n\x07\x41\x64vance\x12\x19.seqsvr.v1.AdvanceRequest\x1a\x1a.seqsvr.v1.AdvanceResponse\x12\x46\n\tGetRoutes\x12\x1b.seqsvr.v1.GetRoutesRequest\x1a\x1c.seqsvr.v1.GetRoutesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'seqsvr.v1.sequence_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EXACTNESS']._serialized_start=1940
-  _globals['_EXACTNESS']._serialized_end=2026
+  _globals['_EXACTNESS']._serialized_start=1970
+  _globals['_EXACTNESS']._serialized_end=2056
   _globals['_NEXTREQUEST']._serialized_start=63
-  _globals['_NEXTREQUEST']._serialized_end=192
-  _globals['_NEXTRESPONSE']._serialized_start=194
-  _globals['_NEXTRESPONSE']._serialized_end=315
-  _globals['_NEXTMANYREQUEST']._serialized_start=318
-  _globals['_NEXTMANYREQUEST']._serialized_end=447
-  _globals['_NEXTMANYRESPONSE']._serialized_start=450
-  _globals['_NEXTMANYRESPONSE']._serialized_end=627
-  _globals['_LOSTATTEMPTS']._serialized_start=629
-  _globals['_LOSTATTEMPTS']._serialized_end=678
-  _globals['_ITEMERROR']._serialized_start=681
-  _globals['_ITEMERROR']._serialized_end=840
-  _globals['_NEXTSTREAMREQUEST']._serialized_start=842
-  _globals['_NEXTSTREAMREQUEST']._serialized_end=957
-  _globals['_NEXTSTREAMRESPONSE']._serialized_start=960
-  _globals['_NEXTSTREAMRESPONSE']._serialized_end=1094
-  _globals['_CURRENTREQUEST']._serialized_start=1096
-  _globals['_CURRENTREQUEST']._serialized_end=1213
-  _globals['_CURRENTRESPONSE']._serialized_start=1215
-  _globals['_CURRENTRESPONSE']._serialized_end=1338
-  _globals['_CURRENTMANYREQUEST']._serialized_start=1340
-  _globals['_CURRENTMANYREQUEST']._serialized_end=1456
-  _globals['_CURRENTMANYRESPONSE']._serialized_start=1459
-  _globals['_CURRENTMANYRESPONSE']._serialized_end=1626
-  _globals['_ADVANCEREQUEST']._serialized_start=1629
-  _globals['_ADVANCEREQUEST']._serialized_end=1770
-  _globals['_ADVANCERESPONSE']._serialized_start=1772
-  _globals['_ADVANCERESPONSE']._serialized_end=1839
-  _globals['_GETROUTESREQUEST']._serialized_start=1841
-  _globals['_GETROUTESREQUEST']._serialized_end=1882
-  _globals['_GETROUTESRESPONSE']._serialized_start=1884
-  _globals['_GETROUTESRESPONSE']._serialized_end=1938
-  _globals['_SEQUENCESERVICE']._serialized_start=2029
-  _globals['_SEQUENCESERVICE']._serialized_end=2533
+  _globals['_NEXTREQUEST']._serialized_end=222
+  _globals['_NEXTRESPONSE']._serialized_start=224
+  _globals['_NEXTRESPONSE']._serialized_end=345
+  _globals['_NEXTMANYREQUEST']._serialized_start=348
+  _globals['_NEXTMANYREQUEST']._serialized_end=477
+  _globals['_NEXTMANYRESPONSE']._serialized_start=480
+  _globals['_NEXTMANYRESPONSE']._serialized_end=657
+  _globals['_LOSTATTEMPTS']._serialized_start=659
+  _globals['_LOSTATTEMPTS']._serialized_end=708
+  _globals['_ITEMERROR']._serialized_start=711
+  _globals['_ITEMERROR']._serialized_end=870
+  _globals['_NEXTSTREAMREQUEST']._serialized_start=872
+  _globals['_NEXTSTREAMREQUEST']._serialized_end=987
+  _globals['_NEXTSTREAMRESPONSE']._serialized_start=990
+  _globals['_NEXTSTREAMRESPONSE']._serialized_end=1124
+  _globals['_CURRENTREQUEST']._serialized_start=1126
+  _globals['_CURRENTREQUEST']._serialized_end=1243
+  _globals['_CURRENTRESPONSE']._serialized_start=1245
+  _globals['_CURRENTRESPONSE']._serialized_end=1368
+  _globals['_CURRENTMANYREQUEST']._serialized_start=1370
+  _globals['_CURRENTMANYREQUEST']._serialized_end=1486
+  _globals['_CURRENTMANYRESPONSE']._serialized_start=1489
+  _globals['_CURRENTMANYRESPONSE']._serialized_end=1656
+  _globals['_ADVANCEREQUEST']._serialized_start=1659
+  _globals['_ADVANCEREQUEST']._serialized_end=1800
+  _globals['_ADVANCERESPONSE']._serialized_start=1802
+  _globals['_ADVANCERESPONSE']._serialized_end=1869
+  _globals['_GETROUTESREQUEST']._serialized_start=1871
+  _globals['_GETROUTESREQUEST']._serialized_end=1912
+  _globals['_GETROUTESRESPONSE']._serialized_start=1914
+  _globals['_GETROUTESRESPONSE']._serialized_end=1968
+  _globals['_SEQUENCESERVICE']._serialized_start=2059
+  _globals['_SEQUENCESERVICE']._serialized_end=2563
 # @@protoc_insertion_point(module_scope)

@@ -18,18 +18,20 @@ EXACTNESS_EXACT: Exactness
 EXACTNESS_UPPER_BOUND: Exactness
 
 class NextRequest(_message.Message):
-    __slots__ = ("uid", "count", "route_version", "epoch", "hops")
+    __slots__ = ("uid", "count", "route_version", "epoch", "hops", "above")
     UID_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     ROUTE_VERSION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HOPS_FIELD_NUMBER: _ClassVar[int]
+    ABOVE_FIELD_NUMBER: _ClassVar[int]
     uid: int
     count: int
     route_version: int
     epoch: int
     hops: int
-    def __init__(self, uid: _Optional[int] = ..., count: _Optional[int] = ..., route_version: _Optional[int] = ..., epoch: _Optional[int] = ..., hops: _Optional[int] = ...) -> None: ...
+    above: int
+    def __init__(self, uid: _Optional[int] = ..., count: _Optional[int] = ..., route_version: _Optional[int] = ..., epoch: _Optional[int] = ..., hops: _Optional[int] = ..., above: _Optional[int] = ...) -> None: ...
 
 class NextResponse(_message.Message):
     __slots__ = ("value", "prev", "epoch", "routes", "lost")
