@@ -6,13 +6,19 @@ use crate::cluster::{Place, Server, assert_clean, digits, eventually, seqsvr, se
 /// Starts a development cluster with persistent data; returns its gRPC address once it is ready.
 pub(crate) fn start(place: &Place) -> (Server, String) {
     let (data, grpc) = (place.path("data"), format!("{}:7100", place.host));
-    let http = format!("{}:7180", place.host);
-    let args = ["dev", "--ports", "random", "-o", "json", "--grpc", &grpc, "--http", &http, "--data"];
-    let args: Vec<&std::ffi::OsStr> = args.iter().map(std::ffi::OsStr::new).chain([data.as_os_str()]).collect();
+    let (http, redis) = (format!("{}:7180", place.host), redis(place));
+    let ports = ["--ports", "random", "--grpc", &grpc, "--http", &http, "--redis", &redis];
+    let args = [&["dev", "-o", "json"], &ports[..], &["--data"]].concat();
+    let args: Vec<&std::ffi::OsStr> = args.into_iter().map(std::ffi::OsStr::new).chain([data.as_os_str()]).collect();
     let mut server = place.server("dev", &args);
     let ready = server.ready();
     assert_eq!(ready["ready"], true, "{ready:#}");
     (server, format!("http://{grpc}"))
+}
+
+/// Returns the address of the Redis port of a development cluster.
+pub(crate) fn redis(place: &Place) -> String {
+    format!("{}:7179", place.host)
 }
 
 fn value(addr: &str, uid: &str) -> u64 {

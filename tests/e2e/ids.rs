@@ -2,10 +2,13 @@
 //! the time in an id is the time of its call.
 
 use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use seq_order::{IdCall, IdPromises, IdTime, check_ids};
 use seq_proto::v1::id_service_client::IdServiceClient;
 use seq_proto::v1::{NextIdsRequest, NextIdsResponse};
 use tonic::transport::{Channel, Endpoint};
@@ -55,16 +58,6 @@ const CASES: [Case; 3] = [
     },
 ];
 
-/// A call with its response.
-#[derive(Clone, Debug)]
-struct Taken {
-    sent: Instant,
-    /// Milliseconds since 1970 before the call, and after it.
-    clock: (u64, u64),
-    received: Instant,
-    ids: Vec<u64>,
-}
-
 #[test]
 fn kills_repeat_no_id() {
     let kills = std::env::var("E2E_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
@@ -93,7 +86,7 @@ struct Load {
     stopped: Arc<AtomicBool>,
     /// Number of responses, by series.
     responses: Arc<[AtomicU64; CASES.len()]>,
-    callers: Vec<(Case, tokio::task::JoinHandle<Vec<Taken>>)>,
+    callers: Vec<(Case, tokio::task::JoinHandle<Vec<IdCall>>)>,
 }
 
 impl Load {
@@ -134,9 +127,9 @@ impl Load {
         eventually("ids are given out", || more().then_some(()));
     }
 
-    fn stop(self) -> Vec<(Case, Vec<Taken>)> {
+    fn stop(self) -> Vec<(Case, Vec<IdCall>)> {
         self.stopped.store(true, SeqCst);
-        let mut taken: HashMap<&str, (Case, Vec<Taken>)> = HashMap::new();
+        let mut taken: HashMap<&str, (Case, Vec<IdCall>)> = HashMap::new();
         for (case, caller) in self.callers {
             let all = self.runtime.block_on(caller).unwrap();
             taken.entry(case.name).or_insert((case, Vec::new())).1.extend(all);
@@ -146,50 +139,41 @@ impl Load {
 }
 
 /// Takes 1 to 300 ids; `None` for a call without a response.
-async fn call(client: &mut IdServiceClient<Channel>, case: Case) -> Option<Taken> {
+async fn call(client: &mut IdServiceClient<Channel>, case: Case) -> Option<IdCall> {
     let count = fastrand::u32(1..=300);
     let request = NextIdsRequest { series: case.name.into(), count, lane: case.lane, after: None };
     let (sent, before) = (Instant::now(), now_ms());
     let response = tokio::time::timeout(PATIENCE, client.next(request)).await.ok()?;
     let NextIdsResponse { runs, step, .. } = response.ok()?.into_inner();
-    let (received, clock) = (Instant::now(), (before, now_ms()));
+    let (received, clock_ms) = (Instant::now(), (before, now_ms()));
     let ids: Vec<u64> = runs.iter().flat_map(|run| (0..u64::from(run.count)).map(|at| run.first + at * step)).collect();
     assert_eq!(ids.len(), count as usize, "{case:?}");
-    Some(Taken { sent, clock, received, ids })
+    Some(IdCall { sent, received, clock_ms, ids })
 }
 
 /// Checks all ids of a series. Returns their number.
-fn check(case: Case, taken: &[Taken]) -> usize {
-    let mut all: Vec<u64> = taken.iter().flat_map(|one| one.ids.iter().copied()).collect();
-    let count = all.len();
-    all.sort_unstable();
-    all.dedup();
-    assert_eq!(all.len(), count, "{}: ids were given out twice", case.name);
-    for one in taken {
-        assert!(one.ids.is_sorted(), "{case:?}: {one:?}");
-        let Some((epoch, below)) = case.time else { continue };
-        for id in &one.ids {
-            let time = epoch + (id >> below);
-            let (sent, received) = one.clock;
-            assert!(
-                sent <= time && time <= received + AHEAD_MS,
-                "{case:?}: {id} is of {time}, taken in {sent}..{received}"
-            );
-        }
+fn check(case: Case, calls: &[IdCall]) -> usize {
+    let time =
+        case.time.map(|(epoch_ms, bits_below)| IdTime { epoch_ms, bits_below, behind_ms: 0, ahead_ms: AHEAD_MS });
+    let promises = IdPromises { is_ordered: case.is_ordered, time };
+    check_ids(promises, calls).unwrap_or_else(|violation| panic!("{}: {violation}", case.name))
+}
+
+/// Connections, each for one id: a session of a database that caches numbers burns them at its end.
+const CONNECTIONS: u64 = 25_865;
+
+#[test]
+fn a_connection_for_each_id_burns_none() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    let redis = dev::redis(&place);
+    let made = seqsvr(&["series", "create", "k-burn", "--counter", "--yes", "--addr", &addr]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for id in 1..=CONNECTIONS {
+        let mut connection = TcpStream::connect(&redis).unwrap();
+        connection.write_all(b"INCR id:k-burn\r\n").unwrap();
+        let mut response = String::new();
+        BufReader::new(connection).read_line(&mut response).unwrap();
+        assert_eq!(response, format!(":{id}\r\n"));
     }
-    if case.is_ordered {
-        let mut by_end: Vec<&Taken> = taken.iter().collect();
-        by_end.sort_unstable_by_key(|one| one.received);
-        let mut by_begin = by_end.clone();
-        by_begin.sort_unstable_by_key(|one| one.sent);
-        // The highest id of the calls that ended before a call began.
-        let (mut ended, mut highest) = (by_end.into_iter().peekable(), 0);
-        for one in by_begin {
-            while let Some(earlier) = ended.next_if(|earlier| earlier.received < one.sent) {
-                highest = highest.max(*earlier.ids.last().unwrap());
-            }
-            assert!(one.ids[0] > highest, "{case:?}: {} after {highest}", one.ids[0]);
-        }
-    }
-    count
 }

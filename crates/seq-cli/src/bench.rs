@@ -58,6 +58,8 @@ enum EndpointArg {
     Resp,
     /// JSON over HTTP/1.1.
     Json,
+    /// Unary gRPC calls for --batch ids of --series, `IdService.Next`, directly to the address.
+    Id,
 }
 
 /// The distribution of the load over the uids.
@@ -80,6 +82,8 @@ enum DistributionArg {
 #[command(
     after_help = "Examples:\n  seqsvr bench\n  seqsvr bench --endpoint stream --pipeline 64 --batch 100 -o json\n  \
                         seqsvr bench --endpoint resp --concurrency 50 --pipeline 16\n  \
+                        seqsvr bench --endpoint id --series tweets --batch 100
+  \
                         seqsvr bench --rate 20000 --expect 'p99_us<=5000' --expect 'failed<=0'\n  \
                         seqsvr bench --seamless    (during `seqsvr node drain`)\n\n\
                         Exit codes: 0 numbers were allocated, no call failed, and every check held; 1 otherwise (with --expect \
@@ -98,6 +102,12 @@ pub struct BenchArgs {
     /// Prefix of the keys, for --endpoint resp [default: seq:]
     #[arg(long, value_name = "TEXT")]
     key_prefix: Option<String>,
+    /// Name of the series, for --endpoint id.
+    #[arg(long, value_name = "NAME", required_if_eq("endpoint", "id"))]
+    series: Option<String>,
+    /// The lane, for --endpoint id and a series whose callers name it.
+    #[arg(long, value_name = "N", requires = "series")]
+    lane: Option<u32>,
     /// Workers, each with a round of calls in flight at a time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=16_384))]
     concurrency: u16,
@@ -114,7 +124,7 @@ pub struct BenchArgs {
     /// Connections to each node, for the gRPC endpoints; the others have one for each worker [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     connections: Option<u8>,
-    /// Uids in one call; 1 sends calls for one number.
+    /// Uids in one call, or ids; 1 sends calls for one number.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     batch: u16,
     /// Duration of the measured part.
@@ -171,6 +181,7 @@ impl BenchArgs {
     /// Validates the combination of flags; a flag without effect is an error.
     fn check(&self) -> Result<(), Failure> {
         let is_resp = self.endpoint == EndpointArg::Resp;
+        let is_id = self.endpoint == EndpointArg::Id;
         let shares_connections = !matches!(self.endpoint, EndpointArg::Resp | EndpointArg::Json);
         let problem = if (self.check || self.seamless) && self.uids > MAX_WATCHED {
             format!("--check covers at most {} uids", grouped(MAX_WATCHED.into()))
@@ -183,12 +194,16 @@ impl BenchArgs {
             let Self { first_uid, uids, uid_stride, .. } = self;
             format!("--first-uid {first_uid} leaves no room for {uids} uids, one in {uid_stride}")
         } else if self.batch > 1 && matches!(self.endpoint, EndpointArg::Grpc | EndpointArg::Resp) {
-            "--batch needs an endpoint with calls for many uids: sdk, many, stream or json".to_owned()
+            "--batch needs an endpoint with calls for many uids or ids: sdk, many, stream, json or id".to_owned()
         } else if self.no_coalescing && self.endpoint != EndpointArg::Sdk {
             "--no-coalescing is for --endpoint sdk: the others send each call separately".to_owned()
         } else if is_resp && self.seamless {
             "--seamless is not for --endpoint resp: its replies have no previous number; --check covers the order"
                 .to_owned()
+        } else if is_id && (self.check || self.seamless) {
+            "--check and --seamless are for numbers of uids, not for --endpoint id".to_owned()
+        } else if !is_id && self.series.is_some() {
+            "--series and --lane are for --endpoint id".to_owned()
         } else if !is_resp && (self.redis.is_some() || self.key_prefix.is_some()) {
             "--redis and --key-prefix are for --endpoint resp".to_owned()
         } else if !shares_connections && self.connections.is_some() {
@@ -227,6 +242,8 @@ pub async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit> {
         connections: args.connections.map_or(CONNECTIONS, usize::from),
         deadline: args.timeout,
         batch: plan.batch,
+        series: args.series.unwrap_or_default(),
+        lane: args.lane,
         coalesce: !args.no_coalescing,
     };
     let (mut report, outcome) = measure(args.endpoint.into(), &options, plan, output).await?;
@@ -282,6 +299,7 @@ impl From<EndpointArg> for Endpoint {
             EndpointArg::Stream => Endpoint::Stream,
             EndpointArg::Resp => Endpoint::Resp,
             EndpointArg::Json => Endpoint::Json,
+            EndpointArg::Id => Endpoint::Id,
         }
     }
 }

@@ -101,6 +101,8 @@ pub async fn run(command: CheckCommand, output: &Output) -> anyhow::Result<Exit>
         access: security::access()?,
         redis: String::new(),
         prefix: String::new(),
+        series: String::new(),
+        lane: None,
         connections: seq_channel::CONNECTIONS,
         deadline: Duration::from_secs(5),
         batch: 1,

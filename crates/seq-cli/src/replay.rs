@@ -108,6 +108,8 @@ pub async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
         access: security::access()?,
         redis: String::new(),
         prefix: String::new(),
+        series: String::new(),
+        lane: None,
         connections: usize::from(args.connections),
         deadline: args.timeout,
         // A message is one call, and no group is larger than a call allows.

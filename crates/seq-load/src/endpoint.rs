@@ -17,6 +17,7 @@ use tonic::{Code, Status};
 use crate::reply::{Failure, Reply};
 
 mod grpc;
+mod id;
 mod json;
 mod resp;
 mod sdk;
@@ -39,6 +40,8 @@ pub enum Endpoint {
     Resp,
     /// JSON over HTTP/1.1.
     Json,
+    /// Unary gRPC calls for ids of a series, directly to the address.
+    Id,
 }
 
 /// Addresses and parameters of a load's transports.
@@ -54,8 +57,12 @@ pub struct EndpointOptions {
     pub connections: usize,
     /// Deadline of a call.
     pub deadline: Duration,
-    /// Uids per call.
+    /// Uids per call, or ids.
     pub batch: usize,
+    /// Name of the series, for [`Endpoint::Id`].
+    pub series: String,
+    /// The lane of the ids, for a series whose callers name it.
+    pub lane: Option<u32>,
     /// Whether calls of the SDK share messages.
     pub coalesce: bool,
     /// Makes the connections and has the token of the calls.
@@ -78,6 +85,7 @@ enum Any {
     Stream(Box<stream::Transport>),
     Resp(resp::Transport),
     Json(json::Transport),
+    Id(id::Transport),
 }
 
 /// Error of opening the transports of a load.
@@ -113,6 +121,7 @@ impl Transport for AnyTransport {
             Any::Stream(transport) => transport.round(uids, replies).await,
             Any::Resp(transport) => transport.round(uids, replies).await,
             Any::Json(transport) => transport.round(uids, replies).await,
+            Any::Id(transport) => transport.round(uids, replies).await,
         }
     }
 }
@@ -141,6 +150,11 @@ pub async fn open(
         Endpoint::Grpc | Endpoint::Many => {
             for worker in 0..workers {
                 transports.push(Any::Grpc(grpc::Transport::new(&pool, addr(worker), options)?));
+            }
+        }
+        Endpoint::Id => {
+            for worker in 0..workers {
+                transports.push(Any::Id(id::Transport::new(&pool, addr(worker), options)?));
             }
         }
         Endpoint::Stream => {

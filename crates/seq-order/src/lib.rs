@@ -26,11 +26,13 @@
 use std::time::Duration;
 
 mod cold;
+mod ids;
 mod runs;
 #[cfg(test)]
 mod tests;
 mod types;
 
+pub use ids::{IdCall, IdPromises, IdTime, IdViolation, check_ids};
 pub use types::{Advancing, CallId, Fault, Item, Outcome, Phantom, Reading, Tally, User, Violation};
 
 use cold::{Attempt, Cold, Orphan};

@@ -1,0 +1,82 @@
+//! Unary gRPC calls for ids of a series.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use seq_channel::{CallerChannel, Pool, PoolError};
+use seq_core::Seq;
+use seq_proto::v1;
+use seq_proto::v1::id_service_client::IdServiceClient;
+use tonic::{Request, Status};
+
+use super::{EndpointOptions, failed};
+use crate::reply::Reply;
+
+/// A client for ids: a call for so many ids where other endpoints have a call for so many uids.
+pub(crate) struct Transport {
+    /// Drives the connection of `client`.
+    _pool: Pool,
+    client: IdServiceClient<CallerChannel>,
+    series: String,
+    lane: Option<u32>,
+    deadline: Duration,
+    batch: usize,
+}
+
+impl Transport {
+    pub(crate) fn new(pool: &Pool, addr: &str, options: &EndpointOptions) -> Result<Transport, PoolError> {
+        let client = IdServiceClient::new(pool.get_for_caller(addr)?);
+        let EndpointOptions { series, lane, deadline, batch, .. } = options.clone();
+        Ok(Transport { _pool: pool.clone(), client, series, lane, deadline, batch })
+    }
+
+    /// Takes ids, and adds a reply for each.
+    async fn take(&self, count: usize) -> Vec<Reply> {
+        let call = v1::NextIdsRequest {
+            series: self.series.clone(),
+            count: u32::try_from(count).unwrap_or(u32::MAX),
+            lane: self.lane,
+            after: None,
+        };
+        let mut request = Request::new(call);
+        request.set_timeout(self.deadline);
+        let response = self.client.clone().next(request).await;
+        replies(response.map(tonic::Response::into_inner), count)
+    }
+}
+
+impl super::Transport for Transport {
+    async fn round(&mut self, uids: &[u64], replies: &mut Vec<Reply>) {
+        match uids.len() {
+            count if count <= self.batch => replies.extend(self.take(count).await),
+            _ => {
+                let calls = uids.chunks(self.batch).map(|uids| self.take(uids.len()));
+                replies.extend(join_all(calls).await.into_iter().flatten());
+            }
+        }
+    }
+}
+
+/// Returns a reply for each id. The number before the first id of a run is not known, and stated as 0.
+fn replies(response: Result<v1::NextIdsResponse, Status>, count: usize) -> Vec<Reply> {
+    let response = response.and_then(|response| {
+        let given: u64 = response.runs.iter().map(|run| u64::from(run.count)).sum();
+        let fits = given == count as u64;
+        if fits {
+            Ok(response)
+        } else {
+            Err(Status::unknown("the response has another number of ids than the request"))
+        }
+    });
+    match response {
+        Ok(v1::NextIdsResponse { runs, step, .. }) => {
+            let mut replies = Vec::with_capacity(count);
+            for run in runs {
+                let ids = (0..u64::from(run.count)).map(|at| run.first + at * step);
+                replies.extend(ids.map(|id| Reply::Given { value: Seq(id), prev: Seq::ZERO, lost: 0 }));
+            }
+            replies
+        }
+        Err(status) => vec![failed(&status); count],
+    }
+}
