@@ -46,20 +46,23 @@ pub struct Sections {
     start: u64,
     end: u64,
     size: u64,
+    /// Number of sections with lanes of series, after those of uids.
+    with_lanes: u64,
 }
 
 impl Sections {
     /// Returns the layout of a set, as its store describes it.
     pub fn of(set: &SetInfo) -> anyhow::Result<Sections> {
-        let SetInfo { uid_start: start, uid_end: end, section_size, .. } = *set;
+        let SetInfo { uid_start: start, uid_end: end, section_size, lane_sections, .. } = *set;
         let size = u64::from(section_size);
         let is_layout = start < end && size > 0 && u32::try_from((end - start).div_ceil(size)).is_ok();
-        is_layout.then_some(Sections { start, end, size }).ok_or_else(|| {
+        let with_lanes = u64::from(lane_sections);
+        is_layout.then_some(Sections { start, end, size, with_lanes }).ok_or_else(|| {
             Failure::new(Exit::Failed, format!("set {} has uids {start}..{end} in sections of {size}", set.name)).into()
         })
     }
 
-    /// Returns the number of sections.
+    /// Returns the number of sections of uids.
     pub fn count(&self) -> u64 {
         (self.end - self.start).div_ceil(self.size)
     }
@@ -73,11 +76,17 @@ impl Sections {
         Ok(index((uid - self.start) / self.size))
     }
 
-    /// Returns the uids of a run of sections.
+    /// Returns the uids of a run of sections; none for sections with lanes of series.
     pub fn uids(&self, run: &SectionRange) -> Range<u64> {
         let at = |section: u64| (self.start + section * self.size).min(self.end);
         let first = u64::from(run.first_section);
         at(first)..at(first + u64::from(run.sections))
+    }
+
+    /// Returns the number of sections with lanes of series in a run.
+    pub fn with_lanes(&self, run: &SectionRange) -> u32 {
+        let end = u64::from(run.first_section) + u64::from(run.sections);
+        index(end.saturating_sub(self.count())).min(run.sections)
     }
 
     /// Returns the section that begins at a uid, or the number of sections for the end of the uids.
@@ -107,8 +116,9 @@ impl Sections {
             ranges.push(self.boundary(uids.start)?..self.boundary(uids.end)?);
         }
         for sections in &selection.sections {
-            if sections.end > self.count() {
-                let message = format!("sections {}..{} are outside 0..{}", sections.start, sections.end, self.count());
+            let all = self.count() + self.with_lanes;
+            if sections.end > all {
+                let message = format!("sections {}..{} are outside 0..{all}", sections.start, sections.end);
                 return Err(Failure::new(Exit::Usage, message).into());
             }
             ranges.push(sections.clone());
@@ -180,7 +190,7 @@ mod tests {
     use super::*;
 
     fn sections() -> Sections {
-        Sections { start: 100, end: 1_050, size: 100 }
+        Sections { start: 100, end: 1_050, size: 100, with_lanes: 6 }
     }
 
     fn runs(uids: &[&str], sections: &[&str]) -> Result<Vec<String>, String> {
@@ -198,6 +208,10 @@ mod tests {
         );
         assert_eq!(sections().uids(&SectionRange { first_section: 8, sections: 2 }), 900..1_050);
         assert_eq!((sections().count(), sections().of_uid(1_049).unwrap()), (10, 9));
+        let across = SectionRange { first_section: 8, sections: 4 };
+        assert_eq!((sections().uids(&across), sections().with_lanes(&across)), (900..1_050, 2));
+        let of_lanes = SectionRange { first_section: 12, sections: 3 };
+        assert_eq!((sections().uids(&of_lanes).is_empty(), sections().with_lanes(&of_lanes)), (true, 3));
     }
 
     #[test]
@@ -211,7 +225,7 @@ mod tests {
             "uid 450 is inside section 3, 400..500, but a section is never divided"
         );
         assert_eq!(refused(&["0..200"], &[]), "uid 0 is outside of the uids 100..1050");
-        assert_eq!(refused(&[], &["9..11"]), "sections 9..11 are outside 0..10");
+        assert_eq!(refused(&[], &["15..17"]), "sections 15..17 are outside 0..16");
         assert_eq!(refused(&["200..500"], &["3..7"]), "sections 3..4 are named twice");
     }
 

@@ -16,7 +16,7 @@ pub(super) mod matrix;
 pub(super) mod restores;
 
 /// Two sets; all sections begin in the first set.
-const TWO_SETS: Shape = Shape { sections: 24, two_sets: true, allocs: 2, ..Shape::USUAL };
+pub(super) const TWO_SETS: Shape = Shape { sections: 24, two_sets: true, allocs: 2, ..Shape::USUAL };
 
 /// The sections that are split off.
 const SPLIT: std::ops::Range<u32> = 8..24;
@@ -28,7 +28,7 @@ type Admin = SetAdminServiceClient<Channel>;
 
 /// The direction of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Out,
     Back,
 }
@@ -215,7 +215,7 @@ fn start_at(cluster: &Cluster, way: Way, sections: std::ops::Range<u32>, pace: v
 fn start_runs(cluster: &Cluster, way: Way, runs: Vec<v1::SectionRange>, pace: v1::MigrationPace) -> u64 {
     let to = if way == Way::Out { OTHER_SET } else { SET };
     let all = runs.is_empty();
-    let request = v1::PlanMigrationRequest { to: to.to_owned(), runs, all, pace: Some(pace) };
+    let request = v1::PlanMigrationRequest { to: to.to_owned(), runs, all, pace: Some(pace), series: Vec::new() };
     // A set can be without a leader for a moment; the plan of the other set then reports that it takes no sections.
     let plan = eventually("the migration is possible", || {
         let call = async |mut client: Admin| client.plan_migration(request.clone()).await;

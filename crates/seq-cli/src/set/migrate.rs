@@ -13,7 +13,7 @@ use seq_command::selection::{Sections, Selection, sections_text, uid};
 use seq_command::store_client::{SetAddress, TimeoutArgs};
 use seq_command::survey;
 use seq_core::plan::Fingerprint;
-use seq_proto::v1::{ListSectionsRequest, MigrationStatus, PlanMigrationRequest, SectionRange};
+use seq_proto::v1::{ListSectionsRequest, MigrationStatus, PlanMigrationRequest};
 
 use super::close;
 use super::plan::PlanView;
@@ -70,20 +70,24 @@ pub struct MergeArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["all", "uids", "sections"]),
+#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["all", "uids", "sections", "series"]),
           after_help = "Examples:\n  seqsvr set migrate im-a --sections 30..40 --into im-b --wait\n  \
                         seqsvr set migrate im-a --uids 0..1_000_000 --uids 5_000_000..6_000_000 --into im-b\n  \
-                        seqsvr set migrate im-a --all --into im-b\n\n\
+                        seqsvr set migrate im-a --series tweets --into im-b\n  seqsvr set migrate im-a --all --into im-b\n\n\
+                        `seqsvr series show` lists the sections of a series; --sections takes them as well.\n\n\
                         Exit codes, as for `seqsvr set split`: 0 started, with --wait all sections have arrived, 1 refused, or the \
                         plan has problems, 2 a wrong range, file or address, or no terminal to confirm on, 3 a store \
                         has no set or no majority, 4 no node responded, 5 the plan is stale and nothing was changed, \
                         6 declined, 7 not done within --timeout, 130 interrupted.")]
 pub struct MigrateArgs {
     /// All sections that are in the set.
-    #[arg(long, conflicts_with_all = ["uids", "sections"])]
+    #[arg(long, conflicts_with_all = ["uids", "sections", "series"])]
     all: bool,
     #[command(flatten)]
     selection: Selection,
+    /// All sections of a series that are in the set. Repeat the flag for more series.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    series: Vec<String>,
     /// Watches until all sections have arrived.
     #[arg(long)]
     wait: bool,
@@ -114,7 +118,8 @@ struct CommonArgs {
 enum What {
     /// The sections from the section that begins at a uid to the end of the resident sections around it.
     From(u64),
-    Selected(Selection),
+    /// Selected sections, and all sections of the series with these names that are in the set.
+    Selected(Selection, Vec<String>),
     All,
 }
 
@@ -136,12 +141,12 @@ impl Then {
 }
 
 pub(crate) async fn split(args: SplitArgs, output: &Output) -> anyhow::Result<Exit> {
-    let what = args.at.map_or(What::Selected(args.selection), What::From);
+    let what = args.at.map_or(What::Selected(args.selection, Vec::new()), What::From);
     run("split", &args.common, what, if args.wait { Then::Watch } else { Then::Return }, output).await
 }
 
 pub(crate) async fn migrate(args: MigrateArgs, output: &Output) -> anyhow::Result<Exit> {
-    let what = if args.all { What::All } else { What::Selected(args.selection) };
+    let what = if args.all { What::All } else { What::Selected(args.selection, args.series) };
     run("migrate", &args.common, what, if args.wait { Then::Watch } else { Then::Return }, output).await
 }
 
@@ -195,9 +200,9 @@ async fn run(
     let mut set = args.connect().await?;
     let target = set.find(&args.into)?.clone();
     let to = target.id.to_string();
-    let (runs, all) = runs_of(&mut set, what).await?;
     let pace = args.pace.pace(false);
-    let response = set.store.plan(PlanMigrationRequest { to, runs, all, pace: Some(pace) }).await?;
+    let request = PlanMigrationRequest { to, pace: Some(pace), ..selected(&mut set, what).await? };
+    let response = set.store.plan(request).await?;
     let Some(plan) = response.plan.clone() else {
         return Err(Failure::new(Exit::Failed, "the response of the store has no plan").into());
     };
@@ -237,18 +242,20 @@ async fn run(
     if then == Then::Return { Ok(Exit::Ok) } else { end(set, migration.id, args, then, output).await }
 }
 
-/// Returns the runs of sections that the request names, and whether it names all sections.
-async fn runs_of(set: &mut SetClient, what: What) -> anyhow::Result<(Vec<SectionRange>, bool)> {
+/// Returns a request with the selected sections, without a target and a pace.
+async fn selected(set: &mut SetClient, what: What) -> anyhow::Result<PlanMigrationRequest> {
     let layout = Sections::of(set.info())?;
+    let mut request = PlanMigrationRequest::default();
     match what {
-        What::All => Ok((Vec::new(), true)),
-        What::Selected(selection) => Ok((layout.runs(&selection)?, false)),
+        What::All => request.all = true,
+        What::Selected(selection, series) => (request.runs, request.series) = (layout.runs(&selection)?, series),
         What::From(uid) => {
-            let request = ListSectionsRequest { summarize: true, ..ListSectionsRequest::default() };
-            let records = section::fetch(&mut set.store, request, None).await?;
-            Ok((layout.run_from(uid, &set.info().name, &records)?, false))
+            let summary = ListSectionsRequest { summarize: true, ..ListSectionsRequest::default() };
+            let records = section::fetch(&mut set.store, summary, None).await?;
+            request.runs = layout.run_from(uid, &set.info().name, &records)?;
         }
     }
+    Ok(request)
 }
 
 fn started(migration: &MigrationStatus, then: Then, flags: &str, output: &Output) -> std::io::Result<()> {

@@ -34,6 +34,9 @@ pub(super) struct PlanView {
     sections: u32,
     #[serde(serialize_with = "digits")]
     uids: u64,
+    /// Number of lanes of series.
+    #[serde(serialize_with = "digits")]
+    lanes: u64,
     /// Number of sections without an owner, which depart without exact values.
     unowned: u32,
     /// Number of AllocSvrs of the target that can own sections.
@@ -97,7 +100,12 @@ impl PlanView {
         let sections = response.sections;
         let run = |run: &seq_proto::v1::SectionRange| {
             let uids = layout.uids(run);
-            let text = format!("{}  (uids {})", run_text(run), range_text(&uids));
+            let contents = match (uids.is_empty(), layout.with_lanes(run)) {
+                (false, 0) => format!("uids {}", range_text(&uids)),
+                (false, lanes) => format!("uids {}, and {} of series", range_text(&uids), sections_text(lanes)),
+                (true, _) => "lanes of series".to_owned(),
+            };
+            let text = format!("{}  ({contents})", run_text(run));
             RunView {
                 first_section: run.first_section,
                 sections: run.sections,
@@ -128,6 +136,7 @@ impl PlanView {
             runs: plan.runs.iter().map(run).collect(),
             sections,
             uids: response.uids,
+            lanes: response.lanes,
             unowned: response.unowned,
             target_allocs: response.target_allocs,
             target_allocs_leased: None,
@@ -182,7 +191,8 @@ impl PlanView {
         if self.runs.len() > shown {
             line("", format_args!("and {} more runs; -o wide lists them", self.runs.len() - shown));
         }
-        line("in all", format_args!("{}, {} uids", sections_text(self.sections), grouped(self.uids)));
+        let lanes = if self.lanes > 0 { format!(", {} lanes of series", grouped(self.lanes)) } else { String::new() };
+        line("in all", format_args!("{}, {} uids{lanes}", sections_text(self.sections), grouped(self.uids)));
         if self.unowned > 0 {
             line("no owner", format_args!("{}: without exact values, at the ceiling", sections_text(self.unowned)));
         }

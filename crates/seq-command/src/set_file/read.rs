@@ -25,7 +25,7 @@ pub(super) struct Content {
     pub(super) cluster: Option<String>,
     pub(super) plaintext: bool,
     pub(super) plaintext_on_network: bool,
-    /// Numbers of nodes in the file. If there are far too many, the spec does not have them.
+    /// How many nodes of each kind the file has. Of a file with far too many, the spec holds no nodes.
     pub(super) counts: Counts,
     /// Keys of addresses that follow from `addr`.
     pub(super) followed: BTreeSet<String>,

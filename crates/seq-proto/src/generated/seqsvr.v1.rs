@@ -67,6 +67,9 @@ pub struct SetInfo {
     /// Uids in a section.
     #[prost(uint32, tag = "12")]
     pub section_size: u32,
+    /// Sections with lanes of series, which follow the sections of uids in the layout.
+    #[prost(uint32, tag = "13")]
+    pub lane_sections: u32,
 }
 /// Requests the known sets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -152,6 +155,9 @@ pub struct PlanMigrationRequest {
     /// The pace for which the time is estimated.
     #[prost(message, optional, tag = "4")]
     pub pace: ::core::option::Option<MigrationPace>,
+    /// Names of series, of which all sections migrate that are in this set. Empty with `all`.
+    #[prost(string, repeated, tag = "5")]
+    pub series: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// The plan of a migration.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -221,6 +227,9 @@ pub struct PlanMigrationResponse {
     /// What prevents it, each with the thing named. Not empty: StartMigration is refused.
     #[prost(string, repeated, tag = "10")]
     pub problems: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Lanes of series in these sections.
+    #[prost(uint64, tag = "11")]
+    pub lanes: u64,
 }
 /// The pace of a migration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

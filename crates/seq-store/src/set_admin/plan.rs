@@ -25,6 +25,7 @@ struct Draft {
     runs: Vec<SectionRun>,
     sections: u32,
     uids: u64,
+    lanes: u64,
     unowned: u32,
     warnings: Vec<String>,
     problems: Vec<String>,
@@ -49,6 +50,7 @@ impl SetAdmin {
             plan: Some(draft.plan),
             sections: draft.sections,
             uids: draft.uids,
+            lanes: draft.lanes,
             unowned: draft.unowned,
             target_allocs: target.nodes.len() as u32,
             target_sections: target.resident,
@@ -164,10 +166,14 @@ impl Draft {
     /// Collects the sections of the request in order, in as few runs as possible.
     fn choose_runs(&mut self, state: &State, set: &SetDefinition, request: &PlanMigrationRequest) {
         let count = set.layout.sections();
-        let mut given: Vec<(usize, SectionRun)> = Vec::new();
+        // Each run with its name in a problem.
+        let mut given: Vec<(String, SectionRun)> = Vec::new();
         if request.all {
-            let here = state.sections.residents().map(|(first, _)| (0, SectionRun { first, sections: 1 }));
-            given = here.collect();
+            let here = state.sections.residents().map(|(first, _)| SectionRun { first, sections: 1 });
+            given = here.map(|run| (String::new(), run)).collect();
+        }
+        for name in &request.series {
+            given.extend(self.sections_of(state, set, name).into_iter().map(|run| (format!("series {name:?}"), run)));
         }
         for (index, SectionRange { first_section, sections }) in request.runs.iter().enumerate() {
             let (number, end) = (index + 1, u64::from(*first_section) + u64::from(*sections));
@@ -178,11 +184,15 @@ impl Draft {
                     "run {number}, sections {first_section}..{end}, is not of the layout, which has sections 0..{count}"
                 ));
             } else {
-                given.push((number, SectionRun { first: SectionId(*first_section), sections: *sections }));
+                let run = SectionRun { first: SectionId(*first_section), sections: *sections };
+                given.push((format!("run {number}"), run));
             }
         }
-        match (request.all, request.runs.is_empty()) {
-            (true, false) => self.problems.push("runs of sections and all sections exclude each other".to_owned()),
+        match (request.all, request.runs.is_empty() && request.series.is_empty()) {
+            (true, false) => {
+                let text = "runs of sections, or series, and all sections exclude each other";
+                self.problems.push(text.to_owned());
+            }
             (false, true) => self.problems.push("the request names no sections".to_owned()),
             (true, true) if given.is_empty() => {
                 self.problems.push(format!("set {:?} has no sections", set.name));
@@ -190,9 +200,9 @@ impl Draft {
             _ => {}
         }
         given.sort_by_key(|(_, run)| run.first);
-        for ((number, run), (other, next)) in given.iter().zip(given.iter().skip(1)) {
+        for ((name, run), (other, next)) in given.iter().zip(given.iter().skip(1)) {
             if run.end() > Some(next.first.0) {
-                self.problems.push(format!("run {number}, {}, overlaps run {other}, {}", shown(*run), shown(*next)));
+                self.problems.push(format!("{name}, {}, overlaps {other}, {}", shown(*run), shown(*next)));
             }
         }
         for (_, run) in given {
@@ -212,6 +222,20 @@ impl Draft {
         }
     }
 
+    /// Returns the sections of a series that are in this set.
+    fn sections_of(&mut self, state: &State, set: &SetDefinition, name: &str) -> Vec<SectionRun> {
+        let Some(series) = state.series(name) else {
+            self.problems.push(format!("no series is named {name:?}: `seqsvr series list` shows the names"));
+            return Vec::new();
+        };
+        let here = series.sections.iter().filter(|section| state.sections.resident(*section).is_some());
+        let here: Vec<SectionRun> = here.map(|first| SectionRun { first, sections: 1 }).collect();
+        if here.is_empty() {
+            self.problems.push(format!("series {name:?} has no section in set {:?}", set.name));
+        }
+        here
+    }
+
     /// Checks that each section is in this set, and part of no incomplete migration.
     fn check_sections(&mut self, state: &State, set: &SetDefinition) {
         let open: Vec<_> = state
@@ -223,8 +247,9 @@ impl Draft {
         let mut elsewhere = 0;
         for section in self.runs.iter().flat_map(|run| run.iter()) {
             let uids = set.layout.uids_of(section);
+            let of_kind = if set.layout.lanes_at(section).is_some() { &mut self.lanes } else { &mut self.uids };
+            *of_kind += uids.end - uids.start;
             self.sections += 1;
-            self.uids += uids.end - uids.start;
             let Some(residence) = state.sections.resident(section) else {
                 elsewhere += 1;
                 away.get_or_insert(section);

@@ -135,7 +135,7 @@ impl SetAdmin {
     }
 }
 
-/// A series as it is or would be.
+/// A series as it exists, or as the planned command would create it.
 struct Foreseen {
     series: SeriesMessage,
     exists: bool,

@@ -243,5 +243,6 @@ pub(crate) fn set_state(closing: Closing) -> SetState {
 fn layout_info(set: &SetDefinition) -> SetInfo {
     let uids = set.layout.uids();
     let (layout_id, section_size) = (set.layout.id().0, set.layout.section_size());
-    SetInfo { layout_id, uid_start: uids.start, uid_end: uids.end, section_size, ..SetInfo::default() }
+    let lane_sections = set.layout.lanes().map(|(_, run)| run.sections).sum();
+    SetInfo { layout_id, uid_start: uids.start, uid_end: uids.end, section_size, lane_sections, ..SetInfo::default() }
 }

@@ -81,8 +81,12 @@ pub(crate) fn set(name: &str, sections: u32, stores: &[String]) -> SetInfo {
         uid_start: 0,
         uid_end: 10_000_000,
         section_size: 100_000,
+        lane_sections: TWEETS.sections,
     }
 }
+
+/// The sections of the series `tweets`, with 64 lanes each.
+const TWEETS: SectionRange = SectionRange { first_section: 100, sections: 16 };
 
 impl Cluster {
     /// Starts the stores; both sets are defined, and im-a has all sections.
@@ -280,14 +284,16 @@ impl SetAdminService for Member {
         &self,
         request: Request<PlanMigrationRequest>,
     ) -> Result<Response<PlanMigrationResponse>, Status> {
-        let PlanMigrationRequest { to, mut runs, all, pace } = request.into_inner();
+        let PlanMigrationRequest { to, mut runs, all, pace, series } = request.into_inner();
         let rate = pace.map(|pace| pace.rate).filter(|rate| *rate > 0).unwrap_or(200);
         let state = self.defined()?;
         let to = state.sets.iter().find(|set| set.id.to_string() == to).unwrap();
         if all {
             runs = vec![SectionRange { first_section: 0, sections: state.resident() }];
         }
-        let sections = runs.iter().map(|run| run.sections).sum();
+        let sections: u32 = runs.iter().map(|run| run.sections).sum();
+        let of_series = if series.is_empty() { 0 } else { TWEETS.sections };
+        runs.extend(series.iter().map(|_| TWEETS));
         let mut hash = DefaultHasher::new();
         (runs.iter().map(|run| (run.first_section, run.sections)).collect::<Vec<_>>(), to.id).hash(&mut hash);
         let is_possible = state.problems.is_empty();
@@ -305,8 +311,9 @@ impl SetAdminService for Member {
         };
         Ok(Response::new(PlanMigrationResponse {
             plan: Some(plan),
-            sections,
+            sections: sections + of_series,
             uids: u64::from(sections) * 100_000,
+            lanes: u64::from(of_series) * 64,
             unowned: 1,
             target_allocs: 2,
             target_sections: to.sections,

@@ -43,7 +43,7 @@ fn a_split_is_planned_confirmed_and_started() {
         &cluster,
         &split(&["--dry-run", "--rate", "20/s", "--max-pause-ms", "50", "-o", "json"]),
         expect![[r#"
-            {"operation":"split","dry_run":true,"id":"12345","fingerprint":"dd65463a6e4644d6","from":{"name":"im-a","id":"97000291","restores":0,"sections":100,"sections_after":60},"to":{"name":"im-b","id":"98000294","restores":0,"sections":0,"sections_after":40},"runs":[{"first_section":60,"sections":40,"uid_start":"6000000","uid_end":"10000000"}],"sections":40,"uids":"4000000","unowned":1,"target_allocs":2,"target_allocs_leased":0,"writes":82,"seconds":2,"rate":20,"max_pause_ms":50,"warnings":["set im-b has one allocator: it has no other to take over","0 of the 2 allocators of set \"im-b\" that can own sections respond here with a lease: sections for the others wait, or are not served; start them, or plan again in a few seconds"],"problems":[]}
+            {"operation":"split","dry_run":true,"id":"12345","fingerprint":"dd65463a6e4644d6","from":{"name":"im-a","id":"97000291","restores":0,"sections":100,"sections_after":60},"to":{"name":"im-b","id":"98000294","restores":0,"sections":0,"sections_after":40},"runs":[{"first_section":60,"sections":40,"uid_start":"6000000","uid_end":"10000000"}],"sections":40,"uids":"4000000","lanes":"0","unowned":1,"target_allocs":2,"target_allocs_leased":0,"writes":82,"seconds":2,"rate":20,"max_pause_ms":50,"warnings":["set im-b has one allocator: it has no other to take over","0 of the 2 allocators of set \"im-b\" that can own sections respond here with a lease: sections for the others wait, or are not served; start them, or plan again in a few seconds"],"problems":[]}
             exit 0
         "#]],
     );
@@ -91,6 +91,69 @@ fn a_split_is_planned_confirmed_and_started() {
         "#]],
     );
     assert_eq!(changes(&cluster), ["start 12345 at 20/s"]);
+}
+
+#[test]
+fn a_series_migrates_by_its_name() {
+    let cluster = Cluster::start();
+    let migrate = |more: &[&'static str]| [&["set", "migrate", "im-a", "--into", "im-b", "--dry-run"], more].concat();
+    check(
+        &cluster,
+        &migrate(&["--series", "tweets"]),
+        expect![[r#"
+        set   sections  after  restores
+        im-a       100     84         0
+        im-b         0     16         0
+        sections     100..116  (lanes of series)
+        in all       16 sections, 0 uids, 1,024 lanes of series
+        no owner     1 section: without exact values, at the ceiling
+        target       allocators that can own sections: 2
+        time         about 0 s at 200 sections/s, pauses of a section up to 100 ms
+        log entries  up to 2 in set im-a
+        warning      0 of the 2 allocators of set "im-b" that can own sections respond here with a lease: sections for the others wait, or are not served; start them, or plan again in a few seconds
+        plan         64efe152e78fd2c4
+        exit 0
+    "#]],
+    );
+    check(
+        &cluster,
+        &migrate(&["--sections", "98..102"]),
+        expect![[r#"
+        set   sections  after  restores
+        im-a       100     96         0
+        im-b         0      4         0
+        sections     98..102  (uids 9,800,000..10,000,000, and 2 sections of series)
+        in all       4 sections, 400,000 uids
+        no owner     1 section: without exact values, at the ceiling
+        target       allocators that can own sections: 2
+        time         about 1 s at 200 sections/s, pauses of a section up to 100 ms
+        log entries  up to 10 in set im-a
+        warning      0 of the 2 allocators of set "im-b" that can own sections respond here with a lease: sections for the others wait, or are not served; start them, or plan again in a few seconds
+        plan         3e5091b927f7e3c4
+        exit 0
+    "#]],
+    );
+    check(
+        &cluster,
+        &migrate(&["--sections", "110..117"]),
+        expect![[r#"
+        error: sections 110..117 are outside 0..116
+        exit 2
+    "#]],
+    );
+    check(
+        &cluster,
+        &migrate(&["--series", "tweets", "--all"]),
+        expect![[r#"
+        error: the argument '--series <NAME>' cannot be used with '--all'
+
+        Usage: seqsvr set migrate --into <SET> --dry-run --addr <URL> <--all|--uids <A..B>|--sections <A..B>|--series <NAME>> <SET>
+
+        For more information, try '--help'.
+        exit 2
+    "#]],
+    );
+    assert_eq!(changes(&cluster), [""; 0]);
 }
 
 #[test]
@@ -153,7 +216,7 @@ fn what_cannot_be_is_named_and_nothing_is_changed() {
         "sections 3..4 are named twice",
         2,
     );
-    refused(&[&split[..], &["--sections", "99..101"]].concat(), "sections 99..101 are outside 0..100", 2);
+    refused(&[&split[..], &["--sections", "99..117"]].concat(), "sections 99..117 are outside 0..116", 2);
     refused(&split, "required arguments", 2);
     refused(&["split", "im-c", "--into", "im-b", "--at", "0"], "no set \"im-c\" is known to set im-a (UNKNOWN_SET)", 1);
     refused(&["split", "im-a", "--into", "im-c", "--at", "0"], "no set \"im-c\" is known to set im-a (UNKNOWN_SET)", 1);
