@@ -29,6 +29,8 @@ pub(crate) struct Cluster {
     pub(crate) peer: Peer,
     /// Ports of the allocators' Redis endpoints.
     pub(crate) redis: Vec<String>,
+    /// The set file.
+    set: String,
     /// Flags of commands that show a certificate; empty without TLS.
     flags: String,
 }
@@ -94,7 +96,7 @@ impl Cluster {
         }
         peer.beside(store);
         let redis = (0..allocs).map(|alloc| ports[5 + 4 * alloc].to_string()).collect();
-        let cluster = Cluster { seqsvr: seqsvr.to_owned(), peer, redis, flags };
+        let cluster = Cluster { seqsvr: seqsvr.to_owned(), peer, redis, set, flags };
         cluster.ready().await?;
         Ok(cluster)
     }
@@ -111,6 +113,11 @@ impl Cluster {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         anyhow::bail!("the cluster does not become ready")
+    }
+
+    /// Runs a command for the set.
+    pub(crate) async fn command(&self, args: &[&str]) -> anyhow::Result<String> {
+        tool::output(&self.seqsvr, &[args, &["--set", &self.set]].concat()).await
     }
 
     /// Flags of commands for it, behind a space each.

@@ -15,6 +15,8 @@ use clap::{Parser, ValueEnum};
 mod cluster;
 mod echo;
 mod etcd;
+mod ids;
+mod mariadb;
 mod peer;
 mod suite;
 mod table;

@@ -7,6 +7,8 @@ use anyhow::Context;
 
 use crate::cluster::{Cluster, UIDS};
 use crate::etcd::{self, Work};
+use crate::ids;
+use crate::mariadb;
 use crate::peer::{Peer, find, free_port};
 use crate::table::{Goal, Row};
 use crate::tls;
@@ -31,7 +33,7 @@ pub(crate) enum Suite {
     Forward,
     /// Counters in PostgreSQL.
     Postgres,
-    /// MariaDB as a ticket server.
+    /// MariaDB as a ticket server, as two of them, and as the table of Leaf's segments.
     Mariadb,
     /// etcd, one and three members.
     Etcd,
@@ -39,6 +41,8 @@ pub(crate) enum Suite {
     Store,
     /// The server with TLS and without it.
     Tls,
+    /// Ids of series beside numbers of uids, and generators in process.
+    Ids,
     /// Instructions of the allocator for each number, counted by valgrind: on a machine whose speed drifts they show a
     /// change of some percent.
     Instructions,
@@ -87,6 +91,9 @@ pub(crate) const REDIS: [(&str, u32, u32, u64); 4] = [
     ("pipeline 64", 64, 1, 1_200_000),
 ];
 
+/// The command of these rows.
+pub(crate) const INCR: [&str; 2] = ["INCR", "seq:__rand_int__"];
+
 /// Allocators of the clusters that forward.
 const NODES: usize = 3;
 
@@ -111,10 +118,11 @@ impl Bench {
             Suite::Redis => self.redis(dir.path()).await,
             Suite::Forward => self.forward(dir.path()).await,
             Suite::Postgres => self.postgres(dir.path()).await,
-            Suite::Mariadb => self.mariadb(dir.path()).await,
+            Suite::Mariadb => mariadb::measure(self, dir.path()).await,
             Suite::Etcd => self.etcd(dir.path()).await,
             Suite::Store => self.store().await,
             Suite::Tls => tls::measure(self, dir.path()).await,
+            Suite::Ids => ids::measure(self, dir.path()).await,
             Suite::Instructions => self.instructions(dir.path()).await,
         }
     }
@@ -197,7 +205,7 @@ impl Bench {
             for (name, port, peer) in &peers {
                 let before = peer.cpu();
                 let numbers = per_second * u64::from(self.seconds);
-                let (figure, output) = tool::redis(port, &[], pipeline, threads, numbers).await?;
+                let (figure, output) = tool::redis(port, &[], &INCR, pipeline, threads, numbers).await?;
                 let cpu_us = Some((peer.cpu() - before) * 1e6 / figure.numbers as f64);
                 eprintln!("  {name}, {case}: {output}");
                 self.add(format!("{name}, {case}"), Figure { cpu_us, ..figure });
@@ -251,62 +259,18 @@ impl Bench {
         let tables = "CREATE SEQUENCE one; CREATE SEQUENCE hundred CACHE 100; CREATE TABLE seq (uid bigint PRIMARY KEY, cur bigint)";
         tool::output(&psql, &["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-c", tables]).await?;
         let upsert = "\\set uid random(1, 1000000)\nINSERT INTO seq VALUES (:uid, 1) ON CONFLICT (uid) DO UPDATE SET cur = seq.cur + 1 RETURNING cur;\n";
-        for (name, script) in [
-            ("PostgreSQL nextval", "SELECT nextval('one');\n"),
-            ("PostgreSQL nextval, cache 100", "SELECT nextval('hundred');\n"),
-            ("PostgreSQL, one row a user", upsert),
+        for (name, script, flags) in [
+            ("PostgreSQL nextval", "SELECT nextval('one');\n", &[][..]),
+            ("PostgreSQL nextval, a connection each", "SELECT nextval('one');\n", &["-C"]),
+            ("PostgreSQL nextval, cache 100", "SELECT nextval('hundred');\n", &[]),
+            ("PostgreSQL, one row a user", upsert, &[]),
         ] {
             let file = dir.join("script.sql");
             std::fs::write(&file, script)?;
             let before = peer.cpu();
-            let figure = tool::pgbench(&port, &file, 16, self.seconds).await?;
+            let figure = tool::pgbench(&port, &file, flags, 16, self.seconds).await?;
             let cpu_us = Some((peer.cpu() - before) * 1e6 / figure.numbers as f64);
             self.add(name.to_owned(), Figure { cpu_us, ..figure });
-        }
-        peer.stop().await
-    }
-
-    async fn mariadb(&mut self, dir: &Path) -> anyhow::Result<()> {
-        let data = dir.join("data").to_string_lossy().into_owned();
-        let install = find("mariadb-install-db")?;
-        let owner = "--user=mysql";
-        tool::output(&find("chown")?, &["mysql", &dir.to_string_lossy()]).await?;
-        tool::output(&install, &[&format!("--datadir={data}"), owner, "--auth-root-authentication-method=normal"])
-            .await?;
-        let (port, socket) = (free_port()?, dir.join("s").to_string_lossy().into_owned());
-        let mut peer = Peer::new(dir);
-        let args = [
-            "--no-defaults".to_owned(),
-            format!("--datadir={data}"),
-            owner.to_owned(),
-            format!("--port={port}"),
-            "--bind-address=127.0.0.1".to_owned(),
-            format!("--socket={socket}"),
-        ];
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        peer.start(&find("mariadbd")?, &args, &format!("127.0.0.1:{port}")).await?;
-        // With more than one client InnoDB aborts some of these statements as deadlocks, and the tool stops at the
-        // first.
-        for (engine, clients, per_second) in [("MyISAM", 16, 15_000), ("InnoDB", 1, 1_000)] {
-            let create = format!(
-                "CREATE DATABASE {engine}; CREATE TABLE {engine}.tickets (id bigint unsigned NOT NULL \
-                 AUTO_INCREMENT PRIMARY KEY, stub char(1) NOT NULL UNIQUE) ENGINE={engine}"
-            );
-            tool::output(&find("mariadb")?, &["--no-defaults", "-u", "root", "-S", &socket, "-e", &create]).await?;
-            let query = "REPLACE INTO tickets (stub) VALUES ('a')";
-            let before = peer.cpu();
-            let figure = tool::slap(&socket, engine, query, clients, per_second * u64::from(self.seconds)).await?;
-            let last = format!("SELECT id FROM {engine}.tickets");
-            let last =
-                tool::output(&find("mariadb")?, &["--no-defaults", "-u", "root", "-S", &socket, "-N", "-e", &last])
-                    .await?;
-            anyhow::ensure!(
-                last.trim() == figure.numbers.to_string(),
-                "{} were allocated, but the last one is {last:?}",
-                figure.numbers
-            );
-            let cpu_us = Some((peer.cpu() - before) * 1e6 / figure.numbers as f64);
-            self.add(format!("MariaDB REPLACE, {engine}"), Figure { cpu_us, ..figure });
         }
         peer.stop().await
     }
@@ -438,5 +402,6 @@ pub(crate) fn goals() -> Vec<Goal> {
     let unary = goal("seqsvr unary, at another node", "seqsvr unary, at the owner", Some(0.6), None, None);
     goals.push(Goal { p99: Some(2.0), ..unary });
     goals.extend(tls::goals());
+    goals.extend(ids::goals());
     goals
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::cluster::{Cluster, UIDS};
-use crate::suite::{Bench, OURS, REDIS, WIRE};
+use crate::suite::{Bench, INCR, OURS, REDIS, WIRE};
 use crate::table::Goal;
 use crate::tool::{self, Figure};
 
@@ -47,7 +47,7 @@ pub(crate) async fn measure(bench: &mut Bench, dir: &Path) -> anyhow::Result<()>
         for (side, cluster, flags) in [("plaintext", &plaintext, &[][..]), ("TLS", &secure, &tls)] {
             let before = cluster.peer.cpu();
             let numbers = per_second * u64::from(bench.seconds);
-            let (figure, _) = tool::redis(&cluster.redis[0], flags, pipeline, threads, numbers).await?;
+            let (figure, _) = tool::redis(&cluster.redis[0], flags, &INCR, pipeline, threads, numbers).await?;
             let cpu_us = Some((cluster.peer.cpu() - before) * 1e6 / figure.numbers as f64);
             bench.add(format!("{OURS} RESP, {case}, {side}"), Figure { cpu_us, ..figure });
         }

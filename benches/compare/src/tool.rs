@@ -96,10 +96,11 @@ pub(crate) fn instructions(dir: &Path) -> anyhow::Result<u64> {
     most.with_context(|| format!("callgrind wrote no totals into {}", dir.display()))
 }
 
-/// `redis-benchmark` with random keys out of a million. Returns also its result line.
+/// `redis-benchmark` of a command, where `__rand_int__` is one of a million. Returns also its result line.
 pub(crate) async fn redis(
     port: &str,
     flags: &[&str],
+    command: &[&str],
     pipeline: u32,
     threads: u32,
     numbers: u64,
@@ -111,10 +112,12 @@ pub(crate) async fn redis(
         args.extend(["--threads", &threads]);
     }
     args.extend(flags);
-    args.extend(["INCR", "seq:__rand_int__"]);
+    args.extend(command);
     let text = output(&crate::peer::find("redis-benchmark")?, &args).await?;
     // test, rps, and milliseconds of latency: avg, min, p50, p95, p99, max; each in quotes.
-    let row = text.lines().find(|line| line.contains("INCR")).context("redis-benchmark printed no line for INCR")?;
+    let name = command.first().context("no command")?;
+    let row =
+        text.lines().find(|line| line.contains(name)).context("redis-benchmark printed no line of the command")?;
     let fields: Vec<f64> = row.split(',').filter_map(|field| field.trim_matches('"').parse().ok()).collect();
     let micros = |at: usize| fields.get(at).map(|millis| (millis * 1e3) as u64);
     let per_second = *fields.first().context("redis-benchmark printed no rate")?;
@@ -122,13 +125,18 @@ pub(crate) async fn redis(
 }
 
 /// `pgbench` with a script of one statement.
-pub(crate) async fn pgbench(port: &str, script: &Path, clients: u32, seconds: u32) -> anyhow::Result<Figure> {
+pub(crate) async fn pgbench(
+    port: &str,
+    script: &Path,
+    flags: &[&str],
+    clients: u32,
+    seconds: u32,
+) -> anyhow::Result<Figure> {
     let (clients, seconds) = (clients.to_string(), seconds.to_string());
     let script = script.to_string_lossy();
     let args = ["-h", "127.0.0.1", "-p", port, "-U", "postgres", "-n", "-M", "prepared", "-c", &clients, "-j", "1"];
-    let text =
-        output(&crate::peer::find("pgbench")?, &[&args[..], &["-T", &seconds, "-f", &script, "postgres"]].concat())
-            .await?;
+    let args = [&args[..], flags, &["-T", &seconds, "-f", &script, "postgres"]].concat();
+    let text = output(&crate::peer::find("pgbench")?, &args).await?;
     let after = |words: &str| text.split_once(words)?.1.split_whitespace().next()?.parse::<f64>().ok();
     let per_second = after("tps = ").context("pgbench printed no rate")?;
     let numbers = after("number of transactions actually processed: ").context("pgbench printed no count")? as u64;
@@ -136,7 +144,7 @@ pub(crate) async fn pgbench(port: &str, script: &Path, clients: u32, seconds: u3
     Ok(Figure { numbers, per_second, p50_us: mean, ..Figure::default() })
 }
 
-/// `mariadb-slap` with one statement; the rate is computed from its mean time. It exits with 0 even if it could not
+/// `mariadb-slap` with one statement, or with several, separated by `;`, which count once; the rate is computed from its mean time. It exits with 0 even if it could not
 /// connect, so the caller must check the effect.
 pub(crate) async fn slap(
     socket: &str,
@@ -148,7 +156,7 @@ pub(crate) async fn slap(
     let (socket, schema) = (format!("--socket={socket}"), format!("--create-schema={schema}"));
     let query = format!("--query={query}");
     let (clients, count) = (format!("--concurrency={clients}"), format!("--number-of-queries={numbers}"));
-    let args = ["-u", "root", &socket, &schema, "--no-drop", &query, &clients, &count, "--csv"];
+    let args = ["-u", "root", &socket, &schema, "--no-drop", "--delimiter=;", &query, &clients, &count, "--csv"];
     let text = output(&crate::peer::find("mariadb-slap")?, &args).await?;
     // label, type, mean, min and max seconds, clients, queries of each.
     let mean = text.trim().split(',').nth(2).and_then(|mean| mean.parse::<f64>().ok());
