@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{Read, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use seq_proto::v1;
@@ -432,6 +433,13 @@ impl Cluster {
         let response = self.runtime.block_on(async { tokio::time::timeout(QUERY_TIMEOUT, query).await });
         Some(response.ok()?.ok()?.into_inner())
     }
+}
+
+/// Runs a command. Returns its output, or its error text if it failed.
+pub(crate) fn seqsvr(args: &[&str]) -> Result<String, String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_seqsvr")).args(args).stdin(Stdio::null()).output().unwrap();
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    if output.status.success() { Ok(stdout) } else { Err(stdout + &stderr) }
 }
 
 /// Creates a connection for one query.

@@ -95,13 +95,18 @@ pub(crate) fn sh(line: &str) -> String {
 }
 
 /// Evaluates a condition until it holds, and returns its value.
-pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
+    eventually_within(TIMEOUT, what, condition)
+}
+
+/// The same as [`eventually`], with another time limit.
+pub(crate) fn eventually_within<T>(limit: Duration, what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(value) = condition() {
             return value;
         }
-        assert!(start.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
+        assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
         pause(POLL_INTERVAL);
     }
 }

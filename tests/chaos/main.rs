@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 mod cluster;
+mod id_load;
 mod load;
 mod machine;
 mod net;

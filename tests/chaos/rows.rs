@@ -7,6 +7,7 @@ mod clocks;
 mod disks;
 mod distance;
 mod failover;
+mod ids;
 mod names;
 mod pairs;
 mod pauses;
@@ -288,6 +289,52 @@ pub(crate) const ROWS: &[Row] = &[
         "a set is merged and closed, and the other one is lost and restored, from before that and from after",
     ),
     row("set_lost", Tier::Short, NET, sets::set_lost, "all processes of one set of two are killed, and started again"),
+    row(
+        "ids_clock_back",
+        Tier::Full,
+        CLOCKS,
+        ids::clock_back,
+        "ids of series: a node's clock is an hour behind, and it is killed",
+    ),
+    row(
+        "ids_clock_ahead",
+        Tier::Short,
+        CLOCKS,
+        ids::clock_ahead,
+        "ids of series: a node's clock is an hour ahead for 10 s",
+    ),
+    row(
+        "ids_two_holders",
+        Tier::Full,
+        CUTS,
+        ids::two_holders,
+        "ids of series: a node is cut off from the store for 20 s, and callers stay with it",
+    ),
+    row("ids_store_gone", Tier::Full, NET, ids::store_gone, "ids of series: two stores of three are down for 25 s"),
+    row("ids_power", Tier::Full, NET, ids::power, "ids of series: all processes are killed and started, twice"),
+    row("ids_alloc_kill", Tier::Short, NET, ids::alloc_kill, "ids of series: each allocator is killed and started"),
+    row(
+        "ids_migrate",
+        Tier::Short,
+        NET,
+        ids::migrate,
+        "ids of series: all their sections migrate to another set and back: no call fails, no number is missing",
+    ),
+    row(
+        "ids_restored",
+        Tier::Full,
+        NET,
+        ids::restored,
+        "ids of series: the set is lost and restored from the same backup, twice",
+    ),
+    row(
+        "ids_overflow",
+        Tier::Full,
+        NET,
+        ids::limits::overflow,
+        "ids of series: callers ask for more ids of one lane than it has",
+    ),
+    row("ids_end", Tier::Full, CLOCKS, ids::limits::end, "ids of series: all clocks read the last seconds of a shape"),
     row("pairs", Tier::Short, ALL, pairs::trials, "two or three faults at a time, drawn from a seed"),
     row(
         "failover",

@@ -4,6 +4,7 @@
 //! around the end of its lease, because only then does a clock decide.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::cluster::{Cluster, Shape};
@@ -38,26 +39,19 @@ pub(super) fn rates_store() {
 
 fn steps(nodes: fn(&mut Cluster) -> &mut [Node]) {
     let mut cluster = Cluster::prepare(Shape::USUAL);
-    let clock = cluster.path("clock");
-    fs::write(&clock, "+0s").unwrap();
-    for node in nodes(&mut cluster) {
-        fake_clock(node);
-        node.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-        node.env("DONT_FAKE_MONOTONIC", "1");
-        node.env("FAKETIME_NO_CACHE", "1");
-        node.env("FAKETIME_TIMESTAMP_FILE", clock.display().to_string());
-    }
+    let file = cluster.path("clock");
+    let clock = WallClock::of(nodes(&mut cluster), file);
     cluster.start_all();
     assert!(nodes(&mut cluster).iter().all(|node| node.has_loaded("libfaketime")));
     let scene = Scene::of(cluster);
     for step in STEPS {
-        fs::write(&clock, step).unwrap();
+        clock.step(step);
         pause(Duration::from_secs(1));
         scene.load.wait_served();
         let victim = &scene.cluster.allocs[0];
         victim.freeze();
         // The clock also steps during the pause of the process.
-        fs::write(&clock, "+1800s").unwrap();
+        clock.step("+1800s");
         pause(Duration::from_millis(2_300));
         victim.thaw();
         scene.load.wait_served();
@@ -86,6 +80,32 @@ fn rates(nodes: fn(&mut Cluster) -> &mut [Node]) {
         // The bound is half of the difference, because the queries take time.
         assert!((ran - 1.0).abs() > 0.05, "the clock ran at {ran:.3}, not at {rate}");
         scene.end(&format!("clocks at {rate}, seen at {ran:.3}"));
+    }
+}
+
+/// The wall clock of some nodes, which steps while they run. Their monotonic clocks stay right.
+pub(super) struct WallClock {
+    file: PathBuf,
+}
+
+impl WallClock {
+    /// Gives nodes that do not run yet a clock that is right and is set by a file.
+    pub(super) fn of(nodes: &mut [Node], file: PathBuf) -> WallClock {
+        for node in nodes {
+            fake_clock(node);
+            node.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+            node.env("DONT_FAKE_MONOTONIC", "1");
+            node.env("FAKETIME_NO_CACHE", "1");
+            node.env("FAKETIME_TIMESTAMP_FILE", file.display().to_string());
+        }
+        let clock = WallClock { file };
+        clock.step("+0s");
+        clock
+    }
+
+    /// Sets the difference to the right time, as `-3600s`.
+    pub(super) fn step(&self, difference: &str) {
+        fs::write(&self.file, difference).unwrap();
     }
 }
 

@@ -5,13 +5,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use seq_proto::v1::{self, MigrationPhase, SetState};
 
 use super::{Admin, RATE, SPLIT, TWO_SETS, Way, admin, complete, is_in, sections_of, start, start_all, stores, wait};
-use crate::cluster::{Cluster, OTHER_SET};
+use crate::cluster::{Cluster, OTHER_SET, seqsvr};
 use crate::machine::{eventually, pause};
 use crate::node::Node;
 use crate::scene::Scene;
@@ -218,7 +217,7 @@ fn set_file(cluster: &Cluster, way: Way) -> String {
     cluster.path(if way == Way::Out { "set.toml" } else { "other.toml" }).display().to_string()
 }
 
-fn backup(cluster: &Cluster, way: Way, name: &str) -> PathBuf {
+pub(in crate::rows) fn backup(cluster: &Cluster, way: Way, name: &str) -> PathBuf {
     let (file, out) = (set_file(cluster, way), cluster.path(&format!("{name}-{way:?}.backup")));
     let args = ["backup", "create", "--set", &file, "--out", &out.display().to_string()];
     // A set can be without a leader for a moment.
@@ -227,7 +226,7 @@ fn backup(cluster: &Cluster, way: Way, name: &str) -> PathBuf {
 }
 
 /// Kills all stores of a set, and removes their directories.
-fn lose_disks(cluster: &mut Cluster, way: Way) {
+pub(in crate::rows) fn lose_disks(cluster: &mut Cluster, way: Way) {
     stores_of(cluster, way).iter_mut().for_each(Node::kill);
     for store in stores(cluster, way) {
         fs::remove_dir_all(cluster.path(&store.name)).unwrap();
@@ -235,7 +234,7 @@ fn lose_disks(cluster: &mut Cluster, way: Way) {
 }
 
 /// Restores all stores of a set, and returns the count.
-fn restore(cluster: &Cluster, way: Way, backup: &Path, count: Option<u64>) -> u64 {
+pub(in crate::rows) fn restore(cluster: &Cluster, way: Way, backup: &Path, count: Option<u64>) -> u64 {
     try_restore(cluster, way, backup, count).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -254,16 +253,9 @@ fn try_restore(cluster: &Cluster, way: Way, backup: &Path, count: Option<u64>) -
 }
 
 /// Starts the processes of a set that do not run.
-fn start_nodes(cluster: &mut Cluster, way: Way) {
+pub(in crate::rows) fn start_nodes(cluster: &mut Cluster, way: Way) {
     stores_of(cluster, way).iter_mut().for_each(Node::ensure_runs);
     allocs_of(cluster, way).iter_mut().for_each(Node::ensure_runs);
-}
-
-/// Runs a command. Returns its output, or its error text if it failed.
-fn seqsvr(args: &[&str]) -> Result<String, String> {
-    let output = Command::new(env!("CARGO_BIN_EXE_seqsvr")).args(args).stdin(Stdio::null()).output().unwrap();
-    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    if output.status.success() { Ok(stdout) } else { Err(stdout + &stderr) }
 }
 
 /// Returns the output of `seqsvr status` for a set, or an error if the set is not ok.

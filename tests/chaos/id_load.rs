@@ -1,0 +1,317 @@
+//! Callers for the ids of three series, and the checker of ids over all their calls.
+//!
+//! A call that is given up is awaited in the background to the end of the load, because its ids count, too.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use seq_order::{IdCall, IdPromises, IdTime, check_ids};
+use seq_proto::v1::id_service_client::IdServiceClient;
+use seq_proto::v1::{NextIdsRequest, NextIdsResponse};
+use tokio::task::JoinHandle;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::cluster::{Cluster, seqsvr};
+use crate::machine::{TIMEOUT, eventually, eventually_within};
+
+/// Callers of each series at each node.
+const CALLERS: usize = 1;
+
+/// Most ids of a call.
+const MAX_COUNT: u32 = 300;
+
+/// Pause of a caller between two calls, and before the next node is tried.
+const PAUSE: Duration = Duration::from_millis(4);
+
+/// Time after which a caller tries the next node.
+const ATTEMPT: Duration = Duration::from_millis(700);
+
+/// Time after which a call without ids has failed.
+const DEADLINE: Duration = seq_client::DEADLINE;
+
+/// Time at the end of the load for which the responses to calls are awaited that were given up.
+const LATE: Duration = Duration::from_secs(10);
+
+/// A series under load.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Series {
+    pub(crate) name: &'static str,
+    /// Its shape, as arguments of `seqsvr series create`.
+    shape: &'static [&'static str],
+    lane: Option<u32>,
+    is_ordered: bool,
+    /// Time 0 in milliseconds since 1970 and bits below the time, for ids with a time.
+    time: Option<(u64, u32)>,
+}
+
+/// A counter, a series whose lanes the nodes choose, and a series whose lanes callers name.
+pub(crate) const ORDERS: Series =
+    Series { name: "orders", shape: &["--counter"], lane: None, is_ordered: true, time: None };
+pub(crate) const TWEETS: Series = Series {
+    name: "tweets",
+    shape: &["--shape", "snowflake"],
+    lane: None,
+    is_ordered: false,
+    time: Some((1_288_834_974_657, 22)),
+};
+pub(crate) const MEDIA: Series = Series {
+    name: "media",
+    shape: &["--shape", "instagram"],
+    lane: Some(1_341),
+    is_ordered: true,
+    time: Some((1_314_220_021_721, 23)),
+};
+
+/// All series, in the order of [`IdLoad`]'s figures.
+pub(crate) const SERIES: [Series; 3] = [ORDERS, TWEETS, MEDIA];
+
+/// Positions in [`SERIES`].
+pub(crate) const TWEETS_AT: usize = 1;
+
+/// A difference of the nodes' clocks to the clock of the callers, which bounds the times of ids.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Clocks {
+    /// Time by which clocks were behind.
+    pub(crate) behind: Duration,
+    /// Time by which ids may be ahead of the callers' clock.
+    pub(crate) ahead: Duration,
+}
+
+impl Clocks {
+    /// All clocks are right: an id is at most the default of `--ahead` in front of the clock.
+    pub(crate) const RIGHT: Clocks = Clocks { behind: Duration::ZERO, ahead: Duration::from_secs(1) };
+}
+
+/// The figures of one series since the last [`IdLoad::reset`].
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    /// Calls with ids.
+    pub(crate) calls: u64,
+    /// Calls without ids within the deadline.
+    pub(crate) failed: u64,
+    /// Most nodes that a call with ids tried.
+    pub(crate) attempts: u32,
+    /// Reasons of refused attempts.
+    pub(crate) refusals: BTreeMap<String, u64>,
+    /// Longest time between two responses with ids.
+    pub(crate) silence: Duration,
+    last: Instant,
+}
+
+/// A running load.
+pub(crate) struct IdLoad {
+    runtime: tokio::runtime::Runtime,
+    stopped: Arc<AtomicBool>,
+    figures: Arc<[Mutex<Figures>; SERIES.len()]>,
+    callers: Vec<(usize, JoinHandle<Vec<IdCall>>)>,
+}
+
+impl IdLoad {
+    /// Creates the series, those with a time with additional arguments, and starts callers at each node; a caller tries the next node
+    /// where a node gives no ids.
+    pub(crate) fn start(cluster: &Cluster, more: &[&str]) -> IdLoad {
+        for series in SERIES {
+            create(cluster, series, if series.time.is_some() { more } else { &[] });
+        }
+        let mut load = IdLoad::idle();
+        let seeds: Vec<String> = cluster.allocs.iter().map(|node| node.addr.clone()).collect();
+        for number in 0..seeds.len() * CALLERS {
+            let mut nodes = seeds.clone();
+            nodes.rotate_left(number % seeds.len());
+            (0..SERIES.len()).for_each(|series| load.add(series, nodes.clone()));
+        }
+        load.wait_served();
+        load.reset();
+        load
+    }
+
+    /// Returns a load without callers.
+    fn idle() -> IdLoad {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let figures = Arc::new([0; SERIES.len()].map(|_| Mutex::new(Figures::new())));
+        IdLoad { runtime, stopped: Arc::default(), figures, callers: Vec::new() }
+    }
+
+    /// Adds a caller of a series that tries these nodes in turn.
+    pub(crate) fn add(&mut self, series: usize, nodes: Vec<String>) {
+        let (stopped, figures) = (self.stopped.clone(), self.figures.clone());
+        let caller = self.runtime.spawn(async move {
+            let clients = nodes.iter().map(|addr| {
+                let endpoint = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(ATTEMPT);
+                IdServiceClient::new(endpoint.connect_lazy())
+            });
+            let mut caller = Caller { series: SERIES[series], clients: clients.collect(), at: 0, late: Vec::new() };
+            let mut calls = Vec::new();
+            while !stopped.load(SeqCst) {
+                calls.extend(caller.call(&figures[series], &stopped).await);
+                tokio::time::sleep(PAUSE).await;
+            }
+            calls.extend(caller.late().await);
+            calls
+        });
+        self.callers.push((series, caller));
+    }
+
+    /// Forgets the figures so far.
+    pub(crate) fn reset(&self) {
+        self.figures.iter().for_each(|figures| *figures.lock() = Figures::new());
+    }
+
+    /// Returns the figures of a series, a silence up to now included.
+    pub(crate) fn figures(&self, series: usize) -> Figures {
+        let mut figures = self.figures[series].lock().clone();
+        figures.silence = figures.silence.max(figures.last.elapsed());
+        figures
+    }
+
+    /// Waits until each series gives ids again.
+    pub(crate) fn wait_served(&self) {
+        self.wait_served_within(TIMEOUT);
+    }
+
+    /// The same, with another time limit for each series.
+    pub(crate) fn wait_served_within(&self, limit: Duration) {
+        (0..SERIES.len()).for_each(|series| self.wait_within(series, limit));
+    }
+
+    /// Waits until a series has given some more ids.
+    pub(crate) fn wait_for_more(&self, series: usize) {
+        self.wait_within(series, TIMEOUT);
+    }
+
+    fn wait_within(&self, series: usize, limit: Duration) {
+        let calls = || self.figures[series].lock().calls;
+        let before = calls();
+        let what = format!("{} gives ids", SERIES[series].name);
+        eventually_within(limit, &what, || (calls() > before + 5).then_some(()));
+    }
+
+    /// Ends the load and checks all calls; returns the calls of each series.
+    pub(crate) fn end(self, what: &str, clocks: Clocks) -> [Vec<IdCall>; SERIES.len()] {
+        self.stopped.store(true, SeqCst);
+        let mut calls: [Vec<IdCall>; SERIES.len()] = Default::default();
+        for (series, caller) in self.callers {
+            calls[series].extend(self.runtime.block_on(caller).unwrap());
+        }
+        for ((series, calls), figures) in SERIES.iter().zip(&calls).zip(self.figures.iter()) {
+            let ids = series.check(calls, clocks);
+            let Figures { failed, attempts, refusals, silence, .. } = figures.lock().clone();
+            println!(
+                "  {what}: {}: {ids} ids in {} calls, none twice; {failed} calls failed, up to {attempts} nodes tried, \
+                 longest silence {:.2} s {refusals:?}",
+                series.name,
+                calls.len(),
+                silence.as_secs_f64()
+            );
+        }
+        calls
+    }
+}
+
+impl Series {
+    /// Checks the calls of the series. Returns the number of ids.
+    pub(crate) fn check(&self, calls: &[IdCall], clocks: Clocks) -> usize {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap();
+        let time = self.time.map(|(epoch_ms, bits_below)| IdTime {
+            epoch_ms,
+            bits_below,
+            behind_ms: ms(clocks.behind),
+            ahead_ms: ms(clocks.ahead),
+        });
+        let promises = IdPromises { is_ordered: self.is_ordered, time };
+        check_ids(promises, calls).unwrap_or_else(|violation| panic!("{}: {violation}", self.name))
+    }
+}
+
+/// Creates a series with additional arguments, once the cluster can.
+pub(crate) fn create(cluster: &Cluster, series: Series, more: &[&str]) {
+    let set = cluster.path("set.toml").display().to_string();
+    let args = [&["series", "create", series.name, "--yes", "--set", &set], series.shape, more].concat();
+    eventually(&format!("{} is created", series.name), || seqsvr(&args).ok());
+}
+
+impl Figures {
+    fn new() -> Figures {
+        let (refusals, silence, last) = (BTreeMap::new(), Duration::ZERO, Instant::now());
+        Figures { calls: 0, failed: 0, attempts: 0, refusals, silence, last }
+    }
+}
+
+/// A caller, with a connection to each of its nodes.
+struct Caller {
+    series: Series,
+    clients: Vec<IdServiceClient<Channel>>,
+    /// The node that gave the last ids.
+    at: usize,
+    /// Calls that were given up.
+    late: Vec<JoinHandle<Result<IdCall, String>>>,
+}
+
+impl Caller {
+    /// Takes some ids from the first node that gives them.
+    async fn call(&mut self, figures: &Mutex<Figures>, stopped: &AtomicBool) -> Option<IdCall> {
+        let (began, mut attempts) = (Instant::now(), 0);
+        while began.elapsed() < DEADLINE && !stopped.load(SeqCst) {
+            attempts += 1;
+            let mut attempt =
+                tokio::spawn(take(self.clients[self.at].clone(), self.series, fastrand::u32(1..=MAX_COUNT)));
+            let refusal = match tokio::time::timeout(ATTEMPT, &mut attempt).await {
+                Ok(taken) => match taken.unwrap() {
+                    Ok(call) => {
+                        let mut figures = figures.lock();
+                        figures.silence = figures.silence.max(figures.last.elapsed());
+                        figures.last = Instant::now();
+                        figures.calls += 1;
+                        figures.attempts = figures.attempts.max(attempts);
+                        return Some(call);
+                    }
+                    Err(refusal) => refusal,
+                },
+                Err(_) => {
+                    self.late.push(attempt);
+                    "no response".to_owned()
+                }
+            };
+            *figures.lock().refusals.entry(refusal).or_default() += 1;
+            self.at = (self.at + 1) % self.clients.len();
+            tokio::time::sleep(PAUSE).await;
+        }
+        figures.lock().failed += u64::from(!stopped.load(SeqCst));
+        None
+    }
+
+    /// Returns the calls that were given up and have a response.
+    async fn late(self) -> Vec<IdCall> {
+        let end = tokio::time::Instant::now() + LATE;
+        let mut calls = Vec::new();
+        for attempt in self.late {
+            if let Ok(Ok(Ok(call))) = tokio::time::timeout_at(end, attempt).await {
+                calls.push(call);
+            }
+        }
+        calls
+    }
+}
+
+/// Takes ids from a node. Returns the reason of a refusal.
+pub(crate) async fn take(mut client: IdServiceClient<Channel>, series: Series, count: u32) -> Result<IdCall, String> {
+    let request = NextIdsRequest { series: series.name.into(), count, lane: series.lane, after: None };
+    let (sent, before) = (Instant::now(), now_ms());
+    let response = client.next(request).await;
+    let (received, clock_ms) = (Instant::now(), (before, now_ms()));
+    let NextIdsResponse { runs, step, .. } = response.map_err(|status| reason(&status))?.into_inner();
+    let ids: Vec<u64> = runs.iter().flat_map(|run| (0..u64::from(run.count)).map(|at| run.first + at * step)).collect();
+    assert_eq!(ids.len(), count as usize, "{}", series.name);
+    Ok(IdCall { sent, received, clock_ms, ids })
+}
+
+fn reason(status: &tonic::Status) -> String {
+    seq_proto::status::reason(status).unwrap_or_else(|| status.code().to_string())
+}
+
+fn now_ms() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
