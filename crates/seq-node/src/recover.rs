@@ -83,7 +83,7 @@ struct View<'a> {
     sources: Vec<SourceView>,
     sections: u32,
     allocators: Vec<AllocView>,
-    /// The least count of the restore from the new backup.
+    /// Lowest count (see `restore_count`) with which the new backup may be restored.
     count: u32,
     /// Numbers that each section skips when the backup is restored, in addition to the raises that allocators reported.
     #[serde(serialize_with = "digits")]

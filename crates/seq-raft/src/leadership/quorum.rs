@@ -166,7 +166,7 @@ impl Quorum {
     pub(crate) async fn watch(self) {
         let mut metrics = self.raft.server_metrics();
         let mut log = Log::new(&self);
-        // The time of the vote that was loaded at the start is of no message.
+        // The metrics give the vote that was loaded at the start a time, although no message arrived at that time.
         let mut loaded = None;
         let mut first = true;
         let mut tick = tokio::time::interval(self.within / CHECKS_PER_ELECTION);

@@ -16,10 +16,10 @@ pub(crate) fn mark(files: &Files, difference: &str) -> io::Result<()> {
     files.write(MARK, difference.as_bytes())
 }
 
-/// Refuses a data directory with a mark.
+/// Refuses a data directory that [`mark`] has marked.
 ///
 /// # Errors
-/// There is a mark, or it cannot be read.
+/// The directory has the mark, or the mark cannot be read.
 pub(crate) fn check(files: &Files) -> Result<(), LoadError> {
     match files.read(MARK)? {
         Some(text) => {
