@@ -345,9 +345,9 @@ impl SequenceService for Allocator {
         self.shared.ownership.series().all().to_vec()
     }
 
-    fn choose_lane(&self, series: &IdSeries) -> Option<u32> {
+    fn choose_lane(&self, series: &IdSeries, attempt: u32) -> Option<u32> {
         let now = self.arrivals.as_ref().map_or_else(|| self.shared.clock.now(), |arrivals| arrivals.now());
-        self.shared.choose_lane(series, now)
+        self.shared.choose_lane(series, attempt, now)
     }
 
     #[inline]

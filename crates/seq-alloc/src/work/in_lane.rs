@@ -67,12 +67,12 @@ impl Shared {
         self.taken(served, item, taken.ok()?)
     }
 
-    /// Returns a lane of a series: of the first section that is served here and does not rest, else of a section with
-    /// an owner. Each call of a thread returns the next lane of the section. The other sections are not raised, so
-    /// their ceilings are in the past when a crash leaves the used section at rest.
-    pub(crate) fn choose_lane(&self, series: &IdSeries, now: Clocks) -> Option<u32> {
+    /// Returns a lane of a series: of the first section that is served here and does not rest, else of a section of
+    /// another owner. Each call of a thread returns the next lane of the section. The other sections are not raised,
+    /// so their ceilings are in the past when a crash leaves the used section at rest. `attempt` is the number of
+    /// lanes that the request has tried.
+    pub(crate) fn choose_lane(&self, series: &IdSeries, attempt: u32, now: Clocks) -> Option<u32> {
         let turn = CHOSEN.replace(CHOSEN.get().wrapping_add(1));
-        let count = series.sections.sections;
         let lane = |section: SectionId| {
             let (first, lanes) = series.lanes_of(section)?;
             Some(first + turn % lanes)
@@ -86,12 +86,42 @@ impl Shared {
             }
             resting = resting.or(Some(section));
         }
-        let place = |index: u32| SectionId(series.sections.first.0 + turn.wrapping_add(index) % count);
         let routes = self.routes();
-        let is_owned = |section: &SectionId| {
-            let route = routes.as_ref().and_then(|routes| routes.get(*section)).unwrap_or_default();
-            route.other_set().is_some() || route.owner.is_some_and(|owner| owner != self.registration.node())
-        };
-        (0..count).map(place).find(is_owned).or(resting).and_then(lane)
+        let owned = series.sections.iter().filter_map(|section| {
+            let route = routes.as_ref()?.get(section)?;
+            let owner = route.owner.filter(|owner| *owner != self.registration.node());
+            let place = (route.other_set(), owner);
+            (place != (None, None)).then_some((section, place))
+        });
+        elsewhere(owned, turn, attempt).or(resting).and_then(lane)
+    }
+}
+
+/// Returns a section of another owner: the owners take turns, and the first attempts at each owner take its first
+/// section. An owner uses that section for its own callers as well, so no other section of it is raised.
+fn elsewhere<O: PartialEq>(owned: impl Iterator<Item = (SectionId, O)>, turn: u32, attempt: u32) -> Option<SectionId> {
+    let mut owners: Vec<(O, Vec<SectionId>)> = Vec::new();
+    for (section, owner) in owned {
+        match owners.iter_mut().find(|(other, _)| *other == owner) {
+            Some((_, sections)) => sections.push(section),
+            None => owners.push((owner, vec![section])),
+        }
+    }
+    let (_, sections) = owners.get((turn as usize).checked_rem(owners.len())?)?;
+    sections.get(attempt as usize / owners.len() % sections.len()).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_section_of_each_owner_is_used_before_any_other() {
+        let owned =
+            [(2, 'a'), (3, 'b'), (5, 'a'), (6, 'b'), (7, 'b')].map(|(section, owner)| (SectionId(section), owner));
+        let chosen = |turn, attempt| elsewhere(owned.into_iter(), turn, attempt).map(|section| section.0);
+        assert_eq!([chosen(0, 0), chosen(1, 0), chosen(2, 0), chosen(3, 1)], [2, 3, 2, 3].map(Some));
+        assert_eq!([chosen(0, 2), chosen(1, 3), chosen(0, 4), chosen(1, 5)], [5, 6, 2, 7].map(Some));
+        assert_eq!(elsewhere(std::iter::empty::<(SectionId, char)>(), 1, 1), None);
     }
 }

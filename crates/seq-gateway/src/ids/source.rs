@@ -24,7 +24,7 @@ pub(crate) const MAX_LISTED: u32 = 10_000;
 const MAX_TIMED: u32 = 10_000;
 
 /// Lanes that a request tries before it waits, because the first ones are too far ahead of the clock.
-const TRIED_LANES: usize = 4;
+const TRIED_LANES: u32 = 4;
 
 /// Wait for the clock when lanes are too far ahead of it: the unit of most clocks.
 const AHEAD_WAIT: Duration = Duration::from_millis(1);
@@ -99,13 +99,13 @@ impl<F: SequenceService> IdSource<'_, F> {
         let item = Item { uid: series.address(0), count: *count, epoch: Epoch(0) };
         // The quota of a tenant counts ids; its uids say nothing of series.
         context.caller.admit_ids(item)?;
-        let mut tried = 0_usize;
+        let mut tried = 0_u32;
         loop {
-            tried += 1;
             let lane = match lane {
                 Some(lane) => *lane,
-                None => self.service.choose_lane(series).unwrap_or(0),
+                None => self.service.choose_lane(series, tried).unwrap_or(0),
             };
+            tried = tried.wrapping_add(1);
             let above = above(series, lane, *after)?;
             let item = Item { uid: series.address(lane), ..item };
             match self.service.next_in_lane(call, item, Seq(above)).await {

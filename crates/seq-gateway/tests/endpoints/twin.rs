@@ -217,7 +217,7 @@ impl SequenceService for Twin {
         if self.route_version() == RouteVersion(0) { Vec::new() } else { series::all() }
     }
 
-    fn choose_lane(&self, series: &IdSeries) -> Option<u32> {
+    fn choose_lane(&self, series: &IdSeries, _attempt: u32) -> Option<u32> {
         Some(series::LANE.min(series.lanes.count - 1))
     }
 

@@ -47,10 +47,13 @@ pub(in crate::rows) fn overflow() {
     });
     let callers: Vec<_> = callers.collect();
     let calls: Vec<IdCall> = callers.into_iter().flat_map(|caller| runtime.block_on(caller).unwrap()).collect();
-    let (ids, ms) = (MEDIA.check(&calls, Clocks::RIGHT) as u64, began.elapsed().as_millis() as u64);
+    // The first id of a call is within the bound, and the call goes on from there.
+    let last = Duration::from_millis(u64::from(COUNT).div_ceil(PER_MS));
+    let clocks = Clocks { ahead: Clocks::RIGHT.ahead + last, ..Clocks::RIGHT };
+    let (ids, ms) = (MEDIA.check(&calls, clocks) as u64, began.elapsed().as_millis() as u64);
     println!("  {ids} ids of one lane in {ms} ms, {:.3} of its limit", ids as f64 / (PER_MS * ms) as f64);
     // A lane may be ahead of its clock by the second that the checker allows.
-    let most = PER_MS * (ms + Clocks::RIGHT.ahead.as_millis() as u64 + 1);
+    let most = PER_MS * (ms + clocks.ahead.as_millis() as u64 + 1);
     assert!(ids <= most, "{ids} ids are more than {most}");
     assert!(ids > PER_MS * ms / 2, "{ids} ids: the callers are too slow to reach the limit");
 }
