@@ -154,6 +154,57 @@ fn redis_has_the_quotas(cluster: &Cluster, secret: &str) {
     assert!(text(&cluster.redis(Some("client.backend"), &["INCR", "seq:42"]).stdout).trim().parse::<u64>().is_ok());
 }
 
+#[test]
+fn a_tenant_uses_the_series_that_it_names_through_every_endpoint() {
+    const OTHER: &str = "OTHER_TENANTS_SERIES";
+    let (secret, hash) = token();
+    let push = format!("series = [\"posts\"]\ntokens = [\"{hash}\"]\nmax_count = 10\nmax_advance = 100\n");
+    let mut cluster = start(&push);
+    let url = cluster.url(7400);
+    for series in ["posts", "bills"] {
+        let create = ["series", "create", series, "--counter", "--yes", "--addr", &url];
+        let made = cluster.place.seqsvr_as("operator/admin", &create);
+        assert!(made.status.success(), "{made:?}");
+    }
+
+    // gRPC.
+    assert!(with_token(&cluster, &secret, &["id", "next", "posts", "-n", "10"]).status.success());
+    refused(&with_token(&cluster, &secret, &["id", "next", "posts", "-n", "11"]), "COUNT_ABOVE_QUOTA");
+    refused(&with_token(&cluster, &secret, &["id", "next", "posts", "--after", "5000"]), "AFTER_TOO_FAR");
+    assert!(with_token(&cluster, &secret, &["id", "next", "posts", "--after", "50"]).status.success());
+    refused(&with_token(&cluster, &secret, &["id", "next", "bills"]), OTHER);
+    let chat = ["id", "next", "posts", "--addr", &url, "--deadline-ms", "3000"];
+    refused(&cluster.place.seqsvr_as("client/backend", &chat), OTHER);
+    assert!(cluster.place.seqsvr_as("operator/admin", &chat).status.success());
+    let listed = with_token(&cluster, &secret, &["series", "list"]);
+    assert!(text(&listed.stdout).contains("posts") && !text(&listed.stdout).contains("bills"), "{listed:?}");
+
+    // HTTP, at both nodes, so that one of them forwards.
+    let bearer = format!("authorization: Bearer {secret}");
+    for port in [7400, 7401] {
+        let post = |path: &str| {
+            let sent = cluster.curl(None, &["-X", "POST", "-H", &bearer], port, path);
+            text(&sent.stdout).trim().to_owned()
+        };
+        assert!(post("/api/id/next/posts").parse::<u64>().unwrap() > 50);
+        assert!(post("/api/id/next/bills").starts_with(OTHER));
+        let json = ["-H", &bearer, "-H", "content-type: application/json", "-d", "{\"series\":\"bills\"}"];
+        let json = cluster.curl(None, &json, port, "/seqsvr.v1.IdService/Next");
+        let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert_eq!(json["code"], "permission_denied", "{json}");
+    }
+
+    // Redis.
+    let login = ["--no-auth-warning", "--user", "push", "--pass", &secret];
+    let redis = |args: &[&str]| text(&cluster.redis(None, &[&login[..], args].concat()).stdout).trim().to_owned();
+    assert!(redis(&["INCR", "id:posts"]).parse::<u64>().unwrap() > 50);
+    assert!(redis(&["INCR", "id:bills"]).contains(OTHER));
+    assert!(redis(&["SET", "id:posts", "100000"]).contains("ADVANCE_TOO_FAR"));
+    let metric = "seqsvr_tenant_refused_total{node=\"a1\",tenant=\"push\",cause=\"series\"}";
+    assert!(cluster.metric(7480, metric) > 0.0);
+    cluster.stop();
+}
+
 /// Runs loads over every endpoint, with the right token and with another.
 fn loads_carry_the_token(cluster: &Cluster, secret: &str) {
     let redis = format!("{}:7478", cluster.place.host);

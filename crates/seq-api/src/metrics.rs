@@ -172,7 +172,7 @@ catalogue! {
     AUTH_FAILURES_TOTAL = "seqsvr_auth_failures_total", Counter, Count, ["node"];
     /// Numbers that a tenant's quota admitted (`other` past the 64th tenant).
     TENANT_NUMBERS_TOTAL = "seqsvr_tenant_numbers_total", Counter, Count, ["node", "tenant"];
-    /// Requests and items that a tenant's quotas refused, by cause (rate, uid, cap, connections).
+    /// Requests and items that a tenant's quotas refused, by cause (rate, uid, series, cap, connections).
     TENANT_REFUSED_TOTAL = "seqsvr_tenant_refused_total", Counter, Count, ["node", "tenant", "cause"];
     /// Open connections of a tenant.
     TENANT_CONNECTIONS = "seqsvr_tenant_connections", Gauge, Count, ["node", "tenant"];

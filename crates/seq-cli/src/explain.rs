@@ -176,7 +176,7 @@ mod tests {
     fn a_reason_is_a_page() {
         expect![[r#"
             ADVANCE_TOO_FAR
-              The advance leads further above the section's ceiling than `alloc.max_advance`.
+              The advance leads further above the section's ceiling than `alloc.max_advance`, or further above the last number than the tenant's `max_advance`.
 
               subject   Allocation
               code      INVALID_ARGUMENT

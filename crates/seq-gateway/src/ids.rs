@@ -10,6 +10,7 @@ use seq_proto::v1;
 
 use crate::handlers::{Handlers, RequestContext};
 
+mod quotas;
 mod refusal;
 mod runs;
 mod source;
@@ -76,7 +77,9 @@ impl<F: SequenceService> Handlers<F> {
 
     pub(crate) fn list_series(&self, context: &RequestContext) -> Result<v1::ListSeriesResponse, IdRefusal> {
         context.caller.admit_read()?;
-        Ok(v1::ListSeriesResponse { series: self.service.all_series().iter().map(|series| message(series)).collect() })
+        let all = self.service.all_series();
+        let series = all.iter().filter(|series| context.caller.has_series(&series.name));
+        Ok(v1::ListSeriesResponse { series: series.map(|series| message(series)).collect() })
     }
 }
 

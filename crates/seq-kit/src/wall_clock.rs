@@ -1,4 +1,4 @@
-//! The wall clock, for people and certificates alone: no part of the protocol depends on it.
+//! The wall clock, for people, certificates and quotas alone: no part of the protocol depends on it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -183,8 +183,8 @@ options! {
     /// Tenants.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct TenantOptions {
-        /// File with the tenants: their tokens, uids and quotas (docs/security.md); it is read again when it changes.
-        /// Empty: every holder of a client's certificate may use every uid, without quotas.
+        /// File with the tenants: their tokens, uids, series and quotas (docs/security.md). It is read again when it
+        /// changes. Empty: every holder of a client's certificate may use every uid, without quotas.
         pub(crate) file: String,
     }
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 pub enum TenantCommand {
     /// Makes a token for a tenant, and its hash for the tenants file.
     Token(TokenArgs),
-    /// Checks a tenants file, and shows the uids and quotas of each tenant.
+    /// Checks a tenants file, and shows the uids, series and quotas of each tenant.
     Check(CheckArgs),
 }
 
@@ -69,12 +69,14 @@ fn make_token(args: &TokenArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The uids, callers and quotas of a tenant. `null` stands for no quota.
+/// The uids, series, callers and quotas of a tenant. `null` stands for no quota.
 #[derive(Serialize)]
 struct View {
     name: String,
     /// Ranges of uids as `FIRST..END`; an empty list stands for all uids.
     uids: Vec<String>,
+    /// Names of series; `null` stands for all series.
+    series: Option<Vec<String>>,
     tokens: usize,
     certificates: Vec<String>,
     calls_per_s: Option<u32>,
@@ -88,6 +90,11 @@ impl From<TenantSpec> for View {
     fn from(spec: TenantSpec) -> View {
         View {
             uids: spec.uids.iter().map(|uids| format!("{}..{}", uids.start, uids.end)).collect(),
+            series: match spec.series {
+                Some(series) => Some(series.into_iter().collect()),
+                None if spec.uids.is_empty() => None,
+                None => Some(Vec::new()),
+            },
             name: spec.name,
             tokens: spec.tokens.len(),
             certificates: spec.certificates,
@@ -107,8 +114,8 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
         output.json_items(&items)?;
         return Ok(Exit::Ok);
     }
-    let heading = ["tenant", "uids", "callers", "calls/s", "numbers/s", "connections", "count", "advance"];
-    let mut table = Table::new(&heading).right(&[3, 4, 5, 6, 7]);
+    let heading = ["tenant", "uids", "series", "callers", "calls/s", "numbers/s", "connections", "count", "advance"];
+    let mut table = Table::new(&heading).right(&[4, 5, 6, 7, 8]);
     for view in items {
         let quota = |most: Option<u64>| most.map_or_else(|| "-".to_owned(), grouped);
         let holder = |name: &String| if name.contains('/') { name.clone() } else { format!("client/{name}") };
@@ -118,6 +125,11 @@ fn check(args: &CheckArgs, output: &Output) -> anyhow::Result<Exit> {
         table.row([
             view.name,
             if view.uids.is_empty() { "all".to_owned() } else { view.uids.join(" ") },
+            match view.series {
+                None => "all".to_owned(),
+                Some(series) if series.is_empty() => "none".to_owned(),
+                Some(series) => series.join(" "),
+            },
             callers.chain(tokens).collect::<Vec<_>>().join(", "),
             quota(view.calls_per_s.map(Into::into)),
             quota(view.numbers_per_s.map(Into::into)),

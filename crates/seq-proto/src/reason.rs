@@ -20,7 +20,7 @@ pub mod key {
     pub const LEADER: &str = "leader";
     /// Address of the newest incarnation of the node, as `host:port`; empty if the refusal does not concern it.
     pub const ADDR: &str = "addr";
-    /// Decimal highest number to which an advance is accepted now.
+    /// Decimal highest number, or id, to which an advance is accepted now.
     pub const BOUND: &str = "bound";
     /// Decimal id of the set that the section is in.
     pub const SET: &str = "set";
@@ -211,7 +211,8 @@ reasons! {
         CeilingStalled = "CEILING_STALLED", [Unavailable], Ceiling, Unchanged;
         /// The uid has fewer numbers left below 2^63 than the request allocates.
         Exhausted = "EXHAUSTED", [ResourceExhausted], Never, Unchanged;
-        /// The advance leads further above the section's ceiling than `alloc.max_advance`.
+        /// The advance leads further above the section's ceiling than `alloc.max_advance`, or further above the last
+        /// number than the tenant's `max_advance`.
         AdvanceTooFar = "ADVANCE_TOO_FAR", [InvalidArgument], Never, Unchanged, [BOUND];
         /// The uid is past the number of the advance, or may be past it.
         AlreadyPast = "ALREADY_PAST", [FailedPrecondition], Never, Unchanged;
@@ -244,7 +245,7 @@ reasons! {
         LaneNotAllowed = "LANE_NOT_ALLOWED", [InvalidArgument], Never, Unchanged;
         /// The series has no such lane.
         LaneOutOfRange = "LANE_OUT_OF_RANGE", [OutOfRange], Never, Unchanged;
-        /// The id to be above is further ahead than the series goes at once.
+        /// The id to be above is further ahead than the series, or the tenant's `max_advance`, goes at once.
         AfterTooFar = "AFTER_TOO_FAR", [OutOfRange], Never, Unchanged;
         /// The number is no id of the series.
         NotAnId = "NOT_AN_ID", [InvalidArgument], Never, Unchanged;
@@ -291,6 +292,8 @@ reasons! {
         NoTenant = "NO_TENANT", [PermissionDenied], Never, Unchanged;
         /// The uid does not belong to the tenant.
         OtherTenantsUid = "OTHER_TENANTS_UID", [PermissionDenied], Never, Unchanged;
+        /// The series does not belong to the tenant.
+        OtherTenantsSeries = "OTHER_TENANTS_SERIES", [PermissionDenied], Never, Unchanged;
         /// The count is above the tenant's quota for an item.
         CountAboveQuota = "COUNT_ABOVE_QUOTA", [InvalidArgument], Never, Unchanged;
         /// The tenant's rate of requests or numbers on this node is used up for now.

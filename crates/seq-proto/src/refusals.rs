@@ -77,7 +77,7 @@ impl RefusedHandover<'_> {
             Reason::SetUnavailable | Reason::Malformed | Reason::MessageTooLarge | Reason::UnknownMethod |
             Reason::UnsupportedEncoding | Reason::BodyTimedOut | Reason::OutOfMemory | Reason::Unsolicited |
             Reason::RoleDenied | Reason::OtherHolder | Reason::UnknownToken | Reason::NoTenant |
-            Reason::OtherTenantsUid | Reason::CountAboveQuota | Reason::QuotaExceeded |
+            Reason::OtherTenantsUid | Reason::OtherTenantsSeries | Reason::CountAboveQuota | Reason::QuotaExceeded |
             Reason::TooManyConnections | Reason::BadOffer | Reason::BadCopy | Reason::TooMuchStaged |
             Reason::Leaving | Reason::Past | Reason::UnknownEpoch | Reason::NotGranted | Reason::OtherSet |
             Reason::NoSet | Reason::UndeclaredNode | Reason::BadAddr | Reason::BadToken | Reason::NodeAlive |
@@ -181,7 +181,7 @@ impl RefusedItem {
             #[rustfmt::skip]
             Reason::UnknownSeries | Reason::SeriesExists | Reason::SeriesRetired | Reason::SeriesEnded |
             Reason::BadShape | Reason::LaneRequired | Reason::LaneNotAllowed | Reason::LaneOutOfRange |
-            Reason::NotAnId | Reason::NotACounter | Reason::TooManySeries |
+            Reason::NotAnId | Reason::NotACounter | Reason::TooManySeries | Reason::OtherTenantsSeries |
             Reason::LayoutFull | Reason::LayoutWriter | Reason::SetOutdated |
             Reason::Unserved | Reason::StaleEpoch | Reason::EmptyBatch | Reason::BatchTooLarge |
             Reason::CountsMismatch | Reason::TooManyHops | Reason::WouldWait | Reason::Malformed |

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seq_api::service::{Call, DecodedItem, Item, SequenceService};
-use seq_core::{Epoch, Refusal, Target, Uid};
+use seq_core::{Epoch, Refusal, Seq, Target, Uid};
 
 use crate::quota::Tenant;
 
@@ -39,12 +39,54 @@ impl Caller {
         items[0]
     }
 
-    /// Counts a request for ids of a series.
+    /// Returns whether the caller may use a series, and counts a refusal.
+    #[must_use]
+    pub fn admit_series(&self, name: &str) -> bool {
+        if let Caller::Tenant(tenant) = self { tenant.admit_series(name) } else { true }
+    }
+
+    /// Returns whether the caller may use a series.
+    #[must_use]
+    pub fn has_series(&self, name: &str) -> bool {
+        if let Caller::Tenant(tenant) = self { tenant.spec().has_series(name) } else { true }
+    }
+
+    /// Charges the ids of a request whose call and series were admitted.
     ///
     /// # Errors
-    /// The refusal of the request. A tenant that is bound to uids has no series.
-    pub fn admit_ids(&self, item: Item) -> Result<Item, Refusal> {
-        self.admit_one(item)
+    /// [`Refusal::CountAboveQuota`], [`Refusal::QuotaExceeded`]
+    pub fn admit_ids(&self, item: Item) -> Result<(), Refusal> {
+        let Caller::Tenant(tenant) = self else { return Ok(()) };
+        let mut items = [Ok(item)];
+        tenant.admit_counts(&mut items);
+        items[0].map(drop)
+    }
+
+    /// Checks the distance by which a request moves the counter of a lane, and charges it as numbers: an advance of an
+    /// admitted series to `to`, or numbers above it.
+    ///
+    /// # Errors
+    /// [`Refusal::AdvanceTooFar`], [`Refusal::QuotaExceeded`], or the refusal of the read of the last number.
+    ///
+    /// # Cancel safety
+    /// Dropping the future has no effect.
+    pub async fn admit_skip(
+        &self,
+        service: &impl SequenceService,
+        call: Call,
+        lane: Uid,
+        to: Seq,
+    ) -> Result<(), Refusal> {
+        let Caller::Tenant(tenant) = self else { return Ok(()) };
+        // Numbers only grow: an allocation after this reading makes the distance smaller.
+        let current = service.current(call, lane, Epoch(0)).await?;
+        tenant.admit_advance(current.reading.value, to)
+    }
+
+    /// Returns the most numbers by which a request may be in front of the clock of a lane.
+    #[must_use]
+    pub fn max_in_front(&self) -> u64 {
+        if let Caller::Tenant(tenant) = self { tenant.spec().max_advance } else { u64::MAX }
     }
 
     /// Admits items as [`Caller::admit`] does, but counts a request for each.
@@ -91,8 +133,6 @@ impl Caller {
         let Caller::Tenant(tenant) = self else { return Ok(()) };
         tenant.admit_call()?;
         tenant.admit_uid(uid)?;
-        // Numbers only grow: an allocation after this reading makes the distance smaller.
-        let current = service.current(call, uid, Epoch(0)).await?;
-        tenant.admit_advance(current.reading.value, to)
+        self.admit_skip(service, call, uid, to.seq()).await
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::ops::Range;
 
+use seq_core::state::CreateSeries;
 use seq_kit::config::fields::{Fields, Flaw, Reader};
 
 use crate::token::TokenHash;
@@ -31,6 +32,8 @@ pub struct TenantSpec {
     pub name: String,
     /// Uids that it may use; an empty list stands for all uids.
     pub uids: Vec<Range<u64>>,
+    /// Names of the series that it may use; `None` stands for all series if `uids` is empty, and for none otherwise.
+    pub series: Option<BTreeSet<String>>,
     /// Hashes of the tokens that identify it.
     pub tokens: Vec<TokenHash>,
     /// Names of the clients whose certificates identify it, and `proxy/NAME` for a proxy, whose requests count as the
@@ -38,14 +41,24 @@ pub struct TenantSpec {
     pub certificates: Vec<String>,
     /// Requests per second; a batch, a message of a stream and a command count as one request each.
     pub calls_per_s: Option<NonZeroU32>,
-    /// Allocated numbers per second; a second's worth may be allocated at once.
+    /// Allocated numbers and ids per second; a second's worth may be allocated at once.
     pub numbers_per_s: Option<NonZeroU32>,
     /// Open connections.
     pub connections: Option<u32>,
-    /// Numbers per item.
+    /// Numbers per item, and ids per request.
     pub max_count: Option<u32>,
-    /// Largest distance above its last number to which a uid may be advanced; 0, the default, forbids advances.
+    /// Largest distance above its last number to which a uid or a counter of ids may be advanced, and which a request
+    /// for ids above another id may skip; 0, the default, forbids advances. Where ids follow the clock, the distance is
+    /// counted from the clock, and a request that goes further waits for the clock.
     pub max_advance: u64,
+}
+
+impl TenantSpec {
+    /// Returns whether the tenant may use a series.
+    #[must_use]
+    pub fn has_series(&self, name: &str) -> bool {
+        self.series.as_ref().map_or(self.uids.is_empty(), |series| series.contains(name))
+    }
 }
 
 /// Parses the text of a tenants file.
@@ -78,6 +91,7 @@ struct Taken {
 fn tenant(mut fields: Fields<'_>, taken: &mut Taken, reader: &mut Reader) -> TenantSpec {
     let name: String = fields.required("name", reader).unwrap_or_default();
     let uids: Vec<String> = fields.optional("uids", reader).unwrap_or_default();
+    let series = series(&mut fields, reader);
     let tokens: Vec<String> = fields.optional("tokens", reader).unwrap_or_default();
     let certificates: Vec<String> = fields.optional("certificates", reader).unwrap_or_default();
     let calls_per_s = rate("calls_per_s", &mut fields, reader);
@@ -136,6 +150,7 @@ fn tenant(mut fields: Fields<'_>, taken: &mut Taken, reader: &mut Reader) -> Ten
     TenantSpec {
         name,
         uids: ranges,
+        series,
         tokens: hashes,
         certificates,
         calls_per_s,
@@ -144,6 +159,16 @@ fn tenant(mut fields: Fields<'_>, taken: &mut Taken, reader: &mut Reader) -> Ten
         max_count,
         max_advance,
     }
+}
+
+fn series(fields: &mut Fields<'_>, reader: &mut Reader) -> Option<BTreeSet<String>> {
+    let names: BTreeSet<String> = fields.optional("series", reader)?;
+    for name in &names {
+        if let Err(refusal) = CreateSeries::check_name(name) {
+            reader.add(&fields.key("series"), &refusal.to_string());
+        }
+    }
+    Some(names)
 }
 
 fn positive(key: &'static str, fields: &mut Fields<'_>, reader: &mut Reader) -> Option<u32> {
@@ -183,7 +208,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let text = format!(
-            "[[tenant]]\nname = \"im\"\nuids = [\"0..1_000\", \"5000..6000\"]\ntokens = [\"{HASH}\"]\n\
+            "[[tenant]]\nname = \"im\"\nuids = [\"0..1_000\", \"5000..6000\"]\nseries = [\"tweets\"]\ntokens = [\"{HASH}\"]\n\
              certificates = [\"chat\", \"proxy/p1\"]\ncalls_per_s = 10\nnumbers_per_s = 1_000\nconnections = 3\nmax_count = 100\n\
              max_advance = 0\n[[tenant]]\nname = \"ops\"\ncertificates = [\"ops\"]\n"
         );
@@ -191,6 +216,7 @@ mod tests {
         let expected = TenantSpec {
             name: "im".into(),
             uids: vec![0..1_000, 5_000..6_000],
+            series: Some(BTreeSet::from(["tweets".into()])),
             tokens: vec![TokenHash::parse(HASH).unwrap()],
             certificates: vec!["chat".into(), "proxy/p1".into()],
             calls_per_s: NonZeroU32::new(10),
@@ -205,6 +231,21 @@ mod tests {
     }
 
     #[test]
+    fn a_tenant_of_some_uids_has_only_the_series_that_it_names() {
+        for (lines, tweets, orders) in [
+            ("", true, true),
+            ("series = [\"tweets\"]", true, false),
+            ("series = []", false, false),
+            ("uids = [\"0..9\"]", false, false),
+            ("uids = [\"0..9\"]\nseries = [\"orders\"]", false, true),
+        ] {
+            let text = format!("[[tenant]]\nname = \"im\"\ncertificates = [\"a\"]\n{lines}");
+            let tenant = parse(&text).unwrap().remove(0);
+            assert_eq!((tenant.has_series("tweets"), tenant.has_series("orders")), (tweets, orders), "{lines}");
+        }
+    }
+
+    #[test]
     fn a_wrong_file_is_refused_with_its_line_and_key() {
         let of = |lines: &str| {
             let flaws = parse(&format!("[[tenant]]\nname = \"im\"\n{lines}")).unwrap_err();
@@ -215,6 +256,10 @@ mod tests {
             ("tokens = [\"secret\"]", "3: tenant[0].tokens: not sha256:"),
             ("certificates = [\"a\"]\nuids = [\"5..5\"]", "4: tenant[0].uids: \"5..5\" is not FIRST..END"),
             ("certificates = [\"a\"]\nuids = [\"-1..5\"]", "4: tenant[0].uids: \"-1..5\""),
+            (
+                "certificates = [\"a\"]\nseries = [\"a b\"]",
+                "4: tenant[0].series: the name \"a b\" of a series is not 1",
+            ),
             ("certificates = [\"a\"]\ncalls_per_s = 0", "4: tenant[0].calls_per_s: 0 is not in 1..=100000000"),
             ("certificates = [\"a\"]\nnumbers_per_s = 200_000_000", "4: tenant[0].numbers_per_s: 200000000 is not in"),
             ("certificates = [\"a\"]\nconnections = 0", "4: tenant[0].connections: 0 is none"),

@@ -1,5 +1,5 @@
-//! Limits of a tenant: its uids, its rates and its caps. Requests never wait here: an item beyond a quota is refused
-//! immediately.
+//! Limits of a tenant: its uids, its series, its rates and its caps. Requests never wait here: an item beyond a quota is
+//! refused immediately.
 //!
 //! Rates use the generic cell rate algorithm: a tenant that was idle may take one second's worth at once.
 
@@ -15,7 +15,7 @@ use governor::{Quota, RateLimiter};
 use metrics::{Counter, Gauge, counter, gauge};
 use seq_api::metrics::{TENANT_CONNECTIONS, TENANT_NUMBERS_TOTAL, TENANT_REFUSED_TOTAL};
 use seq_api::service::{DecodedItem, Item};
-use seq_core::{Refusal, Seq, Target, Uid};
+use seq_core::{Refusal, Seq, Uid};
 use tokio::time::Instant;
 
 use crate::file::TenantSpec;
@@ -37,10 +37,11 @@ pub struct Tenant {
 #[derive(Debug)]
 struct Metrics {
     numbers: Counter,
-    /// Refused requests and items: beyond a rate, for another tenant's uid, above a cap, or at the limit of
+    /// Refused requests and items: beyond a rate, for another tenant's uid or series, above a cap, or at the limit of
     /// connections.
     rate: Counter,
     uid: Counter,
+    series: Counter,
     cap: Counter,
     connection: Counter,
     connections: Gauge,
@@ -54,6 +55,7 @@ impl Metrics {
             numbers: counter!(TENANT_NUMBERS_TOTAL, &labels),
             rate: refused("rate"),
             uid: refused("uid"),
+            series: refused("series"),
             cap: refused("cap"),
             connection: refused("connections"),
             connections: gauge!(TENANT_CONNECTIONS, &labels),
@@ -105,13 +107,30 @@ impl Tenant {
         Err(Refusal::OtherTenantsUid { uid })
     }
 
+    /// Returns whether the tenant may use a series, and counts a refusal.
+    pub(crate) fn admit_series(&self, name: &str) -> bool {
+        let admitted = self.spec.has_series(name);
+        if !admitted {
+            self.metrics.series.increment(1);
+        }
+        admitted
+    }
+
     /// Replaces the items that the tenant may not allocate by refusals. If the quota of numbers does not suffice for
     /// all items, they are served in their order.
     pub(crate) fn admit_items(&self, items: &mut [DecodedItem]) {
         for item in &mut *items {
-            if let Err(refusal) =
-                (*item).and_then(|item| self.admit_uid(item.uid).and_then(|()| self.admit_count(item)))
-            {
+            if let Err(refusal) = (*item).and_then(|item| self.admit_uid(item.uid)) {
+                *item = Err(refusal);
+            }
+        }
+        self.admit_counts(items);
+    }
+
+    /// Replaces items beyond the quotas of numbers by refusals, whatever their uids.
+    pub(crate) fn admit_counts(&self, items: &mut [DecodedItem]) {
+        for item in &mut *items {
+            if let Err(refusal) = (*item).and_then(|item| self.admit_count(item)) {
                 *item = Err(refusal);
             }
         }
@@ -150,19 +169,19 @@ impl Tenant {
         Err(Refusal::CountAboveQuota { count, most })
     }
 
-    /// Checks an advance of a uid whose last number is `from`, and charges the numbers in between.
+    /// Checks an advance of a counter whose last number is `from`, and charges the numbers in between.
     ///
     /// # Errors
     /// [`Refusal::AdvanceTooFar`], [`Refusal::QuotaExceeded`]
-    pub(crate) fn admit_advance(&self, from: Seq, to: Target) -> Result<(), Refusal> {
+    pub(crate) fn admit_advance(&self, from: Seq, to: Seq) -> Result<(), Refusal> {
         // A distance that the rate never allows at once is too far as well.
         let rate = self.spec.numbers_per_s.map_or(u64::MAX, |rate| rate.get().into());
         let bound = Seq(from.0.saturating_add(self.spec.max_advance.min(rate)));
-        if to.seq() > bound {
+        if to > bound {
             self.metrics.cap.increment(1);
-            return Err(Refusal::AdvanceTooFar { to: to.seq().0, bound });
+            return Err(Refusal::AdvanceTooFar { to: to.0, bound });
         }
-        let distance = to.seq().0.saturating_sub(from.0);
+        let distance = to.0.saturating_sub(from.0);
         let charged = self.numbers.as_ref().zip(u32::try_from(distance).ok().and_then(NonZeroU32::new));
         if charged.is_some_and(|(numbers, distance)| !numbers.take(distance)) {
             self.metrics.rate.increment(1);

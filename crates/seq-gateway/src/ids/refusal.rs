@@ -4,6 +4,7 @@ use seq_api::ids::IdSeries;
 use seq_core::{Refusal, limits};
 use seq_ids::Shape;
 use seq_proto::Reason;
+use seq_proto::reason::key;
 use seq_proto::status;
 use tonic::Status;
 
@@ -21,6 +22,9 @@ pub(crate) enum IdRefusal {
     /// The node has just started, and knows no series yet.
     #[error("the node has no routes yet, so it does not know whether series {series:?} exists: repeat the request")]
     NoRoutes { series: String },
+    /// The series is not one of the tenant's.
+    #[error("series {series:?} is not one of the tenant's: its `series` in the tenants file lists them")]
+    OtherTenantsSeries { series: String },
     /// The series is retired.
     #[error("series {series:?} is retired: it gives out no more ids")]
     Retired { series: String },
@@ -48,6 +52,9 @@ pub(crate) enum IdRefusal {
     /// The counter is past the id, or may be past it.
     #[error("series {series:?} is past the id {id}, and ids never go back")]
     AlreadyPast { series: String, id: u64 },
+    /// The counter is too far from the id.
+    #[error("the id {id} is too far ahead: one request raises series {series:?} to {bound} at most now")]
+    AdvanceTooFar { series: String, id: u64, bound: u64 },
     /// The id to be above is further ahead than a request goes.
     #[error("the id {after} is further ahead than one request moves series {series:?}: {bound}")]
     AfterTooFar { series: String, after: u64, bound: String },
@@ -100,6 +107,7 @@ impl IdRefusal {
         match self {
             IdRefusal::UnknownSeries { .. } => Reason::UnknownSeries,
             IdRefusal::NoRoutes { .. } => Reason::Unserved,
+            IdRefusal::OtherTenantsSeries { .. } => Reason::OtherTenantsSeries,
             IdRefusal::Retired { .. } => Reason::SeriesRetired,
             IdRefusal::Ended { .. } => Reason::SeriesEnded,
             IdRefusal::LaneRequired { .. } => Reason::LaneRequired,
@@ -108,6 +116,7 @@ impl IdRefusal {
             IdRefusal::TooMany { .. } => Reason::CountOutOfRange,
             IdRefusal::NotAnId { .. } => Reason::NotAnId,
             IdRefusal::AlreadyPast { .. } => Reason::AlreadyPast,
+            IdRefusal::AdvanceTooFar { .. } => Reason::AdvanceTooFar,
             IdRefusal::AfterTooFar { .. } => Reason::AfterTooFar,
             IdRefusal::NotACounter { .. } => Reason::NotACounter,
             IdRefusal::Numbers(refusal) => Reason::of(refusal),
@@ -118,6 +127,9 @@ impl IdRefusal {
     pub(crate) fn status(&self) -> Status {
         match self {
             IdRefusal::Numbers(refusal) => status::to_status(refusal),
+            IdRefusal::AdvanceTooFar { bound, .. } => {
+                self.reason().status_with(self.to_string(), [(key::BOUND, bound.to_string())])
+            }
             refusal => refusal.reason().status(refusal.to_string()),
         }
     }

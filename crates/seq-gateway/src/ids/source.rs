@@ -13,7 +13,7 @@ use seq_tenant::Caller;
 use tokio::time::Instant;
 
 use super::refusal::excerpt;
-use super::{IdRefusal, runs};
+use super::{IdRefusal, quotas, runs};
 use crate::latency::Latency;
 
 /// Most ids that a response lists one by one; a response over gRPC and Connect has runs of ids, and more of them.
@@ -93,12 +93,16 @@ impl<F: SequenceService> IdSource<'_, F> {
     /// then the request waits.
     pub(crate) async fn take(&self, context: IdContext<'_>, request: &IdRequest) -> Result<Ids, IdRefusal> {
         let IdRequest { series, count, lane, after } = request;
+        quotas::admit(context.caller, series)?;
         check(request)?;
         let call = context.call();
         let _sample = self.latency.sample(call.via);
         let item = Item { uid: series.address(0), count: *count, epoch: Epoch(0) };
-        // The quota of a tenant counts ids; its uids say nothing of series.
         context.caller.admit_ids(item)?;
+        if *after > 0 && matches!(series.shape, Shape::Counter(_)) {
+            let above = above(series, 0, *after)?;
+            quotas::admit_after(context.caller, self.service, call, (series, *after, above)).await?;
+        }
         let mut tried = 0_u32;
         loop {
             let lane = match lane {
@@ -108,7 +112,11 @@ impl<F: SequenceService> IdSource<'_, F> {
             tried = tried.wrapping_add(1);
             let above = above(series, lane, *after)?;
             let item = Item { uid: series.address(lane), ..item };
-            match self.service.next_in_lane(call, item, Seq(above)).await {
+            let taken = match quotas::waits_for_clock(context.caller, series, (*after, above))? {
+                true => Err(Refusal::LaneAhead { section: series.sections.first }),
+                false => self.service.next_in_lane(call, item, Seq(above)).await,
+            };
+            match taken {
                 Ok(taken) => return runs::ids(series, lane, taken.value, *count, taken.epoch),
                 Err(Refusal::LaneAhead { .. }) if request.lane.is_none() && !tried.is_multiple_of(TRIED_LANES) => {}
                 Err(Refusal::LaneAhead { .. }) if Instant::now() + AHEAD_WAIT < call.deadline => {
@@ -127,28 +135,31 @@ impl<F: SequenceService> IdSource<'_, F> {
         context: IdContext<'_>,
         series: &IdSeries,
     ) -> Result<v1::CurrentIdResponse, IdRefusal> {
+        quotas::admit(context.caller, series)?;
         check_counter(series)?;
-        context.caller.admit_read()?;
         let current = self.service.current(context.call(), series.address(0), Epoch(0)).await?;
-        let id = match current.reading.value {
-            Seq::ZERO => 0,
-            value => series.shape.id(0, value.0).map_or_else(|ended| ended.last, Id::get),
-        };
+        let id = quotas::id_at(series, current.reading.value);
         Ok(v1::CurrentIdResponse { id, exact: current.reading.exact, epoch: current.epoch.0 })
     }
 
     /// Raises a counter to an id, so that the next one is above it. Returns the epoch of the owner.
     pub(crate) async fn advance(&self, context: IdContext<'_>, series: &IdSeries, to: Id) -> Result<Epoch, IdRefusal> {
+        quotas::admit(context.caller, series)?;
         check_counter(series)?;
         if series.retired {
             return Err(IdRefusal::Retired { series: series.name.clone() });
         }
         let parts = series.shape.parts(to).ok_or_else(|| IdRefusal::not_an_id(series, to))?;
         let (call, address, target) = (context.call(), series.address(0), Target::new(parts.value)?);
-        context.caller.admit_advance(self.service, call, address, target).await?;
-        match self.service.advance(call, address, target, Epoch(0)).await {
-            Err(Refusal::AlreadyPast { .. }) => {
-                Err(IdRefusal::AlreadyPast { series: series.name.clone(), id: to.get() })
+        let advanced = match context.caller.admit_skip(self.service, call, address, target.seq()).await {
+            Ok(()) => self.service.advance(call, address, target, Epoch(0)).await,
+            Err(refusal) => Err(refusal),
+        };
+        let (name, id) = (series.name.clone(), to.get());
+        match advanced {
+            Err(Refusal::AlreadyPast { .. }) => Err(IdRefusal::AlreadyPast { series: name, id }),
+            Err(Refusal::AdvanceTooFar { bound, .. }) => {
+                Err(IdRefusal::AdvanceTooFar { series: name, id, bound: quotas::id_at(series, bound) })
             }
             advanced => Ok(advanced?),
         }
@@ -161,7 +172,7 @@ impl<F: SequenceService> IdSource<'_, F> {
         series: &IdSeries,
         id: Id,
     ) -> Result<v1::DecodeIdResponse, IdRefusal> {
-        context.caller.admit_read()?;
+        quotas::admit(context.caller, series)?;
         let parts = series.shape.parts(id).ok_or_else(|| IdRefusal::not_an_id(series, id))?;
         let (unix_ms, seq) = parts.timed.unzip();
         Ok(v1::DecodeIdResponse { lane: parts.lane, number: parts.value, unix_ms, seq })

@@ -6,6 +6,7 @@ mod clients;
 mod hostile;
 mod http;
 mod id_json;
+mod id_tenants;
 mod id_text;
 mod json;
 mod late;

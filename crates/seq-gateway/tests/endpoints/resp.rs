@@ -10,6 +10,7 @@ use seq_kit::departure::Departure;
 use seq_kit::listen;
 use seq_kit::memory::MemoryBudget;
 use seq_kit::tasks::TaskGroup;
+use seq_tenant::Tenants;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -43,17 +44,24 @@ impl Port {
 
     /// Starts a port of a node that has no routes yet.
     pub(crate) fn unready(connections: usize, config: RespConfig) -> Port {
-        Port::open_full(connections, config, MemoryBudget::unlimited())
+        Port::open_full(connections, config, MemoryBudget::unlimited(), None)
     }
 
     /// Starts a port whose connections hold memory of `memory`.
     pub(crate) fn open_within(memory: MemoryBudget) -> Port {
-        let port = Port::open_full(1_000, RespConfig::defaults(), memory);
+        let port = Port::open_full(1_000, RespConfig::defaults(), memory, None);
         port.twin.route(1);
         port
     }
 
-    fn open_full(connections: usize, config: RespConfig, memory: MemoryBudget) -> Port {
+    /// Starts a port whose callers are of tenants.
+    pub(crate) fn open_to(tenants: Tenants) -> Port {
+        let port = Port::open_full(1_000, RespConfig::defaults(), MemoryBudget::unlimited(), Some(tenants));
+        port.twin.route(1);
+        port
+    }
+
+    fn open_full(connections: usize, config: RespConfig, memory: MemoryBudget, tenants: Option<Tenants>) -> Port {
         let (twin, group) = (Twin::default(), TaskGroup::new());
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
         let addr = listener.local_addr().unwrap();
@@ -62,7 +70,7 @@ impl Port {
             &RespNode::new(
                 config,
                 Admission::of("a1", connections, ConnectionMetrics::none()),
-                None,
+                tenants,
                 memory,
                 Departure::default(),
             ),

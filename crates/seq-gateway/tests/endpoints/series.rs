@@ -54,3 +54,11 @@ pub(crate) fn first(series: &IdSeries) -> u64 {
         Shape::Timed(timed) => timed.tick(NOW_MS).unwrap(),
     }
 }
+
+/// Returns the highest number of a series above which ids are taken: a second in front of the clock of this machine.
+pub(crate) fn last(series: &IdSeries) -> u64 {
+    match series.shape {
+        Shape::Counter(_) => 0,
+        Shape::Timed(timed) => timed.tick(seq_kit::wall_clock::now_ms() + 1_000).unwrap(),
+    }
+}

@@ -17,6 +17,7 @@ use seq_kit::listen;
 use seq_kit::memory::MemoryBudget;
 use seq_kit::tasks::TaskGroup;
 use seq_proto::v1;
+use seq_tenant::Tenants;
 use tokio::sync::watch;
 use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint};
@@ -111,8 +112,9 @@ impl Twin {
         }
         let mut inner = self.inner.lock();
         let last = inner.last.entry(ask.uid).or_default();
-        let next = series::first(&series::of(ask.uid)).max(*last + 1);
-        if above.0 > next + 1_000_000 {
+        let series = series::of(ask.uid);
+        let next = series::first(&series).max(*last + 1);
+        if above.0 > next + 1_000_000 && above.0 > series::last(&series) {
             return Err(Refusal::AfterTooFar { section: SectionId(10), above });
         }
         let prev = *last;
@@ -257,14 +259,24 @@ impl TestServer {
 
     /// Starts a server whose requests hold memory of `memory`.
     pub(crate) async fn open_within(memory: MemoryBudget) -> TestServer {
-        TestServer::open_full(1_000, false, memory).await
+        TestServer::open_full(1_000, false, memory, None).await
+    }
+
+    /// Starts a server whose callers are of tenants.
+    pub(crate) async fn open_to(tenants: Tenants) -> TestServer {
+        TestServer::open_full(1_000, true, MemoryBudget::unlimited(), Some(tenants)).await
     }
 
     async fn open_as(connections: usize, allocate_on_get: bool) -> TestServer {
-        TestServer::open_full(connections, allocate_on_get, MemoryBudget::unlimited()).await
+        TestServer::open_full(connections, allocate_on_get, MemoryBudget::unlimited(), None).await
     }
 
-    async fn open_full(connections: usize, allocate_on_get: bool, memory: MemoryBudget) -> TestServer {
+    async fn open_full(
+        connections: usize,
+        allocate_on_get: bool,
+        memory: MemoryBudget,
+        tenants: Option<Tenants>,
+    ) -> TestServer {
         let twin = Twin::default();
         let group = TaskGroup::new();
         let listener = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
@@ -273,7 +285,7 @@ impl TestServer {
         let (flag, mut ready) = (twin.ready.clone(), Checks::new());
         ready.add("twin", move || if flag.load(Relaxed) { Ok(()) } else { Err("not yet".to_owned()) });
         let (beside, admission) = (Routes::default(), Admission::of("a1", connections, ConnectionMetrics::none()));
-        let node = Node { admin: Arc::new(status), ready, beside, admission, allocate_on_get, tenants: None, memory };
+        let node = Node { admin: Arc::new(status), ready, beside, admission, allocate_on_get, tenants, memory };
         seq_gateway::grpc::serve(twin.clone(), node, listener, &group).unwrap();
         let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
         TestServer { twin, group, addr, channel }

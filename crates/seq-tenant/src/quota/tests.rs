@@ -59,7 +59,7 @@ async fn calls_and_advances_have_quotas_of_their_own() {
         [tenant.admit_call(), tenant.admit_call(), tenant.admit_call()],
         [Ok(()), Ok(()), Err(Refusal::QuotaExceeded)]
     );
-    let advance = |to| tenant.admit_advance(Seq(100), Target::new(to).unwrap());
+    let advance = |to| tenant.admit_advance(Seq(100), Seq(to));
     assert_eq!(advance(110), Ok(()));
     assert_eq!(advance(111), Err(Refusal::AdvanceTooFar { to: 111, bound: Seq(110) }));
 }
@@ -70,7 +70,7 @@ async fn advances_are_charged_as_numbers() {
         spec.numbers_per_s = NonZeroU32::new(1_000);
         spec.max_advance = 1_000_000;
     });
-    let advance = |from, to| tenant.admit_advance(Seq(from), Target::new(to).unwrap());
+    let advance = |from, to| tenant.admit_advance(Seq(from), Seq(to));
     assert_eq!(advance(100, 700), Ok(()));
     assert_eq!(advance(700, 1_300), Err(Refusal::QuotaExceeded));
     assert_eq!(advance(700, 1_100), Ok(()), "what is left");
