@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::cluster::{Place, Server, eventually};
+use crate::cluster::{Place, Server, digits, eventually, now_ms};
 use crate::dev::get;
 use crate::drills::serves;
 use crate::recover::Set;
@@ -80,4 +80,58 @@ fn a_wall_clock_that_steps_is_in_the_metrics_of_its_node() {
         assert!(next.status.success(), "{next:?}");
     }
     within(7481, -0.9, 0.9);
+}
+
+/// Takes ids at a node whose clock is an hour ahead: of lanes of the other node where the node chooses, and of named
+/// lanes unless they are its own.
+#[test]
+fn ids_at_a_node_whose_clock_is_ahead_are_of_the_lanes_of_others() {
+    const EPOCH_MS: u64 = 1_288_834_974_657;
+    let set = Set::small_steps();
+    let Some(clock) = WrongClock::new(&set.place) else { return };
+    let _stores = set.stores("store");
+    let args = ["alloc", "--set", &set.file, "--name", "a1", "--cores", "1"];
+    let (_a1, _a2) = (clock.server(&set.place, "a1", &args), set.alloc("a2"));
+    eventually("the set serves", || serves(&set.file));
+    let addr = format!("http://{}:7400", set.place.host);
+    for (name, shape) in [("tweets", "snowflake"), ("media", "instagram")] {
+        let create = ["series", "create", name, "--shape", shape, "--yes", "--addr", &addr];
+        let made = set.place.seqsvr(&create);
+        assert!(made.status.success(), "{made:?}");
+    }
+    let next = |args: &[&str]| {
+        let common = ["--addr", &addr, "--deadline-ms", "5000", "-o", "json"];
+        set.place.seqsvr(&[&["id", "next"], args, &common].concat())
+    };
+    assert!(next(&["tweets"]).status.success());
+    clock.step(3_600);
+    for _ in 0..10 {
+        let taken = next(&["tweets", "-n", "100"]);
+        assert!(taken.status.success(), "{taken:?}");
+        let taken: serde_json::Value = serde_json::from_slice(&taken.stdout).unwrap();
+        let last = (digits(taken["ids"].as_array().unwrap().last().unwrap()) >> 22) + EPOCH_MS;
+        assert!(last < now_ms() + 60_000, "an id of {last} at {}", now_ms());
+    }
+    // The sections of the lanes have 512 lanes each, and both nodes have some of them.
+    let (mut served, mut refused) = (0, 0);
+    for section in 0..16 {
+        let lane = (section * 512).to_string();
+        let taken = next(&["media", "--lane", &lane]);
+        let text = String::from_utf8_lossy(&taken.stderr).into_owned();
+        match taken.status.success() {
+            true => served += 1,
+            false => {
+                assert!(text.contains("CLOCK_AHEAD") && text.contains(" s ahead of its store's clock"), "{text}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(served > 0 && refused > 0, "{served} lanes served, {refused} refused");
+    let metrics = get(&format!("{}:7480", set.place.host), "/metrics");
+    let clamped = metrics.lines().find(|line| line.starts_with("seqsvr_raises_clamped_total{")).unwrap();
+    assert!(clamped.contains("node=\"a1\"") && !clamped.ends_with(" 0"), "{clamped}");
+    clock.step(0);
+    eventually("every lane is served", || {
+        (0..16).all(|section| next(&["media", "--lane", &(section * 512).to_string()]).status.success()).then_some(())
+    });
 }

@@ -17,6 +17,7 @@ use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use tokio::sync::watch;
 
+use crate::clock_ahead::ClockAhead;
 use crate::config::{AllocConfig, NodeConfig, OptionsError};
 use crate::counters::Counters;
 use crate::halt::{Halt, HaltLatch};
@@ -103,6 +104,7 @@ impl Allocator {
             clock,
             registration: Registration::default(),
             raises: RaiseInbox::default(),
+            clock_ahead: ClockAhead::default(),
             pending: PendingCalls::default(),
             handovers: HandoverState::default(),
             reachability: Reachability::new(),

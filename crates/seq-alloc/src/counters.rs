@@ -51,6 +51,7 @@ pub(crate) struct Counters {
     raises: [Count; 4],
     /// Failed renewals, then successful renewals.
     renewals: [Count; 2],
+    clamped: Count,
     raise_seconds: Histogram,
     raise_sections: Histogram,
     raise_distance: Histogram,
@@ -166,6 +167,7 @@ impl Counters {
             wrong_owner: Count::new(counter!(names::WRONG_OWNER_TOTAL, "set" => set.clone(), "node" => node.clone())),
             raises: raises.map(Count::new),
             renewals: renewals.map(Count::new),
+            clamped: Count::new(counter!(names::RAISES_CLAMPED_TOTAL, "set" => set.clone(), "node" => node.clone())),
             raise_seconds: histogram!(names::CEILING_RAISE_SECONDS, "set" => set.clone()),
             raise_sections: histogram!(names::RAISE_BATCH_SECTIONS, "set" => set.clone()),
             raise_distance: histogram!(names::ALLOCATIONS_PER_RAISE, "set" => set.clone()),
@@ -230,6 +232,11 @@ impl Counters {
     /// Counts the raises of so many sections with the same outcome.
     pub(crate) fn raise(&self, outcome: RaiseOutcome, sections: usize) {
         self.raises[outcome as usize].add(sections as u64);
+    }
+
+    /// Counts raises of ticks that the store cut short because this node's clock is ahead.
+    pub(crate) fn clamped(&self, sections: usize) {
+        self.clamped.add(sections as u64);
     }
 
     /// Returns the numbers allocated since the start.

@@ -19,6 +19,7 @@
 
 mod allocator;
 mod batch;
+mod clock_ahead;
 mod config;
 mod control_loop;
 mod counters;

@@ -9,6 +9,7 @@ use seq_core::lease::Clocks;
 use seq_core::owner::Session;
 use seq_core::raises::{RaiseBatch, RaiseOutcome as Outcome, RaiseQueue, RaisedSection};
 use seq_core::section::RaiseTicket;
+use seq_core::state::Raise;
 use seq_core::{Epoch, SectionId, Seq};
 use seq_kit::repeats::Repeats;
 use seq_proto::v1;
@@ -131,6 +132,8 @@ impl Raises {
                     return self.fail(batch);
                 }
                 self.failures.end();
+                // Before the waiting calls are notified, which decide by it.
+                self.note_cut_short(&batch, &ceilings);
                 let outcome = self.queue.on_response(batch, &ceilings);
                 self.settle(outcome);
                 let shared = &self.shared;
@@ -162,6 +165,20 @@ impl Raises {
                 }
                 self.fail(batch);
             }
+        }
+    }
+
+    /// Counts raises of ticks that the store cut short because this node's clock is ahead.
+    fn note_cut_short(&self, batch: &Batch, ceilings: &[Option<Seq>]) {
+        let shared = &self.shared;
+        let short = |(raise, ceiling): (Raise, &Option<Seq>)| {
+            let ceiling = ceiling.filter(|ceiling| *ceiling < raise.to)?;
+            let clock = shared.ownership.owned().get(raise.section)?.clock?;
+            shared.clock_ahead.on_cut_short(&clock.clock, ceiling, shared.clock.now()).then_some(())
+        };
+        let clamped = batch.raises().zip(ceilings).filter_map(short).count();
+        if clamped > 0 {
+            shared.counters.clamped(clamped);
         }
     }
 

@@ -12,6 +12,7 @@ use seq_proto::owners::{self, OwnershipUpdateError};
 use seq_proto::v1;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock_ahead::ClockAhead;
 use crate::config::NodeConfig;
 use crate::counters::{Burned, Counters};
 use crate::halt::HaltLatch;
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) registration: Registration,
     /// Sections to have their ceilings raised.
     pub(crate) raises: RaiseInbox,
+    /// Difference of this node's clock to the store's, where it keeps lanes from being served.
+    pub(crate) clock_ahead: ClockAhead,
     /// Calls that wait for a ceiling, an owner or a lease.
     pub(crate) pending: PendingCalls,
     pub(crate) handovers: HandoverState,

@@ -149,6 +149,8 @@ catalogue! {
     STORAGE_SYNC_ENTRIES = "seqsvr_storage_sync_entries", Histogram, Count, ["set", "node"], BATCH;
     /// Ceiling raises that a member of the store applied; the same on every member.
     RAISES_APPLIED_TOTAL = "seqsvr_raises_applied_total", Counter, Count, ["set", "node"];
+    /// Raises of ticks that a store's leader bounded by its own clock, because the clock of the AllocSvr is ahead.
+    RAISES_CLAMPED_TOTAL = "seqsvr_raises_clamped_total", Counter, Count, ["set", "node"];
     /// Raise requests of an AllocSvr that the leader of a store refused because a ceiling would rise too fast.
     RAISES_TOO_FAST_TOTAL = "seqsvr_raises_too_fast_total", Counter, Count, ["set", "node", "alloc"];
     /// Open client connections of a node.

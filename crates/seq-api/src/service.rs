@@ -188,8 +188,8 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
     }
 
     /// Returns a lane of a series that can be served now: in the usual case without another node. Repeated calls return
-    /// different lanes. `attempt` is the number of lanes that the request has tried and found too far ahead of the
-    /// clock. `None` if no lane has an owner.
+    /// different lanes. `attempt` is the number of sections of which the request has tried lanes, and found them too far ahead of
+    /// the clock. `None` if no lane has an owner.
     fn choose_lane(&self, series: &IdSeries, attempt: u32) -> Option<u32> {
         let _ = (series, attempt);
         None

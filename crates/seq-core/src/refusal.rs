@@ -197,6 +197,21 @@ pub enum Refusal {
         /// The lane's section.
         section: SectionId,
     },
+    /// The clock of the lane's owner is so far ahead that the store raises no ceiling up to it.
+    #[error(
+        "the clock of node {node}, the owner of section {section}, is {}.{:03} s ahead of its store's clock, so the store \
+         raises no ceiling as far: check the time synchronization of the node, and of the store's members",
+        ahead_ms / 1_000,
+        ahead_ms % 1_000
+    )]
+    ClockAhead {
+        /// The lane's section.
+        section: SectionId,
+        /// The section's owner.
+        node: NodeId,
+        /// Milliseconds by which its clock is ahead of the store's.
+        ahead_ms: u64,
+    },
     /// The number to be above is further ahead than a request may go.
     #[error("the lane in section {section} would skip to {above}, more than {} numbers ahead", limits::MAX_AFTER)]
     AfterTooFar {

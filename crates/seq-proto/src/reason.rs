@@ -22,6 +22,8 @@ pub mod key {
     pub const ADDR: &str = "addr";
     /// Decimal highest number, or id, to which an advance is accepted now.
     pub const BOUND: &str = "bound";
+    /// Decimal milliseconds by which the clock of the section's owner is ahead of its store's.
+    pub const AHEAD_MS: &str = "ahead_ms";
     /// Decimal id of the set that the section is in.
     pub const SET: &str = "set";
     /// Decimal epoch since which the section is in that set.
@@ -253,6 +255,8 @@ reasons! {
         NotACounter = "NOT_A_COUNTER", [FailedPrecondition], Never, Unchanged;
         /// No more ids of the lane are within `ahead_ms` of the clock.
         LaneAhead = "LANE_AHEAD", [Unavailable], Owner, Unchanged;
+        /// The clock of the lane's owner is so far ahead of its store's that the store raises no ceiling up to it.
+        ClockAhead = "CLOCK_AHEAD", [Unavailable], Ceiling, Unchanged, [AHEAD_MS];
         /// The cluster has as many series as it may.
         TooManySeries = "TOO_MANY_SERIES", [ResourceExhausted], Never, Unchanged;
         /// The lanes do not fit the layout of the cluster.

@@ -66,9 +66,9 @@ impl RefusedHandover<'_> {
             #[rustfmt::skip]
             Reason::UnknownSeries | Reason::SeriesExists | Reason::SeriesRetired | Reason::SeriesEnded |
             Reason::BadShape | Reason::LaneRequired | Reason::LaneNotAllowed | Reason::LaneOutOfRange |
-            Reason::AfterTooFar | Reason::NotAnId | Reason::NotACounter | Reason::TooManySeries |
-            Reason::LayoutFull | Reason::LayoutWriter | Reason::SetOutdated |
-            Reason::LaneAhead | Reason::StoreBehind | Reason::UidOutOfRange | Reason::UidMissing | Reason::ToMissing |
+            Reason::AfterTooFar | Reason::NotAnId | Reason::NotACounter | Reason::TooManySeries | Reason::LayoutFull |
+            Reason::LayoutWriter | Reason::SetOutdated | Reason::LaneAhead | Reason::ClockAhead |
+            Reason::StoreBehind | Reason::UidOutOfRange | Reason::UidMissing | Reason::ToMissing |
             Reason::CountOutOfRange | Reason::EmptyBatch | Reason::BatchTooLarge | Reason::CountsMismatch |
             Reason::NotOwner | Reason::Unserved | Reason::DeadlinePassed | Reason::OwnerUnreachable |
             Reason::OwnerTimedOut | Reason::OwnerConnectionLost | Reason::StaleEpoch | Reason::LeaseExpired |
@@ -84,24 +84,23 @@ impl RefusedHandover<'_> {
             Reason::TooManyNodes | Reason::LeaseTooLong | Reason::OtherPredecessor | Reason::UnknownName |
             Reason::BadNodeId | Reason::BadIncarnation | Reason::BadRenewSeq | Reason::ListsMismatch |
             Reason::UnknownSection | Reason::DuplicateSection | Reason::BadEpoch | Reason::BadCeiling |
-            Reason::RaiseTooFast | Reason::BadTarget | Reason::BadHandover | Reason::BadTerms |
-            Reason::OtherTerms | Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists |
-            Reason::OtherGenesis | Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet |
-            Reason::UnknownSet | Reason::TooManySets | Reason::Quarantined | Reason::NoCandidate |
-            Reason::OtherLayout | Reason::OtherLineage | Reason::BadRuns | Reason::SectionMigrates |
-            Reason::StalePlan | Reason::NotArrived | Reason::BadPace | Reason::TooManyMigrations |
-            Reason::TooFewRestores | Reason::NotQuarantined | Reason::NotResponded | Reason::FenceNotApplied |
-            Reason::BadResponse | Reason::Starting | Reason::NotLeader | Reason::LeaderUnreachable |
-            Reason::CommitTimedOut | Reason::TooManyProposals | Reason::CommandTooLarge | Reason::RaftStopped |
-            Reason::BadStoreId | Reason::BadCount | Reason::BadName | Reason::AddedAndRemoved |
-            Reason::UnknownMember | Reason::NotAVoter | Reason::UsedStoreId | Reason::OtherMember |
-            Reason::Taken | Reason::NotCaughtUp | Reason::NoVoters | Reason::TooManyVoters | Reason::EvenVoters |
-            Reason::NoMajority | Reason::NoLeader | Reason::NoSuccessor | Reason::ChangeInProgress |
-            Reason::MemberNotReached | Reason::NotTakenOver | Reason::OtherCluster | Reason::NoNonce |
-            Reason::OtherReceiver | Reason::OtherFormat | Reason::OutdatedMember | Reason::RemovedMember |
-            Reason::OtherDataDirectory | Reason::AcknowledgedDataLost | Reason::MalformedMessage |
-            Reason::InvalidRaftMessage | Reason::RaftJumpTooFar | Reason::CommittedEntriesContradicted |
-            Reason::SnapshotTooLarge | Reason::MalformedSnapshot | Reason::SnapshotUnderWay => return None,
+            Reason::RaiseTooFast | Reason::BadTarget | Reason::BadHandover | Reason::BadTerms | Reason::OtherTerms |
+            Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists | Reason::OtherGenesis |
+            Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet | Reason::UnknownSet | Reason::TooManySets |
+            Reason::Quarantined | Reason::NoCandidate | Reason::OtherLayout | Reason::OtherLineage | Reason::BadRuns |
+            Reason::SectionMigrates | Reason::StalePlan | Reason::NotArrived | Reason::BadPace |
+            Reason::TooManyMigrations | Reason::TooFewRestores | Reason::NotQuarantined | Reason::NotResponded |
+            Reason::FenceNotApplied | Reason::BadResponse | Reason::Starting | Reason::NotLeader |
+            Reason::LeaderUnreachable | Reason::CommitTimedOut | Reason::TooManyProposals | Reason::CommandTooLarge |
+            Reason::RaftStopped | Reason::BadStoreId | Reason::BadCount | Reason::BadName | Reason::AddedAndRemoved |
+            Reason::UnknownMember | Reason::NotAVoter | Reason::UsedStoreId | Reason::OtherMember | Reason::Taken |
+            Reason::NotCaughtUp | Reason::NoVoters | Reason::TooManyVoters | Reason::EvenVoters | Reason::NoMajority |
+            Reason::NoLeader | Reason::NoSuccessor | Reason::ChangeInProgress | Reason::MemberNotReached |
+            Reason::NotTakenOver | Reason::OtherCluster | Reason::NoNonce | Reason::OtherReceiver |
+            Reason::OtherFormat | Reason::OutdatedMember | Reason::RemovedMember | Reason::OtherDataDirectory |
+            Reason::AcknowledgedDataLost | Reason::MalformedMessage | Reason::InvalidRaftMessage |
+            Reason::RaftJumpTooFar | Reason::CommittedEntriesContradicted | Reason::SnapshotTooLarge |
+            Reason::MalformedSnapshot | Reason::SnapshotUnderWay => return None,
         };
         Some(refusal)
     }
@@ -135,6 +134,8 @@ pub struct Details<'a> {
     pub since: Option<Epoch>,
     /// The highest number to which an advance is accepted.
     pub bound: Option<Seq>,
+    /// Milliseconds by which the owner's clock is ahead of its store's.
+    pub ahead_ms: Option<u64>,
     /// The text for humans.
     pub text: &'a str,
 }
@@ -170,6 +171,7 @@ impl RefusedItem {
             Reason::AdvanceTooFar => Refusal::AdvanceTooFar { to: to?, bound: details.bound? },
             Reason::AlreadyPast => Refusal::AlreadyPast { uid },
             Reason::LaneAhead => Refusal::LaneAhead { section },
+            Reason::ClockAhead => Refusal::ClockAhead { section, node: owner, ahead_ms: details.ahead_ms.unwrap_or(0) },
             Reason::AfterTooFar => Refusal::AfterTooFar { section, above: Seq(to?) },
             Reason::ShuttingDown => Refusal::ShuttingDown,
             // Without the set, the call waits for newer routes.
@@ -182,31 +184,29 @@ impl RefusedItem {
             Reason::UnknownSeries | Reason::SeriesExists | Reason::SeriesRetired | Reason::SeriesEnded |
             Reason::BadShape | Reason::LaneRequired | Reason::LaneNotAllowed | Reason::LaneOutOfRange |
             Reason::NotAnId | Reason::NotACounter | Reason::TooManySeries | Reason::OtherTenantsSeries |
-            Reason::LayoutFull | Reason::LayoutWriter | Reason::SetOutdated |
-            Reason::Unserved | Reason::StaleEpoch | Reason::EmptyBatch | Reason::BatchTooLarge |
-            Reason::CountsMismatch | Reason::TooManyHops | Reason::WouldWait | Reason::Malformed |
-            Reason::MessageTooLarge | Reason::UnknownMethod | Reason::UnsupportedEncoding | Reason::BodyTimedOut |
-            Reason::Unsolicited | Reason::RoleDenied | Reason::OtherHolder | Reason::UnknownToken |
-            Reason::NoTenant | Reason::BadOffer | Reason::BadCopy | Reason::TooMuchStaged | Reason::Leaving |
-            Reason::Past | Reason::UnknownEpoch | Reason::OtherSet | Reason::NoSet | Reason::UndeclaredNode |
-            Reason::BadAddr | Reason::BadToken | Reason::NodeAlive | Reason::TooManyNodes | Reason::LeaseTooLong |
-            Reason::OtherPredecessor | Reason::StoreBehind | Reason::UnknownNode | Reason::UnknownName |
-            Reason::OtherIncarnation | Reason::OtherRenewal | Reason::OtherOwnership | Reason::TargetGone |
-            Reason::BadNodeId | Reason::BadIncarnation | Reason::BadRenewSeq | Reason::ListsMismatch |
-            Reason::UnknownSection | Reason::DuplicateSection | Reason::BadEpoch | Reason::BadCeiling |
-            Reason::BadTarget | Reason::BadHandover | Reason::BadTerms | Reason::OtherTerms |
-            Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists |
-            Reason::OtherGenesis | Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet |
-            Reason::UnknownSet | Reason::TooManySets | Reason::SetClosing | Reason::Quarantined |
-            Reason::NoCandidate | Reason::OtherLayout | Reason::OtherLineage | Reason::OldLineage |
-            Reason::BadRuns | Reason::NotResident | Reason::SectionMigrates | Reason::StalePlan |
-            Reason::UnknownMigration | Reason::MigrationOver | Reason::NotArrived | Reason::BadPace |
-            Reason::TooManyMigrations | Reason::TooFewRestores | Reason::NotQuarantined | Reason::NotResponded |
-            Reason::FenceNotApplied | Reason::BadResponse | Reason::Starting | Reason::TooManyProposals |
-            Reason::CommandTooLarge | Reason::BadStoreId | Reason::BadCount | Reason::BadName |
-            Reason::AddedAndRemoved | Reason::UnknownMember | Reason::NotAVoter | Reason::UsedStoreId |
-            Reason::OtherMember | Reason::Taken | Reason::NotCaughtUp | Reason::NoVoters | Reason::TooManyVoters |
-            Reason::EvenVoters | Reason::NoMajority | Reason::NoLeader | Reason::NoSuccessor |
+            Reason::LayoutFull | Reason::LayoutWriter | Reason::SetOutdated | Reason::Unserved | Reason::StaleEpoch |
+            Reason::EmptyBatch | Reason::BatchTooLarge | Reason::CountsMismatch | Reason::TooManyHops |
+            Reason::WouldWait | Reason::Malformed | Reason::MessageTooLarge | Reason::UnknownMethod |
+            Reason::UnsupportedEncoding | Reason::BodyTimedOut | Reason::Unsolicited | Reason::RoleDenied |
+            Reason::OtherHolder | Reason::UnknownToken | Reason::NoTenant | Reason::BadOffer | Reason::BadCopy |
+            Reason::TooMuchStaged | Reason::Leaving | Reason::Past | Reason::UnknownEpoch | Reason::OtherSet |
+            Reason::NoSet | Reason::UndeclaredNode | Reason::BadAddr | Reason::BadToken | Reason::NodeAlive |
+            Reason::TooManyNodes | Reason::LeaseTooLong | Reason::OtherPredecessor | Reason::StoreBehind |
+            Reason::UnknownNode | Reason::UnknownName | Reason::OtherIncarnation | Reason::OtherRenewal |
+            Reason::OtherOwnership | Reason::TargetGone | Reason::BadNodeId | Reason::BadIncarnation |
+            Reason::BadRenewSeq | Reason::ListsMismatch | Reason::UnknownSection | Reason::DuplicateSection |
+            Reason::BadEpoch | Reason::BadCeiling | Reason::BadTarget | Reason::BadHandover | Reason::BadTerms |
+            Reason::OtherTerms | Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists |
+            Reason::OtherGenesis | Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet | Reason::UnknownSet |
+            Reason::TooManySets | Reason::SetClosing | Reason::Quarantined | Reason::NoCandidate |
+            Reason::OtherLayout | Reason::OtherLineage | Reason::OldLineage | Reason::BadRuns | Reason::NotResident |
+            Reason::SectionMigrates | Reason::StalePlan | Reason::UnknownMigration | Reason::MigrationOver |
+            Reason::NotArrived | Reason::BadPace | Reason::TooManyMigrations | Reason::TooFewRestores |
+            Reason::NotQuarantined | Reason::NotResponded | Reason::FenceNotApplied | Reason::BadResponse |
+            Reason::Starting | Reason::TooManyProposals | Reason::CommandTooLarge | Reason::BadStoreId |
+            Reason::BadCount | Reason::BadName | Reason::AddedAndRemoved | Reason::UnknownMember | Reason::NotAVoter |
+            Reason::UsedStoreId | Reason::OtherMember | Reason::Taken | Reason::NotCaughtUp | Reason::NoVoters |
+            Reason::TooManyVoters | Reason::EvenVoters | Reason::NoMajority | Reason::NoLeader | Reason::NoSuccessor |
             Reason::ChangeInProgress | Reason::MemberNotReached | Reason::OtherCluster | Reason::NoNonce |
             Reason::OtherReceiver | Reason::OtherFormat | Reason::OutdatedMember | Reason::RemovedMember |
             Reason::OtherDataDirectory | Reason::AcknowledgedDataLost | Reason::MalformedMessage |
@@ -214,7 +214,8 @@ impl RefusedItem {
             Reason::SnapshotTooLarge | Reason::MalformedSnapshot | Reason::SnapshotUnderWay => unserved,
             #[rustfmt::skip]
             Reason::OwnerTimedOut | Reason::NotGranted | Reason::RaiseTooFast | Reason::NotLeader |
-            Reason::LeaderUnreachable | Reason::CommitTimedOut | Reason::RaftStopped | Reason::NotTakenOver => return None,
+            Reason::LeaderUnreachable | Reason::CommitTimedOut | Reason::RaftStopped |
+            Reason::NotTakenOver => return None,
         })
     }
 }

@@ -50,6 +50,7 @@ impl Reason {
             Refusal::AlreadyPast { .. } => Reason::AlreadyPast,
             Refusal::TooManyHops { .. } => Reason::TooManyHops,
             Refusal::LaneAhead { .. } => Reason::LaneAhead,
+            Refusal::ClockAhead { .. } => Reason::ClockAhead,
             Refusal::AfterTooFar { .. } => Reason::AfterTooFar,
             Refusal::ShuttingDown => Reason::ShuttingDown,
             Refusal::Moved { .. } => Reason::Moved,
@@ -191,6 +192,9 @@ pub fn to_status(refusal: &Refusal) -> Status {
     match refusal {
         Refusal::AdvanceTooFar { bound, .. } => {
             reason.status_with(refusal.to_string(), [(key::BOUND, bound.to_string())])
+        }
+        Refusal::ClockAhead { ahead_ms, .. } => {
+            reason.status_with(refusal.to_string(), [(key::AHEAD_MS, ahead_ms.to_string())])
         }
         Refusal::Moved { set, since, .. } => {
             reason.status_with(refusal.to_string(), [(key::SET, set.0.to_string()), (key::SINCE, since.0.to_string())])

@@ -34,6 +34,7 @@ pub(super) struct Refused {
     set: Option<SetId>,
     since: Option<Epoch>,
     bound: Option<Seq>,
+    ahead_ms: Option<u64>,
 }
 
 impl Failure {
@@ -46,8 +47,8 @@ impl Failure {
         match status::reason(status) {
             Some(reason) => {
                 let (set, since) = (number(key::SET).map(SetId), number(key::SINCE).map(Epoch));
-                let bound = number(key::BOUND).map(Seq);
-                Failure::of_reason(&reason, |reason| Refused { reason, set, since, bound })
+                let (bound, ahead_ms) = (number(key::BOUND).map(Seq), number(key::AHEAD_MS));
+                Failure::of_reason(&reason, |reason| Refused { reason, set, since, bound, ahead_ms })
             }
             None if seq_channel::is_broken(status) => Failure::Broken,
             None => Failure::TimedOut,
@@ -58,7 +59,7 @@ impl Failure {
     pub(super) fn of_item(error: &v1::ItemError) -> Failure {
         let v1::ItemError { reason, set_id, since, .. } = error;
         let (set, since) = (set_id.map(SetId), since.map(Epoch));
-        Failure::of_reason(reason, |reason| Refused { reason, set, since, bound: None })
+        Failure::of_reason(reason, |reason| Refused { reason, set, since, bound: None, ahead_ms: None })
     }
 
     /// Returns the failure of a refusal. A refusal whose reason this version does not know counts as no response,
@@ -86,9 +87,9 @@ impl Failure {
         let Item { uid, count, epoch } = item.item;
         let (count, uids) = (count.get(), layout.uids());
         let about = RefusedItem { uid, count, to: target, epoch, section, owner, uids };
-        let Refused { reason, set, since, bound } = refused;
+        let Refused { reason, set, since, bound, ahead_ms } = refused;
         // A text states the quota of a tenant, and nodes count no tenant among each other.
-        let details = Details { set, since, bound, text: "" };
+        let details = Details { set, since, bound, ahead_ms, text: "" };
         match (about.refusal(reason, details), to) {
             // A node of the other set could not reach the owner there, and nothing was sent.
             (Some(Refusal::OwnerUnreachable { .. }), Destination::Set(set)) => Refusal::SetUnavailable { section, set },

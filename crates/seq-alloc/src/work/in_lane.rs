@@ -9,8 +9,9 @@ use seq_api::ids::IdSeries;
 use seq_api::service::{Allocation, Item};
 use seq_core::lease::Clocks;
 use seq_core::section::Window;
-use seq_core::{Refusal, SectionId, Seq, SlotIndex, limits};
+use seq_core::{Refusal, SectionId, Seq, SlotIndex, Take, limits};
 
+use crate::lanes::LaneClock;
 use crate::ownership::Served;
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
@@ -44,11 +45,25 @@ impl Shared {
                 }
                 let window = Window { floor: window.floor.max(Seq(above.0 + 1)), ..window };
                 match served.take_within(slot, item.count, window) {
-                    Ok(taken) => self.taken(served, &item, taken),
+                    Ok(taken) => {
+                        let is_stuck = matches!(taken, Take::AtCeiling { .. });
+                        // A raise is requested in either case, as the store's clock may be right by now.
+                        self.taken(served, &item, taken)
+                            .or_else(|| if is_stuck { self.clock_ahead(served, now).map(Err) } else { None })
+                    }
                     Err(_) => Some(Err(Refusal::LaneAhead { section })),
                 }
             }
         }
+    }
+
+    /// Returns the refusal of a call that waits for a ceiling, if this node's clock is so far ahead that no raise
+    /// reaches it.
+    #[cold]
+    fn clock_ahead(&self, served: Served<'_>, now: Clocks) -> Option<Refusal> {
+        let (owned, node) = (served.owned(), self.registration.node());
+        let ahead_ms = self.clock_ahead.bounds(&owned.clock?.clock, owned.ceiling(), now)?;
+        Some(Refusal::ClockAhead { section: owned.id, node, ahead_ms })
     }
 
     /// Takes numbers of a lane without a clock, all of them above a number.
@@ -67,10 +82,10 @@ impl Shared {
         self.taken(served, item, taken.ok()?)
     }
 
-    /// Returns a lane of a series: of the first section that is served here and does not rest, else of a section of
-    /// another owner. Each call of a thread returns the next lane of the section. The other sections are not raised,
-    /// so their ceilings are in the past when a crash leaves the used section at rest. `attempt` is the number of
-    /// lanes that the request has tried.
+    /// Returns a lane of a series: of the first section that is served here at the present, else of a section of another
+    /// owner. Each call of a thread returns the next lane of the section. The other sections are not raised, so their
+    /// ceilings are in the past when a crash leaves the used section at rest. `attempt` is the number of sections of
+    /// which the request has tried lanes: later attempts go on to further sections.
     pub(crate) fn choose_lane(&self, series: &IdSeries, attempt: u32, now: Clocks) -> Option<u32> {
         let turn = CHOSEN.replace(CHOSEN.get().wrapping_add(1));
         let lane = |section: SectionId| {
@@ -78,13 +93,19 @@ impl Shared {
             Some(first + turn % lanes)
         };
         let owned = self.ownership.owned();
-        let served = series.sections.iter().filter_map(|section| Some((section, owned.get(section)?.clock)));
-        let mut resting = None;
-        for (section, clock) in served {
-            if !clock.is_some_and(|clock| clock.rests(now)) {
+        let served = series.sections.iter().filter_map(|section| Some((section, owned.get(section)?)));
+        let (mut passed, mut resting) = (0, None);
+        for (section, owned) in served {
+            let rests = |clock: LaneClock| {
+                clock.rests(now) || self.clock_ahead.bounds(&clock.clock, owned.ceiling(), now).is_some()
+            };
+            if owned.clock.is_some_and(rests) {
+                resting = resting.or(Some(section));
+            } else if passed == attempt {
                 return lane(section);
+            } else {
+                passed += 1;
             }
-            resting = resting.or(Some(section));
         }
         let routes = self.routes();
         let owned = series.sections.iter().filter_map(|section| {
@@ -93,11 +114,11 @@ impl Shared {
             let place = (route.other_set(), owner);
             (place != (None, None)).then_some((section, place))
         });
-        elsewhere(owned, turn, attempt).or(resting).and_then(lane)
+        elsewhere(owned, turn, attempt - passed).or(resting).and_then(lane)
     }
 }
 
-/// Returns a section of another owner: the owners take turns, and the first attempts at each owner take its first
+/// Returns a section of another owner: the owners take turns, and the first attempt at each owner takes its first
 /// section. An owner uses that section for its own callers as well, so no other section of it is raised.
 fn elsewhere<O: PartialEq>(owned: impl Iterator<Item = (SectionId, O)>, turn: u32, attempt: u32) -> Option<SectionId> {
     let mut owners: Vec<(O, Vec<SectionId>)> = Vec::new();
@@ -108,7 +129,7 @@ fn elsewhere<O: PartialEq>(owned: impl Iterator<Item = (SectionId, O)>, turn: u3
         }
     }
     let (_, sections) = owners.get((turn as usize).checked_rem(owners.len())?)?;
-    sections.get(attempt as usize / owners.len() % sections.len()).copied()
+    sections.get(attempt as usize % sections.len()).copied()
 }
 
 #[cfg(test)]
@@ -120,8 +141,8 @@ mod tests {
         let owned =
             [(2, 'a'), (3, 'b'), (5, 'a'), (6, 'b'), (7, 'b')].map(|(section, owner)| (SectionId(section), owner));
         let chosen = |turn, attempt| elsewhere(owned.into_iter(), turn, attempt).map(|section| section.0);
-        assert_eq!([chosen(0, 0), chosen(1, 0), chosen(2, 0), chosen(3, 1)], [2, 3, 2, 3].map(Some));
-        assert_eq!([chosen(0, 2), chosen(1, 3), chosen(0, 4), chosen(1, 5)], [5, 6, 2, 7].map(Some));
+        assert_eq!([chosen(0, 0), chosen(1, 0), chosen(2, 0), chosen(3, 0)], [2, 3, 2, 3].map(Some));
+        assert_eq!([chosen(0, 1), chosen(1, 1), chosen(0, 2), chosen(1, 2)], [5, 6, 2, 7].map(Some));
         assert_eq!(elsewhere(std::iter::empty::<(SectionId, char)>(), 1, 1), None);
     }
 }

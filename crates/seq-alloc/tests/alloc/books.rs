@@ -1,10 +1,19 @@
 //! Metrics of an AllocSvr.
 
+use std::sync::OnceLock;
+
 use seq_api::metrics;
 use seq_api::service::SequenceService;
 use seq_core::Refusal;
+use seq_kit::metrics::Recorder;
 
 use crate::world::{SECTIONS, SIZE, World, ask, call};
+
+/// Returns the recorder of the process' metrics. Metrics that were created before the first call are lost.
+pub(crate) fn recorder() -> &'static Recorder {
+    static RECORDER: OnceLock<Recorder> = OnceLock::new();
+    RECORDER.get_or_init(|| metrics::install().unwrap())
+}
 
 /// Returns the sum of this set's series with the labels.
 fn value(text: &str, name: &str, labels: &[&str]) -> f64 {
@@ -18,7 +27,7 @@ fn value(text: &str, name: &str, labels: &[&str]) -> f64 {
 /// The test has its own set, because the metrics are of the process.
 #[tokio::test]
 async fn every_item_is_counted_once() {
-    let recorder = metrics::install().unwrap();
+    let recorder = recorder();
     let world = World::of("books");
     let one = world.start_owning("a1", 0..SECTIONS / 2).await;
     let two = world.start_owning("a2", SECTIONS / 2..SECTIONS).await;

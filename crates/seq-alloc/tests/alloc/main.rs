@@ -7,6 +7,7 @@ mod departures;
 mod forwarding;
 mod handover;
 mod impostors;
+mod lanes;
 mod other_sets;
 mod session;
 mod store;

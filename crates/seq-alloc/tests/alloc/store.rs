@@ -1,6 +1,7 @@
 //! A store without Raft: applies commands to one `State`, and delays, refuses or loses responses on demand. It refuses
 //! the same proposals as the real store, by the same checks.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -11,19 +12,22 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use seq_core::arbiter::{Departure, Plan, PlannedHandover};
 use seq_core::directory::{Claim, ClaimRun};
-use seq_core::layout::SectionRun;
+use seq_core::layout::{Lanes, SectionRun, TickClock};
 use seq_core::owner::handover::MAX_OUTGOING;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Arrive, Arriving, Command, CommandRefusal, LearnDirectory, Pace, RaiseCeilings, Reassign, Registration,
-    ReportLoss, Residence, SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
+    Answer, Arrive, Arriving, Command, CommandRefusal, CreateSeries, LearnDirectory, Pace, RaiseCeilings, Reassign,
+    Registration, ReportLoss, Residence, SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, MigrationId, NodeId, Revision, RouteVersion, SectionId, Seq, SetId,
 };
+use seq_ids::{Shape, TimedShape};
 use seq_kit::listen;
 use seq_kit::tasks::{Kind, TaskGroup};
+use seq_kit::wall_clock;
 use seq_proto::reason::{Reason, key};
+use seq_proto::series::SeriesShape;
 use seq_proto::v1::control_service_server::{ControlService, ControlServiceServer};
 use seq_proto::{control, status, v1};
 use tokio::sync::watch;
@@ -56,6 +60,8 @@ pub(crate) struct Store {
     pub(crate) raise_calls: Arc<AtomicUsize>,
     /// Section whose raises are refused, because its ceiling would rise too fast.
     pub(crate) too_fast: Arc<Mutex<Option<u32>>>,
+    /// Milliseconds by which the clocks of nodes are ahead of the store's clock.
+    pub(crate) ahead: Arc<Mutex<BTreeMap<NodeId, u64>>>,
     pub(crate) calls: Arc<AtomicUsize>,
     /// Number of departures received.
     pub(crate) departures: Arc<AtomicUsize>,
@@ -82,6 +88,7 @@ impl Store {
             mode: Arc::new(watch::Sender::new(Mode::Serve)),
             raise_calls: Arc::default(),
             too_fast: Arc::default(),
+            ahead: Arc::default(),
             calls: Arc::default(),
             departures: Arc::default(),
             handovers: Arc::default(),
@@ -316,6 +323,27 @@ impl Store {
             .into()
     }
 
+    /// Creates a series of timed ids, whose lanes are in so many sections. Returns its sections.
+    pub(crate) fn create_series(&self, name: &str, shape: SeriesShape, sections: u32) -> Range<u32> {
+        let Shape::Timed(timed) = shape.shape else { panic!("{shape:?} has no clock") };
+        let TimedShape { epoch_ms, unit_ms, seq_bits, .. } = timed;
+        let clock = Some(TickClock { epoch_ms, unit_ms, seq_bits, lead_ms: 2_000 });
+        let count = shape.shape.lanes();
+        let lanes = Lanes { count, per_section: count / sections, start: Seq(0), margin: 0, clock };
+        let create = CreateSeries { name: name.to_owned(), shape: shape.to_bytes(), lanes, created_ms: 0 };
+        let mut state = self.state.lock();
+        let first = state.set.as_ref().unwrap().layout.sections();
+        let created = state.apply(&Command::CreateSeries(create));
+        assert!(matches!(created, Answer::SeriesCreated(Ok(_))), "{created:?}");
+        first..first + sections
+    }
+
+    /// Sets by how much the clock of a node is ahead of the store's clock.
+    pub(crate) fn set_ahead(&self, node: &str, ahead: Duration) {
+        let (node, _) = life_of(&self.state.lock(), node).expect("the node registered");
+        self.ahead.lock().insert(node, ahead.as_millis() as u64);
+    }
+
     /// Returns the newest incarnation of a node.
     pub(crate) fn incarnation(&self, node: &str) -> Option<Incarnation> {
         life_of(&self.state.lock(), node).map(|(_, incarnation)| incarnation)
@@ -484,7 +512,13 @@ impl ControlService for Store {
         self.mode.subscribe().wait_for(|mode| *mode != Mode::HoldRaises).await.unwrap();
         let request = request.into_inner();
         let session = control::session(request.node_id, request.incarnation)?;
-        let raises = control::raises(&request, &self.layout())?;
+        let mut raises = control::raises(&request, &self.layout())?;
+        let ahead_ms = self.ahead.lock().get(&session.node).copied().unwrap_or(0);
+        for raise in &mut raises {
+            if let Some(clock) = self.layout().clock_of(raise.section) {
+                raise.to = raise.to.min(clock.clamp(wall_clock::now_ms() - ahead_ms));
+            }
+        }
         if let Some(section) = self.too_fast.lock().filter(|section| request.sections.contains(section)) {
             let section = [(key::SECTION, section.to_string())];
             return Err(Reason::RaiseTooFast.status_with("the ceiling would rise too fast", section));

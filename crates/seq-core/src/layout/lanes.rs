@@ -86,6 +86,15 @@ impl TickClock {
         Seq(self.tick(unix_ms).0.saturating_add(self.lead().0).saturating_add(margin)).min(Seq::MAX)
     }
 
+    /// Returns the time of the store's clock at which [`TickClock::clamp`] is this ceiling, in milliseconds since 1970,
+    /// rounded down to a unit.
+    #[must_use]
+    pub fn clamped_at(&self, ceiling: Seq) -> u64 {
+        let margin = self.span(limits::MAX_CLOCK_AHEAD_MS).0;
+        let tick = ceiling.0.saturating_sub(self.lead().0).saturating_sub(margin);
+        self.epoch_ms.saturating_add((tick >> self.seq_bits).saturating_mul(self.unit_ms.into()))
+    }
+
     /// Returns the ticks of a time, rounded up to units.
     fn span(&self, ms: u32) -> Seq {
         self.ticks(ms.div_ceil(self.unit_ms).into())

@@ -23,7 +23,8 @@ pub(crate) const MAX_LISTED: u32 = 10_000;
 /// ahead of its clock.
 const MAX_TIMED: u32 = 10_000;
 
-/// Lanes that a request tries before it waits, because the first ones are too far ahead of the clock.
+/// Lanes that a request tries before it waits, because the first ones are too far ahead of the clock, or before it is
+/// refused, because the clocks of their owners are wrong.
 const TRIED_LANES: u32 = 4;
 
 /// Wait for the clock when lanes are too far ahead of it: the unit of most clocks.
@@ -107,7 +108,7 @@ impl<F: SequenceService> IdSource<'_, F> {
         loop {
             let lane = match lane {
                 Some(lane) => *lane,
-                None => self.service.choose_lane(series, tried).unwrap_or(0),
+                None => self.service.choose_lane(series, tried / TRIED_LANES).unwrap_or(0),
             };
             tried = tried.wrapping_add(1);
             let above = above(series, lane, *after)?;
@@ -118,7 +119,8 @@ impl<F: SequenceService> IdSource<'_, F> {
             };
             match taken {
                 Ok(taken) => return runs::ids(series, lane, taken.value, *count, taken.epoch),
-                Err(Refusal::LaneAhead { .. }) if request.lane.is_none() && !tried.is_multiple_of(TRIED_LANES) => {}
+                Err(Refusal::LaneAhead { .. } | Refusal::ClockAhead { .. })
+                    if request.lane.is_none() && !tried.is_multiple_of(TRIED_LANES) => {}
                 Err(Refusal::LaneAhead { .. }) if Instant::now() + AHEAD_WAIT < call.deadline => {
                     tokio::time::sleep(AHEAD_WAIT).await;
                 }

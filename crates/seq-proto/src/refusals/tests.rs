@@ -6,7 +6,7 @@ use seq_core::owner::handover::Commit;
 use seq_core::{HandoverId, MigrationId};
 
 use super::*;
-use crate::reason::Outcome;
+use crate::reason::{Outcome, key};
 use crate::status;
 
 const ITEM: RefusedItem = RefusedItem {
@@ -95,9 +95,15 @@ fn the_refusal_of_an_item_is_the_one_that_the_other_server_sent() {
     for refusal in sent {
         let item = status::to_item(0, &refusal);
         let (set, since) = (item.set_id.map(SetId), item.since.map(Epoch));
-        let details = Details { set, since, bound: None, text: &item.message };
+        let details = Details { set, since, text: &item.message, ..Details::default() };
         assert_eq!(ITEM.refusal(Reason::of(&refusal), details), Some(refusal));
     }
+    let (ahead_ms, node) = (Some(71_005), owner);
+    let ahead = Refusal::ClockAhead { section, node, ahead_ms: 71_005 };
+    assert_eq!(ITEM.refusal(Reason::ClockAhead, Details { ahead_ms, ..Details::default() }), Some(ahead));
+    let sent = status::to_status(&ahead);
+    assert_eq!(status::metadata(&sent, key::AHEAD_MS).as_deref(), Some("71005"));
+    assert!(sent.message().contains("is 71.005 s ahead"), "{sent:?}");
     let bound = Some(Seq(8_000));
     let far = Refusal::AdvanceTooFar { to: 9_000, bound: Seq(8_000) };
     assert_eq!(ITEM.refusal(Reason::AdvanceTooFar, Details { bound, ..Details::default() }), Some(far));

@@ -1,0 +1,98 @@
+//! The difference by which this node's clock is ahead of its store's, as the store's bound on raises of ticks shows it.
+//!
+//! The store's leader bounds each raise of ticks by its own clock, the lead and ten seconds. Where that is below the
+//! clock of this node, no number of the present can be taken, and none until one of the clocks changes. Calls are
+//! refused then instead of waiting, and lanes of other nodes are chosen.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use seq_core::Seq;
+use seq_core::layout::TickClock;
+use seq_core::lease::Clocks;
+
+/// Time for which a difference counts, in nanoseconds. After that the next call requests a raise again, and waits for
+/// its outcome.
+const COUNTS_FOR_NS: u64 = 1_000_000_000;
+
+/// Smallest difference in milliseconds at which a raise counts as bounded because of the node's clock. A lane that is
+/// as far ahead of a right clock as the longest `ahead` allows is bounded as well.
+const MIN_AHEAD_MS: u64 = 1_000;
+
+/// The difference at the last raise that ended below the clock of this node.
+#[derive(Debug, Default)]
+pub(crate) struct ClockAhead {
+    /// Milliseconds by which the clock was ahead; 0 if no raise ended below it.
+    ahead_ms: AtomicU64,
+    /// Nanoseconds of the boot clock until which the difference counts.
+    until: AtomicU64,
+}
+
+impl ClockAhead {
+    /// Adopts the committed ceiling of a raise that the store cut short. Returns whether this node's clock is the
+    /// cause.
+    pub(crate) fn on_cut_short(&self, clock: &TickClock, ceiling: Seq, now: Clocks) -> bool {
+        let now_ms = ms(now);
+        let ahead_ms = now_ms.saturating_sub(clock.clamped_at(ceiling));
+        if ceiling < clock.tick(now_ms) {
+            self.until.store(now.boottime.saturating_add(COUNTS_FOR_NS), Relaxed);
+            self.ahead_ms.store(ahead_ms, Relaxed);
+        }
+        ahead_ms >= MIN_AHEAD_MS
+    }
+
+    /// Returns the milliseconds by which this node's clock is ahead, if they keep a section under `ceiling` from being
+    /// raised to the present.
+    pub(crate) fn bounds(&self, clock: &TickClock, ceiling: Seq, now: Clocks) -> Option<u64> {
+        let ahead_ms = self.ahead_ms.load(Relaxed);
+        if ahead_ms == 0 || now.boottime >= self.until.load(Relaxed) {
+            return None;
+        }
+        let now_ms = ms(now);
+        let present = clock.tick(now_ms);
+        (ceiling < present && clock.clamp(now_ms.saturating_sub(ahead_ms)) < present).then_some(ahead_ms)
+    }
+}
+
+/// Returns the wall clock of a reading, in milliseconds since 1970.
+fn ms(now: Clocks) -> u64 {
+    now.realtime / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLOCK: TickClock = TickClock { epoch_ms: 1_000_000, unit_ms: 1, seq_bits: 12, lead_ms: 2_000 };
+
+    /// A lead of a minute, in units of a second.
+    const SLOW: TickClock = TickClock { epoch_ms: 0, unit_ms: 1_000, seq_bits: 16, lead_ms: 60_000 };
+
+    fn at(wall_ms: u64, boottime_ms: u64) -> Clocks {
+        Clocks { boottime: boottime_ms * 1_000_000, raw: 0, realtime: wall_ms * 1_000_000 }
+    }
+
+    #[test]
+    fn a_raise_that_ends_below_the_clock_states_the_difference() {
+        let (ahead, store_ms) = (ClockAhead::default(), 50_000_000);
+        let (now, ceiling) = (at(store_ms + 71_000, 5), CLOCK.clamp(store_ms));
+        assert_eq!(ahead.bounds(&CLOCK, ceiling, now), None, "no raise yet");
+        assert!(ahead.on_cut_short(&CLOCK, ceiling, now));
+        assert_eq!(ahead.bounds(&CLOCK, ceiling, now), Some(71_000));
+        assert_eq!(ahead.bounds(&SLOW, Seq(7), now), Some(71_000), "its raise ends a second below the clock");
+        assert_eq!(ahead.bounds(&CLOCK, CLOCK.tick(store_ms + 71_000), now), None, "served under this ceiling");
+        assert_eq!(ahead.bounds(&CLOCK, ceiling, at(store_ms + 72_000, 1_005)), None, "out of date");
+    }
+
+    #[test]
+    fn a_difference_below_the_lead_and_the_margin_keeps_no_section_back() {
+        let (ahead, store_ms) = (ClockAhead::default(), 50_000_000);
+        let now = at(store_ms + 15_000, 5);
+        assert!(ahead.on_cut_short(&SLOW, SLOW.clamp(store_ms), now), "cut short, but above the clock");
+        assert_eq!(ahead.bounds(&SLOW, Seq(7), now), None);
+        assert!(ahead.on_cut_short(&CLOCK, CLOCK.clamp(store_ms), now));
+        assert_eq!(ahead.bounds(&CLOCK, Seq(7), now), Some(15_000));
+        assert_eq!(ahead.bounds(&SLOW, Seq(7), now), None, "its lead is longer");
+        let right = at(store_ms, 5);
+        assert!(!ahead.on_cut_short(&CLOCK, CLOCK.clamp(store_ms), right), "the lane is ahead of a right clock");
+    }
+}
