@@ -14,6 +14,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use parking_lot::{Mutex, MutexGuard};
 use seq_api::clock::Clock;
+use seq_core::lane_clock::serves_unleased;
 use seq_core::lease::{Clocks, Lease};
 use seq_core::owner::handover::HandoverRequest;
 use seq_core::owner::{CopyLoss, Effect, Effects, LeaseEffect, Owner, Session, TableEffect};
@@ -21,7 +22,7 @@ use seq_core::route::RouteTable;
 use seq_core::section::SectionCopy;
 use seq_core::{Epoch, Section, SectionId, Seq, Step};
 
-use crate::lanes::{LaneClock, SeriesIndex};
+use crate::lanes::{self, SeriesIndex};
 
 mod routes;
 mod section;
@@ -101,7 +102,7 @@ pub(crate) struct Unleased<'a> {
 impl Unleased<'_> {
     /// Returns a section to take numbers from; `None` if it is not owned here, or needs a lease.
     pub(crate) fn get(&self, id: SectionId) -> Option<Served<'_>> {
-        self.table.get(id).filter(|owned| owned.clock.is_some_and(|clock| clock.is_chosen)).map(Served::new)
+        self.table.get(id).filter(|owned| serves_unleased(owned.clock.as_ref())).map(Served::new)
     }
 }
 
@@ -291,8 +292,8 @@ impl Ownership {
     ) -> Arc<OwnedSection> {
         let uids = machine.layout().uids_of(id);
         let uids = (uids.end - uids.start) as u32;
-        let clock = machine.routes().and_then(|routes| LaneClock::of(id, routes, ceiling));
-        let step = clock.map_or_else(|| self.raise_step(), |clock| clock.clock.lead());
+        let clock = machine.routes().and_then(|routes| lanes::clock_of(id, routes, ceiling));
+        let step = self.raise_step();
         let exact = copy.map(|copy| Section::handed_over(uids, copy, ceiling, step));
         let exact = exact
             .and_then(|exact| exact.inspect_err(|misfit| transitions.lose_copy(id, epoch, &(*misfit).into())).ok());
@@ -301,12 +302,14 @@ impl Ownership {
             let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
             return OwnedSection::new(id, epoch, None, section);
         };
-        if exact.is_some() {
-            clock.starts_above = Seq::ZERO;
+        // A copy of a section at rest still rests: its untouched lanes are at its base.
+        if let (Some(copy), Some(_)) = (copy, &exact) {
+            clock.starts_above = copy.base;
         }
         // Ticks that are skipped are time that passes anyway, so they are no numbers that a takeover burned.
         let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
-        OwnedSection::new(id, epoch, Some(clock), section.in_ticks())
+        let lead = clock.clock.lead();
+        OwnedSection::new(id, epoch, Some(clock), section.in_ticks(lead))
     }
 
     /// Creates a section with the values of a section that was frozen for a handover that failed; `None` if the section

@@ -1,10 +1,10 @@
 //! The rules of the sequence service, without I/O, clocks or threads of its own.
 //!
-//! Every decision is made and tested here: which section a uid is in ([`layout`]), how a number is taken ([`section`]),
+//! Every decision is made and tested here: which section a uid is in ([`layout`]), how a number is taken ([`section`]), also at the time of a clock ([`lane_clock`]),
 //! when a ceiling is raised ([`raise`]), how long an owner may serve ([`lease`]), which sections an AllocSvr owns
 //! ([`owner`]), which ceilings it requests ([`raises`]), when it renews ([`renewals`]) and through which member of the
 //! store ([`store_calls`]), how a call waits that cannot be served at once ([`calls`]), which commands the store
-//! accepts ([`state`]) and how fast ceilings rise ([`raise_rate`]), how routes are versioned ([`route`]), which set has
+//! accepts ([`state`]), how far a raise may go ([`raise_bound`]) and how fast ceilings rise ([`raise_rate`]), how routes are versioned ([`route`]), which set has
 //! a section ([`directory`]) and whether it was sent here ([`confirmation`]), which owner is proposed ([`placement`])
 //! and when ([`arbiter`]), how sections move to another set ([`migration`]), when another set counts as down
 //! ([`set_health`]), when a leader that nothing reaches steps down ([`leader_reach`]), and which facts a plan of an
@@ -24,6 +24,7 @@ pub mod confirmation;
 pub mod directory;
 pub mod high_water;
 pub mod id;
+pub mod lane_clock;
 pub mod layout;
 pub mod leader_reach;
 pub mod lease;
@@ -35,6 +36,7 @@ pub mod placement;
 pub mod plan;
 pub mod quarantine;
 pub mod raise;
+pub mod raise_bound;
 pub mod raise_rate;
 pub mod raises;
 pub mod refusal;

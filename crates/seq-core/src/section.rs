@@ -215,11 +215,15 @@ impl Section {
         }
     }
 
-    /// Returns the section with ticks of a clock as its numbers: a raise requests a step above the wanted tick, and the
+    /// Returns the section with ticks of a clock as its numbers: a raise requests a lead above the wanted tick, and the
     /// store may commit less.
+    ///
+    /// # Panics
+    /// When the lead is 0.
     #[must_use]
-    pub fn in_ticks(self) -> Section {
-        Section { ticks: true, ..self }
+    pub fn in_ticks(self, lead: Step) -> Section {
+        assert!(lead.0 > 0, "{ZERO_STEP}");
+        Section { ticks: true, step: lead.0.into(), ..self }
     }
 
     /// Returns whether the numbers are ticks.

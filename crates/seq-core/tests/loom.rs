@@ -156,7 +156,7 @@ fn takes_by_two_clocks_during_a_raise_and_a_freeze() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
-        let section = Arc::new(Section::takeover(1, Seq(0), Step(4)).in_ticks());
+        let section = Arc::new(Section::takeover(1, Seq(0), Step(4)).in_ticks(Step(4)));
         let _ = section.raised(Seq(20));
         let take = |section: &Section, now| {
             let window = Window { floor: Seq(now), ..Window::ALL };

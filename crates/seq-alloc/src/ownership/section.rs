@@ -5,11 +5,10 @@
 
 use std::sync::Arc;
 
-use seq_core::section::{Ahead, RaiseTicket, SectionCopy, Window};
+use seq_core::lane_clock::{self, LaneClock, NotTaken};
+use seq_core::section::{RaiseTicket, SectionCopy};
 use seq_core::{Advance, AdvanceLimit, Count, Epoch, Reading, Section, SectionId, Seq, SlotIndex, Step, Take, Target};
 use tokio::sync::Notify;
-
-use crate::lanes::LaneClock;
 
 /// Section under one ownership.
 #[derive(Debug)]
@@ -102,10 +101,16 @@ impl<'a> Served<'a> {
         self.0.section.take(slot, count)
     }
 
-    /// Allocates numbers within a window: see [`Section::take_within`].
+    /// Allocates numbers of a lane, all of them above a number: see [`lane_clock::take`].
     #[inline]
-    pub(crate) fn take_within(self, slot: SlotIndex, count: Count, window: Window) -> Result<Take, Ahead> {
-        self.0.section.take_within(slot, count, window)
+    pub(crate) fn take_in_lane(
+        self,
+        slot: SlotIndex,
+        count: Count,
+        above: Seq,
+        unix_ms: u64,
+    ) -> Result<Take, NotTaken> {
+        lane_clock::take(&self.0.section, self.0.clock.as_ref(), (slot, count), above, unix_ms)
     }
 
     /// Advances a uid: see [`Section::advance`].

@@ -6,12 +6,12 @@
 use std::cell::Cell;
 
 use seq_api::ids::IdSeries;
-use seq_api::service::{Allocation, Item};
+use seq_api::service::Allocation;
+use seq_core::lane_clock::{self, NotTaken, Turn};
 use seq_core::lease::Clocks;
-use seq_core::section::Window;
-use seq_core::{Refusal, SectionId, Seq, SlotIndex, Take, limits};
+use seq_core::{Refusal, Seq, Take};
 
-use crate::lanes::LaneClock;
+use crate::lanes::unix_ms;
 use crate::ownership::Served;
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
@@ -35,25 +35,15 @@ impl Shared {
         if item.epoch > served.epoch() {
             return None;
         }
-        match served.owned().clock {
-            None if above == Seq::ZERO => self.take(served, &item, slot),
-            None => self.take_above(served, &item, (section, slot), above),
-            Some(clock) => {
-                let window = clock.window(now);
-                if above > window.limit {
-                    return Some(Err(Refusal::AfterTooFar { section, above }));
-                }
-                let window = Window { floor: window.floor.max(Seq(above.0 + 1)), ..window };
-                match served.take_within(slot, item.count, window) {
-                    Ok(taken) => {
-                        let is_stuck = matches!(taken, Take::AtCeiling { .. });
-                        // A raise is requested in either case, as the store's clock may be right by now.
-                        self.taken(served, &item, taken)
-                            .or_else(|| if is_stuck { self.clock_ahead(served, now).map(Err) } else { None })
-                    }
-                    Err(_) => Some(Err(Refusal::LaneAhead { section })),
-                }
+        match served.take_in_lane(slot, item.count, above, unix_ms(now)) {
+            Ok(taken) => {
+                let is_stuck = matches!(taken, Take::AtCeiling { .. });
+                // A raise is requested in either case, as the store's clock may be right by now.
+                self.taken(served, &item, taken)
+                    .or_else(|| if is_stuck { self.clock_ahead(served, now).map(Err) } else { None })
             }
+            Err(NotTaken::Ahead) => Some(Err(Refusal::LaneAhead { section })),
+            Err(NotTaken::AfterTooFar) => Some(Err(Refusal::AfterTooFar { section, above })),
         }
     }
 
@@ -66,83 +56,27 @@ impl Shared {
         Some(Refusal::ClockAhead { section: owned.id, node, ahead_ms })
     }
 
-    /// Takes numbers of a lane without a clock, all of them above a number.
-    fn take_above(
-        &self,
-        served: Served<'_>,
-        item: &Item,
-        (section, slot): (SectionId, SlotIndex),
-        above: Seq,
-    ) -> Option<Result<Allocation, Refusal>> {
-        let last = served.current(slot)?.value;
-        if above.0 > last.0.saturating_add(limits::MAX_AFTER) {
-            return Some(Err(Refusal::AfterTooFar { section, above }));
-        }
-        let taken = served.take_within(slot, item.count, Window { floor: Seq(above.0 + 1), ..Window::ALL });
-        self.taken(served, item, taken.ok()?)
-    }
-
-    /// Returns a lane of a series: of the first section that is served here at the present, else of a section of another
-    /// owner. Each call of a thread returns the next lane of the section. The other sections are not raised, so their
-    /// ceilings are in the past when a crash leaves the used section at rest. `attempt` is the number of sections of
-    /// which the request has tried lanes: later attempts go on to further sections.
+    /// Returns a lane of a series, as [`lane_clock::choose`] decides. Each call of a thread returns the next lane of the
+    /// section. `attempt` is the number of sections of which the request has tried lanes.
     pub(crate) fn choose_lane(&self, series: &IdSeries, attempt: u32, now: Clocks) -> Option<u32> {
         let turn = CHOSEN.replace(CHOSEN.get().wrapping_add(1));
-        let lane = |section: SectionId| {
-            let (first, lanes) = series.lanes_of(section)?;
-            Some(first + turn % lanes)
-        };
+        let now_ms = unix_ms(now);
         let owned = self.ownership.owned();
-        let served = series.sections.iter().filter_map(|section| Some((section, owned.get(section)?)));
-        let (mut passed, mut resting) = (0, None);
-        for (section, owned) in served {
-            let rests = |clock: LaneClock| {
-                clock.rests(now) || self.clock_ahead.bounds(&clock.clock, owned.ceiling(), now).is_some()
-            };
-            if owned.clock.is_some_and(rests) {
-                resting = resting.or(Some(section));
-            } else if passed == attempt {
-                return lane(section);
-            } else {
-                passed += 1;
-            }
-        }
+        let rests = |section| {
+            let owned = owned.get(section)?;
+            Some(owned.clock.is_some_and(|clock| {
+                clock.rests(now_ms) || self.clock_ahead.bounds(&clock.clock, owned.ceiling(), now).is_some()
+            }))
+        };
         let routes = self.routes();
-        let owned = series.sections.iter().filter_map(|section| {
+        let elsewhere = |section| {
             let route = routes.as_ref()?.get(section)?;
             let owner = route.owner.filter(|owner| *owner != self.registration.node());
             let place = (route.other_set(), owner);
-            (place != (None, None)).then_some((section, place))
-        });
-        elsewhere(owned, turn, attempt - passed).or(resting).and_then(lane)
-    }
-}
-
-/// Returns a section of another owner: the owners take turns, and the first attempt at each owner takes its first
-/// section. An owner uses that section for its own callers as well, so no other section of it is raised.
-fn elsewhere<O: PartialEq>(owned: impl Iterator<Item = (SectionId, O)>, turn: u32, attempt: u32) -> Option<SectionId> {
-    let mut owners: Vec<(O, Vec<SectionId>)> = Vec::new();
-    for (section, owner) in owned {
-        match owners.iter_mut().find(|(other, _)| *other == owner) {
-            Some((_, sections)) => sections.push(section),
-            None => owners.push((owner, vec![section])),
-        }
-    }
-    let (_, sections) = owners.get((turn as usize).checked_rem(owners.len())?)?;
-    sections.get(attempt as usize % sections.len()).copied()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_section_of_each_owner_is_used_before_any_other() {
-        let owned =
-            [(2, 'a'), (3, 'b'), (5, 'a'), (6, 'b'), (7, 'b')].map(|(section, owner)| (SectionId(section), owner));
-        let chosen = |turn, attempt| elsewhere(owned.into_iter(), turn, attempt).map(|section| section.0);
-        assert_eq!([chosen(0, 0), chosen(1, 0), chosen(2, 0), chosen(3, 0)], [2, 3, 2, 3].map(Some));
-        assert_eq!([chosen(0, 1), chosen(1, 1), chosen(0, 2), chosen(1, 2)], [5, 6, 2, 7].map(Some));
-        assert_eq!(elsewhere(std::iter::empty::<(SectionId, char)>(), 1, 1), None);
+            (place != (None, None)).then_some(place)
+        };
+        let section = lane_clock::choose(series.sections, Turn { turn, attempt }, rests, elsewhere)?;
+        let (first, lanes) = series.lanes_of(section)?;
+        Some(first + turn % lanes)
     }
 }

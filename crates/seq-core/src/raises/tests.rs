@@ -98,7 +98,7 @@ fn a_raise_that_is_too_short_is_followed_by_the_next_one() {
 fn a_raise_of_ticks_that_was_cut_short_is_followed_by_the_next_one_after_a_pause() {
     let (mut queue, _) = queued(0);
     let [wrong, right] =
-        [0, 1].map(|id| Rc::new(One { id, section: Section::takeover(1, Seq(0), Step(10)).in_ticks() }));
+        [0, 1].map(|id| Rc::new(One { id, section: Section::takeover(1, Seq(0), Step(10)).in_ticks(Step(10)) }));
     let call = |queue: &mut RaiseQueue<_>, one: &Rc<One>| {
         let take = one.section.take(SlotIndex(0), Count::new(30).unwrap());
         let Take::AtCeiling { ticket: Some(ticket), .. } = take else { panic!("{take:?}") };

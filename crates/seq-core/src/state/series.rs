@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use super::record::{Quarantine, Residence, SectionRecord};
 use super::set_command::SetRefusal;
-use super::{CommandRefusal, Fields, SetDefinition, State};
+use super::{CommandRefusal, Fields, NodeRecord, SetDefinition, State};
 use crate::id::{Epoch, Incarnation, MigrationId, NodeId, Seq, SetId};
 use crate::layout::{Lanes, SectionRun, TickClock};
 use crate::limits;
@@ -184,12 +184,26 @@ impl State {
     }
 
     /// Returns whether a set states a series that is not known here, or that a known series is retired.
-    #[must_use]
-    pub fn lacks_series(&self, adopt: &AdoptSeries) -> bool {
+    fn lacks_series(&self, adopt: &AdoptSeries) -> bool {
         let retired = |(create, retired): &(CreateSeries, bool)| {
             self.series(&create.name).is_some_and(|series| *retired && !series.retired)
         };
         adopt.series.len() > self.series.len() || adopt.series.iter().any(retired)
+    }
+
+    /// Returns whether this set adopts what another set states: the writer only in quarantine, because it has lost the
+    /// series that it created after its backup.
+    #[must_use]
+    pub fn adopts_series(&self, adopt: &AdoptSeries) -> bool {
+        (!self.writes_series() || self.is_quarantined()) && self.lacks_series(adopt)
+    }
+
+    /// Returns an owner of sections whose process is of a release without series. No series is created while there is
+    /// one.
+    #[must_use]
+    pub fn outdated_owner(&self) -> Option<&NodeRecord> {
+        let owners = self.sections.residents().filter_map(|(_, residence)| residence.owner);
+        owners.filter_map(|owner| self.node(owner)).find(|node| !node.reads_lanes)
     }
 
     /// Notes that an incarnation can own sections of series. Returns whether that was not known.

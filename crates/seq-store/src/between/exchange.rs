@@ -135,9 +135,7 @@ pub(crate) async fn adopt_series(between: &Between, from: SetId, stated: &[v1::S
     let stated = stated.iter().map(series::stated).collect::<Result<Vec<_>, _>>();
     let series = stated.map_err(|error| Status::unavailable(format!("set {from} states a series: {error}")))?;
     let adopt = AdoptSeries { from, series };
-    let is_new = between
-        .replicated
-        .read(|state| (!state.writes_series() || state.is_quarantined()) && state.lacks_series(&adopt));
+    let is_new = between.replicated.read(|state| state.adopts_series(&adopt));
     if !is_new || between.replicated.raft().state().format() < AdoptSeries::SINCE {
         return Ok(false);
     }

@@ -30,7 +30,7 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 use super::losses;
-use super::raise_rate::RaiseGate;
+use super::raise_rate::{self, RaiseGate};
 use super::reach::ControlCalls;
 use crate::between::arrivals::Arrivals;
 use crate::between::migrations::Departures;
@@ -126,7 +126,7 @@ impl ControlService for ControlServer {
         let Session { node, incarnation } = session;
         let outcome = this.replicated.propose(RaiseCeilings { node, incarnation, raises }).await?;
         let ceilings = outcome.map_err(|refusal| this.refused(refusal))?;
-        lowered.check(&request.sections, &ceilings)?;
+        raise_rate::check(&lowered, &request.sections, &ceilings)?;
         let ceilings = ceilings.into_iter().map(|ceiling| ceiling.map_or(0, |ceiling| ceiling.0)).collect();
         Ok(Response::new(RaiseCeilingsResponse {
             ceilings,

@@ -3,11 +3,11 @@
 //! **Invariant:** a series is created only where every live AllocSvr can own its sections, and a shape is checked
 //! before it is stored, because neither the name nor the shape of a series ever changes.
 
+use seq_core::Seq;
 use seq_core::layout::{Lanes, TickClock};
 use seq_core::plan::Fingerprint;
 use seq_core::series::Series;
 use seq_core::state::{CommandRefusal, CreateSeries, Replicated, RetireSeries, State};
-use seq_core::{Seq, limits};
 use seq_ids::{Shape, TimedShape};
 use seq_kit::wall_clock;
 use seq_proto::Reason;
@@ -115,14 +115,8 @@ impl SetAdmin {
 
     /// Refuses a new series while an AllocSvr of a release without series may own sections.
     fn check_readers(&self) -> Result<(), Status> {
-        let owners = self.read(|state, _| {
-            let owner = |record: &seq_core::state::Residence| record.owner;
-            let owners: std::collections::BTreeSet<_> =
-                state.sections.residents().filter_map(|(_, record)| owner(record)).collect();
-            let outdated = |id: &seq_core::NodeId| state.node(*id).filter(|node| !node.reads_lanes);
-            owners.iter().find_map(outdated).map(|node| node.name.clone())
-        })?;
-        match owners {
+        let outdated = self.read(|state, _| state.outdated_owner().map(|node| node.name.clone()))?;
+        match outdated {
             None => Ok(()),
             Some(name) => {
                 let text = format!(
@@ -181,7 +175,7 @@ fn create(request: CreateSeriesRequest, now_ms: u64) -> Result<CreateSeries, Sta
             }
             let before = first.saturating_sub(counter.offset).div_ceil(counter.increment);
             let numbers = (counter.last() - counter.offset) / counter.increment + 1;
-            (Seq(before), ((numbers - before) >> 10).min(limits::RESTORE_MARGIN), None)
+            (Seq(before), Lanes::margin_of(numbers - before), None)
         }
         Shape::Timed(timed) => {
             if start != 0 {

@@ -11,7 +11,7 @@ const LANE: SlotIndex = SlotIndex(0);
 
 /// Creates a section of ticks with a lead of 100, whose lanes continue after `base`.
 fn ticks(base: u64, ceiling: u64) -> Section {
-    let section = Section::takeover(2, Seq(base), Step(100)).in_ticks();
+    let section = Section::takeover(2, Seq(base), Step(100)).in_ticks(Step(100));
     assert_eq!(section.raised(Seq(ceiling)), None);
     section
 }
@@ -119,7 +119,7 @@ fn a_frozen_lane_gives_nothing_and_the_next_owner_continues() {
     for window in [Window::ALL, from(5_000), Window { limit: Seq(0), ..Window::ALL }] {
         assert_eq!(take(&section, 1, window), Ok(Take::Frozen));
     }
-    let next = Section::handed_over(2, &copy, Seq(1_000), Step(100)).unwrap().in_ticks();
+    let next = Section::handed_over(2, &copy, Seq(1_000), Step(100)).unwrap().in_ticks(Step(100));
     assert_eq!(take(&next, 1, from(150)), given(203, 202));
     let taken_over = ticks(1_000, 2_000);
     assert_eq!(take(&taken_over, 1, from(300)), given(1_001, 0));

@@ -63,12 +63,12 @@ struct Owner {
 
 impl Owner {
     fn new(section: Section, last: [u64; LANES], given: [bool; LANES]) -> Owner {
-        let section = section.in_ticks();
         Owner { section, last, given, frozen: false, ticket: false, requested: None, response: None }
     }
 
     fn takeover(ceiling: Seq, lead: Step) -> Owner {
-        Owner::new(Section::takeover(LANES as u32, ceiling, lead), [ceiling.0; LANES], [false; LANES])
+        let section = Section::takeover(LANES as u32, ceiling, lead).in_ticks(lead);
+        Owner::new(section, [ceiling.0; LANES], [false; LANES])
     }
 
     /// Adopts the response of a raise, if there is one, which ends the ticket.
@@ -252,7 +252,7 @@ impl World {
         let copy = self.owner.section.freeze();
         let section = Section::handed_over(LANES as u32, &copy, self.committed, self.clock.lead()).unwrap();
         let (last, given) = (self.owner.last, self.owner.given);
-        self.start(Owner::new(section, last, given));
+        self.start(Owner::new(section.in_ticks(self.clock.lead()), last, given));
         self.saw("a handover");
     }
 

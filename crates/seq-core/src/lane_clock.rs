@@ -1,0 +1,244 @@
+//! Lanes of series at the time of a clock: the window of the next number, the choice of a lane, and the sections that
+//! are served without a lease.
+//!
+//! **Invariant:** the numbers of a lane are unique and rise whatever the clock reads, because the clock only moves the
+//! first number of a call forwards.
+
+use crate::id::{SectionId, Seq, SlotIndex};
+use crate::layout::{SectionRun, TickClock};
+use crate::limits;
+use crate::request::Count;
+use crate::section::{Section, Take, Window};
+
+/// The clock of a section's lanes under one ownership, with the rules of their series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneClock {
+    /// The clock that the numbers follow.
+    pub clock: TickClock,
+    /// Time by which the first number of a call may be ahead of the clock, in milliseconds.
+    pub ahead_ms: u32,
+    /// Whether the sequence number continues in a new unit of time, instead of starting at 0.
+    pub spreads: bool,
+    /// The number above which all numbers of the ownership are: the ceiling at which it began, or the base of the copy
+    /// with which it began.
+    pub starts_above: Seq,
+    /// Whether the node chooses the lane of a call. Callers of such lanes are promised no order in real time.
+    pub is_chosen: bool,
+}
+
+/// Reason why no number of a lane was taken. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// The first number would be too far ahead of the clock. The caller retries when the clock has moved.
+    Ahead,
+    /// The number that all numbers are to be above is too far ahead itself.
+    AfterTooFar,
+}
+
+impl LaneClock {
+    /// Returns the window of the first number at a time in milliseconds since 1970.
+    #[must_use]
+    pub fn window(&self, unix_ms: u64) -> Window {
+        let last_of_unit = (1 << self.clock.seq_bits) - 1;
+        let limit = self.clock.tick(unix_ms.saturating_add(self.ahead_ms.into())).0 | last_of_unit;
+        let spread = if self.spreads { last_of_unit } else { 0 };
+        Window { floor: self.clock.tick(unix_ms), limit: Seq(limit).min(Seq::MAX), spread }
+    }
+
+    /// Returns whether no lane of the section has a number at this time.
+    #[must_use]
+    pub fn rests(&self, unix_ms: u64) -> bool {
+        self.starts_above >= self.window(unix_ms).limit
+    }
+}
+
+/// Returns whether the lanes of an owned section are served up to its ceiling without a lease: only where the node
+/// chooses the lane. Their numbers are unique without a lease, because the next ownership begins at the committed
+/// ceiling, which no number of this one is above. Numbers of counters and of lanes that callers name would not be in
+/// the order of real time.
+#[must_use]
+pub fn serves_unleased(clock: Option<&LaneClock>) -> bool {
+    clock.is_some_and(|clock| clock.is_chosen)
+}
+
+/// Takes numbers of a lane, all of them above a number, at a time in milliseconds since 1970. `clock` is `None` for a
+/// counter.
+///
+/// # Errors
+/// [`NotTaken`].
+///
+/// # Panics
+/// When the section has no such slot.
+pub fn take(
+    section: &Section,
+    clock: Option<&LaneClock>,
+    (slot, count): (SlotIndex, Count),
+    above: Seq,
+    unix_ms: u64,
+) -> Result<Take, NotTaken> {
+    let window = match clock {
+        None if above == Seq::ZERO => return Ok(section.take(slot, count)),
+        None => {
+            let Some(last) = section.current(slot) else { return Ok(Take::Frozen) };
+            if above.0 > last.value.0.saturating_add(limits::MAX_AFTER) {
+                return Err(NotTaken::AfterTooFar);
+            }
+            Window::ALL
+        }
+        Some(clock) => {
+            let window = clock.window(unix_ms);
+            if above > window.limit {
+                return Err(NotTaken::AfterTooFar);
+            }
+            window
+        }
+    };
+    let window = Window { floor: window.floor.max(Seq(above.0.saturating_add(1))), ..window };
+    section.take_within(slot, count, window).map_err(|_| NotTaken::Ahead)
+}
+
+/// The position of a choice among others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Number of choices before this one, for all calls.
+    pub turn: u32,
+    /// Number of sections that the same call has tried in vain, because their lanes were too far ahead of the clock.
+    pub attempt: u32,
+}
+
+/// Chooses the section of a call's lane: a section that is owned here and does not rest, in order, then a section of
+/// another owner, else a section that rests.
+///
+/// `rests` returns whether a section that is owned here rests, and `None` for the others; `elsewhere` the other node or
+/// set that has a section.
+///
+/// The owners of other sections take turns, and each of them gets the calls for its first section, which it uses for
+/// its own callers as well. So the other sections of a node are not raised, and their ceilings are in the past when a
+/// crash leaves the used section at rest.
+pub fn choose<P: PartialEq>(
+    sections: SectionRun,
+    Turn { turn, attempt }: Turn,
+    rests: impl Fn(SectionId) -> Option<bool>,
+    elsewhere: impl Fn(SectionId) -> Option<P>,
+) -> Option<SectionId> {
+    let (mut passed, mut resting) = (0, None);
+    for section in sections.iter() {
+        match rests(section) {
+            Some(false) if passed == attempt => return Some(section),
+            Some(false) => passed += 1,
+            Some(true) => resting = resting.or(Some(section)),
+            None => {}
+        }
+    }
+    let mut owners: Vec<(P, Vec<SectionId>)> = Vec::new();
+    for section in sections.iter() {
+        let Some(owner) = elsewhere(section) else { continue };
+        match owners.iter_mut().find(|(other, _)| *other == owner) {
+            Some((_, theirs)) => theirs.push(section),
+            None => owners.push((owner, vec![section])),
+        }
+    }
+    let chosen = (turn as usize).checked_rem(owners.len()).and_then(|index| {
+        let (_, theirs) = &owners[index];
+        theirs.get((attempt - passed) as usize % theirs.len()).copied()
+    });
+    chosen.or(resting)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::id::Step;
+
+    /// 4 ticks in each 10 ms.
+    const CLOCK: TickClock = TickClock { epoch_ms: 1_000, unit_ms: 10, seq_bits: 2, lead_ms: 1_000 };
+
+    const LANES: LaneClock =
+        LaneClock { clock: CLOCK, ahead_ms: 20, spreads: false, starts_above: Seq(0), is_chosen: true };
+
+    fn one(section: &Section, above: u64, unix_ms: u64) -> Result<u64, NotTaken> {
+        match take(section, Some(&LANES), (SlotIndex(0), Count::ONE), Seq(above), unix_ms)? {
+            Take::Given { value, .. } => Ok(value.0),
+            taken => panic!("{taken:?}"),
+        }
+    }
+
+    #[test]
+    fn the_first_number_is_from_the_clock_to_the_last_tick_of_the_unit_that_is_ahead() {
+        let section = Section::takeover(1, Seq(100), Step(40)).in_ticks(CLOCK.lead());
+        let _ = section.raised(Seq(1_000));
+        assert_eq!(one(&section, 0, 1_500), Ok(200));
+        assert_eq!(one(&section, 0, 1_490), Ok(201), "the clock went back");
+        assert_eq!(one(&section, 206, 1_500), Ok(207));
+        for value in 208..212 {
+            assert_eq!(one(&section, 0, 1_500), Ok(value));
+        }
+        assert_eq!(one(&section, 0, 1_500), Err(NotTaken::Ahead));
+        assert_eq!(one(&section, 211, 1_500), Err(NotTaken::Ahead), "above the last number of the limit");
+        assert_eq!(one(&section, 212, 1_500), Err(NotTaken::AfterTooFar));
+        assert_eq!(one(&section, 0, 1_510), Ok(212));
+    }
+
+    #[test]
+    fn a_counter_skips_up_to_the_number_that_a_call_names() {
+        let section = Section::takeover(1, Seq(0), Step(40));
+        let _ = section.raised(Seq(1_000));
+        let at = (SlotIndex(0), Count::ONE);
+        let value = |taken| match taken {
+            Ok(Take::Given { value, .. }) => value.0,
+            taken => panic!("{taken:?}"),
+        };
+        assert_eq!(value(take(&section, None, at, Seq(0), 0)), 1);
+        assert_eq!(value(take(&section, None, at, Seq(7), 0)), 8);
+        assert_eq!(value(take(&section, None, at, Seq(3), 0)), 9);
+        let far = Seq(9 + limits::MAX_AFTER);
+        assert!(matches!(take(&section, None, at, far, 0), Ok(Take::AtCeiling { .. })));
+        assert_eq!(take(&section, None, at, Seq(far.0 + 1), 0), Err(NotTaken::AfterTooFar));
+        let _ = section.freeze();
+        assert_eq!(take(&section, None, at, Seq(3), 0), Ok(Take::Frozen));
+    }
+
+    #[test]
+    fn only_lanes_that_the_node_chooses_are_served_without_a_lease() {
+        assert!(serves_unleased(Some(&LANES)));
+        assert!(!serves_unleased(Some(&LaneClock { is_chosen: false, ..LANES })), "the caller names the lane");
+        assert!(!serves_unleased(None), "a counter");
+    }
+
+    #[test]
+    fn a_section_rests_until_the_clock_has_come_to_the_ceiling_at_which_it_began() {
+        let began = LaneClock { starts_above: Seq(211), ..LANES };
+        assert!(began.rests(1_509), "the window ends with 211");
+        assert!(!began.rests(1_510));
+    }
+
+    /// Three sections from the fifth on.
+    const SECTIONS: SectionRun = SectionRun { first: SectionId(5), sections: 3 };
+
+    #[test]
+    fn the_first_section_here_that_does_not_rest_is_chosen() {
+        let chosen = |all: [Option<bool>; 3], attempt, place: u32| {
+            let rests = |section: SectionId| all[section.0 as usize - 5];
+            let elsewhere = |section: SectionId| (section.0 == place).then_some(());
+            choose(SECTIONS, Turn { turn: 9, attempt }, rests, elsewhere).map(|section| section.0)
+        };
+        assert_eq!(chosen([None, Some(true), Some(false)], 0, 5), Some(7));
+        assert_eq!(chosen([Some(false), None, Some(false)], 0, 6), Some(5));
+        assert_eq!(chosen([Some(false), None, Some(false)], 1, 6), Some(7), "the lanes of the first one are ahead");
+        assert_eq!(chosen([Some(false), None, Some(false)], 2, 6), Some(6), "those of the other one are ahead, too");
+        assert_eq!(chosen([Some(true), None, None], 0, 6), Some(6), "another node's, because the own section rests");
+        assert_eq!(chosen([Some(true), None, None], 0, 1), Some(5));
+        assert_eq!(chosen([None, None, None], 0, 1), None);
+    }
+
+    #[test]
+    fn the_first_section_of_each_other_owner_is_used_before_any_other() {
+        let owners = ['a', 'b', 'a'];
+        let chosen = |turn, attempt| {
+            let elsewhere = |section: SectionId| owners.get(section.0 as usize - 5).copied();
+            choose(SECTIONS, Turn { turn, attempt }, |_| None, elsewhere).map(|section| section.0)
+        };
+        assert_eq!([chosen(0, 0), chosen(1, 0), chosen(2, 0), chosen(3, 0)], [5, 6, 5, 6].map(Some));
+        assert_eq!([chosen(0, 1), chosen(1, 1), chosen(2, 2)], [7, 6, 5].map(Some));
+    }
+}
