@@ -7,6 +7,7 @@
 //! A section that moved to another set is followed at once and without the retry budget, but only if the knowledge of
 //! its move is strictly newer than the route of the request: a call cannot circle between two nodes with old routes.
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use seq_channel::CallerChannel;
 use seq_channel::batch::NodeBatcher;
 use seq_core::{Epoch, SetId};
 use seq_proto::reason::{Outcome, Reason, key};
+use seq_proto::v1::id_service_client::IdServiceClient;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{status, v1};
 use tokio::time::Instant;
@@ -67,6 +69,12 @@ pub(crate) struct Target {
     pub(crate) route_version: Option<u64>,
     /// Newest known epoch of the uid's section.
     pub(crate) epoch: u64,
+}
+
+/// Node of an attempt of a call for ids.
+pub(crate) struct IdTarget {
+    pub(crate) addr: Arc<str>,
+    pub(crate) client: IdServiceClient<CallerChannel>,
 }
 
 /// Batcher of a uid's owner, and the route information of the call.
@@ -137,10 +145,31 @@ impl<'a> Attempts<'a> {
         let other = || directory.others(set).find_map(|set| Some((set.host(None, excluded, is_suspect)?, set)));
         let Some((addr, set)) = own.or_else(other) else {
             let named = NamedSet { set: Some(set.id()), since: None };
-            return Err(self.set_unavailable(uid, named, None));
+            return Err(self.set_unavailable(Some(uid), named, None));
         };
         match node_client::of(&shared.pool, &addr) {
             Ok(client) => Ok(Target { addr, client, route_version: set.known_version(), epoch: route.epoch.0 }),
+            Err(error) => Err(self.unreachable(addr, Status::unavailable(error.to_string()))),
+        }
+    }
+
+    /// Returns the node of the next attempt of a call for ids: of the set that sent the cluster's routes first, or of
+    /// another set while none of its nodes can be reached. Nodes forward to the owners of lanes.
+    pub(crate) fn id_target(&mut self, home: SetIndex) -> Result<IdTarget, CallError> {
+        let shared = self.shared;
+        let directory = shared.routes.load();
+        let excluded = self.excluded.as_deref();
+        let is_suspect = |addr: &str| shared.pool.is_suspect(addr);
+        let home = directory.set(home);
+        let mut sets = iter::once(home).chain(directory.others(home));
+        let set = sets.find(|set| !set.is_down(is_suspect)).unwrap_or(home);
+        let Some(addr) = set.host(None, excluded, is_suspect) else {
+            return Err(self.set_unavailable(None, NamedSet { set: Some(set.id()), since: None }, None));
+        };
+        let index = directory.index_of(set.id()).expect("the set is in the directory");
+        self.begin(&directory, SectionRoute { epoch: Epoch(0), set: index, owner: None, is_claim: false });
+        match node_client::of_ids(&shared.pool, &addr) {
+            Ok(client) => Ok(IdTarget { addr, client }),
             Err(error) => Err(self.unreachable(addr, Status::unavailable(error.to_string()))),
         }
     }
@@ -206,8 +235,13 @@ impl<'a> Attempts<'a> {
     }
 
     /// Classifies a failed attempt and waits out the backoff before the next attempt. Returns the call's error if there
-    /// is no next attempt.
-    pub(crate) async fn prepare_retry(&mut self, uid: u64, addr: &Arc<str>, failed: Status) -> Result<(), CallError> {
+    /// is no next attempt. `uid` is `None` for a call for ids, which any node serves.
+    pub(crate) async fn prepare_retry(
+        &mut self,
+        uid: Option<u64>,
+        addr: &Arc<str>,
+        failed: Status,
+    ) -> Result<(), CallError> {
         match FailureKind::of(&failed) {
             FailureKind::TimedOut => {
                 self.lost += 1;
@@ -235,9 +269,9 @@ impl<'a> Attempts<'a> {
     ) -> Result<(), CallError> {
         self.made += 1;
         if sent {
-            self.prepare_retry(uid, addr, failed).await
+            self.prepare_retry(Some(uid), addr, failed).await
         } else {
-            self.retry_after_break(uid, addr, failed, false).await
+            self.retry_after_break(Some(uid), addr, failed, false).await
         }
     }
 
@@ -264,7 +298,7 @@ impl<'a> Attempts<'a> {
 
     async fn retry_after_break(
         &mut self,
-        uid: u64,
+        uid: Option<u64>,
         addr: &Arc<str>,
         failed: Status,
         sent: bool,
@@ -298,8 +332,8 @@ impl<'a> Attempts<'a> {
 
     /// Returns whether the uid's section is known to have moved to another set since the last attempt, and may be
     /// followed at once.
-    fn has_moved(&self, uid: u64) -> bool {
-        let now = self.shared.routes.load().route(uid);
+    fn has_moved(&self, uid: Option<u64>) -> bool {
+        let now = uid.and_then(|uid| self.shared.routes.load().route(uid));
         let moved = now.zip(self.route).is_some_and(|(now, by)| now.set != by.set && now.epoch > by.epoch);
         moved && self.followed < MAX_FOLLOWED
     }
@@ -342,9 +376,9 @@ impl<'a> Attempts<'a> {
         }
         let mut moved = false;
         if refused.reason == Reason::Moved
-            && let NamedSet { set: Some(set), since: Some(since) } = named
+            && let (NamedSet { set: Some(set), since: Some(since) }, Some(uid)) = (named, refused.uid)
         {
-            self.shared.routes.adopt_claims(&[(refused.uid, Claim { set, since })]);
+            self.shared.routes.adopt_claims(&[(uid, Claim { set, since })]);
             moved = sent_by.is_some_and(|sent_by| since > sent_by) && self.followed < MAX_FOLLOWED;
         }
         Classified { error: CallError::Refused(Box::new(refused)), moved, charged: None, retry_after }
@@ -390,7 +424,7 @@ impl<'a> Attempts<'a> {
     /// Converts the error of an item in a response to a refusal.
     pub(crate) fn item(&self, uid: u64, item: v1::ItemError) -> Refused {
         Refused {
-            uid,
+            uid: Some(uid),
             code: Code::from(i32::try_from(item.code).unwrap_or_default()),
             may_have_applied: self.may_have_applied() || is_outcome_unknown(&item.reason),
             reason: item.reason,
@@ -402,14 +436,15 @@ impl<'a> Attempts<'a> {
     }
 
     /// Marks the owner suspect if another node could not reach it: a direct request would most likely time out as well.
-    fn suspect_owner(&self, uid: u64, reason: &str) {
+    fn suspect_owner(&self, uid: Option<u64>, reason: &str) {
         use Reason::{OwnerConnectionLost, OwnerTimedOut, OwnerUnreachable};
 
         if !matches!(Reason::parse(reason), Some(OwnerTimedOut | OwnerConnectionLost | OwnerUnreachable)) {
             return;
         }
         let directory = self.shared.routes.load();
-        let owner = directory.route(uid).and_then(|route| directory.set(route.set).addr(route.owner?));
+        let owner =
+            uid.and_then(|uid| directory.route(uid)).and_then(|route| directory.set(route.set).addr(route.owner?));
         if let Some(owner) = owner {
             self.shared.pool.suspect(owner);
         }
@@ -434,7 +469,7 @@ impl<'a> Attempts<'a> {
         CallError::DeadlineExceeded { attempts: self.made, may_have_applied: self.may_have_applied() }
     }
 
-    fn refused(&self, uid: u64, failed: &Status, reason: String) -> Refused {
+    fn refused(&self, uid: Option<u64>, failed: &Status, reason: String) -> Refused {
         Refused {
             uid,
             code: failed.code(),
@@ -453,7 +488,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// Returns the error for a set that cannot be reached.
-    fn set_unavailable(&self, uid: u64, named: NamedSet, refused: Option<Refused>) -> CallError {
+    fn set_unavailable(&self, uid: Option<u64>, named: NamedSet, refused: Option<Refused>) -> CallError {
         let name = named.set.and_then(|set| self.shared.routes.load().by_id(set).map(|set| set.name().to_owned()));
         CallError::SetUnavailable(Box::new(SetUnavailable {
             uid,

@@ -297,7 +297,7 @@ async fn send_once<A: BatchMethod>(attempts: &mut Attempts<'_>, uids: &[u64], co
             Ok((results, retries)) => Sent::Response { results, retries },
             Err(what) => Sent::Failed(CallError::BadAnswer { addr: target.addr.clone(), what }),
         },
-        Err(failed) => match attempts.prepare_retry(uids[0], &target.addr, failed).await {
+        Err(failed) => match attempts.prepare_retry(Some(uids[0]), &target.addr, failed).await {
             Ok(()) => Sent::Again,
             Err(error) => Sent::Failed(error),
         },

@@ -135,7 +135,7 @@ impl Client {
                     let lost = attempts.lost().saturating_add(response.lost.unwrap_or(0));
                     return checked.map(|allocation| Allocation { lost, ..allocation });
                 }
-                Err(failed) => attempts.prepare_retry(uid, &target.addr, failed).await?,
+                Err(failed) => attempts.prepare_retry(Some(uid), &target.addr, failed).await?,
             }
         }
     }
@@ -201,7 +201,7 @@ impl Client {
                     self.shared.adopt(response.routes.as_ref(), &target.addr);
                     return Ok(response.epoch);
                 }
-                Err(failed) => attempts.prepare_retry(uid, &target.addr, failed).await?,
+                Err(failed) => attempts.prepare_retry(Some(uid), &target.addr, failed).await?,
             }
         }
     }
@@ -229,7 +229,7 @@ impl Client {
                     self.shared.adopt(response.routes.as_ref(), &target.addr);
                     return Current::checked(response.value, response.exactness, response.epoch, &target.addr);
                 }
-                Err(failed) => attempts.prepare_retry(uid, &target.addr, failed).await?,
+                Err(failed) => attempts.prepare_retry(Some(uid), &target.addr, failed).await?,
             }
         }
     }
@@ -274,7 +274,7 @@ impl Client {
         })
     }
 
-    fn attempts(&self) -> Attempts<'_> {
+    pub(crate) fn attempts(&self) -> Attempts<'_> {
         Attempts::new(&self.shared, Instant::now() + self.deadline)
     }
 
@@ -309,7 +309,7 @@ async fn group_results<'a, A: BatchMethod>(
 }
 
 fn check_count(uid: u64, count: u32) -> Result<(), CallError> {
-    if (1..=MAX_COUNT).contains(&count) { Ok(()) } else { Err(CallError::CountOutOfRange { uid, count }) }
+    if (1..=MAX_COUNT).contains(&count) { Ok(()) } else { Err(CallError::CountOutOfRange { uid: Some(uid), count }) }
 }
 
 /// Returns the error of a batch without a response to any item: the first item's error, with `may_have_applied` if any

@@ -81,7 +81,11 @@ impl Directory {
             nodes: home.nodes().map(node).collect(),
             sets: self.others(home).map(other).collect(),
             runs: seq_core::route::runs(runs),
-            series: [].into(),
+            series: self
+                .series()
+                .filter(|(set, _)| self.set(*set).id() == home.id())
+                .map(|(_, known)| known.record.clone())
+                .collect(),
         })
     }
 }

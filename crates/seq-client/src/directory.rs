@@ -19,9 +19,11 @@ use seq_core::{Epoch, Layout, RouteVersion, SectionId, SetId, Uid};
 use seq_proto::v1;
 
 use sections::{SectionRoute, Sections, SetIndex};
+use series::KnownSeries;
 use set_routes::SetRoutes;
 
 pub(crate) mod sections;
+pub(crate) mod series;
 pub(crate) mod set_routes;
 #[cfg(test)]
 mod tests;
@@ -54,6 +56,8 @@ struct Cluster {
     sections: Sections,
     /// The set that sent the layout first. Any of its nodes forwards requests for a section without a route.
     home: SetIndex,
+    /// The series, in the order in which they were created. A cluster only adds to them, so a longer list is newer.
+    series: Arc<[Arc<KnownSeries>]>,
 }
 
 /// A refusal's statement that a section has been in a set since an epoch; the section may have moved on since.
@@ -174,6 +178,11 @@ impl Directory {
     /// Returns the route of a section of the first cluster; `None` if no set sent a route for it.
     pub(crate) fn merged(&self, section: SectionId) -> Option<SectionRoute> {
         self.clusters.first().and_then(|cluster| cluster.sections.get(section))
+    }
+
+    /// Returns the series of all clusters, each with the set that sent the cluster's layout first.
+    pub(crate) fn series(&self) -> impl Iterator<Item = (SetIndex, &Arc<KnownSeries>)> {
+        self.clusters.iter().flat_map(|cluster| cluster.series.iter().map(|series| (cluster.home, series)))
     }
 
     /// Returns every set.
@@ -303,6 +312,9 @@ impl Directory {
             routes.extend(route.map(|route| (run.first, run.sections, route)));
         }
         self.merge(cluster, routes);
+        if update.series.len() >= self.clusters[cluster].series.len() {
+            Arc::make_mut(&mut self.clusters[cluster]).series = series::decoded(&update.series);
+        }
         addrs_changed
     }
 
@@ -324,7 +336,7 @@ impl Directory {
         let start = layout.uids().start;
         let at = self.clusters.partition_point(|cluster| cluster.layout.uids().start < start);
         let sections = Sections::new(layout.sections());
-        self.clusters.insert(at, Arc::new(Cluster { layout: layout.clone(), sections, home }));
+        self.clusters.insert(at, Arc::new(Cluster { layout: layout.clone(), sections, home, series: [].into() }));
         at
     }
 

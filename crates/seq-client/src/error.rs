@@ -19,10 +19,10 @@ pub enum CallError {
         uid: u64,
     },
     /// The count is 0 or above the limit of an item. No request was sent.
-    #[error("uid {uid}: count {count} is not in 1..={MAX_COUNT}")]
+    #[error("{}count {count} is not in 1..={MAX_COUNT}", of(*.uid))]
     CountOutOfRange {
-        /// The requested uid.
-        uid: u64,
+        /// The requested uid; `None` for a request for ids.
+        uid: Option<u64>,
         /// The requested count.
         count: u32,
     },
@@ -56,15 +56,15 @@ pub enum CallError {
 
 /// A server's refusal. It changed no counter, unless [`CallError::may_have_applied`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("uid {uid}: {message}")]
+#[error("{}{message}", of(*.uid))]
 pub struct Refused {
-    /// The requested uid.
-    pub uid: u64,
+    /// The requested uid; `None` for a request for ids.
+    pub uid: Option<u64>,
     /// The gRPC code.
     pub code: Code,
     /// The reason in capitals, e.g. `UNSERVED`; empty if the refusal does not come from the sequence service itself.
     pub reason: String,
-    /// Human-readable description.
+    /// Human-readable description, which names the series of a refused request for ids.
     pub message: String,
     /// Time after which the server expects a retry to succeed; `None` for a permanent refusal, and if the deadline has
     /// passed.
@@ -77,13 +77,18 @@ pub struct Refused {
     pub may_have_applied: bool,
 }
 
+/// Returns the begin of a message about a uid.
+fn of(uid: Option<u64>) -> String {
+    uid.map(|uid| format!("uid {uid}: ")).unwrap_or_default()
+}
+
 /// No node of a set could be reached, by this client or by a node that forwarded the request, and the cluster has other
 /// sets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("uid {uid}: its section is in set {}, of which no node can be reached", self.shown())]
+#[error("{}the section is in set {}, of which no node can be reached", of(*.uid), self.shown())]
 pub struct SetUnavailable {
-    /// The requested uid.
-    pub uid: u64,
+    /// The requested uid; `None` for a request for ids.
+    pub uid: Option<u64>,
     /// Id of the set; 0 if the server did not state it.
     pub set: u64,
     /// Name of the set; empty if unknown.

@@ -17,6 +17,8 @@
 //! Each server runs on its own thread and runtime, so a test may pause its own clock. The servers of a cluster share
 //! their counters: any of them serves any uid, as if it had forwarded the request to the owner.
 
+mod ids;
+mod series;
 mod service;
 mod world;
 
@@ -28,6 +30,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use seq_core::Refusal;
+use seq_ids::Shape;
+use seq_proto::v1::id_service_server::IdServiceServer;
 use seq_proto::v1::sequence_service_server::SequenceServiceServer;
 use tokio::sync::oneshot;
 use tonic::Status;
@@ -214,6 +218,14 @@ impl FakeServer {
         self.world.forward(self.set, forward);
     }
 
+    /// Creates a series in the cluster. `named_lanes` states whether its callers name the lane.
+    ///
+    /// # Panics
+    /// If the cluster has too many series.
+    pub fn create_series(&self, name: &str, shape: Shape, named_lanes: bool) {
+        self.world.create_series(name, shape, named_lanes);
+    }
+
     /// Returns the id of the server's set.
     #[must_use]
     pub fn set_id(&self) -> u64 {
@@ -251,10 +263,11 @@ impl FakeServer {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
                 let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+                let ids = IdServiceServer::new(service.clone());
                 let server =
                     SequenceServiceServer::new(service).max_decoding_message_size(seq_core::limits::MAX_REQUEST_BYTES);
                 tokio::select! {
-                    served = Server::builder().add_service(server).serve_with_incoming(incoming) => {
+                    served = Server::builder().add_service(server).add_service(ids).serve_with_incoming(incoming) => {
                         served.expect("a fake server serves until it is stopped");
                     }
                     _ = stopped => {}

@@ -49,8 +49,10 @@
 //! * `error`, then `allocation`: results.
 //! * `shared`: the state of a client; `discovery`: routes from seeds and other sets.
 //! * `attempts`: targets and retries of one call.
-//! * `stream_call`, `batch_call`: the requests of a call.
+//! * `stream_call`, `batch_call`: the requests of a call. `ids`: results of calls for ids.
 //! * `client`: the calls; `connect`: settings of a client and its connecting; `cluster_view`: the client's routes, for
+//!   proxies.
+//! * `series`: the calls for ids.
 //!
 //! **Architecture Invariant:** the client keeps no state per uid. The servers guarantee order and uniqueness; a client
 //! that prefetched or cached numbers could break the order between two processes that share a uid.
@@ -68,7 +70,9 @@ mod discovery;
 mod error;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
+mod ids;
 mod node_client;
+mod series;
 mod shared;
 mod stream_call;
 #[cfg(test)]
@@ -80,6 +84,9 @@ pub use cluster_view::SectionView;
 pub use connect::ClientBuilder;
 pub use directory::RoutesError;
 pub use error::{CallError, ConnectError, Refused, SetUnavailable, Unreachable};
+pub use ids::{CurrentId, DecodedId, Ids};
 pub use seq_auth::{Authorities, Credentials, CredentialsError, Files};
 pub use seq_channel::{BadToken, Bearer, Dial};
+pub use seq_ids::{CounterShape, Id, NotAnId, Shape, TimedShape};
+pub use series::Series;
 pub use tonic::Code;

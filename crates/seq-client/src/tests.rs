@@ -6,6 +6,7 @@ mod coalescing;
 mod connecting;
 mod failures;
 mod impostors;
+mod series;
 mod sets;
 
 use std::ops::Range;

@@ -93,8 +93,7 @@ pub struct RouteUpdate {
     pub sets: BTreeMap<SetId, RouteSet>,
     /// The routes that changed, in order of section, not overlapping.
     pub runs: Vec<RouteRun>,
-    /// All series of the cluster, in the order of their lanes in the layout. Empty in an update for a process that
-    /// locates no lane.
+    /// All series of the cluster, in the order of their lanes in the layout.
     pub series: Arc<[Series]>,
 }
 
@@ -315,8 +314,8 @@ fn chunks_of(layout: &Layout) -> usize {
 }
 
 impl RouteUpdate {
-    /// Returns the update for a process that locates no lane: with the layout that the set files declare, and the
-    /// routes of its sections.
+    /// Returns the update for a process that locates no lane: with the layout that the set files declare, the
+    /// routes of its sections, and the series.
     #[must_use]
     pub fn declared(self) -> RouteUpdate {
         let layout = self.layout.declared();
@@ -324,7 +323,7 @@ impl RouteUpdate {
             let sections = layout.sections().checked_sub(run.first.0)?.min(run.sections);
             (sections > 0).then_some(RouteRun { sections, ..run })
         });
-        RouteUpdate { runs: runs.collect(), layout, series: [].into(), ..self }
+        RouteUpdate { runs: runs.collect(), layout, ..self }
     }
 
     /// Returns whether the runs are in order within the layout, every owner is listed, and only sections in this set

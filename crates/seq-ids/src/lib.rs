@@ -13,6 +13,8 @@
 //! The counter of a timed shape moves to the tick of the clock where that is ahead of it. So the ids of a lane rise,
 //! also when the clock goes back.
 //!
+//! The feature `serde` serializes ids as strings.
+//!
 //! A further scheme is a file in `shapes/` with its preset and its vectors, and a row of [`PRESETS`].
 
 #![no_std]
@@ -20,6 +22,8 @@
 extern crate alloc;
 
 mod id;
+#[cfg(feature = "serde")]
+mod serde;
 mod shape;
 mod shapes;
 

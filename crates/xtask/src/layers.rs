@@ -38,7 +38,11 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-api", uses: &["seq-core", "seq-ids", "seq-kit"], tests_use: &[] },
     Layer { name: "seq-tenant", uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer { name: "seq-channel", uses: &["seq-auth", "seq-core", "seq-proto"], tests_use: &[] },
-    Layer { name: "seq-client", uses: &["seq-auth", "seq-channel", "seq-core", "seq-proto"], tests_use: &[] },
+    Layer {
+        name: "seq-client",
+        uses: &["seq-auth", "seq-channel", "seq-core", "seq-ids", "seq-proto"],
+        tests_use: &[],
+    },
     Layer {
         name: "seq-load",
         uses: &["seq-channel", "seq-client", "seq-core", "seq-order", "seq-proto"],

@@ -96,11 +96,11 @@ async fn each_set_has_a_budget_of_its_own() {
     let (mut forwarded, addr) = (Attempts::new(&shared, in_an_hour()), ADDR.into());
     forwarded.target(11).unwrap();
     let unavailable = Refusal::SetUnavailable { section: SectionId(1), set: SetId(1) };
-    let error = forwarded.prepare_retry(11, &addr, to_status(&unavailable)).await.unwrap_err();
+    let error = forwarded.prepare_retry(Some(11), &addr, to_status(&unavailable)).await.unwrap_err();
     let CallError::SetUnavailable(error) = error else { panic!("{error:?}") };
-    assert_eq!((error.uid, error.set, error.name.as_str()), (11, 1, "set-1"));
+    assert_eq!((error.uid, error.set, error.name.as_str()), (Some(11), 1, "set-1"));
     assert!(error.retry_after.is_some() && !error.may_have_applied);
-    assert_eq!(error.to_string(), "uid 11: its section is in set \"set-1\", of which no node can be reached");
+    assert_eq!(error.to_string(), "uid 11: the section is in set \"set-1\", of which no node can be reached");
     assert!(up.pause(None, true).await, "the set that forwarded keeps its budget");
 }
 
@@ -114,13 +114,13 @@ async fn a_move_is_followed_without_backoff_and_budget_only_if_it_is_newer() {
     let began = Instant::now();
     // A claim that is not newer than the request's route leads to a retry, for which there is no budget.
     for since in [4, 5] {
-        let error = attempts.prepare_retry(1, &addr, moved(2, since)).await.unwrap_err();
+        let error = attempts.prepare_retry(Some(1), &addr, moved(2, since)).await.unwrap_err();
         assert!(matches!(&error, CallError::Refused(refused) if refused.reason == Reason::Moved), "{error:?}");
         assert!(error.is_retryable());
     }
     let set = |shared: &Shared| shared.routes.load().route(1).map(|route| (route.set, route.epoch.0));
     assert_eq!(set(&shared), Some((SetIndex(0), 5)));
-    attempts.prepare_retry(1, &addr, moved(2, 6)).await.unwrap();
+    attempts.prepare_retry(Some(1), &addr, moved(2, 6)).await.unwrap();
     assert_eq!(set(&shared), Some((SetIndex(1), 6)));
     assert_eq!(Instant::now(), began, "no backoff");
     // The next request carries the claim's epoch.
@@ -144,11 +144,11 @@ async fn moves_that_a_call_follows_at_once_are_bounded() {
     for hop in 0..u64::from(MAX_FOLLOWED) {
         attempts.target(1).unwrap();
         exhaust(&attempts);
-        attempts.prepare_retry(1, &addr, moved(1 + hop % 2, 6 + hop)).await.unwrap();
+        attempts.prepare_retry(Some(1), &addr, moved(1 + hop % 2, 6 + hop)).await.unwrap();
     }
     attempts.target(1).unwrap();
     exhaust(&attempts);
-    attempts.prepare_retry(1, &addr, moved(1, 100)).await.unwrap_err();
+    attempts.prepare_retry(Some(1), &addr, moved(1, 100)).await.unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,7 +67,7 @@ pub(super) struct Service {
 
 impl Node {
     /// Records a request, then injects the configured faults.
-    async fn admit(
+    pub(super) async fn admit(
         &self,
         method: &'static str,
         uids: &[u64],
@@ -157,7 +157,7 @@ fn refusal(status: &Status) -> v1::ItemError {
     }
 }
 
-fn has_deadline<M>(request: &Request<M>) -> bool {
+pub(super) fn has_deadline<M>(request: &Request<M>) -> bool {
     request.metadata().contains_key("grpc-timeout")
 }
 

@@ -14,8 +14,10 @@ use seq_core::{
     Advance, AdvanceLimit, Count, Epoch, Layout, NodeId, Reading, Refusal, RouteVersion, Section, SectionId, Seq,
     SetId, Step, Take, Target, Uid, limits,
 };
+use seq_ids::Shape;
 
 use super::FakeCluster;
+use super::series::FakeSeries;
 
 /// Distance of a section's new base above every allocated number after a crash: the usual step.
 const STEP: u64 = 10_000;
@@ -34,6 +36,7 @@ struct State {
     /// Location of each section.
     homes: Vec<Home>,
     sections: HashMap<SectionId, Counters>,
+    series: Vec<FakeSeries>,
 }
 
 #[derive(Debug)]
@@ -100,7 +103,7 @@ impl World {
         };
         let set = |index| SetState { table: table(index), running: addrs[index].len(), learns: true, forwards: true };
         let sets = (0..addrs.len()).map(set).collect();
-        World { state: Mutex::new(State { sets, homes, sections: HashMap::new() }) }
+        World { state: Mutex::new(State { sets, homes, sections: HashMap::new(), series: Vec::new() }) }
     }
 
     pub(super) fn next(&self, set: usize, uid: Uid, count: Count, seen: Epoch) -> Result<(Seq, Seq, Epoch), Refusal> {
@@ -146,6 +149,27 @@ impl World {
         self.state.lock().sets[set].table.since(version)
     }
 
+    /// Creates a series, in the tables of all sets.
+    pub(super) fn create_series(&self, name: &str, shape: Shape, named_lanes: bool) {
+        let mut state = self.state.lock();
+        let series = FakeSeries::new(name, shape, named_lanes);
+        for set in &mut state.sets {
+            let mut update = set.table.since(RouteVersion(0)).expect("a table has a version");
+            update.base = update.version;
+            update.version = RouteVersion(update.version.0 + 1);
+            let record = series.record(&update.layout, update.version);
+            update.layout = update.layout.append(record.lanes).expect("a layout has room for a series").0;
+            update.series = update.series.iter().cloned().chain([record]).collect();
+            assert_eq!(set.table.adopt(&update), Adopted::Newer);
+        }
+        state.series.push(series);
+    }
+
+    /// Applies a request to the series.
+    pub(super) fn with_series<R>(&self, apply: impl FnOnce(&mut [FakeSeries]) -> R) -> R {
+        apply(&mut self.state.lock().series)
+    }
+
     /// Returns the id of a set.
     pub(super) fn set_id(&self, set: usize) -> SetId {
         self.state.lock().sets[set].table.id()
@@ -170,7 +194,7 @@ impl World {
         let mut state = self.state.lock();
         state.sets[set].learns = learns;
         if learns {
-            let sections = (0..state.layout().sections()).map(SectionId);
+            let sections = (0..state.layout().declared().sections()).map(SectionId);
             let behind =
                 sections.filter(|section| state.sets[set].table.get(*section) != Some(state.route_in(set, *section)));
             let behind: Vec<_> = behind.collect();
@@ -220,7 +244,7 @@ impl State {
         let table = &mut self.sets[set].table;
         let base = table.version();
         let update = RouteUpdate {
-            series: [].into(),
+            series: table.series().clone(),
             id: table.id(),
             sets: [].into(),
             set: table.set().to_owned(),

@@ -101,7 +101,7 @@ async fn only_items_with_a_retryable_refusal_are_retried() {
     assert_eq!(requested(&servers[0]), [vec![5, 6, 7, 8], vec![6, 7], vec![6]]);
     assert_eq!(requested(&servers[1]), [[15]]);
     let Err(CallError::Refused(refused)) = &results[4] else { panic!("{:?}", results[4]) };
-    assert_eq!((refused.uid, refused.reason.as_str(), refused.attempts), (8, "EXHAUSTED", 1));
+    assert_eq!((refused.uid, refused.reason.as_str(), refused.attempts), (Some(8), "EXHAUSTED", 1));
     assert!(!refused.is_retryable() && !refused.may_have_applied);
 }
 

@@ -133,7 +133,7 @@ async fn a_count_out_of_range_is_refused_before_anything_is_sent() {
         assert_eq!(error.to_string(), format!("uid 3: count {count} is not in 1..=1000000"));
         assert!(!error.is_retryable() && !error.may_have_applied());
         let error = client.next_many_n(&[(2, 1), (3, count)]).await.unwrap_err();
-        assert!(matches!(error, CallError::CountOutOfRange { uid: 3, .. }));
+        assert!(matches!(error, CallError::CountOutOfRange { uid: Some(3), .. }));
     }
     assert_eq!(requested(&server), [[]; 0]);
     assert_eq!(client.next_n(3, 1_000_000).await.unwrap().numbers(), 1..=1_000_000);

@@ -152,7 +152,7 @@ async fn a_set_that_is_down_fails_its_own_items_only() {
             let Err(error) = result else { panic!("{result:?}") };
             let CallError::SetUnavailable(unavailable) = error else { panic!("{error:?}") };
             assert_eq!((unavailable.set, unavailable.name.as_str()), (sets[1][0].set_id(), "b"));
-            assert!([uid, 105, 115].contains(&unavailable.uid) && error.is_retryable());
+            assert!([uid, 105, 115].map(Some).contains(&unavailable.uid) && error.is_retryable());
         }
     }
     assert!(began.elapsed() < TIMEOUT / 2, "no batch waits for its deadline");
@@ -191,7 +191,7 @@ async fn a_forwarder_that_reaches_no_node_of_a_set_names_it() {
         }
     });
     let unavailable = unavailable.await;
-    assert_eq!((unavailable.uid, unavailable.set), (5, sets[1][0].set_id()));
-    assert_eq!(unavailable.to_string(), "uid 5: its section is in set \"b\", of which no node can be reached");
+    assert_eq!((unavailable.uid, unavailable.set), (Some(5), sets[1][0].set_id()));
+    assert_eq!(unavailable.to_string(), "uid 5: the section is in set \"b\", of which no node can be reached");
     assert_eq!(client.next(15).await.unwrap().value, 1);
 }

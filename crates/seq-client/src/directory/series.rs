@@ -1,0 +1,24 @@
+//! The series of a cluster, from the routes of its sets.
+
+use std::sync::Arc;
+
+use seq_core::series::Series;
+use seq_proto::series::SeriesShape;
+
+/// A series with its decoded shape.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownSeries {
+    pub(crate) record: Series,
+    /// `None` for a shape that only later releases know.
+    pub(crate) shape: Option<SeriesShape>,
+}
+
+/// Decodes the shapes of series.
+pub(super) fn decoded(series: &[Series]) -> Arc<[Arc<KnownSeries>]> {
+    let known = |record: &Series| {
+        let shape = SeriesShape::of(record)
+            .inspect_err(|error| tracing::debug!(series = record.name, %error, "the shape of a series is unknown"));
+        Arc::new(KnownSeries { record: record.clone(), shape: shape.ok() })
+    };
+    series.iter().map(known).collect()
+}

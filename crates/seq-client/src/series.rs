@@ -1,0 +1,211 @@
+//! Series: ids through any node of the cluster, with the attempts of every other call.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use seq_channel::CallerChannel;
+use seq_core::limits::MAX_COUNT;
+use seq_ids::{Id, Parts, Shape};
+use seq_proto::series::SeriesShape;
+use seq_proto::v1::id_service_client::IdServiceClient;
+use seq_proto::{Reason, v1};
+use tonic::{Request, Response, Status};
+
+use crate::attempts::IdTarget;
+use crate::client::Client;
+use crate::directory::sections::SetIndex;
+use crate::directory::series::KnownSeries;
+use crate::discovery;
+use crate::error::{CallError, Refused};
+use crate::ids::{CurrentId, DecodedId, Ids};
+
+/// A series of ids. Clones share the connections of the client that opened it; [`Series::lane`] and [`Series::after`]
+/// return handles with other settings.
+///
+/// ```no_run
+/// # async fn example(client: seq_client::Client) -> Result<(), seq_client::CallError> {
+/// let tweets = client.series("tweets").await?;
+/// let id = tweets.next().await?;
+/// for reply in tweets.after(id).take(3).await? {
+///     println!("{reply} is above {id}, of {:?}", tweets.decode(reply)?.time);
+/// }
+/// // The caller names the lanes of some series, for example the shard of a user.
+/// let media = client.series("media").await?.lane(1341);
+/// println!("{}", media.next().await?);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Retries
+/// Any node serves a call. Failed attempts are repeated as by [`Client`]; ids of a lost response are a gap, never
+/// a duplicate.
+///
+/// # Cancel safety
+/// Dropping the future of a call abandons it; ids may have been consumed.
+#[derive(Clone, Debug)]
+pub struct Series {
+    client: Client,
+    /// The set that sent the routes of the series' cluster first.
+    home: SetIndex,
+    known: Arc<KnownSeries>,
+    shape: SeriesShape,
+    lane: Option<u32>,
+    /// All ids are above it; 0 stands for no id.
+    after: u64,
+}
+
+impl Client {
+    /// Returns the series of a name. Sends a request only if the client has no series of this name yet.
+    ///
+    /// # Errors
+    /// [`CallError::Refused`] with `UNKNOWN_SERIES` if the seeds know no such series. A new series is known within a
+    /// second.
+    ///
+    /// # Cancel safety
+    /// Dropping the future has no effect.
+    pub async fn series(&self, name: &str) -> Result<Series, CallError> {
+        if let Some(known) = self.known_series(name) {
+            return Ok(known);
+        }
+        discovery::refresh(self.shared(), self.attempts().deadline()).await;
+        self.known_series(name).ok_or_else(|| {
+            let text = format!("no series that this client can use is named {name:?}: `seqsvr series list` lists them");
+            refusal(Reason::UnknownSeries, text)
+        })
+    }
+
+    /// Returns the series of a name, if the newest routes have it. Sends nothing.
+    #[must_use]
+    pub fn known_series(&self, name: &str) -> Option<Series> {
+        let directory = self.shared().routes.load();
+        let (home, known) = directory.series().find(|(_, known)| known.record.name == name)?;
+        let (known, shape) = (known.clone(), known.shape?);
+        Some(Series { client: self.clone(), home, known, shape, lane: None, after: 0 })
+    }
+}
+
+impl Series {
+    /// Returns the name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.known.record.name
+    }
+
+    /// Returns the shape of the ids.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape.shape
+    }
+
+    /// Returns the same series for the ids of one lane. Required where the caller names lanes, refused elsewhere.
+    #[must_use]
+    pub fn lane(&self, lane: u32) -> Series {
+        Series { lane: Some(lane), ..self.clone() }
+    }
+
+    /// Returns the same series for ids above `id`.
+    #[must_use]
+    pub fn after(&self, id: Id) -> Series {
+        Series { after: id.get(), ..self.clone() }
+    }
+
+    /// Takes the next id.
+    ///
+    /// # Errors
+    /// [`CallError`]. With [`CallError::may_have_applied`], an id may be lost to a gap.
+    pub async fn next(&self) -> Result<Id, CallError> {
+        self.take(1).await.map(|ids| ids.last_id())
+    }
+
+    /// Takes the next `count` ids, `1 ..= 1_000_000`, of a series with a time up to 10,000. They are of one lane and
+    /// ascending.
+    ///
+    /// # Errors
+    /// [`CallError`]. With [`CallError::may_have_applied`], ids may be lost to a gap.
+    pub async fn take(&self, count: u32) -> Result<Ids, CallError> {
+        if !(1..=MAX_COUNT).contains(&count) {
+            return Err(CallError::CountOutOfRange { uid: None, count });
+        }
+        let Series { lane, after, .. } = *self;
+        let request = v1::NextIdsRequest {
+            series: self.name().to_owned(),
+            count,
+            lane,
+            after: Some(after).filter(|after| *after > 0),
+        };
+        let (response, addr) = self.call(request, |mut node, request| async move { node.next(request).await }).await?;
+        Ids::checked(response, count, after, &addr)
+    }
+
+    /// Reads the last id of a counter. Moves nothing.
+    ///
+    /// # Errors
+    /// [`CallError`]; `NOT_A_COUNTER` for a series with a time.
+    pub async fn current(&self) -> Result<CurrentId, CallError> {
+        let request = v1::CurrentIdRequest { series: self.name().to_owned() };
+        let (response, addr) =
+            self.call(request, |mut node, request| async move { node.current(request).await }).await?;
+        let v1::CurrentIdResponse { id, exact, epoch } = response;
+        let what = "a last id above 2^63-1";
+        match (id, Id::new(id)) {
+            (1.., None) => Err(CallError::BadAnswer { addr, what }),
+            (_, id) => Ok(CurrentId { id, exact, epoch }),
+        }
+    }
+
+    /// Raises a counter to one of its ids, so that the next id is above it; used by imports. Idempotent. Returns the
+    /// epoch of the ownership that applied it, 1 or above.
+    ///
+    /// # Errors
+    /// [`CallError`]. `ALREADY_PAST` means that the counter is above the id; see [`Client::advance`].
+    pub async fn advance(&self, id: Id) -> Result<u64, CallError> {
+        let request = v1::AdvanceIdRequest { series: self.name().to_owned(), to: id.get() };
+        let (response, _) = self.call(request, |mut node, request| async move { node.advance(request).await }).await?;
+        Ok(response.epoch)
+    }
+
+    /// Returns the parts of an id. Sends nothing.
+    ///
+    /// # Errors
+    /// [`CallError::Refused`] with `NOT_AN_ID` for a number that is no id of the series.
+    pub fn decode(&self, id: Id) -> Result<DecodedId, CallError> {
+        let Some(Parts { lane, value, timed }) = self.shape().parts(id) else {
+            let text = format!("{id} is no id of series {:?}, whose ids are {}", self.name(), self.shape());
+            return Err(refusal(Reason::NotAnId, text));
+        };
+        let (unix_ms, seq) = timed.unzip();
+        let time = unix_ms.map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms));
+        Ok(DecodedId { lane, number: value, time, seq })
+    }
+
+    /// Sends a request to nodes of the cluster until one responds. Returns the response and the node's address.
+    async fn call<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
+        &self,
+        message: M,
+        send: impl Fn(IdServiceClient<CallerChannel>, Request<M>) -> F,
+    ) -> Result<(R, Arc<str>), CallError> {
+        let mut attempts = self.client.attempts();
+        loop {
+            let IdTarget { addr, client } = attempts.id_target(self.home)?;
+            let request = attempts.request(message.clone());
+            match attempts.attempt(send(client, request)).await {
+                Ok(response) => return Ok((response, addr)),
+                Err(failed) => attempts.prepare_retry(None, &addr, failed).await?,
+            }
+        }
+    }
+}
+
+/// Returns the refusal of a request that was not sent.
+fn refusal(reason: Reason, message: String) -> CallError {
+    CallError::Refused(Box::new(Refused {
+        uid: None,
+        code: reason.code(),
+        reason: reason.name().to_owned(),
+        message,
+        retry_after: None,
+        bound: None,
+        attempts: 0,
+        may_have_applied: false,
+    }))
+}
