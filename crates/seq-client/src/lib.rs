@@ -52,7 +52,7 @@
 //! * `stream_call`, `batch_call`: the requests of a call. `ids`: results of calls for ids.
 //! * `client`: the calls; `connect`: settings of a client and its connecting; `cluster_view`: the client's routes, for
 //!   proxies.
-//! * `series`: the calls for ids.
+//! * `series`: the calls for ids; `segments`: ids that are fetched ahead.
 //!
 //! **Architecture Invariant:** the client keeps no state per uid. The servers guarantee order and uniqueness; a client
 //! that prefetched or cached numbers could break the order between two processes that share a uid.
@@ -72,6 +72,7 @@ mod error;
 pub mod fake;
 mod ids;
 mod node_client;
+mod segments;
 mod series;
 mod shared;
 mod stream_call;
@@ -85,6 +86,7 @@ pub use connect::ClientBuilder;
 pub use directory::RoutesError;
 pub use error::{CallError, ConnectError, Refused, SetUnavailable, Unreachable};
 pub use ids::{CurrentId, DecodedId, Ids};
+pub use segments::{Segments, SegmentsBuilder};
 pub use seq_auth::{Authorities, Credentials, CredentialsError, Files};
 pub use seq_channel::{BadToken, Bearer, Dial};
 pub use seq_ids::{CounterShape, Id, NotAnId, Shape, TimedShape};

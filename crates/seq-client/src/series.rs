@@ -9,6 +9,7 @@ use seq_ids::{Id, Parts, Shape};
 use seq_proto::series::SeriesShape;
 use seq_proto::v1::id_service_client::IdServiceClient;
 use seq_proto::{Reason, v1};
+use tokio::runtime::Handle;
 use tonic::{Request, Response, Status};
 
 use crate::attempts::IdTarget;
@@ -176,6 +177,16 @@ impl Series {
         let (unix_ms, seq) = timed.unzip();
         let time = unix_ms.map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms));
         Ok(DecodedId { lane, number: value, time, seq })
+    }
+
+    /// Returns the id that all ids are above.
+    pub(crate) fn floor(&self) -> Option<Id> {
+        Id::new(self.after)
+    }
+
+    /// Returns the runtime that drives the client's connections.
+    pub(crate) fn runtime(&self) -> &Handle {
+        self.client.shared().pool.runtime()
     }
 
     /// Sends a request to nodes of the cluster until one responds. Returns the response and the node's address.

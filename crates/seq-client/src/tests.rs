@@ -6,6 +6,7 @@ mod coalescing;
 mod connecting;
 mod failures;
 mod impostors;
+mod segments;
 mod series;
 mod sets;
 
